@@ -1,6 +1,6 @@
-"""The agents, one a file. `pausable` is the tool loop that lead, coder and researcher share.
+"""The agents, one per file. `pausable` is the tool loop shared by lead, coder and researcher.
 
-Each name below loads its module when it is first used; what stands for AutoGen's own agents registers at once.
+Each name below loads its module on first use; the stand-ins for AutoGen's own agents register at once.
 """
 
 from __future__ import annotations

@@ -42,28 +42,28 @@ from upcall.runs.outputs import Candidate, ClarificationResponse, KnownFrom
 from upcall.text import replace_surrogates, shorten, shorten_middle
 
 DEFAULTS = ClarificationOptions()
-"""What the worked examples ask by."""
+"""The name that asks in the worked examples."""
 
 FEW_EXAMPLES = 2
-"""Worked examples for a model of a known family; one of none gets all."""
+"""The number of worked examples for a model of a known family; others get all."""
 
 MAX_LOOKS = 2
-"""Candidates that are looked at again: the next one where the weightiest is dropped."""
+"""The number of candidates that are checked: the next one if the one with the highest weight is dropped."""
 
 MAX_PLACEHOLDER_CHARS = 3
-"""So long are "n/a", "-" and the like, which settle nothing."""
+"""The length of "n/a", "-" and the like, which settle nothing."""
 
 MAX_TOOL_ROUNDS = 5
-"""Batches of tool calls in one turn; after them the model has to answer with what it found."""
+"""The maximum number of tool call batches per turn; then the model has to answer with its findings."""
 
 
 class ClarifierSettings(StructuredSettings, ClarificationOptions, ApprovalOptions):
     """The plain options of a `Clarifier`.
 
     Attributes:
-        documents: the user's documents, which the task may refer to (S0-21).
+        documents: the user's documents, to which the task may refer (S0-21).
         target: who gets the clarified task.
-        asked_kinds: what the user made of questions before, by kind.
+        asked_kinds: how the user reacted to earlier questions, by kind.
     """
 
     documents: tuple[Document, ...] = ()
@@ -95,9 +95,9 @@ class ClarifierConfig(ClarifierSettings, StructuredParts):
 class ClarifierAgentState(Thread):
     """The state of a `Clarifier` (seed S0). The fields of the plan that the seed has here are the planner's (X10).
 
-    ``context`` is what its model has said and has been told since it was given the present task, tool calls included.
-    ``iteration`` counts the questions that were answered, ``clarifier_log`` holds them. ``searched``: it was told to
-    look before it asks. ``must_ask`` is what the scorer said of it, ``scorer_failed`` why it said nothing.
+    ``context`` is its dialog with the model since it received the present task, including tool calls.
+    ``iteration`` counts the answered questions, ``clarifier_log`` contains them. ``searched``: it was told to
+    search before asking. ``must_ask`` is the scorer's decision, ``scorer_failed`` why there is none.
     """
 
     data_sources: list[str] | None = None
@@ -112,11 +112,11 @@ class ClarifierAgentState(Thread):
 
     @property
     def remaining_questions(self) -> int:
-        """How many more questions may be asked about this task (S0-30)."""
+        """The number of questions that may still be asked about this task (S0-30)."""
         return self.max_turns - self.iteration
 
     def open_questions(self) -> list[Question]:
-        """Return what was asked and not yet answered, by the model or by a tool."""
+        """Return the open questions of the model and its tools."""
         return super().open_questions() + self.context.open_questions()
 
     def take(self, answers: Sequence[Answer]) -> None:
@@ -125,20 +125,20 @@ class ClarifierAgentState(Thread):
         self.context.deliver(answers)
 
     def end(self) -> None:
-        """End the turn: the dialog is forgotten, the thread stays."""
+        """End the turn: forget the dialog, keep the thread."""
         super().end()
         self.clarifier_log, self.iteration, self.context, self.searched = "", 0, Turn(), False
         self.must_ask, self.scorer_failed = None, ""
 
 
 class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Component[ClarifierConfig]):
-    """Asks one question at a time, at most `max_turns`, until nothing that matters is missing.
+    """Asks one question at a time, at most `max_turns`, until nothing important is missing.
 
     Args:
         tools: functions or AutoGen tools to look things up with before the user is asked (S0-43). One that raises
             `UserInputRequired` makes its own call wait.
         workbench: AutoGen workbenches with more such tools.
-        embed: gives the embeddings that an ``ask_scorer`` may take; no part of the declarative form.
+        embed: computes embeddings for an ``ask_scorer``; not part of the declarative form.
 
     Raises:
         ConfigurationError: the file ``ask_scorer`` cannot be used.
@@ -182,12 +182,12 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Whom it hands the clarified task to."""
+        """The agent that gets the clarified task."""
         return (self._settings.target,)
 
     @property
     def toolset(self) -> Toolset:
-        """What it looks things up with."""
+        """The tools that it looks things up with."""
         return self._toolset
 
     async def close(self) -> None:
@@ -195,7 +195,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         await self._toolset.close()
 
     async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
-        """Look things up, ask what the model wants to know, or hand the clarified task on."""
+        """Look things up, ask the model's questions, or hand over the clarified task."""
         self._note_answers()
         if self._is_complete():
             return self._complete()
@@ -224,7 +224,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
                 return await self._ask_or_complete(emit, token)
 
     async def _ask_or_complete(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
-        """Ask the weightiest that stands up to the second look; where none does, clarification is complete."""
+        """Ask the question with the highest weight that passes the check; if none does, clarification is complete."""
         threshold, keep = self._settings.ask_threshold, bool(self._scorers_word)
         request = self._whole_request()
         questions = await self._worth_asking(request, emit, token, threshold=threshold, limit=1, keep=keep)
@@ -234,11 +234,11 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
 
     @property
     def _scorers_word(self) -> bool | None:
-        """Whether something must be asked, by the scorer. It has no word about further questions: it knows tasks."""
+        """Whether the scorer says that something must be asked. It decides only the first question: it knows tasks."""
         return None if self._state.dialog else self._state.must_ask
 
     async def _consult_scorer(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> None:
-        """Let the scorer, if there is one, decide about a first question, once a task."""
+        """Let the scorer, if any, decide about a first question, once per task."""
         state = self._state
         if self._scorer is None or state.dialog or state.scorer_failed or state.must_ask is not None:
             return
@@ -261,7 +261,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
     # -- the dialog ---------------------------------------------------------------------------------------------------
 
     def _note_answers(self) -> None:
-        """Take what was answered since into the log and into what the model is told."""
+        """Add new answers to the log and to the model's dialog."""
         state = self._state
         for entry in state.dialog[state.iteration :]:
             if entry.answer is None:
@@ -294,7 +294,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         return HandOver(self._settings.target, content, {CLARIFIER_LOG: log, **self._warnings()})
 
     def _rank(self, reply: ClarificationResponse) -> list[Question]:
-        """Return the questions that are worth to be put, by what the reply says of them, the weightiest first."""
+        """Return the questions worth asking according to the reply, highest weight first."""
         path, must = (self.name,), bool(self._scorers_word)
         request, kinds, needed = self._whole_request(), self._settings.asked_kinds, reply.needs_clarification
         reply = replace_copied(reply, request)
@@ -315,7 +315,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         return [each.to_question(path, weight) for weight, each in sorted(worth, key=lambda pair: -pair[0])[:looks]]
 
     def _is_said(self, candidate: Candidate, request: str) -> bool:
-        """Whether the request holds the words that are to settle it; without a second look the reply is believed."""
+        """Whether the request contains the words said to settle a question; without a check the reply is trusted."""
         if not self._settings.check_questions:
             return candidate.known_from is KnownFrom.REQUEST
         said = candidate.said
@@ -324,7 +324,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         return max(map(len, said.split()), default=0) > MAX_PLACEHOLDER_CHARS and holds_most_of(request, said)
 
     def _ask_fallback(self) -> Ask:
-        """Take a reply that cannot be read for a need to clarify (S0-62), once: then the task goes on as it is."""
+        """Treat an unreadable reply as a need to clarify (S0-62), once; after that the task continues as it is."""
         asked = f'What matters most to you in "{shorten(self.task(), 200)}"?'
         ask = self._ask(Question(question=asked, path=(self.name,)))
         return Ask(ask.questions, self._warn_of_fallback("a general question was asked"))
@@ -356,19 +356,19 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         ]
 
     def _request(self) -> str:
-        """Return the task, with what an agent found that tried it as a shallow one."""
+        """Return the task, with the findings of an agent that tried it as a shallow one."""
         return merge_messages(self.task(), self.attempts(), self._settings.max_context_chars)
 
     def _whole_request(self) -> str:
-        """Return the task with all that is known of it: what was found, asked and answered, and which documents are
-        there."""
+        """Return the task with everything known about it: findings, questions and answers, and the documents
+        available."""
         documents = ", ".join(each["file_name"] for each in self._state.available_documents or ())
         known = [*self.attempts(), *self.clarifications(), *self._state.clarifier_log.splitlines()]
         given = [f"Documents given with it: {documents}"] if documents else []
         return merge_messages(self.task(), [*known, *given], self._settings.max_context_chars)
 
     async def _run_tools(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> None:
-        """Finish the open batch of tool calls, if there is one, and remind the model of the form of its reply."""
+        """Finish the open batch of tool calls, if any, and remind the model of the form of its reply."""
         context = self._state.context
         if not context.frames:
             return
@@ -387,7 +387,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         context.messages.append(UserMessage(content=self._prompts.render(JsonReminderContext()), source="system"))
 
     def _request_event(self) -> ToolCallRequestEvent:
-        """Return the event of the calls of the open batch, those that cannot be made closed with an error."""
+        """Return the event of the open batch's calls, with impossible calls closed with an error."""
         for frame in self._state.context.frames:
             if frame.problem:
                 frame.finish(frame.problem, is_error=True)
@@ -399,7 +399,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         return bool(schemas) and not self._state.context.rounds and not self._state.searched
 
     def _send_back_to_search(self, response: ClarificationResponse, schemas: Sequence[ToolSchema]) -> None:
-        """Once: a question that no tool was tried for is sent back (S0-64)."""
+        """Send back, once, a question for which no tool was tried (S0-64)."""
         self._state.searched = True
         nudge = self._prompts.render(SearchFirstContext(tuple(schema["name"] for schema in schemas)))
         self._state.context.messages += [
@@ -424,7 +424,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
 
 
 def _as_typed(question: Question, answer: Answer) -> Answer:
-    """Return the answer without a front end's JSON around it (S0-60): an option in it counts as chosen, a blank as
+    """Return the answer without a front end's JSON wrapper (S0-60): an option in it counts as chosen, a blank as
     skipped."""
     if answer.outcome is not Outcome.ANSWERED or answer.selected:
         return answer
@@ -439,7 +439,7 @@ def _as_typed(question: Question, answer: Answer) -> Answer:
 
 @cache
 def _examples(name: str, count: int) -> tuple[LLMMessage, ...]:
-    """Return so many worked examples as turns of a chat before the task."""
+    """Return this many worked examples as turns of a chat before the task."""
     turns = []
     for each in EXAMPLES[:count]:
         candidates = tuple(Candidate.model_validate(asdict(candidate)) for candidate in each.candidates)

@@ -1,4 +1,4 @@
-"""The classifier: one model call gives intent, meta reply and depth (seed S2)."""
+"""The classifier: one model call returns intent, meta reply and depth (seed S2)."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from upcall.text import one_line, replace_surrogates, shorten_middle
 _log = logging.getLogger("upcall")
 
 META_FALLBACK = "I'm here to help."
-"""What a meta query gets where the model wrote no reply (S2-39)."""
+"""The answer to a meta query if the model wrote no reply (S2-39)."""
 
 REPAIR_SECONDS = 15.0
 """How long the one repair of an unreadable reply may take; then the query counts as deep research (S2-38)."""
 
 MAX_NAME_CHARS = 200
-"""How much of a name of a user or a file the classifier is shown."""
+"""The maximum length of a user or file name shown to the classifier."""
 
 HISTORY_CHARS = 2_000
-"""How much of each earlier message the classifier is shown."""
+"""The maximum length of each earlier message shown to the classifier."""
 
 
 class ClassifierSettings(StructuredSettings, ClassificationOptions, ClassifierLimits):
     """The plain options of a `Classifier`.
 
     Attributes:
-        tools: what the team can use, shown to the model so that it can judge how much work a task is (S2-22).
-        files: names in the workspace, shown to it too: what is said of them is no small talk.
-        deep_target: who gets deep tasks: the clarifier, or the planner where there is no clarifier.
+        tools: the team's tools, shown to the model so that it can judge how much work a task is (S2-22).
+        files: names in the workspace, shown as well: talk about them is not small talk.
+        deep_target: who gets deep tasks: the clarifier, or the planner if there is no clarifier.
     """
 
     tools: tuple[ToolInfo, ...] = ()
@@ -60,13 +60,13 @@ class ClassifierSettings(StructuredSettings, ClassificationOptions, ClassifierLi
     @field_validator("user_info")
     @classmethod
     def _fit_values(cls, given: dict[str, str]) -> dict[str, str]:
-        """Let no value pass for a part of the prompt."""
+        """Prevent a value from passing for a part of the prompt."""
         return {name: one_line(value, MAX_NAME_CHARS) for name, value in given.items()}
 
     @field_validator("files")
     @classmethod
     def _fit_names(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        """Let no name pass for a part of the prompt, or for bytes that no server takes."""
+        """Prevent a name from passing for a part of the prompt, and remove bytes that no server accepts."""
         return tuple(one_line(replace_surrogates(name), MAX_NAME_CHARS) for name in given)
 
 
@@ -88,8 +88,8 @@ class ClassifierConfig(ClassifierSettings, StructuredParts):
 class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[ClassifierConfig]):
     """Answers meta queries at once; hands shallow tasks to researcher or coder, deep ones to the clarifier.
 
-    Where the model cannot be called it says so and ends the run, with ``upcall.error`` in the message's metadata
-    (S2-33); called again without new messages it tries again.
+    If the model call fails, it says so and ends the run, with ``upcall.error`` in the message's metadata
+    (S2-33); called again without new messages, it tries again.
     """
 
     component_config_schema = ClassifierConfig
@@ -135,7 +135,7 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
             yield self._report_failure(f"{apology} Please try again.")
 
     async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
-        """Make one call. What cannot be read after one repair, or says nothing, is deep research (S2-37, S2-38)."""
+        """Make one call. A reply unreadable after one repair, or empty, counts as deep research (S2-37, S2-38)."""
         task = self.task()
         deep = Classification(intent=Intent.RESEARCH, research_depth=Depth.DEEP)
         if not task.strip():
@@ -161,7 +161,7 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
         return [system, *self._history(), UserMessage(content=query, source="user")]
 
     def _history(self) -> list[LLMMessage]:
-        """Return what was said before the present task: texts and the user's answers, the last `max_history` in all."""
+        """Return the conversation before the present task: the last `max_history` texts and user's answers."""
         task = self._state.task_messages(self.user_proxy)
         before = self._state.messages[: self._state.messages.index(task[0])] if task else []
         said = [each for each in before if _is_conversation(each, self.user_proxy)]
@@ -170,7 +170,7 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Whom it hands the turn to: the deep tasks, and the shallow ones."""
+        """The agents that get deep tasks and shallow ones."""
         return (self._settings.deep_target, "coder", "researcher")
 
     def _route(self, classification: Classification, task: str, more: Mapping[str, str] = MappingProxyType({})) -> Step:
@@ -182,7 +182,7 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
         return HandOver(target, f"{classification.depth.value} {classification.intent.value} task: {task}", metadata)
 
     def _report_failure(self, message: str) -> Response:
-        """End the turn for the group, while the turn itself stays open: called again, it tries again."""
+        """End the turn for the group but keep it open: called again, the agent tries again."""
         return Response(chat_message=TextMessage(source=self.name, content=message, metadata={ERROR: message}))
 
 

@@ -24,10 +24,10 @@ from upcall.workspace.workbench import WorkspaceWorkbench
 
 @dataclass(frozen=True)
 class Execution:
-    """How the coder's commands run: by which executor and within which limits.
+    """How the coder's commands run: the executor and its limits.
 
-    Which of them, and which of their changes, need no question is said as in `upcall.workspace.consent.Consent`.
-    ``network_hosts`` are those that it may reach, ``overlay`` is how it gets its view of the workspace.
+    The commands and changes that need no question are described as in `upcall.workspace.consent.Consent`.
+    ``network_hosts`` are the reachable hosts, ``overlay`` is how a command gets its view of the workspace.
     """
 
     executor: Executor
@@ -54,8 +54,8 @@ def coder(
     user_proxy: str = "user",
     prompts: Prompts = PROMPTS,
 ) -> PausableAgent:
-    """Return a coding agent on the folder `workspace`. Without `execution` it runs nothing. `escalates_to` names the
-    peer that gets a task that is too large, or that it did not manage (S2-42)."""
+    """Return a coding agent for the folder `workspace`. Without `execution` it runs no commands. `escalates_to` names
+    the peer that gets a task that is too large, or that the agent could not do (S2-42)."""
     folder = Path(workspace).expanduser().absolute()
     consent = Consent()
     if execution is not None:

@@ -29,7 +29,7 @@ from upcall.questions.question import MAX_QUESTION_CHARS, Question
 
 
 class HumanProxyAgent(UserProxyAgent):
-    """Live mode: asks through its ``input_func`` while the team waits, one prompt a question.
+    """Live mode: asks through its ``input_func`` while the team waits, one prompt per question.
 
     Under `upcall.Upcall` the team stops before this agent speaks, and ``input_func`` is never called. The stock
     `UserProxyAgent` works too, but its prompt never contains the question (autogen-agentchat 0.7.5).
@@ -40,7 +40,7 @@ class HumanProxyAgent(UserProxyAgent):
     async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
-        """One `UserInputRequestedEvent` a question, then the answers as one hand-off to the outermost asker."""
+        """Emit one `UserInputRequestedEvent` per question, then the answers as one hand-off to the outermost asker."""
         # Not always the last message: whoever runs the team may add words of their own to a question that is open.
         handoff = next((message for message in reversed(messages) if isinstance(message, HandoffMessage)), None)
         questions = message_questions(handoff)
@@ -58,7 +58,7 @@ class HumanProxyAgent(UserProxyAgent):
         )
 
     async def _ask(self, question: Question, token: CancellationToken) -> Answer:
-        """Prompt until the reply is an answer this question accepts. A blank reply skips what may be skipped."""
+        """Prompt until the question accepts the answer. A blank reply skips a question that may be skipped."""
         note = ""
         while True:
             text = await self._read_input(f"{note}{question.as_text()}\nYour answer: ", token)
@@ -70,30 +70,30 @@ class HumanProxyAgent(UserProxyAgent):
                 note = f"{refusal}\n"
 
     async def _read_input(self, prompt: str, token: CancellationToken) -> str:
-        """Return what ``input_func`` gives, or an end at once where the token is cancelled while it waits."""
+        """Return the result of ``input_func``; stop at once if the token is cancelled while it waits."""
         typing = asyncio.ensure_future(self._get_input(prompt, token))
         token.link_future(typing)
         text: object = await typing
         if not isinstance(text, str):  # Else it would be refused, and asked for again, for ever.
-            raise ConfigurationError(f"The input_func of {self.name!r} gave {type(text).__name__}; it must give text.")
+            raise ConfigurationError(f"The input_func of {self.name!r} returned {type(text).__name__}, not text.")
         return text
 
 
 class ProxyState(AgentState):
-    """What a user proxy asked, and who handed its turn to it, if anybody did."""
+    """The question of a user proxy, and who handed over to it, if anybody."""
 
     question: Question | None = None
     handed_by: str | None = None
 
     def open_questions(self) -> list[Question]:
-        """Return what it asked."""
+        """Return its question."""
         return [self.question] if self.question else []
 
 
 @adapts(UserProxyAgent)
 class PausingUserProxy(StandIn[ProxyState]):
-    """A `UserProxyAgent` in a run: its turn is a question to the user, in the words that it was handed, and the answer
-    is its message. Outside of runs it prompts, as always."""
+    """A `UserProxyAgent` in a run: its turn asks the user with the text that it was handed, and the answer
+    is its message. Outside runs it prompts, as always."""
 
     state_type: ClassVar[type[ProxyState]] = ProxyState
 

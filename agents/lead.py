@@ -27,13 +27,13 @@ def lead(
     user_proxy: str = "user",
     prompts: Prompts = PROMPTS,
 ) -> PausableAgent:
-    """Return an agent whose tools are other agents; calls in one reply run at the same time. Its report cites what
-    these found and nothing else. `answers_nested` as in `PausableAgent`."""
+    """Return an agent whose tools are other agents; calls in one reply run at the same time. Its report cites only
+    their findings. `answers_nested` as in `PausableAgent`."""
     listed = tuple(ToolInfo(agent.name, agent.description) for agent in agents)
     return CitingAgent(
         name,
         model_client,
-        description="Works off a plan with its nested agents and reports to the user.",
+        description="Carries out a plan with its nested agents and reports to the user.",
         system_message=prompts.render(LeadContext(agents=listed)),
         agents=agents,
         output_type=Report,

@@ -41,7 +41,7 @@ class FilteringAgent(StandIn[AgentState]):
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        """The agent's."""
+        """The types of the inner agent."""
         return self.inner.produced_message_types
 
     def waiting_for(self) -> set[str]:
@@ -51,7 +51,7 @@ class FilteringAgent(StandIn[AgentState]):
     async def take_turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Event | BaseChatMessage | Response, None]:
-        """Take the agent's turn with the messages that the filter lets pass, and with every answer to its questions."""
+        """Take the agent's turn with the messages that pass the filter, and with every answer to its questions."""
         waiting = self.inner.waiting_for()
         answering = [each for each in messages if waiting and self._may_answer(each, waiting)]
         others = [each for each in messages if each not in answering]
@@ -60,12 +60,12 @@ class FilteringAgent(StandIn[AgentState]):
             yield item if self.name == self.inner.name else self._raise(item)
 
     def _may_answer(self, message: BaseChatMessage, waiting: set[str]) -> bool:
-        """Whether a message holds an answer, or hands over what a stock `UserProxyAgent` was told: bare text."""
+        """Whether a message contains an answer, or hands over the bare text that a stock `UserProxyAgent` received."""
         is_handed_over = isinstance(message, HandoffMessage) and message.source == self.user_proxy
         return is_handed_over or not waiting.isdisjoint(each.question_id for each in message_answers(message))
 
     def _raise(self, item: Event | Response) -> Event | Response:
-        """Return what the agent emits; its questions with the name under which the group has it in their paths."""
+        """Return the agent's output, with the agent's name in the group in the paths of its questions."""
         if not isinstance(item, Response):
             return prefix_path(self.name, item, "") if QUESTIONS in item.metadata else item
         if not (asked := message_questions(item.chat_message)):
@@ -74,7 +74,7 @@ class FilteringAgent(StandIn[AgentState]):
         return Response(chat_message=question_message(raised, source=self.name, user_proxy=self.user_proxy))
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        """As the agent."""
+        """Reset the inner agent."""
         await self.inner.on_reset(cancellation_token)
 
     async def save_state(self) -> Mapping[str, Any]:
@@ -88,7 +88,7 @@ class FilteringAgent(StandIn[AgentState]):
 
 @adapts(MessageFilterAgent)
 def filtering_agent(stock: MessageFilterAgent, user_proxy: str) -> BaseChatAgent:
-    """Return what stands for a `MessageFilterAgent`; itself where its agent cannot pause."""
+    """Return the stand-in for a `MessageFilterAgent`, or the agent itself if its inner agent cannot pause."""
     (behind,) = parts_of(stock)
     inner = as_resumable(behind, user_proxy)  # type: ignore[arg-type]  # what a filter wraps is an agent
     return FilteringAgent(stock, inner, user_proxy) if isinstance(inner, ResumableAgent) else stock

@@ -37,7 +37,7 @@ from upcall.text import first_line
 
 class TeamTurn(AgentState):
     """The state of a nested team: that of the team itself, and the open questions of its members, with their paths in
-    the team. ``inbox`` holds what the team has not yet taken in. ``unfinished``: its work was cut off, and goes on."""
+    the team. ``inbox`` contains messages not taken in yet. ``unfinished``: its work was interrupted and continues."""
 
     team: dict[str, Any] | None = None
     questions: list[Question] = []
@@ -45,7 +45,7 @@ class TeamTurn(AgentState):
     unfinished: bool = False
 
     def open_questions(self) -> list[Question]:
-        """Return the questions of the members that nobody has answered yet."""
+        """Return the open questions of the members."""
         answered = {answer.question_id for message in self.inbox for answer in message_answers(message)}
         return [each for each in self.questions if each.id not in answered]
 
@@ -60,7 +60,7 @@ class NestedTeamConfig(BaseModel):
 
 
 class _Shared:
-    """The team object, which all twins of a nested team work with in turn: its state is in it while it works."""
+    """The team object, used in turn by all twins of a nested team; it has the state of the twin at work."""
 
     def __init__(self, team: Team) -> None:
         self.team = team
@@ -71,16 +71,16 @@ class _Shared:
 class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
     """Any AutoGen team as one agent: a member of another team, or nested in an agent as a tool.
 
-    Its turn is one run of the team; its result the last thing a member said. When a member asks, the team stops, the
-    question becomes this agent's, and the answer goes back to that member. As a member of a group chat it keeps the
-    team's state between turns; nested in an agent it begins each call anew. Calls of the same team go one after
-    another.
+    Its turn is one run of the team; its result is the last message of a member. When a member asks, the team stops,
+    the question becomes this agent's, and the answer goes back to that member. As a member of a group chat it keeps
+    the team's state between turns; nested in an agent it starts each call with an empty team. Calls of the same team
+    run one after another.
 
     Args:
         team: `Swarm`, `RoundRobinGroupChat`, `SelectorGroupChat`, `GraphFlow`, `MagenticOneGroupChat`, or one of your
-            own that derives from them. It is made to keep turns (`upcall.autogen.group_chats.make_resumable`).
+            own derived from them. It is made resumable (`upcall.autogen.group_chats.make_resumable`).
         name: a Python identifier; the team's own name if not given.
-        description: what it is for; the team's own if not given.
+        description: its purpose; the team's own if not given.
         user_proxy: the name of the user proxy of the outermost group chat.
     """
 
@@ -103,10 +103,10 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
     async def take_turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Event | Response, None]:
-        """Run the team until its end, or until nothing can be done in it without an answer.
+        """Run the team until it ends or can do nothing more without an answer.
 
         Raises:
-            UpcallError: a member failed. With no new messages the team goes on with that member.
+            UpcallError: a member failed. Without new messages the team continues with that member.
         """
         state, note = self._state, self._take_in(messages)
         if state.questions and not (state.inbox or state.unfinished):
@@ -127,7 +127,7 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
         yield Response(chat_message=TextMessage(source=self.name, content=said.to_model_text()))
 
     def _take_in(self, messages: Sequence[BaseChatMessage]) -> str:
-        """Put what is new into the inbox. Gives a note where a text was no answer."""
+        """Put new messages into the inbox; return a note if a text was not an answer."""
         state, note = self._state, ""
         for message in self._new(messages):
             questions = state.open_questions()
@@ -151,9 +151,9 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
         )
 
     async def _run_team(self, token: CancellationToken) -> AsyncGenerator[Event, None]:
-        """Yield the team's events, but for messages that ask. Afterwards the state says where the team stands.
+        """Yield the team's events, except messages that ask. Afterwards the state shows how far the team got.
 
-        It runs in a task of its own, as under `Upcall`: what cuts a group chat off is its token.
+        It runs in a separate task, as under `Upcall`: a group chat is stopped through its token.
         """
         state, team = self._state, self._shared.team
         if self._shared.broken:

@@ -1,4 +1,4 @@
-"""How a call of a nested agent is served: one step, until its result or until it needs the human again."""
+"""Serve a call of a nested agent: one step, until its result or until it needs the human again."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from upcall.autogen.scope import current_scope, discard_last_reply, enter_scope,
 from upcall.errors import UpcallError
 
 _REGISTERED = get_args(get_args(ChatMessage)[0]) + get_args(get_args(AgentEvent)[0])
-"""The types that every group chat takes; it breaks at any other, also at one that a nested agent sends."""
+"""The message types that every group chat accepts; it fails at any other, even one from a nested agent."""
 
 STOCK_LOCKS = Locks[ChatAgent]()
-"""One for each agent of another library: its state is in the object, which may be nested in several agents."""
+"""One lock for each agent of another library: its state is in the object, which several agents may nest."""
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who calls the nested agent, what the user proxy of the outermost group chat is called, and how many seconds the
+    """Who calls the nested agent, the name of the outermost group chat's user proxy, and how many seconds the
     nested agent has."""
 
     name: str
@@ -64,13 +64,13 @@ async def serve_nested(
     task: Sequence[BaseChatMessage] | None = None,
     is_fresh: bool = False,
 ) -> None:
-    """Work on the frame's call of `agent`; its events are emitted as they come.
+    """Work on the frame's call of `agent`; its events are emitted as they occur.
 
-    Afterwards the frame has a result, or questions and the state of the agent that asks them. `task` is what the agent
-    is told where the call's arguments do not hold it; with `is_fresh` the agent itself takes the call, else a twin.
+    Afterwards the frame has a result, or questions and the state of the agent that asks them. `task` is the agent's
+    task if the call's arguments do not contain it; with `is_fresh` the agent itself takes the call, else a twin.
 
     Raises:
-        UpcallError: the agent failed. One of ours keeps in the frame what it has finished; a stock agent begins anew.
+        UpcallError: the agent failed. Our agents keep finished work in the frame; a stock agent starts again.
     """
     if task is None:
         text = frame.arguments().get("task")
@@ -159,7 +159,7 @@ async def _serve_other(
 ) -> None:
     """Serve a call with an agent of another library, which asks by handing over to the user at the end of its turn.
 
-    Its context may hold half a batch after an error, so that a turn that fails starts again from its beginning. One
+    Its context may contain half a batch after an error, so a failed turn starts again from its beginning. One
     call at a time, since its state is in the object.
     """
     own = CancellationToken()  # It may start tasks that only its token ends.
@@ -193,7 +193,7 @@ async def _serve_other(
 
 
 def to_registered(message: Event) -> Event:
-    """Return the same message as a type that every group chat takes."""
+    """Return the same message as a type that every group chat accepts."""
     if type(message) in _REGISTERED:
         return message
     kind = TextMessage if isinstance(message, BaseChatMessage) else ThoughtEvent

@@ -1,4 +1,4 @@
-"""What an agent or a team works through, at any depth: ours, AutoGen's own, and what stands for these in a team."""
+"""Find the agents and teams inside an agent or a team, at any depth: ours, AutoGen's own, and their stand-ins."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from upcall.autogen.recording import TeamProxy
 
 
 def look_behind(part: object) -> object:
-    """Return the agent or team that `part` stands for; itself where it stands for none."""
+    """Return the agent or team that `part` stands for, or itself if it is not a stand-in."""
     if isinstance(part, FilteringAgent | TeamProxy):
         return look_behind(part.inner)
     return part.stock if isinstance(part, StandIn) else part
 
 
 def toolset_of(part: object) -> Toolset | None:
-    """Return what one of our agents can call; None for any other."""
+    """Return the toolset of one of our agents; None for any other."""
     toolset = getattr(part, "toolset", None)
     return toolset if isinstance(toolset, Toolset) else None
 
 
 def list_parts(part: object) -> Iterator[object]:
-    """List the agents and teams in a part of a team, itself first, each as what it stands for."""
+    """List the agents and teams in a part of a team, itself first, with stand-ins resolved."""
     part = look_behind(part)
     yield part
     for below in _parts_below(part):

@@ -1,4 +1,4 @@
-"""The planner: checks for what it cannot plan with, asks about it, plans, and has the plan reviewed (seeds S3, S0)."""
+"""The planner: checks for ambiguity, asks about it, plans, and has the plan reviewed (seeds S3, S0)."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ from upcall.runs.plan import (
 from upcall.text import CONTROLS, first_line, shorten, shorten_middle
 
 FALLBACK_SECTIONS = ("Background", "Main points", "Comparison", "Open points", "Conclusion")
-"""The sections of the plan that stands in where the model's cannot be read (S0-62)."""
+"""The sections of the substitute for an unreadable plan (S0-62)."""
 
 REVIEW = ClarificationType.RISK_CONFIRMATION
-"""What the review of a plan is: of all kinds of question the one that only the human's own words answer."""
+"""The kind of question that reviews a plan: only the human's own words answer it."""
 
 NEW_PLAN = Option(label="Make a new plan", description="For this task, as if there were none.")
-"""What else can be chosen where a plan for a like task is shown."""
+"""The additional option when a plan for a similar task is shown."""
 
 MAX_ASPECTS = 5
-"""Questions in one round; nobody answers more of them at once."""
+"""The maximum number of questions in one round; nobody answers more at once."""
 
 MAX_PLAN_CHARS = MAX_QUESTION_CHARS - 1_000
 """A longer plan cannot be shown whole in the question that asks for its approval."""
@@ -58,7 +58,7 @@ MAX_PLAN_CHARS = MAX_QUESTION_CHARS - 1_000
 UNREADABLE = "What you said could not be worked in: the model's new plan cannot be read. This is the plan as it was."
 
 MAX_CHANGES, MAX_CHANGE_CHARS, MAX_TITLE_CHARS = 4, 100, 79
-"""How much of what was mended in a plan the review shows above it: room for the plan has to be left."""
+"""How many corrections of a plan the review shows above it, to leave room for the plan."""
 
 
 class PlannerSettings(StructuredSettings, PlanOptions):
@@ -66,9 +66,9 @@ class PlannerSettings(StructuredSettings, PlanOptions):
 
     Attributes:
         handlers: the agents that steps can be given to, with their descriptions; and `target` itself.
-        tools: what they can use.
+        tools: the tools they can use.
         target: who carries out the plan.
-        known_plan: a plan that was approved for a like task. Where plans are reviewed it is shown first, and taken if
+        known_plan: a plan that was approved for a similar task. If plans are reviewed, it is shown first, and used if
             the user approves it.
     """
 
@@ -99,8 +99,8 @@ class PlannerConfig(PlannerSettings, StructuredParts):
 class PlannerState(Thread):
     """The state of a `Planner`: besides the thread, the plan under review (S0-25 to S0-29, S3-39).
 
-    ``checked``: the check found nothing more to ask, so that it is not made again where the call after it fails.
-    ``revisions`` counts the plans made anew after feedback. ``offered``: the plan for a like task was shown.
+    ``checked``: the check found nothing more to ask, so it is not repeated if the next call fails.
+    ``revisions`` counts the new plans after feedback. ``offered``: the plan for a similar task was shown.
     """
 
     checked: bool = False
@@ -124,12 +124,12 @@ class PlannerState(Thread):
 
     @property
     def plan_title(self) -> str | None:
-        """The title of the present plan."""
+        """The title of the current plan."""
         return self.plan.title if self.plan else None
 
     @property
     def plan_sections(self) -> list[str]:
-        """The sections of the present plan."""
+        """The sections of the current plan."""
         return list(self.plan.sections) if self.plan else []
 
     @property
@@ -144,11 +144,11 @@ class PlannerState(Thread):
 
     @property
     def plan_feedback_history(self) -> list[str]:
-        """What the user said of earlier versions, oldest first."""
+        """The user's feedback on earlier versions, oldest first."""
         return list(self.plan.feedback) if self.plan else []
 
     def end(self) -> None:
-        """End the turn: the plan is forgotten here and lives on in the run."""
+        """End the turn: forget the plan here; the run keeps it."""
         super().end()
         self.checked, self.plan, self.revisions, self.offered = False, None, 0, False
 
@@ -182,7 +182,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Whom it hands the plan to."""
+        """The agent that gets the plan."""
         return (self._settings.target,)
 
     async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
@@ -222,7 +222,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         return not (state.checked or settings.skip_ambiguity_check or rounds >= settings.max_clarifications)
 
     async def _check_for_ambiguity(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> None:
-        """Note what keeps it from planning, if anything does, as candidates to ask.
+        """Note what prevents planning, if anything, as candidates to ask.
 
         A check that fails does not block planning (S3-41); if the server is the reason, the call for the plan says so.
         """
@@ -237,7 +237,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
             self._state.candidates = self._drop_asked(reply)
 
     def _drop_asked(self, check: AmbiguityCheck) -> list[Question]:
-        """Return the questions of the check, but for those that were asked before in the same words (X11)."""
+        """Return the questions of the check, except those asked before in the same words (X11)."""
         put = {entry.question.question.casefold() for entry in self._state.dialog}
         answered = [line.casefold() for said in self.clarifications() for line in said.splitlines()]
         questions: list[Question] = []
@@ -252,10 +252,10 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
     # -- the plan -----------------------------------------------------------------------------------------------------
 
     def _plan_of(self, reply: object) -> tuple[Plan | None, Sequence[str]]:
-        """Return the model's plan, and what was changed in it because it cannot be carried out as it is.
+        """Return the model's plan, and the changes made because it could not be carried out as it was.
 
-        None for a revision that cannot: the plan before holds what the user said and edited. The fixed plan where
-        nothing can be used (S0-62).
+        None for an unusable revision: the previous plan contains what the user said and edited. The fixed plan if
+        nothing is usable (S0-62).
         """
         if isinstance(reply, Plan):
             return reply, ()
@@ -272,7 +272,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         return Plan(title=title, sections=FALLBACK_SECTIONS), ()
 
     def _use_plan(self, plan: Plan | None, changes: Sequence[str]) -> Ask | HandOver:
-        """Return what becomes of the plan; without one, of the one before."""
+        """Return the step for the plan, or for the previous one if there is none."""
         state = self._state
         if plan is None:
             assert state.plan is not None
@@ -287,7 +287,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         return self._hand_over(ReviewedPlan.of(plan, PlanStatus.MADE))
 
     def _short_enough(self, plan: Plan) -> Plan:
-        """Return the plan, which can be shown whole where it is to be reviewed: nobody is to approve what was cut.
+        """Return the plan, if it can be shown whole for review: nobody should approve a truncated plan.
 
         Raises:
             UnreadableReply: it is longer.
@@ -300,10 +300,10 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         return plan
 
     def _with_known_names(self, plan: Plan) -> Plan:
-        """Return the plan with its agents and tools named as they are called.
+        """Return the plan with the exact names of its agents and tools.
 
         Raises:
-            UnreadableReply: a step names somebody who is not there (S3-42).
+            UnreadableReply: a step names an unknown agent (S3-42).
         """
         named = plan.model_copy(update={"steps": tuple(self._name_step(step) or step for step in plan.steps)})
         if problems := named.unknown_names(self._handler_names(), [tool.name for tool in self._settings.tools]):
@@ -311,7 +311,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         return self._short_enough(named)
 
     def _handler_names(self) -> list[str]:
-        """Who steps can be given to; empty where nobody said."""
+        """Return the agents that steps can be given to; empty if not specified."""
         return (
             [*(handler.name for handler in self._settings.handlers), self._settings.target]
             if self._settings.handlers
@@ -319,8 +319,8 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         )
 
     def _name_step(self, step: PlanStep) -> PlanStep | None:
-        """Return the step with its agent or tool named as it is called, and of the type of that name: who is shown a
-        plan, and edits it, sees no types. None where there is nobody of that name."""
+        """Return the step with the exact name of its agent or tool, and the type of that name: users who see and
+        edit a plan see no types. None if nobody has that name."""
         handlers = self._handler_names()
         called = {
             "handler": {"lead": self._settings.target} | {name.casefold(): name for name in handlers},
@@ -340,7 +340,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
     # -- review -------------------------------------------------------------------------------------------------------
 
     def _known_plan(self) -> Plan | None:
-        """Return the plan for a like task, where it is to be offered now and can still be carried out."""
+        """Return the plan for a similar task, if it should be offered now and can still be carried out."""
         known, state = self._settings.known_plan, self._state
         if known is None or state.offered or state.plan is not None or not self._settings.enable_plan_approval:
             return None
@@ -355,12 +355,12 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         return self._propose(ReviewedPlan.of(plan, PlanStatus.PROPOSED), note, NEW_PLAN)
 
     def _is_turned_down(self) -> bool:
-        """Whether the user wants a new plan in the place of the one for a like task."""
+        """Whether the user wants a new plan instead of the one for a similar task."""
         answer = self._review() if self._state.offered and self._state.plan is not None else None
         return answer is not None and answer.selected == (NEW_PLAN.label,)
 
     def _propose(self, plan: ReviewedPlan, note: str = "", *more: Option) -> Ask:
-        """Show the plan and ask what becomes of it (S0-14)."""
+        """Show the plan and ask for a decision (S0-14)."""
         self._state.plan = plan
         hint = " ".join([self._what_else(), *([EDITS_HINT] if plan.steps else [])])
         lines = [note, "Here is the proposed plan:", plan.as_text(), "Do you approve this plan?", hint]
@@ -374,7 +374,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         return Ask([question], {PLAN: plan.trim_history().model_dump_json()})
 
     def _what_else(self) -> str:
-        """Return what comes of an answer that neither approves nor rejects: nobody is to find out by giving it."""
+        """Explain what an answer that neither approves nor rejects does, so that nobody learns it by trying."""
         revisions = self._state.revisions
         if revisions < self._settings.max_plan_iterations:
             return "Anything else you say is worked into it."
@@ -389,7 +389,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
                 return f"{limit} approve it or reject it."
 
     def _read_review(self, plan: ReviewedPlan) -> Step | None:
-        """Return what the user's answer leads to; None where the plan is to be made anew."""
+        """Return the step after the user's answer; None if a new plan is needed."""
         answer = self._review()
         match read_verdict(answer):
             case Verdict.APPROVED:
@@ -430,7 +430,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
     # -- prompts ------------------------------------------------------------------------------------------------------
 
     def _request(self) -> str:
-        """Return the original request and everything the user said since (S3-28, S3-36), but for the review of
+        """Return the original request and everything the user said since (S3-28, S3-36), except in reviews of
         plans."""
         said = [f"The user was asked and said: {line}" for line in self.clarifications()]
         said += [
@@ -449,8 +449,8 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         return self._messages(context, AmbiguityCheck)
 
     def _plan_prompt(self) -> list[LLMMessage]:
-        """Return the prompt for a plan; after feedback with the plan it is about, and what was said of those before.
-        Edits are in the plan already: told again, they would be made again."""
+        """Return the prompt for a plan; after feedback with that plan, and the feedback on earlier ones.
+        Edits are already in the plan: if repeated, they would be made again."""
         plan = self._state.plan
         before = [version.feedback for version in plan.history if not version.edited] if plan else []
         room = self._settings.max_context_chars // max(len(before), 1)
@@ -482,7 +482,7 @@ def _join_remarks(remark: str | None, said: str) -> str:
 
 
 def _mended_note(changes: Sequence[str]) -> str:
-    """Return what was mended in the plan, as the review shows it above the plan."""
+    """Return the corrections to the plan, as shown above it in the review."""
     shown = [f"- {shorten(each, MAX_CHANGE_CHARS)}" for each in changes]
     more = [f"- and {len(changes) - MAX_CHANGES} more"] if len(changes) > MAX_CHANGES else []
     return "\n".join(["The model's plan had mistakes:", *shown[:MAX_CHANGES], *more]) if changes else ""

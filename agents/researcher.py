@@ -24,15 +24,15 @@ from upcall.research.sources.documents import MAX_LISTED
 
 DESCRIPTION = "Finds things out: searches and reads the user's documents, answers questions, compares, summarises."
 SHALLOW_ROUNDS = 8
-"""Model calls for a question that needs no plan: two or three searches, as many places read, one repair, the report."""
+"""Model calls for a question that needs no plan: two or three searches and reads each, one repair, the report."""
 
 MAX_NAMES_CHARS = 500
-"""What of the documents' names goes into the description: OpenAI takes 1,024 characters for a tool's."""
+"""The maximum length of the document names in the description: OpenAI accepts 1,024 characters for a tool's."""
 
 
 class ShallowResearcher(EscalatingAgent):
-    """An `EscalatingAgent` for a question of a few calls. It has not managed it either when these are spent, or when
-    not one of the sources it cites holds."""
+    """An `EscalatingAgent` for a question of a few calls. It also counts as failed when these are used up, or when
+    none of its citations passes."""
 
     component_provider_override = "upcall.agents.ShallowResearcher"
 
@@ -64,11 +64,11 @@ def researcher(
     user_proxy: str = "user",
     prompts: Prompts = PROMPTS,
 ) -> PausableAgent:
-    """Make a research agent on the files and folders `documents`, or on a workbench that has found them and may have
+    """Make a research agent for the files and folders `documents`, or for a workbench that has found them and may have
     other sources. `tools` and `workbench` (MCP servers) are further ways to find things out. `escalates_to` names the
-    peer that gets a task that needs a plan, or that it did not manage (S2-42); it then has at most `SHALLOW_ROUNDS`
-    model calls. `search_first`: the documents are searched for the task before its model says anything; by default
-    where the model is of no known family, since small ones rather make an answer up than search."""
+    peer that gets a task that needs a plan, or that the agent could not do (S2-42); it then has at most
+    `SHALLOW_ROUNDS` model calls. `search_first`: search the documents for the task before the first model call; by
+    default for a model of no known family, since small ones would rather make an answer up than search."""
     library = documents if isinstance(documents, DocumentsWorkbench) else DocumentsWorkbench(documents)
     context = ResearcherContext(
         available_documents=library.available,
@@ -96,7 +96,7 @@ def researcher(
 
 
 def _describe(documents: Sequence[str]) -> str:
-    """Return the description with the documents' names: whoever gives this agent its task must know what there is to
+    """Return the description with the documents' names: whoever gives this agent a task must know what it can
     read."""
     if not documents:
         return DESCRIPTION

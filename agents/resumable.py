@@ -1,4 +1,4 @@
-"""What all agents of this library share: their whole mutable state is one value that goes to plain JSON and back."""
+"""Base of all agents of this library: their whole mutable state is one value that converts to plain JSON and back."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ STATE_VERSION: Literal[1] = 1
 class AgentState(BaseModel, extra="forbid"):
     """Base of the agents' states.
 
-    ``seen`` holds the ids of the messages taken in during the turn that is open. ``handed_over`` is what the agent
-    wants to know of the user, where its last turn ended with a hand-off to the user.
+    ``seen`` contains the ids of the messages taken in during the open turn. ``handed_over`` is the agent's question
+    if its last turn ended with a hand-off to the user.
     """
 
     version: Literal[1] = STATE_VERSION
@@ -43,7 +43,7 @@ class AgentState(BaseModel, extra="forbid"):
     handed_over: list[Question] = []
 
     def open_questions(self) -> list[Question]:
-        """Return what this agent asked, or passed on, and nobody has answered yet."""
+        """Return the open questions that this agent asked or passed on."""
         return []
 
 
@@ -51,7 +51,7 @@ StateT = TypeVar("StateT", bound=AgentState)
 
 
 class ResumableAgent(BaseChatAgent, Generic[StateT]):
-    """An agent that can stop in the middle of its turn and go on in another process from its saved state.
+    """An agent that can stop in the middle of its turn and continue in another process from its saved state.
 
     Subclasses keep everything that changes in ``self._state`` and nothing that changes anywhere else.
     """
@@ -59,8 +59,8 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
     state_type: ClassVar[type[AgentState]]
 
     hears_caller: ClassVar[bool] = True
-    """Whether the task of a call comes from the agent that calls, or from "user" as AutoGen's ``run(task=...)`` has
-    it: filters, selector functions and conditions of stock parts go by that name."""
+    """Whether the task of a call comes from the calling agent, or from "user" as in AutoGen's ``run(task=...)``:
+    filters, selector functions and conditions of stock parts use that name."""
 
     def __init__(self, name: str, description: str, *, user_proxy: str = "user") -> None:
         super().__init__(name=name, description=description)
@@ -71,7 +71,7 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
         return self.state_type()  # type: ignore[return-value]  # state_type is the class variable form of StateT
 
     def fresh(self) -> Self:
-        """Return an agent of the same making with an empty state, so that one agent can serve several calls at a
+        """Return an identical agent with an empty state, so that one agent can serve several calls at a
         time."""
         twin = copy.copy(self)
         twin.__dict__.pop("on_messages_stream", None)  # A group chat sets that of the member that this one is.
@@ -80,23 +80,23 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        """A turn ends with a text or with a hand-off."""
+        """The types that end a turn: a text or a hand-off."""
         return (TextMessage, HandoffMessage)
 
     @abstractmethod
     def take_turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
-        """Events as they happen, then the `Response` that ends the turn. No messages: go on where the turn stopped."""
+        """Yield events as they happen, then the `Response` that ends the turn. Without messages, continue the turn."""
 
     async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
-        """Events as they happen, then the `Response` that ends the turn or, with open questions, pauses it.
+        """Yield events as they happen, then the `Response` that ends the turn or, with open questions, pauses it.
 
         Raises:
-            UpcallError: the turn cannot go on now. The state holds what was finished; with no new messages the turn
-                goes on from there.
+            UpcallError: the turn cannot continue now. The state contains the finished work; without new messages the
+                turn continues from there.
             asyncio.CancelledError: the token was cancelled. The state is as after an error.
         """
         inner: list[BaseAgentEvent | BaseChatMessage] = []
@@ -132,14 +132,14 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
         self._state = self._empty_state()
 
     async def save_state(self) -> Mapping[str, Any]:
-        """Return the state as plain JSON, in the middle of a turn too."""
+        """Return the state as plain JSON, even in the middle of a turn."""
         return self._state.model_dump(mode="json", exclude=None if self._state.handed_over else {"handed_over"})
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Load a saved state.
 
         Raises:
-            SchemaMismatch: it was written by another version, or is no state of this kind of agent.
+            SchemaMismatch: it was written by another version, or by another kind of agent.
         """
         version = state.get("version")
         if isinstance(version, int) and version != STATE_VERSION:
@@ -158,8 +158,8 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
     def _new(self, messages: Sequence[BaseChatMessage]) -> Iterator[BaseChatMessage]:
         """Yield the messages not yet taken in. A group chat clears its buffer only after a turn that ends without an
         error, so the next attempt brings the same messages again (autogen-agentchat 0.7.5, ChatAgentContainer).
-        One by one, so that a message that cannot be read costs only itself. What a peer said of its own failure is for
-        the user alone: once the run goes on it is no longer true."""
+        One by one, so that an unreadable message costs only itself. A peer's message about its own failure is for
+        the user alone: once the run continues, it is no longer true."""
         for message in messages:
             if message.id not in self._state.seen and ERROR not in message.metadata:
                 self._state.seen.append(message.id)
@@ -167,8 +167,8 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
 
 
 def is_own_event(item: BaseAgentEvent | BaseChatMessage) -> bool:
-    """Whether a group chat is to keep an event among the inner messages of a turn, for termination conditions and
-    selector functions: it tells what the agent itself did. Messages are left out, since `Swarm` looks for hand-offs."""
+    """Whether a group chat keeps an event among the inner messages of a turn, for termination conditions and
+    selector functions: events of the agent itself. Messages are left out, since `Swarm` looks for hand-offs."""
     is_chunk = isinstance(item, ModelClientStreamingChunkEvent)
     return isinstance(item, BaseAgentEvent) and not is_chunk and not {PATH, QUESTIONS} & item.metadata.keys()
 
@@ -176,12 +176,12 @@ def is_own_event(item: BaseAgentEvent | BaseChatMessage) -> bool:
 def answers_from(
     message: BaseChatMessage, open_questions: Sequence[Question], user_proxy: str
 ) -> tuple[list[Answer], str]:
-    """Return the answers in `message`, and a note to show with the questions where its text was no answer.
+    """Return the answers in `message`, and a note to show with the questions if its text was not an answer.
 
-    Only what the user proxy sends can answer: what another agent says approves nothing.
+    Only the user proxy can answer: words of other agents approve nothing.
 
     Our driver and `HumanProxyAgent` send answers by question id. A stock `UserProxyAgent` sends bare text, without
-    having shown the question; such text answers the first open question, and a blank one skips it where it may.
+    having shown the question; such text answers the first open question, and a blank one skips it if allowed.
     """
     if message.source != user_proxy or not isinstance(message, HandoffMessage):
         return [], ""

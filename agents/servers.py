@@ -1,7 +1,7 @@
 """The servers, containers and kernels that a team starts when its tools or its code executors are first needed.
 
-Several teams of a process may share a workbench: its server runs as long as one of them is at work. One that somebody
-else has started is theirs to stop.
+Several teams of a process may share a workbench: its server runs as long as one of them is at work. A server started
+by somebody else is theirs to stop.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _lock = Lock()  # Teams work in several threads, each with an event loop of its 
 
 
 class TeamServers:
-    """The workbenches and code executors of a new team, at any depth, but those that somebody else has started."""
+    """The workbenches and code executors of a new team, at any depth, except those started by somebody else."""
 
     def __init__(self) -> None:
         self._held: dict[int, Server] = {}
@@ -43,7 +43,7 @@ class TeamServers:
 
     @classmethod
     async def take(cls, team: object) -> Self:
-        """Take those of a team; wait for one that another team is just stopping."""
+        """Claim a team's servers; wait for one that another team is just stopping."""
         found = {id(each): each for each in _list_servers(team)}  # One may be no key of a dictionary.
         servers = cls()
         while stopping := servers._hold(found):
@@ -51,7 +51,7 @@ class TeamServers:
         return servers
 
     def _hold(self, found: dict[int, Server]) -> list[Future[None]]:
-        """Hold servers; none where some are being stopped, which are returned."""
+        """Claim servers; if some are being stopped, claim none and return those."""
         with _lock:
             if stopping := [_stopping[key] for key in found if key in _stopping]:
                 return stopping
@@ -61,7 +61,7 @@ class TeamServers:
             return []
 
     async def release(self) -> None:
-        """Stop the servers that no team needs any more; the run is stored, so one that cannot be stopped is only
+        """Stop the servers that no team needs any more; the run is stored, so a failure to stop one is only
         reported."""
         with _lock:
             self._is_leaving = True

@@ -1,4 +1,4 @@
-"""What stands for an agent of AutoGen's own in a team: the agent itself, and what it lacks to pause."""
+"""A stand-in for a stock AutoGen agent in a team: the agent itself, plus what it needs to pause."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from upcall.agents.resumable import STATE_VERSION, ResumableAgent, StateT
 from upcall.errors import SchemaMismatch
 
 _OURS = "upcall"
-"""Where a state holds what the stock agent's own lacks."""
+"""The key of the additions to the stock agent's own state."""
 
 _CONTEXT = "model_context"
-"""Where it holds the messages that a `SocietyOfMindAgent` knows from earlier turns."""
+"""The key of the messages that a `SocietyOfMindAgent` knows from earlier turns."""
 
 
 class StandIn(ResumableAgent[StateT]):
-    """An agent that stands for a stock one, by its name and description.
+    """An agent that replaces a stock one, with its name and description.
 
-    Its state is the stock agent's own, with what that lacks beside it where there is any: between turns the two are the
-    same. Twins (`fresh`) share the stock agent, and put it into the state of whoever works with it.
+    Its state is the stock agent's own, plus additions if needed: between turns the two are the
+    same. Twins (`fresh`) share the stock agent, and put it into the state of the twin at work.
     """
 
     hears_caller: ClassVar[bool] = False
@@ -43,12 +43,12 @@ class StandIn(ResumableAgent[StateT]):
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        """The stock agent's, and the hand-off that pauses its turn."""
+        """The stock agent's types, and the hand-off that pauses its turn."""
         return (*self.stock.produced_message_types, HandoffMessage)
 
     @asynccontextmanager
     async def borrow(self, token: CancellationToken) -> AsyncGenerator[Mapping[str, Any], None]:
-        """Put the stock agent where this one's turn begins, and give its state there. A twin hands it back as it was,
+        """Put the stock agent into the state at the start of this turn, and yield that state. A twin restores it,
         since it may be a member of the team as well."""
         lent = await self._save_stock() if self._is_shared else None
         try:
@@ -88,26 +88,26 @@ class StandIn(ResumableAgent[StateT]):
         await self.stock.on_reset(cancellation_token)
 
     async def on_pause(self, cancellation_token: CancellationToken) -> None:
-        """As the stock agent."""
+        """Pause the stock agent."""
         await self.stock.on_pause(cancellation_token)
 
     async def on_resume(self, cancellation_token: CancellationToken) -> None:
-        """As the stock agent."""
+        """Resume the stock agent."""
         await self.stock.on_resume(cancellation_token)
 
     async def close(self) -> None:
-        """As the stock agent."""
+        """Close the stock agent."""
         await self.stock.close()
 
     async def save_state(self) -> Mapping[str, Any]:
-        """Return the stock agent's state, with what it lacks."""
+        """Return the stock agent's state, with the additions."""
         base = (self._base or {}) if self._is_shared else await self._save_stock()
         dumped, empty = self._state.model_dump(mode="json"), self._empty_state().model_dump(mode="json")
         ours = {name: each for name, each in dumped.items() if each != empty[name]}
         return {**base, **({_OURS: ours} if ours else {})}
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Load a state, also one of the stock agent itself.
+        """Load a state, or one of the stock agent itself.
 
         Raises:
             SchemaMismatch: it was written by another version of upcall, or by another kind of agent.
@@ -125,5 +125,5 @@ class StandIn(ResumableAgent[StateT]):
             await self._load_stock(base)
 
     def dump_component(self) -> ComponentModel:
-        """As the stock agent's: to pause is nothing that a dump holds."""
+        """Return the stock agent's config: pausing is not part of a dump."""
         return self.stock.dump_component()

@@ -1,8 +1,8 @@
-"""Stock AutoGen agents that pause: what works below them may ask the user in the middle of their turn.
+"""Stock AutoGen agents that pause: tools and agents below them may ask the user in the middle of their turn.
 
-A stock agent's turn cannot stop and go on. So it is cut short when something below it has to wait, and the agent is put
-back to where the turn began. With the answer the turn is repeated: what its model and its tools gave is replayed, and
-only the calls that waited go on.
+A stock agent's turn cannot stop and continue. It is cut short when something below it has to wait, and the agent is
+restored to the start of the turn. With the answer the turn is repeated: replies and results are replayed, and only the
+calls that waited continue.
 """
 
 from __future__ import annotations
@@ -61,24 +61,24 @@ _REPLAYED = "upcall.replayed"
 """Marks a message of an inner team that was emitted before the turn was cut short."""
 
 _WAITING = "(waits for the user)"
-"""The result of a call that waits, which no model sees: the turn is cut short before."""
+"""The result of a waiting call, which no model sees: the turn is cut short before."""
 
 
 class StockCall(Frame):
-    """A call of a stock agent. ``said``: what the agents of an `AgentTool`, or of a team, said in it."""
+    """A call of a stock agent. ``said``: the messages of the agents of an `AgentTool`, or of a team, in it."""
 
     said: list[TextMessage] = []
 
 
 class StockTurn(AgentState):
-    """What a stock agent's state lacks.
+    """The additions to a stock agent's state.
 
     Attributes:
-        messages: what the open turn began with; None between turns.
-        replies: what the model gave in the open turn, in order.
+        messages: the messages at the start of the open turn; None between turns.
+        replies: the model's replies in the open turn, in order.
         frames: the calls of the open turn, in the order in which they were first made.
         emitted: how many events of the open turn were emitted.
-        arrived: what the group said meanwhile, for the next turn.
+        arrived: messages of the group in the meantime, for the next turn.
         memories: the states of the agents in its tools between two calls, by tool: AutoGen never saves them.
     """
 
@@ -97,7 +97,7 @@ class StockTurn(AgentState):
 
 @adapts(AssistantAgent, CodeExecutorAgent, SocietyOfMindAgent)
 class StockAgent(StandIn[StockTurn]):
-    """A stock agent, with the questions of what works below it: tools, the agents and teams in them, its own team, and
+    """A stock agent, with the questions from below it: tools, the agents and teams in them, its own team, and
     the function that approves its code."""
 
     state_type: ClassVar[type[StockTurn]] = StockTurn
@@ -116,10 +116,10 @@ class StockAgent(StandIn[StockTurn]):
     async def take_turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Event | BaseChatMessage | Response, None]:
-        """Take the stock agent's turn, or repeat it as far as it came and go on.
+        """Take the stock agent's turn, or repeat it up to where it stopped and continue.
 
         Raises:
-            UpcallError: the agent failed. With no new messages its turn begins again.
+            UpcallError: the agent failed. Without new messages its turn starts again.
         """
         task, note = self._take_in(messages)
         if self._state.open_questions() and not any(frame.runnable for frame in self._state.frames):
@@ -150,7 +150,7 @@ class StockAgent(StandIn[StockTurn]):
         yield response
 
     def _take_in(self, messages: Sequence[BaseChatMessage]) -> tuple[Sequence[BaseChatMessage], str]:
-        """Take answers to their calls. Return what the turn begins with, and a note where text was no answer."""
+        """Pass answers to their calls. Return the first messages of the turn, and a note if text was not an answer."""
         state, note = self._state, ""
         began = state.messages is not None
         new: list[BaseChatMessage] = []
@@ -215,7 +215,7 @@ class StockAgent(StandIn[StockTurn]):
     async def serve_team(
         self, frame: StockCall, team: Team, task: Sequence[BaseChatMessage], token: CancellationToken, emit: Emit[Event]
     ) -> None:
-        """Run the inner team of a stock agent, as far as it comes without an answer."""
+        """Run the inner team of a stock agent, as far as possible without an answer."""
         await self._serve_agent(frame, self._teams[id(team)].fresh(), token, emit, is_team=True, task=task)
 
     async def _serve_agent(
@@ -228,7 +228,7 @@ class StockAgent(StandIn[StockTurn]):
         is_team: bool,
         task: Sequence[BaseChatMessage] | None = None,
     ) -> None:
-        """Serve a call with an agent, and keep what it said, or what the members of the team that it is said."""
+        """Serve a call with an agent, and keep its messages, or those of its members if it is a team."""
 
         def tell(event: Event) -> None:
             if is_team and PATH not in event.metadata:
@@ -242,7 +242,7 @@ class StockAgent(StandIn[StockTurn]):
         await serve_nested(frame, agent, caller, token, tell, task=task, is_fresh=True)
 
     async def run_step(self, frame: StockCall, run: Callable[[], Awaitable[str]], emit: Emit[Event]) -> None:
-        """Run a step that is no tool call, and may ask."""
+        """Run a step other than a tool call that may ask."""
         while frame.runnable:
             with tool_context(frame.given):
                 try:
@@ -257,7 +257,7 @@ class StockAgent(StandIn[StockTurn]):
 
 
 class _Attempt:
-    """One pass through a stock agent's turn: what it asks of its model and its tools comes here."""
+    """One pass through a stock agent's turn, which handles its requests to its model and its tools."""
 
     def __init__(self, agent: StockAgent, task: Sequence[BaseChatMessage]) -> None:
         self._agent, self._task = agent, task
@@ -290,7 +290,7 @@ class _Attempt:
                 self._take(item)
 
     def _take(self, item: Event | Response) -> None:
-        """Emit what was not emitted when the turn was last taken."""
+        """Emit events that were not emitted in earlier passes."""
         if isinstance(item, Response):
             self.response = item
             return
@@ -316,7 +316,7 @@ class _Attempt:
         return self._reached[-1]
 
     def _require_replay(self) -> None:
-        """Refuse a question in a turn that may do what nobody knows of.
+        """Refuse a question in a turn with unknown behaviour.
 
         Raises:
             AgentFailed: the agent's turn is not AutoGen's own.
@@ -344,9 +344,9 @@ class _Attempt:
         return self._turn.replies[self._replies - 1]
 
     async def call_tool(self, call: FunctionCall, token: CancellationToken) -> FunctionExecutionResult:
-        """Return the result of a tool call; of one that waits a text that no model sees.
+        """Return the result of a tool call; for a waiting call, a text that no model sees.
 
-        Its events go past AutoGen's stream: a repeated turn does not tell them again, so they do not count in it.
+        Its events bypass AutoGen's stream: a repeated turn does not report them again, so they do not count in it.
         """
         arguments, problem = check_arguments(call.arguments)
         frame = self._frame(replace(call, arguments=arguments))
@@ -364,7 +364,7 @@ class _Attempt:
         return frame.result or FunctionExecutionResult(content=_WAITING, name=call.name, call_id=call.id)
 
     async def run_step(self, name: str, arguments: Mapping[str, Any], run: Callable[[], Awaitable[str]]) -> str:
-        """Return the result of a step that is no tool call.
+        """Return the result of a step other than a tool call.
 
         Raises:
             TurnStopped: it waits for the user.
@@ -379,7 +379,7 @@ class _Attempt:
     async def run_team(
         self, team: Team, task: Sequence[BaseChatMessage], token: CancellationToken
     ) -> AsyncGenerator[Event | TaskResult, None]:
-        """Run the agent's inner team; what it said before the turn was cut short comes first.
+        """Run the agent's inner team; messages from before the turn was cut short come first.
 
         Raises:
             TurnStopped: it waits for the user.
@@ -402,18 +402,18 @@ class _Attempt:
 
 
 class _StockToolset(Toolset):
-    """The tools of a stock agent, which are told of errors as AutoGen tells them."""
+    """The tools of a stock agent, which report errors like AutoGen."""
 
     error_prefix = ""
 
 
 def _ends_batch(item: Event | Response) -> bool:
-    """Whether what a stock agent emits tells that its calls have ended, and not those of an agent below it."""
+    """Whether an item from a stock agent reports the end of its own calls, not of an agent below it."""
     return isinstance(item, Response) or (isinstance(item, ToolCallExecutionEvent) and PATH not in item.metadata)
 
 
 def _without_target(event: Event) -> Event:
-    """Return the event as one that hands nothing over: a `Swarm` goes by the last hand-off that it finds."""
+    """Return the event without its hand-off: a `Swarm` follows the last hand-off that it finds."""
     if not isinstance(event, HandoffMessage):
         return event
     return TextMessage(

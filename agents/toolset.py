@@ -1,4 +1,4 @@
-"""What one agent can call: functions and AutoGen tools, workbenches, nested agents, and hand-offs to peers."""
+"""Everything an agent can call: functions and AutoGen tools, workbenches, nested agents, and hand-offs to peers."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ Tool: TypeAlias = BaseTool[Any, Any] | Callable[..., Any] | Callable[..., Awaita
 
 
 _SAID = {"outcome", "text", "selected"}
-"""What a tool goes by of an answer."""
+"""The fields of an answer that matter to a tool."""
 
 
 class Toolset:
     """The calls that an agent can make, by name.
 
     The agent of a stock `AgentTool`, and the team of a `TeamTool`, alone or in a static workbench, are served like a
-    nested agent, under the tool's name and description: their questions come through, and several calls do not meet in
+    nested agent, under the tool's name and description: their questions get through, and concurrent calls do not share
     one object. The result is the last message. A team among `agents` becomes a `NestedTeam`.
 
     Raises:
-        ConfigurationError: two of them have the same name; also from `schemas`, since what a workbench offers is known
-            only when it is asked.
+        ConfigurationError: two of them have the same name; also raised by `schemas`, since the tools of a workbench
+            are known only when it lists them.
     """
 
     error_prefix: ClassVar[str] = "Error: "
-    """What the text of a tool's error begins with."""
+    """The prefix of a tool's error text."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Toolset:
             self.approval.refuse_unknown(agent, self._list_held([*names, *self._static]))
 
     async def schemas(self) -> list[ToolSchema]:
-        """Return what the model is offered.
+        """Return the schemas offered to the model.
 
         Raises:
             AgentFailed: a workbench cannot list its tools.
@@ -120,18 +120,18 @@ class Toolset:
         return schemas
 
     def _list_held(self, names: Sequence[str]) -> list[str]:
-        """Return those of the names whose calls can wait for approval: hand-offs and `ask_user` do nothing to hold."""
+        """Return the names whose calls can wait for approval: hand-offs and `ask_user` have no effect to hold back."""
         return [each for each in names if each not in self.handoffs and not (self.ask_user and each == ASK_USER)]
 
     @property
     def has_tools(self) -> bool:
-        """Whether there is, or may be, anything to call but `ask_user`."""
+        """Whether there is, or may be, anything to call besides `ask_user`."""
         others = [each for each in self.workbenches if not is_static(each)]
         return bool(self.tools or self._static or self.agents or self.handoffs or others)
 
     @property
     def source_tools(self) -> frozenset[str]:
-        """The names of those that search and read sources; also of a source that cannot be used now."""
+        """The names of the tools that search and read sources, including sources that are unavailable now."""
         found = [each.source_tools for each in self.workbenches if isinstance(each, FileWorkbench)]
         return frozenset().union(*found) - self.tools.keys()
 
@@ -141,11 +141,11 @@ class Toolset:
         return [call for call in found if call.name not in self.tools]
 
     async def serve(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> None:
-        """Make the frame's call of a tool: afterwards it has a result, an error's text among them, or a question that
-        the tool asked (told of as an event).
+        """Make the frame's tool call: afterwards it has a result, which may be an error's text, or a question that
+        the tool asked (reported as an event).
 
         Raises:
-            ConfigurationError: a secret that the call was given cannot be opened, or the key is none.
+            ConfigurationError: a secret given to the call cannot be opened, or the key is invalid.
         """
         if await self.hold_for_approval(frame, token, emit):
             return
@@ -160,8 +160,8 @@ class Toolset:
                 emit(event)
 
     async def hold_for_approval(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> bool:
-        """Let a call wait that the human has to approve first (told of as an event); return whether it cannot be made
-        now."""
+        """Let a call wait that the human has to approve first (reported as an event); return whether it must not be
+        made now."""
         name, begun = frame.call.name, frame.approved or frame.nested is not None
         if begun or not frame.runnable or name in self.handoffs or self.approval.is_empty:
             return not frame.runnable
@@ -185,7 +185,7 @@ class Toolset:
         return not frame.runnable
 
     async def _outcome(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> ToolOutcome:
-        """Return what comes of the call, replayed where it was made already. A call that names no tool is none."""
+        """Return the outcome of the call, replayed if it was already made. A call without a known tool does nothing."""
         name, arguments, call_id = frame.call.name, frame.arguments(), frame.call.id
         try:
             tool = self.tools.get(name) or self._static.get(name)
@@ -226,7 +226,7 @@ class Toolset:
         return self._homes.get(name)
 
     async def _offered_schema(self, name: str) -> ToolSchema | None:
-        """Return what the model was last offered under a name."""
+        """Return the schema last offered to the model under a name."""
         if name not in self._offered:  # No model was called since the agent was made.
             await self.schemas()
         return self._offered.get(name)
@@ -253,7 +253,7 @@ class Toolset:
         return ToolOutcome(content=redact_secrets(result.to_text(replace_image="[image]")), is_error=result.is_error)
 
     def ask_for(self, frame: Frame, asked: Mapping[str, Any]) -> None:
-        """Let a call wait for what its tool asks; a question that cannot be put is an error's text."""
+        """Let a call wait for its tool's question; a question that cannot be asked becomes an error's text."""
         own = {name: asked[name] for name in ("id", "secret", "tool", "options") if name in asked}
         if "secret" in own:
             require_key(f"Tool {frame.call.name!r} of agent {self._agent!r} asks for a secret")
@@ -295,7 +295,7 @@ class Toolset:
 
 
 def _show_answer(value: Any) -> Any:
-    """Return the words of an answer of the human, which a function returned; anything else as it is."""
+    """Return the text of a human's answer that a function returned; anything else unchanged."""
     return value.as_text() if isinstance(value, Answer) else value
 
 
@@ -325,8 +325,8 @@ def _redact(value: Any) -> Any:
 
 
 async def question_call(frame: Frame, agent: str, token: CancellationToken) -> list[BaseAgentEvent]:
-    """Return the events that tell of the questions of a call that `agent` made. One whose answer is known already
-    closes the call at once, or lets its tool go on."""
+    """Return the events that report the questions of a call that `agent` made. A question with a known answer
+    closes the call at once, or lets its tool continue."""
     events: list[BaseAgentEvent] = []
     for question in frame.questions:
         if answer := await cancellable(resolve_question(question), token):
@@ -368,7 +368,7 @@ def _make_tool(function: Callable[..., Any]) -> FunctionTool:
 
 
 def _refuse_single(agent: str, **given: object) -> None:
-    """Refuse what stands alone where there must be several.
+    """Refuse a single value where a list is needed.
 
     Raises:
         ConfigurationError: it names the option.
@@ -380,12 +380,12 @@ def _refuse_single(agent: str, **given: object) -> None:
 
 
 def _look_of(function: FunctionType) -> tuple[Any, ...]:
-    """Return what a tool takes over from its function, and somebody may set anew between two teams."""
+    """Return the attributes that a tool takes from its function, which may change between two teams."""
     return function.__name__, function.__doc__, dict(function.__annotations__)
 
 
 def _schema_of(tool: BaseTool[Any, Any]) -> ToolSchema:
-    """Return the schema of a tool; that of a function's is made once."""
+    """Return the schema of a tool; a function's schema is made once."""
     if type(tool) is not FunctionTool:
         return tool.schema
     if tool not in _SCHEMAS:
@@ -396,12 +396,12 @@ def _schema_of(tool: BaseTool[Any, Any]) -> ToolSchema:
 _SCHEMAS: WeakKeyDictionary[BaseTool[Any, Any], ToolSchema] = WeakKeyDictionary()
 
 _MADE = "upcall_tool"
-"""Where a function keeps its tool, which has no state: a team is built anew for each segment, and to read a signature
-takes as long as to store a pause."""
+"""The attribute where a function keeps its stateless tool: a team is built for each segment, and reading a signature
+takes as long as storing a pause."""
 
 
 def _behind(name: str, tool: BaseTool[Any, Any], user_proxy: str) -> ChatAgent | None:
-    """Return the agent that serves the calls of a tool, if it stands for one."""
+    """Return the agent that serves the calls of a tool, if it represents one."""
     if team := team_of(tool):
         return NestedTeam(team, name=name, description=tool.description, user_proxy=user_proxy)
     return agent_of(tool)

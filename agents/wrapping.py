@@ -1,4 +1,4 @@
-"""`with_questions`: from a stock `AssistantAgent` to a `PausableAgent` that can ask the user."""
+"""`with_questions`: convert a stock `AssistantAgent` into a `PausableAgent` that can ask the user."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TAKEN = (
     "stream",
     "metadata",
 )
-"""What the agent says itself."""
+"""The options taken from the agent itself."""
 
 
 def with_questions(agent: AssistantAgent, *, nested: bool = True, **options: Any) -> PausableAgent:
@@ -38,26 +38,26 @@ def with_questions(agent: AssistantAgent, *, nested: bool = True, **options: Any
 
     It has the agent's name, description, model client, system message, tools, workbenches, hand-offs, memory, model
     context, output type, streaming and metadata, and loads its saved state. `options` are the other ones of
-    `PausableAgent` (``ask_mode``, ``approve``, ``max_rounds``, ``user_proxy``, ...); with `nested` they go for the
-    agents in its `AgentTool` tools too, which are converted likewise, at any depth. A subclass with a turn of its own
-    is left in its tool as it is.
+    `PausableAgent` (``ask_mode``, ``approve``, ``max_rounds``, ``user_proxy``, ...); with `nested` they also apply to
+    the agents in its `AgentTool` tools, which are converted likewise, at any depth. A subclass with a turn of its own
+    stays in its tool unchanged.
 
-    What is different from the stock agent:
+    Differences from the stock agent:
 
-    - It goes on until its model replies with a text, or for ``max_rounds`` model calls: ``max_tool_iterations`` and
-      ``reflect_on_tool_use`` do not count, and no turn ends with a `ToolCallSummaryMessage`.
-    - A reply of the output type is asked for in words, since servers asked for JSON beside tools never call one, and
-      comes as a `TextMessage` with the JSON instead of a `StructuredMessage`. ``output_content_type_format`` does not
-      count.
-    - Its messages are in its own state: the model context, which must not be used by the stock agent at the same time,
-      is a view of them, with the messages that it holds already in front. Its own ``model_context`` is a copy.
-    - An agent in a tool begins anew with each call, and its last message is the result.
-    - A hand-off ends the turn when all calls of its reply have results. Of several the first counts; the model is told,
-      without a Python warning.
+    - It continues until its model replies with a text, or for ``max_rounds`` model calls: ``max_tool_iterations`` and
+      ``reflect_on_tool_use`` are ignored, and no turn ends with a `ToolCallSummaryMessage`.
+    - A reply of the output type is requested in words, since servers asked for JSON together with tools never call
+      one, and is a `TextMessage` with the JSON instead of a `StructuredMessage`. ``output_content_type_format`` is
+      ignored.
+    - Its messages are in its own state: the model context, which the stock agent must not use at the same time,
+      is a view of them, after the messages already in it. Its own ``model_context`` is a copy.
+    - An agent in a tool starts fresh with each call, and its last message is the result.
+    - A hand-off ends the turn when all calls of its reply have results. Of several, the first counts; the model is
+      told, without a Python warning.
 
     Raises:
-        ConfigurationError: `agent` is no `AssistantAgent`, or has a turn of its own; or an option names what the agent
-            itself has, is unknown or wrong.
+        ConfigurationError: `agent` is not an `AssistantAgent`, or has a turn of its own; or an option is one that the
+            agent already sets, is unknown or invalid.
     """
     if not _is_stock(agent):
         raise ConfigurationError(
@@ -90,7 +90,7 @@ def with_questions(agent: AssistantAgent, *, nested: bool = True, **options: Any
 
 
 def _unknown_below(rules: ApprovalRules, workbenches: Iterable[Workbench]) -> frozenset[str]:
-    """Return what fits nothing that the agents in the tools of these can call, at any depth."""
+    """Return the options that match nothing that the agents in these tools can call, at any depth."""
     below = list(_toolsets_below(workbenches))
     names = {name for each in below for name in (*each.tools, *each.nested, *_tool_names(each.workbenches))}
     return rules.find_unknown(names, complete=all(is_static(each) for one in below for each in one.workbenches))
@@ -116,7 +116,7 @@ def _is_stock(agent: object) -> TypeGuard[AssistantAgent]:
 
 
 def _convert_tools(workbench: Workbench, options: dict[str, Any]) -> Workbench:
-    """Return the workbench with the agents in its tools converted; the same one where there are none."""
+    """Return the workbench with the agents in its tools converted; the same workbench if there are none."""
     tools = static_tools(workbench).values()
     behind = [(tool, agent_of(tool)) for tool in tools]
     if not any(_is_stock(agent) for _, agent in behind):

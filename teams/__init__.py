@@ -1,4 +1,4 @@
-"""Who speaks when."""
+"""The root team: who speaks when."""
 
 from upcall.teams.root import PHASES, TeamResources, root_team
 

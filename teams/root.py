@@ -53,7 +53,7 @@ PHASES: dict[str, RunStatus] = {
 """The status of a run while the named agent has the turn; any other agent executes."""
 
 MAX_FILES = 20
-"""How many names of files the classifier is told."""
+"""How many file names the classifier is shown."""
 
 Clients = Callable[[str], ChatCompletionClient]
 """The model client for the agent of a name."""
@@ -69,20 +69,20 @@ class _Common(TypedDict):
 
 @dataclass(frozen=True)
 class TeamResources:
-    """What the root team works with, made ready.
+    """The prepared resources of the root team.
 
     Attributes:
         workspace: the folder of the coder's files.
-        execution: how the coders run commands; None where they run none.
+        execution: how the coder runs commands; None if it runs none.
         documents: files and folders that the researcher reads; their index is in the folder ``document_index``.
         tools: for the researcher, and for the clarifier to look things up with.
-        shown_tools: the names of those that an agent (classifier, clarifier) gets or is shown, if not all.
-        sources: those besides the documents.
-        mcp_servers: those that give the researcher their tools.
-        known_plan: the plan for a like task that the planner offers.
-        asked_kinds: what the user made of the clarifier's questions before.
-        small_model: makes looks and repairs in place of the agents' own models.
-        embed: what the clarifier's scorer takes embeddings from.
+        shown_tools: the names of the tools that an agent (classifier, clarifier) gets or is shown, if not all.
+        sources: sources besides the documents.
+        mcp_servers: servers whose tools the researcher gets.
+        known_plan: the plan for a similar task that the planner offers.
+        asked_kinds: how the user reacted to the clarifier's earlier questions.
+        small_model: makes checks and repairs instead of the agents' own models.
+        embed: computes embeddings for the clarifier's scorer.
     """
 
     workspace: Path
@@ -104,7 +104,7 @@ _DEFAULTS = TeamOptions()
 
 
 class _Sources:
-    """What the team may look things up with: documents, other sources, tools and MCP servers, as far as the data
+    """Return what the team may look things up with: documents, other sources, tools and MCP servers, if the data
     sources allow."""
 
     def __init__(self, resources: TeamResources, data_sources: Sequence[str] | None) -> None:
@@ -126,7 +126,7 @@ class _Sources:
 
     @property
     def tool_names(self) -> list[str]:
-        """The names of the tools, but for those of servers."""
+        """Return the names of the tools, except those of servers."""
         return [*(tool.name for tool in self.tools), *self.library.source_tools]
 
     def tools_of(self, agent: str) -> list[BaseTool[Any, Any]]:
@@ -135,7 +135,7 @@ class _Sources:
         return [tool for tool in self.tools if shown is None or tool.name in shown]
 
     def infos(self, agent: str) -> list[ToolInfo]:
-        """Return the tools that one agent is told of, those of the sources included; an MCP server is told of as
+        """Return the tools that an agent is told about, including those of the sources; an MCP server counts as
         one."""
         infos = [ToolInfo(each["name"], each.get("description", "")) for each in self.library.schemas()]
         infos += [ToolInfo(server.name, server.description) for server in self.servers]
@@ -151,11 +151,11 @@ def root_team(
 ) -> Swarm:
     """Build a stock `Swarm` in which every member ends its turn with a hand-off or with the result.
 
-    Without `human` the team stops when a question is handed to the user, to be answered later. With a `human`, of
-    whatever name, it asks that agent in the middle of the run and does not stop (live mode).
+    Without `human` the team stops when a question is handed to the user, to be answered later. With a `human` of
+    any name, it asks that agent in the middle of the run and does not stop (live mode).
 
     Raises:
-        ConfigurationError: a document, a tool or a data source is not there.
+        ConfigurationError: a document, a tool or a data source does not exist.
     """
     user = human or HumanProxyAgent(USER)
     deep = "clarifier" if options.enable_clarifier else "planner"
@@ -237,8 +237,8 @@ def root_team(
 
 
 def _name_files(workspace: Path) -> list[str]:
-    """Return the names at the top of the workspace, without hidden ones: at most `MAX_FILES`, none where it cannot be
-    read."""
+    """Return the names at the top of the workspace, without hidden ones: at most `MAX_FILES`, none if it is
+    unreadable."""
     try:
         names = os.listdir(workspace)  # Not `iterdir`, which makes a path of each of what may be 100,000.
     except OSError:
@@ -250,7 +250,7 @@ def _approval_rules(approve: Sequence[str], sources: _Sources) -> ApprovalRules:
     """Return the rules for all agents of the team.
 
     Raises:
-        ConfigurationError: a name in them is that of no tool: it would approve nothing.
+        ConfigurationError: a name in them matches no tool, so it would approve nothing.
     """
     rules = ApprovalRules.of("lead", approve, ())
     known = {*TOOLS, RUN_COMMAND, RUN_PYTHON, *sources.tool_names, "coder", "researcher"}
@@ -258,12 +258,14 @@ def _approval_rules(approve: Sequence[str], sources: _Sources) -> ApprovalRules:
     for name in sorted(rules.find_unknown(known, complete=not servers)):
         if not name.startswith(tuple(servers)):
             listed = ", ".join(sorted([*known, *(f"{each}*" for each in servers)]))
-            raise ConfigurationError(f"approve names {name!r}, which is no tool{suggest(name, known)} Known: {listed}.")
+            raise ConfigurationError(
+                f"approve names {name!r}, which is not a tool{suggest(name, known)} Known: {listed}."
+            )
     return rules.loosen()
 
 
 def _choose(kind: type[StructuredSettings], options: TeamOptions, agent: str, user_proxy: str) -> dict[str, Any]:
-    """Return the options of the team that an agent has too, as keyword arguments."""
+    """Return the options that the team shares with an agent, as keyword arguments."""
     names = kind.model_fields.keys() & TeamOptions.model_fields.keys()
     verbose = options.verbose if isinstance(options.verbose, bool) else agent in options.verbose
     return {name: getattr(options, name) for name in names} | {"verbose": verbose, "user_proxy": user_proxy}

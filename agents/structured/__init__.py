@@ -1,1 +1,1 @@
-"""What the agents that answer in one JSON object share."""
+"""The shared base of the agents that answer in one JSON object."""

@@ -55,7 +55,7 @@ from upcall.runs.outputs import Effect, QuestionCheck, Reply
 from upcall.text import shorten_middle
 
 FEW_CHECKED = 3
-"""Worked examples of a second look by a model of a known family; one of none gets all."""
+"""The number of worked examples of a check for a model of a known family; others get all."""
 
 E = TypeVar("E")
 T = TypeVar("T", bound=Reply)
@@ -73,7 +73,7 @@ class ToolCalls:
 
 
 class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
-    """An agent whose turn is a few structured model calls, and perhaps questions between them."""
+    """An agent whose turn is a few structured model calls, possibly with questions between them."""
 
     state_type: ClassVar[type[AgentState]] = Thread
     settings_type: ClassVar[type[StructuredSettings]]
@@ -98,15 +98,15 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
 
     @abstractmethod
     async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
-        """Return the step to take, after as many model calls as that needs."""
+        """Return the step to take, after as many model calls as needed."""
 
     async def take_turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
-        """Take in what the group said, decide, and end the turn with the step.
+        """Take in the group's messages, decide, and end the turn with the step.
 
         Raises:
-            ModelError: a model call failed; with no new messages the turn starts its open call again.
+            ModelError: a model call failed; without new messages the turn repeats its open call.
         """
         note = self._ingest(messages)
         if waiting := self._state.open_questions():
@@ -123,7 +123,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         yield self._take_step(steps[0])
 
     async def _next_step(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
-        """Decide until the step is one that somebody else has to act on: questions may be answered at once."""
+        """Decide until the step needs somebody else to act: questions may be answered at once."""
         while True:
             step = await self.decide(emit, token)
             if not isinstance(step, Ask):
@@ -135,7 +135,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
     async def _publish(
         self, questions: Sequence[Question], emit: Emit[BaseAgentEvent], token: CancellationToken
     ) -> None:
-        """Take questions into the dialog. An answer that is known already enters it as if the user had given it."""
+        """Add questions to the dialog. A known answer enters it as if the user had given it."""
         entries = [DialogEntry(question=question) for question in questions]
         self._state.rounds += 1
         self._state.dialog.extend(entries)
@@ -173,7 +173,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
     # -- the thread ---------------------------------------------------------------------------------------------------
 
     def _ingest(self, messages: Sequence[BaseChatMessage]) -> str:
-        """Take answers to their questions and everything into the thread; return a note where text was no answer."""
+        """Pass answers to their questions and add all to the thread; return a note if text was not an answer."""
         note = ""
         for message in self._new(messages):
             questions = self._state.open_questions()
@@ -191,11 +191,11 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         return self._state.task(self.user_proxy)
 
     def clarifications(self) -> list[str]:
-        """Return what the user was asked about it and said, but for this agent's present dialog."""
+        """Return the user's answers about it, except those of this agent's current dialog."""
         return self._state.clarifications(self.user_proxy)
 
     def attempts(self) -> list[str]:
-        """Return what agents said that tried the task as a small one and handed it on (S0-05)."""
+        """Return the messages of agents that tried the task as a small one and handed it on (S0-05)."""
         return self._state.attempts(self.user_proxy)
 
     # -- the model ----------------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         return f"{self._prompts.render(context)}\n\n{self._describe_format(kind)}"
 
     def _describe_format(self, kind: type[BaseModel]) -> str:
-        """Return what a reply of this kind has to look like."""
+        """Return the required format of a reply of this kind."""
         return self._prompts.render(ReplyFormatContext(reply_schema=schema_text(kind)))
 
     async def _reply(
@@ -221,9 +221,9 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
     ) -> T | UnreadableReply | ToolCalls:
         """Make one structured model call and at most one repair.
 
-        Returns an `UnreadableReply` where the repair failed too, or took longer than `repair_timeout` seconds; the
-        caller has the fallback. `check` gives the value to use, or raises `UnreadableReply`. With `tools`, which a
-        repair does not offer, it may be the calls that the model made instead.
+        Returns an `UnreadableReply` if the repair failed too, or took longer than `repair_timeout` seconds; the
+        caller has the fallback. `check` returns the value to use, or raises `UnreadableReply`. With `tools`, which a
+        repair does not offer, the result may be the calls that the model made instead.
         """
         state = self._state
         while True:
@@ -277,7 +277,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         tools: Sequence[ToolSchema],
         timeout: float | None,
     ) -> CreateResult:
-        """Make one call, in the strongest form of JSON that the server takes; beside tools in none.
+        """Make one call, with the strongest form of JSON that the server accepts; with tools, no form.
 
         Servers that are given both never call a tool.
         """
@@ -294,7 +294,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         return result
 
     def _choose_examples(self, examples: Sequence[E], few: int) -> Sequence[E]:
-        """Return the worked examples for this model: a `few` where it is of a known family, else all."""
+        """Return the worked examples for this model: a `few` if it is of a known family, else all."""
         return examples if is_unknown_family(self._model_client) else examples[:few]
 
     def _log_reply(self, text: str) -> None:
@@ -303,7 +303,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         _log.log(logging.INFO if self._settings.verbose else logging.DEBUG, "%s replied: %s", self.name, shown)
 
     def _warn_of_fallback(self, instead: str) -> dict[str, str]:
-        """Return the metadata of a step that stands in for what the model could not say."""
+        """Return the metadata of a step that replaces an unusable reply."""
         told = f"the model's reply could not be used, also after one repair, so {instead}; use a model that writes JSON"
         return {WARNINGS: dump_warnings([told])}
 
@@ -319,8 +319,8 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         limit: int | None = None,
         keep: bool = False,
     ) -> list[Question]:
-        """Return those of the candidates, at most `limit`, whose answer changes the result. A look that fails drops
-        nothing; with `keep` none does, and only gives options."""
+        """Return at most `limit` candidates whose answer changes the result. A check that fails drops
+        nothing; with `keep` no check drops any, and only adds options."""
         state, kept = self._state, list[Question]()
         unsure = {each.id for each in state.candidates if each.id not in state.looks and self._is_unsure(each)}
         before = self._before_check() if unsure else []
@@ -336,7 +336,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         return kept
 
     def _is_unsure(self, question: Question) -> bool:
-        """Whether a question gets a second look. One for a text or a file does not, since nobody can guess it, nor does
+        """Whether a question is checked. One for a text or a file is not, since nobody can guess it, nor is
         one of the greatest weight by a model of a known family."""
         if not self._settings.check_questions or question.detail is Detail.INPUT:
             return False
@@ -354,7 +354,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         return checked if isinstance(checked, QuestionCheck) else None
 
     def _before_check(self) -> list[LLMMessage]:
-        """Return what stands before the question of a second look: the prompt and worked examples."""
+        """Return the messages before the question of a check: the prompt and worked examples."""
         turns = (
             (
                 self._to_check(each.request, each.question),
@@ -382,7 +382,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         )
 
     def _dump_tools(self) -> dict[str, list[ComponentModel]]:
-        """Return the components besides the model client, for those who have any."""
+        """Return the components besides the model client, for agents that have any."""
         return {}
 
     @classmethod
@@ -403,7 +403,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
 
 
 def example_turns(name: str, examples: Iterable[tuple[UserMessage, BaseModel]]) -> list[LLMMessage]:
-    """Return worked examples as turns of a chat: what is asked, and the reply of the agent called `name`."""
+    """Return worked examples as turns of a chat: the request, and the reply of the agent called `name`."""
     turns: list[LLMMessage] = []
     for asked, reply in examples:
         turns += [asked, AssistantMessage(content=reply.model_dump_json(exclude={"reason"}), source=name)]
@@ -411,7 +411,7 @@ def example_turns(name: str, examples: Iterable[tuple[UserMessage, BaseModel]]) 
 
 
 def _why_no_reply(problem: ModelError) -> str | None:
-    """Return why the server answered without a reply, where the model is the reason.
+    """Return why the server answered without a reply, if the model is the reason.
 
     An empty list of choices is one: servers send it where a filter took the only one.
     """

@@ -1,4 +1,4 @@
-"""Questions that a model takes out of a worked example, word for word: a small one does that finds none of its own."""
+"""Questions copied word for word from a worked example, as small models do when they find none of their own."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ GENERAL: Mapping[Detail, str] = {
     Detail.STYLE: "Which style do you like?",
     Detail.OTHER: "What matters most to you in it?",
 }
-"""What is asked instead, by what it is about."""
+"""The questions to ask instead, by subject."""
 
 _FEW = 2
-"""Requests of examples; a word that stands in more of them says little of each."""
+"""The maximum number of example requests with a word; a word in more of them says little about each."""
 
 
 def replace_copied(reply: ClarificationResponse, request: str) -> ClarificationResponse:
-    """Return the reply with general questions in the place of copied ones, about the subject of an example and not of
-    this request: that something is missing may hold all the same. The options of the example go too."""
+    """Return the reply with general questions instead of copied ones, which are about the subject of an example and not
+    this request: something may still be missing. The options of the example are removed too."""
 
     def replace(candidate: Candidate) -> Candidate:
         if not _is_copied(candidate.question, request):
@@ -53,7 +53,7 @@ def _is_copied(question: str, request: str) -> bool:
 
 @cache
 def _subjects() -> Mapping[str, str]:
-    """Return, by question, its words that stand in the request of its example, and in hardly another one."""
+    """Return, by question, its words that occur in the request of its example, and in hardly any other."""
     pairs = [(each.request, needed.question) for each in EXAMPLES for needed in each.candidates]
     requests = [each.request for each in EXAMPLES]
 

@@ -1,4 +1,4 @@
-"""Ask a server for JSON in the strongest form that it takes: by schema, any JSON object, or by the prompt alone."""
+"""Ask a server for JSON in the strongest form that it accepts: by schema, any JSON object, or by the prompt alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from upcall.prompts import PROMPTS, Context, Prompts, ReplyFormatContext
 T = TypeVar("T", bound=BaseModel)
 
 JsonForm: TypeAlias = bool | type[BaseModel] | None
-"""What `ChatCompletionClient.create` is asked for: this schema, any JSON, or nothing but what the prompt says."""
+"""The form requested of `ChatCompletionClient.create`: this schema, any JSON, or only what the prompt says."""
 
 _REFUSALS = (400, 415, 422, 500, 501)
 _FORMAT_WORDS = re.compile(r"response.?format|json|schema|structured|grammar|guided", re.IGNORECASE)
@@ -36,7 +36,7 @@ async def request_json(
     refused: int = 0,
     timeout: float | None = None,
 ) -> tuple[CreateResult, int]:
-    """Return the reply, and how many forms the server has refused, of which `refused` are known already.
+    """Return the reply, and how many forms the server has refused; `refused` were known before.
 
     Raises:
         ModelError: the call failed for another reason, or all forms were refused: then the first refusal.
@@ -66,7 +66,7 @@ async def ask_once(
     token: CancellationToken,
     prompts: Prompts = PROMPTS,
 ) -> tuple[T | None, RequestUsage | None]:
-    """Return what the model replies to a prompt after what is `known`, if it can be read, and the tokens spent."""
+    """Return the model's reply to a prompt after the `known` messages, if readable, and the tokens used."""
     try:
         return await request_once(client, known, context, kind, agent=agent, token=token, prompts=prompts)
     except ModelError:
@@ -83,7 +83,7 @@ async def request_once(
     token: CancellationToken,
     prompts: Prompts = PROMPTS,
 ) -> tuple[T | None, RequestUsage]:
-    """Do as `ask_once`, for whom a call that failed is no reply.
+    """Do the same as `ask_once`, but raise if the call fails.
 
     Raises:
         ModelError: the call failed.
@@ -98,7 +98,7 @@ async def request_once(
 
 
 def _forms(client: ChatCompletionClient, kind: type[BaseModel]) -> list[JsonForm]:
-    """List what the server can be asked for, strongest promise first."""
+    """List the forms that the server may support, strongest first."""
     forms: list[JsonForm] = []
     if client.model_info.get("structured_output"):
         forms.append(construct_unchecked(kind))
@@ -109,7 +109,7 @@ def _forms(client: ChatCompletionClient, kind: type[BaseModel]) -> list[JsonForm
 
 @cache
 def construct_unchecked(kind: type[BaseModel]) -> type[BaseModel]:
-    """Make a class to ask a server for `kind` with: it has the schema, but takes any text.
+    """Make a class that requests `kind` from a server: it has the schema, but accepts any text.
 
     OpenAI's SDK validates a structured reply itself and raises on one that is wrong (openai 3.54,
     `chat.completions.parse`); a wrong reply must come back instead, to be repaired.
@@ -128,7 +128,7 @@ def construct_unchecked(kind: type[BaseModel]) -> type[BaseModel]:
 def _refuses_format(error: BaseException | None) -> bool:
     """Return whether the server does not know the form of JSON it was asked for.
 
-    There is no code for that: servers say it in words, with one of these statuses. OpenAI names the form, too, where
+    There is no code for that: servers say it in words, with one of these statuses. OpenAI also names the form when
     it counts the tokens of a prompt that is too long.
     """
     said = str(error)

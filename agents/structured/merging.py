@@ -1,4 +1,4 @@
-"""What the user said, merged for a prompt: the request and every clarification, bounded, saying so where it cuts."""
+"""Merge the user's request and every clarification for a prompt, limited in length, with a note if truncated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _log = logging.getLogger("upcall")
 
 
 SHORTEST = 200
-"""Characters below which what is left of a clarification says too little to be kept."""
+"""The minimum number of characters of a truncated clarification worth keeping."""
 
 _SHORT, _STEM = 3, 4
 """Words of so few letters say little; so many letters of a longer one tell it from others."""

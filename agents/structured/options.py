@@ -36,7 +36,7 @@ SettingsT = TypeVar("SettingsT", bound=StructuredSettings)
 
 
 class StructuredParts(BaseModel):
-    """What else the declarative form of a structured agent holds. ``prompts`` is the folder of the user's own."""
+    """The other fields of a structured agent's declarative form. ``prompts`` is the folder of the user's prompts."""
 
     model_client: ComponentModel
     small_client: ComponentModel | None = None

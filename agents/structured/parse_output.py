@@ -1,4 +1,4 @@
-"""From a model's text to the value it stands for: find the JSON, validate it, say what is wrong with it."""
+"""Parse a model's text into a value: find the JSON, validate it, report errors."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _THINKING = r"(?:think|thinking|thought|reasoning)>"
 _OPENED = re.compile(rf"\s*<{_THINKING}", re.IGNORECASE)
 _CLOSED = re.compile(rf"</{_THINKING}", re.IGNORECASE)
 _WRAPPERS = re.compile("answer|classification|clarification|data|json|output|plan|reply|report|response|result")
-"""What models call the one key they put around the object that was asked for, besides its own name."""
+"""The names, besides its own, of a single key that models put around the requested object."""
 
 _DECODER = json.JSONDecoder(strict=False, parse_constant=lambda _: None)
-"""Reads line breaks inside texts, and NaN and Infinity, which no field can hold, as left out."""
+"""Accepts line breaks inside texts; drops NaN and Infinity, which no field can contain."""
 
 _MAX_REPORTED = 3
 _MAX_TRIED = 1_000
-"""Opening braces tried in one text; each may cost a pass over it, and the event loop waits meanwhile."""
+"""The maximum number of opening braces tried in one text; each may cost a pass over it, which blocks the event loop."""
 
 _MAX_REPAIRED_CHARS = 100_000
 """A longer text is not repaired: that takes a second for each megabyte."""
 
 
 class UnreadableReply(ValueError):
-    """A model's reply is not what was asked for. The text tells the model what is wrong; ``reply`` is what it wrote."""
+    """A model's reply is not what was requested. The text tells the model what is wrong; ``reply`` is what it wrote."""
 
     def __init__(self, problem: str, reply: str = "") -> None:
         super().__init__(problem)
@@ -40,18 +40,18 @@ class UnreadableReply(ValueError):
 
 @cache
 def schema_text(kind: type[BaseModel]) -> str:
-    """Return the JSON schema of a reply, as a prompt shows it."""
+    """Return the JSON schema of a reply, as shown in a prompt."""
     return json.dumps(kind.model_json_schema(), ensure_ascii=False)
 
 
 def parse_reply(text: str, kind: type[T]) -> T:
-    """Return the value in `text`: the first JSON object in it that fits (S0-63), mended where its syntax is wrong.
+    """Return the value in `text`: the first JSON object in it that fits (S0-63), repaired if its syntax is wrong.
 
-    What the model thinks before it replies is no reply. An object inside a single key (``{"result": {...}}``), and JSON
+    The model's thoughts before the reply are ignored. An object inside a single key (``{"result": {...}}``), and JSON
     that is sent as a JSON string, are read like the object itself.
 
     Raises:
-        UnreadableReply: there is no JSON object, or none that fits; with the first problem.
+        UnreadableReply: there is no JSON object, or none that fits; names the first problem.
     """
     problems: list[str] = []
     for found in find_objects(drop_thoughts(text)):
@@ -96,7 +96,7 @@ def _unquote(text: str) -> str:
 
 
 def _unwrap(found: dict[str, Any], kind: type[BaseModel]) -> Any:
-    """Return what is inside the one key of `found` if that is only a name for the whole, else `found` itself."""
+    """Return the content of the single key of `found` if that is only a wrapper, else `found` itself."""
     if len(found) != 1:
         return found
     ((name, inner),) = found.items()
@@ -109,16 +109,16 @@ def _unwrap(found: dict[str, Any], kind: type[BaseModel]) -> Any:
 
 
 def find_objects(text: str) -> Iterator[dict[str, Any] | str]:
-    """Yield the text's JSON objects, those in fenced blocks first; for one that is broken, what is wrong with it."""
+    """Yield the text's JSON objects, those in fenced blocks first; for a broken one, its problem."""
     fenced = [] if text.startswith("{") else _FENCE.findall(text)
     for part in [*fenced, text]:
         yield from _outermost(part)
 
 
 def _outermost(text: str) -> Iterator[dict[str, Any] | str]:
-    """Yield the outermost objects in order, then the broken ones mended.
+    """Yield the outermost objects in order, then the broken ones repaired.
 
-    What lies inside an object, or in a broken one up to the break, is no object: a part is not the reply.
+    Objects inside another object, or inside the intact part of a broken one, do not count: a part is not the reply.
     """
     start, broken = text.find("{"), False
     for _ in range(_MAX_TRIED):
@@ -144,7 +144,7 @@ def _outermost(text: str) -> Iterator[dict[str, Any] | str]:
 
 
 def _repair(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a text with wrong syntax. One that breaks off is not completed: half a plan is no plan."""
+    """Yield the objects of a text with wrong syntax. A truncated one is not completed: half a plan is not a plan."""
     broken_off = text.count("{") != text.count("}")
     if broken_off or len(text) > _MAX_REPAIRED_CHARS:
         return

@@ -1,6 +1,6 @@
-"""A model's judgement of which answered question asks the same as a new one: one structured call.
+"""Let a model decide which answered question asks the same as a new one, in one structured call.
 
-Whatever goes wrong with it, and every doubt, means that none does.
+Any error or doubt means that none does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from upcall.questions.question import Question
 from upcall.runs.outputs import SameQuestion
 
 MAX_COMPARED = 30
-"""Answered questions that a model is shown, the newest; in a longer list small models lose count."""
+"""The number of answered questions shown to a model, the newest; small models lose count in a longer list."""
 
 
 def same_question_matcher(client: ChatCompletionClient, prompts: Prompts = PROMPTS) -> Matcher:

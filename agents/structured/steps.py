@@ -1,4 +1,4 @@
-"""What a structured agent can do next: ask, wait for answers, hand its turn over, or give the result."""
+"""The next steps of a structured agent: ask, wait for answers, hand over its turn, or return the result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from upcall.questions.question import Question
 
 @dataclass(frozen=True)
 class Ask:
-    """Put these questions to the user first."""
+    """Ask the user these questions first."""
 
     questions: Sequence[Question]
     metadata: dict[str, str] = field(default_factory=dict)

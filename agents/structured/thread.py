@@ -1,4 +1,4 @@
-"""The state of a structured agent: what the group said, and what the agent asked in this turn."""
+"""The state of a structured agent: the group's messages, and the agent's questions in this turn."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class DialogEntry(BaseModel):
 class Thread(AgentState):
     """The messages of the group, and the agent's dialog with the user in this turn.
 
-    ``rounds`` counts how often it asked in this turn; one round may hold several questions. ``repair``: the reply that
-    could not be read and what was said about it, so that only the repair is made again where it fails. ``weaker``
+    ``rounds`` counts how often it asked in this turn; one round may contain several questions. ``repair``: the
+    unreadable reply and the feedback on it, so that only the repair is repeated if it fails. ``weaker``
     counts the forms of JSON that the server has refused, strongest first. ``candidates`` are the questions that the
-    model wants to ask, ``looks`` what the second look found so far, by question id; None is one that failed.
+    model wants to ask, ``looks`` the results of the check so far, by question id; None is one that failed.
     """
 
     messages: list[Annotated[ChatMessage, Field(discriminator="type")]] = []
@@ -45,7 +45,7 @@ class Thread(AgentState):
     looks: dict[str, QuestionCheck | None] = {}
 
     def open_questions(self) -> list[Question]:
-        """Return what was asked and not yet answered."""
+        """Return the open questions."""
         return [entry.question for entry in self.dialog if entry.answer is None]
 
     def take(self, answers: Sequence[Answer]) -> None:
@@ -56,7 +56,7 @@ class Thread(AgentState):
                 entry.answer = by_id.get(entry.question.id)
 
     def end(self) -> None:
-        """End the turn: forget what belongs to it alone, and keep the thread."""
+        """End the turn: forget what belongs only to it, and keep the thread."""
         self.seen, self.dialog, self.rounds, self.repair = [], [], 0, []
         self.candidates, self.looks = [], {}
 
@@ -70,11 +70,11 @@ class Thread(AgentState):
         return said[::-1] or texts[:1] or self.messages[:1]
 
     def task(self, user_proxy: str) -> str:
-        """Return the present request as text."""
+        """Return the current request as text."""
         return "\n\n".join(message.to_model_text() for message in self.task_messages(user_proxy))
 
     def clarifications(self, user_proxy: str) -> list[str]:
-        """Return what the user was asked about the task and said, by whichever agent, but for this one's own dialog."""
+        """Return the user's answers about the task to any agent, except those of this agent's own dialog."""
         task = self.task_messages(user_proxy)
         since = self.messages[self.messages.index(task[0]) :] if task else []
         own = {entry.question.id for entry in self.dialog}
@@ -87,7 +87,7 @@ class Thread(AgentState):
         ]
 
     def attempts(self, user_proxy: str) -> list[str]:
-        """Return what agents said that tried the task as a small one and handed it on (S0-05)."""
+        """Return the messages of agents that tried the task as a small one and handed it on (S0-05)."""
         task = self.task_messages(user_proxy)
         since = self.messages[self.messages.index(task[-1]) + 1 :] if task else []
         return [
@@ -100,7 +100,7 @@ class Thread(AgentState):
 
 
 def as_stored(message: BaseChatMessage) -> ChatMessage:
-    """Return the message in a form that a stored state can hold: a type of its own becomes text."""
+    """Return the message in a form that can be stored: a custom type becomes text."""
     if isinstance(message, TextMessage | HandoffMessage):
         return message
     return TextMessage(id=message.id, source=message.source, content=message.to_model_text(), metadata=message.metadata)

@@ -1,1 +1,1 @@
-"""The tool loop of `PausableAgent`, and what belongs to it."""
+"""The tool loop of `PausableAgent` and its parts."""

@@ -1,4 +1,4 @@
-"""The `ask_user` tool: how a model asks, and the hint it gets when what it asks is not valid."""
+"""The `ask_user` tool: how a model asks, and the hint for an invalid question."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HINT = "Call ask_user again with a valid question: a non-empty text, and options
 
 
 class InvalidQuestion(ValueError):
-    """The question of a model is not valid. The text is for the model, ``reason`` for interfaces."""
+    """A model's question is not valid. The text is for the model, ``reason`` for interfaces."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"Invalid ask_user call: {reason}. {HINT}")
@@ -60,11 +60,11 @@ def ask_user_schema() -> ToolSchema:
 
 
 def parse_question(arguments: dict[str, Any], *, agent: str, call_id: str, **own: Any) -> Question:
-    """Return the question that an `ask_user` call of `agent` puts. Arguments the tool does not have are left out; `own`
-    are fields that are not the model's to say.
+    """Return the question of an `ask_user` call of `agent`. Unknown arguments are dropped; `own` are fields that the
+    model may not set.
 
     Raises:
-        InvalidQuestion: it is empty, too long, or of wrong types; with what to do about it.
+        InvalidQuestion: it is empty, too long, or has wrong types; says what to do about it.
     """
     said = {_camel_to_snake(name): value for name, value in arguments.items() if value is not None}
     fields = {name: value for name, value in said.items() if name in AskUserArguments.model_fields}
@@ -82,7 +82,7 @@ def parse_question(arguments: dict[str, Any], *, agent: str, call_id: str, **own
 
 
 def _for_people(option: Any) -> Any:
-    """Return the option without an id: a model's ids are numbers more often than not, and those that people see are
+    """Return the option without an id: a model's ids are usually numbers, and the numbers that people see are
     ours."""
     return {name: value for name, value in option.items() if name != "id"} if isinstance(option, dict) else option
 

@@ -1,4 +1,4 @@
-"""`CitingAgent`: one whose nested researchers' sources are one list, and whose own report cites nothing else."""
+"""`CitingAgent`: merges the sources of its nested researchers into one list, and cites nothing else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CITES_NOTHING = (
 
 
 class CitingTurn(Turn):
-    """A turn with the sources that nested agents handed up, numbered through; None while nobody did research."""
+    """A turn with the sources of nested agents, numbered consecutively; None while nobody did research."""
 
     cited: list[CitedSource] | None = None
 
@@ -32,9 +32,9 @@ class CitingTurn(Turn):
 class CitingAgent(PausableAgent):
     """A `PausableAgent` that makes one report of the checked reports of its nested agents.
 
-    Their sources get one numbering before its model sees them, so that a number means the same in all of them. Its own
-    report may cite these numbers only; a source list is added by code. Where nobody did research it is like any
-    pausable agent. While several calls are served it tells how many of them are done.
+    Their sources are numbered together before its model sees them, so that a number means the same in all of them. Its
+    own report may cite only these numbers; code adds a source list. If nobody did research, it is like any
+    pausable agent. While several calls are served, it reports how many of them are done.
     """
 
     component_provider_override = "upcall.agents.CitingAgent"
@@ -53,7 +53,7 @@ class CitingAgent(PausableAgent):
                 frame.finish(add_warnings(numbered.to_text(), report.warnings))
 
     def _add_sources(self, cited: tuple[CitedSource, ...]) -> dict[str, int]:
-        """Add sources to the list of all; return the numbers that they have in it, by ref."""
+        """Add sources to the common list; return their numbers in it, by ref."""
         known = {each.ref: each for each in self._turn.cited or ()}
         for source in cited:
             before = known.get(source.ref)
@@ -77,7 +77,7 @@ class CitingAgent(PausableAgent):
         return CheckedReport.of(verified, checked)
 
     def _only_researched(self) -> bool:
-        """Whether the report is about research and nothing else: that on a program may do without its sources."""
+        """Whether the report is only about research: one about a program may omit its sources."""
         nested = self._toolset.nested.items()
         researchers = {
             name for name, agent in nested if isinstance(agent, PausableAgent) and agent.output_type is ResearchReport

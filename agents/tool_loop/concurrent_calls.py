@@ -1,4 +1,4 @@
-"""How the open calls of a turn are served: all at the same time, and on with each as its answer comes."""
+"""Serve the open calls of a turn: all at the same time, and continue each as its answer arrives."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Serve: TypeAlias = Callable[[Frame, Emit[Event]], Awaitable[None]]
 
 
 def serve_at_once(turn: Turn, serve: Serve) -> AsyncGenerator[Event, None]:
-    """Work on every call that can go on, all at the same time.
+    """Work on every call that can continue, all at the same time.
 
-    One that fails does not stop the others, and one that waits for an answer goes on when it comes, without waiting
-    for them.
+    A call that fails does not stop the others; one that waits for an answer continues when it arrives, without
+    waiting for them.
     """
     scope, busy = current_scope(), set[str]()
     box = scope.answers
@@ -51,9 +51,9 @@ def serve_at_once(turn: Turn, serve: Serve) -> AsyncGenerator[Event, None]:
 
 
 def redeliver_answers(turn: Turn) -> bool:
-    """Deliver the answers that came in the middle of the turn before it was cut off; return whether there are any.
+    """Deliver the answers that arrived during the turn before it was interrupted; return whether there are any.
 
-    Its calls end in another order now, and to pause would tell the others what they were not told then.
+    Its calls end in another order now, and a pause would tell the others what they were not told then.
     """
     scope = current_scope()
     box, journal = scope.answers, scope.journal

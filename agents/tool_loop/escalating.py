@@ -1,4 +1,4 @@
-"""`EscalatingAgent`: one that did not manage a task hands it on instead of reporting failure (S2-42, S0-05)."""
+"""`EscalatingAgent`: hands a task on instead of reporting failure (S2-42, S0-05)."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from upcall.research.reports import CheckedReport, Report
 from upcall.text import shorten_middle
 
 FALLS_SHORT = ("unable to find", "need more research", "i don't have enough information")
-"""What a report says that did not manage its task, in any case."""
+"""Phrases of a report that failed its task, in any case."""
 
 FINDINGS, FINDING_CHARS = 5, 1_000
-"""How many of its latest calls go along, and how much of what each gave back."""
+"""How many of the latest calls are passed on, and the maximum length of each result."""
 
 END_CHARS = 800
-"""How much of a report's end is searched for it: what it says first is about the task, not about the outcome."""
+"""How many characters at a report's end are searched: its beginning is about the task, not the outcome."""
 
 
 class EscalatingAgent(PausableAgent):
     """A `PausableAgent` whose first hand-off target gets the task when its report is empty or says it falls short.
 
-    What it found goes along. Its model may hand over by itself too, with the hand-off's tool. Without hand-offs it is
+    Its findings are passed on. Its model may also hand over itself, with the hand-off's tool. Without hand-offs it is
     like any pausable agent.
     """
 
@@ -37,19 +37,19 @@ class EscalatingAgent(PausableAgent):
     async def take_turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
-        """Take the turn like any pausable agent, and hand the task on where its report falls short."""
+        """Take the turn like any pausable agent, and hand the task on if the report falls short."""
         async with aclosing(super().take_turn(messages, cancellation_token)) as turn:
             async for item in turn:
                 yield self._escalate(item) if isinstance(item, Response) else item
 
     async def _give_up(self, problem: UnreadableReply, token: CancellationToken) -> TextMessage:
-        """Return an empty message, which is no error here: the task goes on to the next agent."""
+        """Return an empty message, which is not an error here: the task goes to the next agent."""
         if self._escalates_to is not None:
             return TextMessage(source=self.name, content="")
         return await super()._give_up(problem, token)
 
     async def _verify_report(self, report: Report, token: CancellationToken) -> Report:
-        """Take a report that falls short as it is: the task goes on anyway."""
+        """Accept a report that falls short as it is: the task is handed on anyway."""
         if self._escalates_to is not None and falls_short(report.summary):
             return report.verify_against(await self._work(token))
         return await super()._verify_report(report, token)
@@ -79,9 +79,9 @@ class EscalatingAgent(PausableAgent):
         )
 
     def _falls_short(self, message: TextMessage) -> bool:
-        """Return whether a report did not manage its task.
+        """Return whether a report failed its task.
 
-        What it quotes says nothing of that, nor does the note that ends a turn at its limit: what was done stands.
+        Quotes do not count, nor does the note that ends a turn at its limit: the work done stands.
         """
         if OUTCOME in message.metadata:
             return False
@@ -90,7 +90,7 @@ class EscalatingAgent(PausableAgent):
         return falls_short(said)
 
     def _with_findings(self, content: str) -> str:
-        """Return what it says by itself when it hands a task over, and what its latest calls gave back."""
+        """Return the text of a hand-over, with the results of the latest calls."""
         made = [call for call in self._state.list_made(self.name) if call.name not in self._toolset.handoffs]
         found = [
             f"{call.name}({dict(call.arguments)}): {shorten_middle(call.result, FINDING_CHARS)}"
@@ -100,6 +100,6 @@ class EscalatingAgent(PausableAgent):
 
 
 def falls_short(report: str) -> bool:
-    """Return whether a report says nothing, or says near its end that it did not manage (S2-42)."""
+    """Return whether a report is empty, or says near its end that it failed (S2-42)."""
     end = " ".join(report[-END_CHARS:].replace("’", "'").casefold().split())
     return not report.strip() or any(phrase in end for phrase in FALLS_SHORT)

@@ -34,7 +34,7 @@ _RAW_JSON = "it is JSON. Make calls with your tools, not in a text, and give you
 
 
 def needs_report_tool(kind: type[BaseModel], client: ChatCompletionClient) -> bool:
-    """Return whether the model is given the tool by default: a text cannot be the output, or the model is a known one.
+    """Return whether the model gets the tool by default: a text cannot be the output, or the model is known.
 
     A small model reports with it before it has done anything.
     """
@@ -62,7 +62,7 @@ def report_schema(kind: type[BaseModel]) -> ToolSchema:
 
 
 def read_report_call(arguments: Mapping[str, Any], kind: type[BaseModel]) -> BaseModel:
-    """Return the output that a call of `report` gives.
+    """Return the output of a call of `report`.
 
     Raises:
         UnreadableReply: its arguments do not fit.
@@ -74,9 +74,9 @@ def read_report_call(arguments: Mapping[str, Any], kind: type[BaseModel]) -> Bas
 
 
 def read_text(text: str, kind: type[BaseModel], *, insist: bool = False) -> BaseModel:
-    """Return the output that a text is: JSON that fits, or prose where the output type takes it.
+    """Return the output in a text: JSON that fits, or prose if the output type accepts it.
 
-    Other JSON is no prose, unless the model was told so and does `insist`.
+    Other JSON does not count as prose, unless the model was told so and does `insist`.
 
     Raises:
         UnreadableReply: it is neither.
@@ -98,7 +98,7 @@ def read_text(text: str, kind: type[BaseModel], *, insist: bool = False) -> Base
 
 
 def _json_in(text: str) -> dict[str, Any] | list[Any] | None:
-    """Return the JSON that a text is, perhaps in a fence; None for a text that is more, or none."""
+    """Return the JSON that makes up a text, possibly in a fence; None for any other text."""
     try:
         value = json.loads(text.removeprefix("```json").removesuffix("```"))
     except (ValueError, RecursionError):
@@ -114,7 +114,7 @@ def output_message(output: BaseModel, source: str) -> TextMessage:
     """Return the message with an output: its text, and its JSON in the metadata.
 
     Raises:
-        UnreadableReply: it holds what JSON cannot.
+        UnreadableReply: it contains values that JSON cannot represent.
     """
     try:
         data = output.model_dump_json()
@@ -130,7 +130,7 @@ def output_message(output: BaseModel, source: str) -> TextMessage:
 
 
 def find_calls(text: str, known: Collection[str]) -> list[FunctionCall]:
-    """Return the calls of `known` tools that a model wrote down as JSON instead of making them.
+    """Return the calls of `known` tools that a model wrote as JSON instead of making them.
 
     Small models do so, in a fence or bare: ``{"name": "write_file", "arguments": {...}}``.
     """

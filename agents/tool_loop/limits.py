@@ -1,4 +1,4 @@
-"""The limits of a turn, and the last words of a model that goes round in circles."""
+"""The limits of a turn, and the last words of a model that goes in circles."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _REMINDERS = ("backing", "failure", "form", "found", "question", "search")
 
 
 class Limit(NamedTuple):
-    """A limit that a turn has come to: the outcome it ends with, and what that means."""
+    """A limit that a turn has reached: the outcome it ends with, and what that means."""
 
     outcome: str
     why: str
 
 
 def find_limit(turn: Turn, settings: PausableSettings) -> Limit | None:
-    """Return the limit that the turn has come to, if any."""
+    """Return the limit that the turn has reached, if any."""
     if turn.rounds >= settings.max_rounds:
         return Limit(
             "max_rounds",
@@ -38,8 +38,8 @@ def find_limit(turn: Turn, settings: PausableSettings) -> Limit | None:
 
 
 def begin_last_words(turn: Turn) -> bool:
-    """Tell a model that goes round in circles to say what it has, once, without tools and further reminders; return
-    whether it is yet to say so."""
+    """Tell a model that goes in circles to report what it has, once, without tools and further reminders; return
+    whether it still has to."""
     if turn.was_reminded(REPEATS):
         return turn.messages[-1].content == _LAST_WORDS  # The call failed.
     turn.remind(_LAST_WORDS)

@@ -1,4 +1,4 @@
-"""The context of a model call: what memories add to it, and the view of it that a `ChatCompletionContext` gives."""
+"""The context of a model call: what memories add to it, and how a `ChatCompletionContext` views it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _LOCKS = Locks[ChatCompletionContext]()
 async def add_memories(
     memories: Sequence[Memory], messages: Sequence[LLMMessage], *, agent: str
 ) -> tuple[list[LLMMessage], list[MemoryQueryEvent]]:
-    """Return the messages as `memories` leave them, and an event for each that found something. The given ones stay
-    as they are, whatever a memory does to what it is shown.
+    """Return the messages with the additions of `memories`, and an event for each that found something. The original
+    messages stay unchanged, whatever a memory does to its copies.
 
     Raises:
         AgentFailed: a memory failed.
@@ -54,11 +54,11 @@ async def add_memories(
 async def view_messages(
     context: ChatCompletionContext, messages: Sequence[LLMMessage], *, agent: str
 ) -> list[LLMMessage]:
-    """Return what `context`, with the messages it was filled with, shows of `messages`. It is left as it was found.
+    """Return the view that `context`, with its own messages, has of `messages`. The context is restored afterwards.
 
     Raises:
         AgentFailed: it failed.
-        ConfigurationError: it shows nothing of them.
+        ConfigurationError: it shows none of them.
     """
     kind = type(context).__name__
     async with _LOCKS.of(context):
@@ -88,7 +88,7 @@ async def view_messages(
 
 
 def drop_unpaired(messages: Sequence[LLMMessage]) -> list[LLMMessage]:
-    """Return the messages without tool calls that lost their results and results that lost their calls: servers
+    """Return the messages without tool calls whose results are missing, and results whose calls are missing: servers
     refuse both.
 
     A view by number or by tokens cuts anywhere (autogen-core 0.7.5: `BufferedChatCompletionContext` and
@@ -107,8 +107,8 @@ def drop_unpaired(messages: Sequence[LLMMessage]) -> list[LLMMessage]:
 
 
 def with_system_message(system_text: str, messages: Sequence[LLMMessage], *, several: bool) -> list[LLMMessage]:
-    """Return the messages with the system's text first. A model that takes one system message (not `several`, its
-    ``multiple_system_messages``) gets what memories and others added in that one."""
+    """Return the messages with the system's text first. A model that accepts one system message (not `several`, its
+    ``multiple_system_messages``) gets additions of memories and others in that one."""
     if several:
         return [*([SystemMessage(content=system_text)] if system_text else []), *messages]
     said = [each.content for each in messages if isinstance(each, SystemMessage)]

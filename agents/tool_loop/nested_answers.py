@@ -1,6 +1,6 @@
-"""Answers to a nested agent's question that its parent was told already: one structured call.
+"""Answer a nested agent's question if its parent was already told the answer: one structured call.
 
-Whatever goes wrong with it, and every doubt, means: ask on.
+Any error or doubt means that the question goes up.
 """
 
 from __future__ import annotations
@@ -58,5 +58,5 @@ async def answer_nested(
 
 
 def _is_in(known: Sequence[LLMMessage], quote: str) -> bool:
-    """Whether the words that a model says it was told are there at all; a model may make them up."""
+    """Whether the words that a model claims to have been told exist; a model may make them up."""
     return holds_most_of("\n".join(str(message.content) for message in known), quote)

@@ -24,27 +24,27 @@ class PausableSettings(BaseModel, frozen=True):
     """The plain options of a `PausableAgent`.
 
     Attributes:
-        description: what it is for, as other agents and their models are told.
-        system_message: what its model is told first.
+        description: its purpose, for other agents and their models.
+        system_message: the first message to its model.
         ask_user: whether the model gets the `ask_user` tool and the rule for it (``ask_mode``).
         ask_mode: the rule, at the end of the system message: ``strict`` to clarify before acting, ``soft`` to ask only
-            what cannot be assumed, ``none`` where the system message has a rule of its own (S1-29).
-        mixed_batch: what becomes of other calls beside an `ask_user` call in one reply: ``ask_only`` drops them, and
-            the model decides anew with the answer; ``run`` runs them (decision X9).
-        max_rounds: model calls a turn; the turn then ends with a text that says so.
+            what cannot be assumed, ``none`` if the system message has its own rule (S1-29).
+        mixed_batch: what happens to other calls in a reply with an `ask_user` call: ``ask_only`` drops them, and
+            the model decides again with the answer; ``run`` runs them (decision X9).
+        max_rounds: model calls per turn; the turn then ends with a text that says so.
         max_repeats: rounds in a row whose calls were all made before, with the same results; the turn then ends too.
-        max_questions: `ask_user` calls a turn; further ones get an error result.
+        max_questions: `ask_user` calls per turn; further ones get an error result.
         report_tool: whether the model can end its turn with the tool ``report``, whose arguments are the fields of
-            ``output_type``. By default where a text alone cannot be the output, or the model is of a known family.
+            ``output_type``. By default if a text alone cannot be the output, or the model is of a known family.
         search_first: whether a turn begins with a search of the agent's own documents for its task, made for the model.
-        answers_nested: whether it looks at a nested agent's question before that goes up, and answers it if it was told
-            the answer, little depends on it, and the choice is not the user's (S4-23). One more model call a question.
-        catch_prose: whether a text that ends the turn with a question mark is taken for a question to the user. The
-            model is told once that only `ask_user` reaches the user; a text that still asks then is that call.
-        nested_timeout: how many seconds a nested agent may work until it pauses or ends, waiting for another call of
-            the same team or stock agent included; what it asked may wait for ever. Its call then ends with an error.
-        stream: whether text is streamed from the model as it comes.
-        metadata: for the program's own use, as of an `AssistantAgent`; a component dump keeps it.
+        answers_nested: whether it checks a nested agent's question before that goes up, and answers it if it was told
+            the answer, little depends on it, and the choice is not the user's (S4-23). One more model call each.
+        catch_prose: whether a text that ends the turn with a question mark counts as a question to the user. The
+            model is told once that only `ask_user` reaches the user; a text that still asks becomes that call.
+        nested_timeout: how many seconds a nested agent may work until it pauses or ends, including waits for another
+            call of the same team or stock agent; its questions may wait forever. Its call then ends with an error.
+        stream: whether text is streamed from the model as it arrives.
+        metadata: for the program's own use, as in an `AssistantAgent`; a component dump keeps it.
         user_proxy: the name of the `UserProxyAgent` of the outermost group chat.
     """
 
@@ -91,7 +91,7 @@ def read_options(agent: str, options: Mapping[str, Any]) -> PausableSettings:
     """Return the options of the agent of this name.
 
     Raises:
-        ConfigurationError: there is no such option, or its value is not what it must be.
+        ConfigurationError: there is no such option, or its value is invalid.
     """
     known = PausableSettings.model_fields
     if unknown := next((name for name in options if name not in known), None):
@@ -105,7 +105,7 @@ def read_options(agent: str, options: Mapping[str, Any]) -> PausableSettings:
 
 
 class PausableAgentConfig(PausableSettings, defer_build=True):
-    """The declarative form of a `PausableAgent`. ``prompts`` is the folder of the user's own."""
+    """The declarative form of a `PausableAgent`. ``prompts`` is the folder of the user's own prompts."""
 
     name: str
     model_client: ComponentModel

@@ -1,4 +1,4 @@
-"""`PausableAgent`: the tool loop. Think; act on every call at once; pause if any call waits; else go on."""
+"""`PausableAgent`: the tool loop. Think; act on every call at once; pause if any call waits; else continue."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ _FAILED_BESIDE = "another call of the same reply failed; look at its result befo
 
 
 class NotYet(UnreadableReply):
-    """A final reply could be used, but the model is told something first; once of each ``kind`` in a turn."""
+    """A final reply is usable, but the model is told something first; once for each ``kind`` in a turn."""
 
     def __init__(self, kind: str, problem: str) -> None:
         super().__init__(problem)
@@ -108,11 +108,11 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     """A tool-calling agent that can ask the human in the middle of its turn, from any depth.
 
     Its turn ends with a `HandoffMessage` to the user proxy while questions are open, its own or those of nested
-    agents; `save_state` then holds the whole call stack as plain JSON. Answers come back in a message made by
-    `upcall.autogen.messages.answer_message` and become the results of the very calls that asked.
+    agents; `save_state` then contains the whole call stack as plain JSON. Answers come back in a message made by
+    `upcall.autogen.messages.answer_message` and become the results of the calls that asked.
 
     Args:
-        name: a Python identifier, unique among the agents it works beside.
+        name: a Python identifier, unique among the agents it works with.
         model_client: any AutoGen model client.
         tools: functions or AutoGen tools. A function that raises `UserInputRequired` makes its own call wait. The agent
             of an `AgentTool`, and the team of a `TeamTool`, are nested like ``agents``.
@@ -121,24 +121,24 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             can be nested too; their own model has no `ask_user`, but under `upcall.Upcall` their tools may ask. A team
             is nested as a `NestedTeam`. An agent may be given once; the same agent may be called several times.
         handoffs: peers in a group chat that this agent may hand its turn to.
-        approve: the calls that the human is asked to approve before they are made: names of tools and nested agents,
+        approve: calls that the human must approve before they are made: names of tools and nested agents,
             patterns of names (``"files_*"``), tools, workbenches.
-        memory: asked once a turn, when it begins; what they add to the context stays there, over every pause.
-        model_context: what the model sees of the messages, those it was filled with first. It is a view for each model
-            call and keeps nothing: the messages themselves are in the agent's state. Calls and results that a view
-            tears apart are left out of it.
-        output_type: the model class of the result. The model gives it by calling the tool ``report`` (see
-            ``report_tool``), as JSON, or in plain words where the class has a class method ``from_text``; with
-            ``to_text`` that is the text of the final message. The JSON is in the message's metadata under
-            ``upcall.output``. A component dump keeps its fields, and its methods only where it is a report of ours.
-        small_client: looks at the questions of nested agents (``answers_nested``) in place of ``model_client``.
+        memory: queried once, at the start of a turn; additions to the context stay there across pauses.
+        model_context: what the model sees of the messages, after those already in it. It is a view for each model
+            call and keeps nothing: the messages themselves are in the agent's state. A call and a result that a view
+            separates are left out.
+        output_type: the model class of the result. The model returns it by calling the tool ``report`` (see
+            ``report_tool``), as JSON, or in plain words if the class has a class method ``from_text``; ``to_text``
+            gives the text of the final message. The JSON is in the message's metadata under
+            ``upcall.output``. A component dump keeps its fields, and its methods only for reports of this library.
+        small_client: checks the questions of nested agents (``answers_nested``) instead of ``model_client``.
         prompts: the templates of the rule for `ask_user` and of the reminders.
         options: see `PausableSettings`.
 
     Raises:
         ConfigurationError: two tools, agents or hand-offs have the same name; or there are any, and the model calls no
-            tools; or an option is unknown or wrong. A model that calls none has no `ask_user` either: it asks with
-            ``catch_prose``.
+            tools; or an option is unknown or invalid. Without tool calls there is no `ask_user` either: such a model
+            asks with ``catch_prose``.
     """
 
     component_config_schema = PausableAgentConfig
@@ -180,7 +180,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         if not self._calls_tools and self._toolset.has_tools:
             raise ConfigurationError(
                 f"Agent {name!r}: its model calls no tools (function_calling is false in its model_info), so it "
-                "can have no tools, agents, workbenches or hand-offs. Take another model, or correct the model_info."
+                "can have no tools, agents, workbenches or hand-offs. Use another model, or correct the model_info."
             )
         self._memory, self._model_context = list(memory), model_context
         self._output_type = output_type
@@ -194,7 +194,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     @property
     def usage(self) -> Mapping[str, Usage]:
-        """Tokens spent since the last reset, by agent path, those of all nested agents included."""
+        """Tokens used since the last reset, by agent path, including all nested agents."""
         return dict(self._state.usage)
 
     @property
@@ -204,12 +204,12 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     @property
     def model_context(self) -> ChatCompletionContext:
-        """A copy of its messages, as it has them between two calls of its model."""
+        """A copy of its messages between two calls of its model."""
         return UnboundedChatCompletionContext(list(self._state.messages))
 
     @property
     def toolset(self) -> Toolset:
-        """What it can call."""
+        """Everything it can call."""
         return self._toolset
 
     async def close(self) -> None:
@@ -217,10 +217,10 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         await self._toolset.close()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Load a saved state; that of the stock agent that this one was made of, too.
+        """Load a saved state, or one of the stock agent that this one was made of.
 
         Raises:
-            SchemaMismatch: it was written by another version, or is no state of this kind of agent.
+            SchemaMismatch: it was written by another version, or by another kind of agent.
         """
         if state.get("type") == "AssistantAgentState":
             state = {"version": STATE_VERSION, "messages": state["llm_context"].get("messages", [])}
@@ -231,12 +231,12 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     async def take_turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Event | Response, None]:
-        """Think, act on every call at once, pause if any call waits, else go on.
+        """Think, act on every call at once, pause if any call waits, else continue.
 
         Raises:
-            ModelError: a model call failed. The state is as it was before that call: with no new messages the turn
-                goes on from there, and no finished call is made again.
-            AgentFailed: a memory or the model context failed. The same holds for the state.
+            ModelError: a model call failed. The state is as it was before that call: without new messages the turn
+                continues from there, and no finished call is made again.
+            AgentFailed: a memory or the model context failed. The state is as above.
         """
         note = self._ingest(messages)
         for event in await self._remember(cancellation_token):
@@ -250,7 +250,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                         return
 
     async def _think(self, token: CancellationToken) -> AsyncGenerator[Event | Response, None]:
-        """Ask the model; open the calls it makes, or end the turn with what it says."""
+        """Call the model; open the calls it makes, or end the turn with its text."""
         turn = self._state
         limit = find_limit(turn, self._settings)
         if limit and not (limit.outcome == REPEATS and begin_last_words(turn)):
@@ -301,7 +301,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         return look_up_task(self._state, self._toolset, self.name)
 
     def _is_to_answer(self, offered: Sequence[ToolSchema]) -> bool:
-        """Return whether the next call is to give the answer, from what was found for the model."""
+        """Return whether the next call should answer from the search results."""
         names = {schema["name"] for schema in offered}
         return self._settings.search_first and begin_answer(self._state, self._toolset, self.name, names)
 
@@ -338,7 +338,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     # -- the context --------------------------------------------------------------------------------------------------
 
     def _ingest(self, messages: Sequence[BaseChatMessage]) -> str:
-        """Take answers to their calls and everything else into the context; return a note where text was no answer."""
+        """Pass answers to their calls and everything else into the context; return a note if text was not an answer."""
         note = ""
         for message in self._new(messages):
             open_questions = self._state.open_questions()
@@ -355,7 +355,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         return note
 
     async def _remember(self, token: CancellationToken) -> list[Event]:
-        """Ask the memories where a turn begins, once: a turn that goes on has what they said in its context."""
+        """Query the memories once, at the start of a turn: a resumed turn has their additions in its context."""
         turn = self._state
         if not self._memory or turn.remembered or turn.rounds or not turn.seen:
             return []
@@ -364,7 +364,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         return [*events]
 
     async def _visible(self, system_text: str, token: CancellationToken) -> list[LLMMessage]:
-        """Return what the model is shown of the messages so far, with the system's text first."""
+        """Return the messages as the model sees them, system text first."""
         messages: Sequence[LLMMessage] = self._state.messages
         if self._model_context is not None:
             messages = await cancellable(view_messages(self._model_context, messages, agent=self.name), token)
@@ -388,7 +388,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     # -- think --------------------------------------------------------------------------------------------------------
 
     async def _list_offered(self, token: CancellationToken) -> list[ToolSchema]:
-        """Return what the model can call."""
+        """Return the schemas of everything the model can call."""
         if not self._calls_tools:
             return []
         asked = self._toolset.schemas()  # Only a workbench can keep one waiting.
@@ -425,7 +425,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                     yield item
 
     def _calls_of(self, reply: CreateResult, known: Sequence[str]) -> list[FunctionCall]:
-        """Return the calls that a reply makes, or that its text stands for."""
+        """Return the calls that a reply makes, or that its text represents."""
         text = reply.content
         if not isinstance(text, str):
             return text
@@ -434,7 +434,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         return find_calls(text, known)
 
     def _check_frames(self) -> None:
-        """Close the calls that cannot be made with an error; turn valid `ask_user` calls into their questions."""
+        """Close impossible calls with an error; turn valid `ask_user` calls into their questions."""
         turn = self._state
         for frame in turn.frames:
             if frame.problem:
@@ -478,7 +478,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     # -- the end of the turn ------------------------------------------------------------------------------------------
 
     async def _stop(self, limit: Limit, token: CancellationToken) -> TextMessage:
-        """End the turn at a limit, with a report of what was done so far where the output can be one."""
+        """End the turn at a limit, with a report of the work so far if the output can be one."""
         text, kind = f"{self.name} {limit.why}", self._output_type
         message = TextMessage(source=self.name, content=text)
         if kind is not None and issubclass(kind, Report):
@@ -490,7 +490,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     async def _conclude(
         self, reply: CreateResult, message_id: str, token: CancellationToken
     ) -> Response | ThoughtEvent:
-        """End the turn with a text, or remind the model of what is wrong with it; once of each thing."""
+        """End the turn with a text, or tell the model once about each problem with it."""
         turn, text = self._state, reply.content if isinstance(reply.content, str) else ""
         try:
             message = await self._final_message(text, token)
@@ -526,10 +526,10 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         return await self._verify_output(read_text(text, self._output_type, insist=turn.was_reminded("form")), token)
 
     async def _verify_output(self, output: BaseModel, token: CancellationToken) -> TextMessage:
-        """Return the message with the output as the calls bear it out.
+        """Return the message with the output as far as the calls confirm it.
 
         Raises:
-            NotYet: they do not, and the model was not told so yet.
+            NotYet: they do not confirm it, and the model was not told so yet.
         """
         if isinstance(output, Report):
             output = await self._verify_report(output, token)
@@ -544,7 +544,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         return verified
 
     def _object(self, problems: Sequence[str]) -> None:
-        """Raise a `NotYet` where the model was not told yet that its calls do not bear out its report."""
+        """Raise a `NotYet` if the model was not told yet that its calls do not confirm its report."""
         if not self._state.was_reminded("backing"):
             raise NotYet("backing", "; ".join(problems))
 
@@ -559,7 +559,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         return WorkDone(made, frozenset(schema["name"] for schema in schemas) - {ASK_USER}, source_tools, failed)
 
     async def _give_up(self, problem: UnreadableReply, token: CancellationToken) -> TextMessage:
-        """Return the message where a reply could not be used twice: for a report what the calls say.
+        """Return the message after two unusable replies: for a report, what the calls show.
 
         Raises:
             ModelReplyInvalid: there is none.
@@ -575,7 +575,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         )
 
     async def _ending(self, token: CancellationToken) -> Handoff | BaseChatMessage | None:
-        """Return what the batch ends the turn with: a hand-off, or the message of the report."""
+        """Return the message with which the batch ends the turn: a hand-off, or the report."""
         if (handoff := self._chosen_handoff()) is not None:
             return handoff
         failed = any(each.is_error for each in self._state.results())
@@ -635,9 +635,9 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             await self._toolset.serve(frame, token, emit)
 
     async def _answer_nested(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> bool:
-        """Answer what a nested agent asks, as far as this agent knows it, each question once.
+        """Answer a nested agent's questions, if this agent knows the answers, each question once.
 
-        Returns whether there is an answer to go on with.
+        Returns whether there is an answer to continue with.
         """
         asked = [each for each in frame.questions if each.id not in frame.passed_up and may_answer(each)]
         if not asked or not self._settings.answers_nested:
@@ -669,7 +669,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         return bool(frame.answers)
 
     def _before_close(self) -> None:
-        """Look at the results of the batch before the model sees them: for subclasses. It may be called twice."""
+        """Process the results of the batch before the model sees them: for subclasses. It may be called twice."""
 
     def _hand_off(self, frame: Frame, handoff: Handoff) -> None:
         chosen = self._chosen_handoff()
@@ -679,7 +679,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             frame.finish(f"Error: the turn goes to {chosen.target} and cannot go to two agents.", is_error=True)
 
     def _hand_over(self, handoff: Handoff) -> HandoffMessage:
-        """End the turn with a hand-off, and with what the next agent has to know of the turn."""
+        """End the turn with a hand-off, and with what the next agent has to know about the turn."""
         turn = self._state
         told = turn.handoff_context(self.name, self._toolset.handoffs, ASK_USER)
         message = HandoffMessage(source=self.name, target=handoff.target, content=handoff.message, context=told)
@@ -690,7 +690,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         return message
 
     def _chosen_handoff(self) -> Handoff | None:
-        """Return the first hand-off of the batch that was called rightly."""
+        """Return the first valid hand-off of the batch."""
         for frame in self._state.frames:
             if frame.call.name in self._toolset.handoffs and frame.result is not None and not frame.result.is_error:
                 return self._toolset.handoffs[frame.call.name]

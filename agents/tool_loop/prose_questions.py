@@ -15,17 +15,17 @@ from upcall.questions.question import MAX_LABEL_CHARS, MAX_OPTIONS, MAX_QUESTION
 
 _ITEM = re.compile(r"^\s{0,3}(?:[-*•]|\(?(?:\d{1,2}|[A-Za-z])[.)])\s+(\S.*)$")
 _MARKS = " \t*_)]\"'"
-"""What may stand behind a question mark."""
+"""Characters that may follow a question mark."""
 
 
 def ends_with_question(text: str) -> bool:
-    """Return whether a text ends with a question mark, perhaps with a list of options below it."""
+    """Return whether a text ends with a question mark, possibly followed by a list of options."""
     asked, _ = _split(text)
     return asked.rstrip(_MARKS).endswith(("?", "？", "؟"))
 
 
 def prose_question_call(text: str) -> FunctionCall:
-    """Return the `ask_user` call that a text stands for; the list at its end are the options."""
+    """Return the `ask_user` call that a text represents; the list at its end contains the options."""
     asked, items = _split(text)
     labels = list(dict.fromkeys(each.replace("**", "").strip() for each in items))
     usable = 1 < len(labels) <= MAX_OPTIONS and all(len(label) <= MAX_LABEL_CHARS for label in labels)
@@ -35,7 +35,7 @@ def prose_question_call(text: str) -> FunctionCall:
 
 
 def _split(text: str) -> tuple[str, list[str]]:
-    """Return the text without the list that it ends with, and the items of that list."""
+    """Return the text without its final list, and the items of that list."""
     lines, items = text.strip().splitlines(), list[str]()
     while lines and (not lines[-1].strip() or _ITEM.match(lines[-1])):
         if found := _ITEM.match(lines.pop()):

@@ -1,4 +1,4 @@
-"""The search that is made for a model before it calls anything (``search_first``), and the answer from it."""
+"""Search for a model before its first call (``search_first``), and let it answer from the results."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from upcall.research.reports import extract_read_texts
 from upcall.text import shorten
 
 MAX_LOOKED_UP_CHARS = 1_000
-"""How much of a task is searched for where the model searched for nothing."""
+"""The maximum length of the search text taken from a task if the model searched for nothing."""
 
 _FOUND = "That is what a search for it found. Answer from it now, and give the sources; if it is not in there, say so."
 
 
 def look_up_task(turn: Turn, toolset: Toolset, agent: str) -> list[FunctionCall]:
-    """Return the calls that look in the sources of `agent` for its task, where the model made none of its own."""
+    """Return the calls that search the sources of `agent` for its task, if the model made none of its own."""
     if any(call.name in toolset.source_tools for call in turn.list_made(agent, since=turn.began)):
         return []
     given = [each for each in turn.messages[turn.began :] if isinstance(each, UserMessage)]
@@ -33,7 +33,7 @@ def look_up_task(turn: Turn, toolset: Toolset, agent: str) -> list[FunctionCall]
 
 
 def note_task(turn: Turn, toolset: Toolset, message: BaseChatMessage, user_proxy: str) -> None:
-    """Note the words of a message where they say what the sources of an agent are to be searched for."""
+    """Note the text of a message if it says what to search an agent's sources for."""
     if not toolset.source_tools:
         return
     is_said = message.source == user_proxy and not message_answers(message)
@@ -42,10 +42,10 @@ def note_task(turn: Turn, toolset: Toolset, message: BaseChatMessage, user_proxy
 
 
 def begin_answer(turn: Turn, toolset: Toolset, agent: str, offered: Collection[str]) -> bool:
-    """Tell the model to answer from what was found for it, before it calls anything; return whether it is to.
+    """Tell the model to answer from the search results, before it calls anything; return whether it should.
 
-    A small one that is offered tools there searches again and again. It gets them where its answer does not hold,
-    where nothing was found, and where it is `offered` others than those for one kind of source.
+    A small model with tools would search again and again. It gets tools if its answer fails the checks,
+    if nothing was found, and if it is `offered` other tools than those for one kind of source.
     """
     if turn.rounds:
         return False

@@ -1,4 +1,4 @@
-"""The turn of a tool-calling agent as data: the frames of the batch it works on, its context, and its counters."""
+"""The turn of a tool-calling agent as data: the frames of its batch, its context, and its counters."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from upcall.runs.run import Usage
 from upcall.text import replace_surrogates
 
 REMINDER = "system"
-"""The source of what the model is told of its own replies: no task."""
+"""The source of feedback to the model on its own replies, which is not a task."""
 
 
 class Frame(BaseModel):
     """One tool call of a batch: the call, and its result or the questions it waits for.
 
     ``nested`` is the saved state of the nested agent that serves the call: the same agent may serve several calls of
-    one batch, and between calls it holds nothing. ``answers`` are on their way to that nested agent. ``interrupted``:
-    its work was cut off by an error or a cancellation and goes on from ``nested``. ``passed_up`` are the questions that
-    the agent looked at and left to the user, by id. ``problem`` says why the call cannot be made at all, ``invalid``
-    why the question of an `ask_user` call cannot be put. ``report``: the checked report, as JSON, that a nested agent's
-    code handed up beside its text. ``given`` are the answers that the call's tool gets when it is called again, by the
-    names of their questions (`upcall.tool_context`); those that are secret are sealed. ``approved``: the human allowed
-    the call, and ``edited`` that they changed its arguments.
+    one batch, and keeps nothing between calls. ``answers`` are on their way to that nested agent. ``interrupted``:
+    its work was cut off by an error or a cancellation and continues from ``nested``. ``passed_up`` are the ids of the
+    questions that the agent checked and left to the user. ``problem`` says why the call cannot be made at all,
+    ``invalid`` why the question of an `ask_user` call cannot be asked. ``report``: the checked report, as JSON, that
+    a nested agent's code passed up with its text. ``given`` are the answers that the call's tool gets when it is called
+    again, by the names of their questions (`upcall.tool_context`); secret ones are sealed. ``approved``: the human
+    allowed the call, and ``edited``: they changed its arguments.
     """
 
     call: FunctionCall
@@ -59,11 +59,11 @@ class Frame(BaseModel):
 
     @property
     def runnable(self) -> bool:
-        """Whether work can be done for this call now: it has no result, and what it waits for is here."""
+        """Whether work can be done for this call now: it has no result, and its answers are here."""
         return self.result is None and (not self.questions or bool(self.answers) or self.interrupted)
 
     def finish(self, content: str, *, is_error: bool = False) -> None:
-        """Close the call with its result; what the call was given as a secret stays out of it."""
+        """Close the call with its result, from which secrets given to the call are removed."""
         self.result = FunctionExecutionResult(
             content=replace_surrogates(redact_secrets(content)),
             name=self.call.name,
@@ -73,8 +73,8 @@ class Frame(BaseModel):
         self.questions, self.answers, self.nested, self.given = [], [], None, {}
 
     def take(self, answer: Answer) -> None:
-        """Take the answer to the call's own question: it is the result, or for the tool that asked, which goes on with
-        it, or about the call itself. Where a secret is not told there is nothing to go on with."""
+        """Take the answer to the call's own question: it is the result, or is for the tool that asked, which continues
+        with it, or is about the call itself. If a secret is refused, there is nothing to continue with."""
         asked = next(each for each in self.questions if each.id == answer.question_id)
         if asked.approval is not None:
             self._decide(read_decision(asked.approval, answer))
@@ -97,7 +97,7 @@ class Frame(BaseModel):
 
 
 def deliver_answers(frames: Iterable[Frame], answers: Sequence[Answer]) -> None:
-    """Give each answer to the call that waits for it: an own question is answered, a nested agent's goes down."""
+    """Pass each answer to the call that waits for it: the call's own, or down to its nested agent."""
     for frame in frames:
         waiting = {question.id for question in frame.questions}
         mine = [answer for answer in answers if answer.question_id in waiting]
@@ -110,11 +110,11 @@ def deliver_answers(frames: Iterable[Frame], answers: Sequence[Answer]) -> None:
 class Turn(AgentState):
     """The call stack of one agent as data, and the context its model sees.
 
-    ``messages`` never holds a tool call without its result: a batch enters it whole. What the group says while a batch
-    is open waits in ``arrived`` and is added after the results. ``remembered``: the memories were asked in this turn,
-    which ``began`` at that message. ``task`` has the words that sources are searched for: what was told last in the
-    turn, but for hand-offs, which are another agent's words about it. ``idle_rounds`` counts the rounds in a row that
-    only repeated what was done; ``reminded`` holds what the model was reminded of.
+    ``messages`` never contains a tool call without its result: a batch enters it whole. Messages of the group while a
+    batch is open wait in ``arrived`` and are added after the results. ``remembered``: the memories were queried in this
+    turn, which ``began`` at that message. ``task`` has the words to search sources for: the last message of the
+    turn, except hand-offs, which are another agent's words about it. ``idle_rounds`` counts the rounds in a row that
+    only repeated earlier calls; ``reminded`` contains the reminders to the model.
     """
 
     messages: list[LLMMessage] = []
@@ -168,7 +168,7 @@ class Turn(AgentState):
             self.frames.append(frame)
 
     def deliver(self, answers: Sequence[Answer]) -> None:
-        """Give each answer to the call that waits for it: an own question is answered, a nested agent's goes down."""
+        """Pass each answer to the call that waits for it: the call's own, or down to its nested agent."""
         deliver_answers(self.frames, answers)
 
     def results(self) -> list[FunctionExecutionResult]:

@@ -14,11 +14,11 @@ from upcall import identity
 
 
 class UpcallError(Exception):
-    """Every error this library raises on purpose. Its text is one line that a user can act on."""
+    """Base of every error this library raises on purpose. Its text is one line that a user can act on."""
 
 
 class CallerError(UpcallError):
-    """The program or the command line asked for something that cannot be done. Nothing was changed."""
+    """The program or the command line asked for something impossible. Nothing was changed."""
 
 
 class ConfigurationError(CallerError):
@@ -26,20 +26,20 @@ class ConfigurationError(CallerError):
 
 
 def install_command(extra: str) -> str:
-    """Return how the packages of an extra are installed."""
+    """Return the command that installs the packages of an extra."""
     return f"pip install '.[{extra}]' in a checkout of upcall"
 
 
 def missing_extra(problem: str, extra: str) -> ConfigurationError:
-    """Return the error where a package of an extra cannot be loaded."""
+    """Return the error for a package of an extra that cannot be loaded."""
     return ConfigurationError(f"{problem}. Install it: {install_command(extra)}")
 
 
 def require_type(name: str, value: object, kinds: type | tuple[type, ...], what: str) -> None:
-    """Refuse an argument of another type, which would fail later and far from here. `what` says what it must be.
+    """Refuse an argument of the wrong type, which would fail later and elsewhere. `what` says what it must be.
 
     Raises:
-        ConfigurationError: it is of another type.
+        ConfigurationError: the type is wrong.
     """
     if not isinstance(value, kinds):
         raise ConfigurationError(f"{name} is {type(value).__name__}; it must be {what}.")
@@ -54,15 +54,15 @@ class UnknownRun(CallerError):
 
 
 class NotAllowed(CallerError):
-    """The run or the question is somebody else's to act on. Nothing was changed."""
+    """Only somebody else may act on the run or the question. Nothing was changed."""
 
 
 class RunNotWaiting(CallerError):
-    """The run has no open question, or is over, so that this command does not apply."""
+    """The run has no open question, or is over, so this command does not apply."""
 
 
 class AnswerError(UpcallError):
-    """The human's answer cannot be taken as it is. Nothing was changed; answer again."""
+    """The human's answer cannot be accepted as it is. Nothing was changed; answer again."""
 
 
 class UnknownQuestion(AnswerError):
@@ -76,15 +76,15 @@ class UnknownQuestion(AnswerError):
 
 
 class AnswerRefused(AnswerError):
-    """The answer is not one this question accepts."""
+    """The question does not accept this answer."""
 
 
 class QuestionExpired(AnswerRefused):
-    """The question's time is over. What came instead of the answer stands."""
+    """The question has expired. Its recorded outcome stands."""
 
 
 class AlreadyAnswered(AnswerError):
-    """The question was answered before, differently. The first answer stands."""
+    """The question already has a different answer. The first answer stands."""
 
 
 class ModelError(UpcallError):
@@ -100,7 +100,7 @@ class ModelNotFound(ModelError):
 
 
 class ModelTimeout(ModelError):
-    """No answer in time (a client timeout, HTTP 408 or 504)."""
+    """The server did not reply in time (a client timeout, HTTP 408 or 504)."""
 
 
 class ModelUnavailable(ModelError):
@@ -108,11 +108,11 @@ class ModelUnavailable(ModelError):
 
 
 class ModelReplyInvalid(ModelError):
-    """The server or the model sent something that cannot be used (a stream cut short, a body that is no JSON)."""
+    """The server or the model sent something unusable (a stream cut short, a body that is not JSON)."""
 
 
 class ModelReplyUnfinished(ModelReplyInvalid):
-    """The model ended its reply at its token limit or at the server's content filter; ``reason`` says which."""
+    """The reply was cut off by the token limit or the server's content filter; ``reason`` says which."""
 
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(message)
@@ -124,7 +124,7 @@ class AgentFailed(UpcallError):
 
 
 class StoredStateError(UpcallError):
-    """What is stored cannot be read or written as it must be. What was stored before still stands."""
+    """Stored data cannot be read or written correctly. What was stored before is unchanged."""
 
 
 class StoreUnavailable(StoredStateError):
@@ -132,29 +132,29 @@ class StoreUnavailable(StoredStateError):
 
 
 class SchemaMismatch(StoredStateError):
-    """The stored data has another schema version, or does not fit the team that is to load it."""
+    """The stored data has another schema version, or does not fit the team that should load it."""
 
 
 class TeamMismatch(SchemaMismatch):
-    """A stored run needs what the team that is to go on with it does not have, or has otherwise. Nothing was changed.
+    """The team that should continue a stored run lacks what the run needs, or has it differently. Nothing was changed.
 
-    Its text has a first line that sums up, and one line for each of ``incompatibilities``.
+    The first line of its text is a summary, followed by one line for each of ``incompatibilities``.
     """
 
     def __init__(self, run_id: str, incompatibilities: Sequence[Any]) -> None:
         many = "1 thing does" if len(incompatibilities) == 1 else f"{len(incompatibilities)} things do"
-        summary = f"Run {run_id} cannot go on with this team: {many} not fit. The run was left as it is."
+        summary = f"Run {run_id} cannot continue with this team: {many} not fit. The run was left unchanged."
         super().__init__("\n".join([summary, *map(str, incompatibilities)]))
         self.run_id = run_id
         self.incompatibilities = tuple(incompatibilities)
 
 
 class RunConflict(StoredStateError):
-    """Another process moved this run on in the meantime. Nothing was written."""
+    """Another process advanced this run in the meantime. Nothing was written."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__(
-            f"Run {run_id} was moved on by another process; nothing was written. Look at it with: upcall show {run_id}"
+            f"Run {run_id} was advanced by another process; nothing was written. Look at it with: upcall show {run_id}"
         )
         self.run_id = run_id
 
@@ -172,17 +172,17 @@ class RunGone(RunConflict):
 
 
 class TooLarge(StoredStateError):
-    """What is to be stored is larger than the store takes. Nothing was written."""
+    """The data is larger than the store accepts. Nothing was written."""
 
     def __init__(self, what: str, size: int, limit: int) -> None:
         super().__init__(
-            f"{what} has {size / 1e6:.1f} MB, more than the {limit / 1e6:.1f} MB that the store takes; nothing was "
+            f"{what} has {size / 1e6:.1f} MB, more than the {limit / 1e6:.1f} MB that the store accepts; nothing was "
             "written. Raise the setting max_state_bytes, or keep less in the team's state."
         )
 
 
 class RunBusy(RunConflict):
-    """Another process works on this run. Nothing was written."""
+    """Another process is working on this run. Nothing was written."""
 
     def __init__(self, run_id: str, worker: str, seconds: float) -> None:
         StoredStateError.__init__(
@@ -194,18 +194,18 @@ class RunBusy(RunConflict):
 
 
 class ExperimentBusy(StoredStateError):
-    """The experiment is under way already, in this process or in another. Nothing was begun."""
+    """The experiment is already running, in this process or in another. Nothing was started."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
-            f"The experiment in {folder} is under way already. Wait until it ends, or stop it: what is done is kept. "
-            "How far it is says: upcall experiment FILE.yaml --dry-run"
+            f"The experiment in {folder} is already running. Wait until it ends, or stop it: finished trials are kept. "
+            "To see its progress: upcall experiment FILE.yaml --dry-run"
         )
         self.folder = folder
 
 
 class UserAtLimit(RunConflict):
-    """As many runs of the user are at work as may be at once. Nothing was written; the run stays queued."""
+    """The user already has the maximum number of runs at work. Nothing was written; the run stays queued."""
 
     def __init__(self, run_id: str, user: str, limit: int, seconds: float) -> None:
         StoredStateError.__init__(
@@ -215,14 +215,14 @@ class UserAtLimit(RunConflict):
 
 
 class WorkspaceMissing(StoredStateError):
-    """The folder of a run's files is not on this machine, and cannot be made from the store. Nothing was changed; where
-    workers take runs on, the run stays queued for one that has the folder."""
+    """The folder of a run's files is not on this machine, and cannot be rebuilt from the store. Nothing was changed;
+    with workers, the run stays queued for one that has the folder."""
 
-    def __init__(self, run_id: str, folder: Path, why: str = "it is not there") -> None:
+    def __init__(self, run_id: str, folder: Path, why: str = "it does not exist") -> None:
         self.run_id, self.folder, self.machine = run_id, folder, platform.node()
         super().__init__(
-            f"Run {run_id} cannot go on on {self.machine} in its workspace {folder}: {why}. Go on where the folder is, "
-            "or bring it here."
+            f"Run {run_id} cannot continue on {self.machine} in its workspace {folder}: {why}. Continue where "
+            "the folder is, or copy it here."
         )
 
 
@@ -230,11 +230,11 @@ class UserInputRequired(Exception):
     """Raised by a function tool that needs the human: its call waits, and the answer becomes the call's result.
 
     Source: seed S4 (``UserInputRequiredException``). The question is checked like any other; an invalid one becomes an
-    error result of the call. ``request_id`` is the id of the question in events and state too (S4-32).
+    error result of the call. ``request_id`` is also the id of the question in events and state (S4-32).
 
-    `context` and `clarification_type` are those of the question. With `again` the answer is no result: the tool is
-    called again and gets it from `upcall.ask`, or a `secret` one from `upcall.ask_secret`, which are also the ways to
-    ask so.
+    `context` and `clarification_type` are those of the question. With `again` the answer is not the result: the tool is
+    called again and gets it from `upcall.ask`, or a `secret` one from `upcall.ask_secret`; both functions ask this
+    way.
     """
 
     def __init__(

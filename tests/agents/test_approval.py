@@ -190,7 +190,7 @@ async def test_a_pattern_is_checked_once_a_server_tells_its_tools(names: list[st
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("run_comand", "is no tool; did you mean 'run_command'"), ("rum_*", "is no tool")]
+    ("name", "says"), [("run_comand", "is not a tool; did you mean 'run_command'"), ("rum_*", "is not a tool")]
 )
 def test_the_settings_refuse_a_name_that_is_no_tool(name: str, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):

@@ -204,5 +204,5 @@ async def test_a_workspace_that_holds_the_store_or_the_home_is_refused(
             await app.start("Do it", workspace=folder)
         assert not Path(store).exists()
     monkeypatch.setenv("HOME", str(shop / home))
-    with pytest.raises(ConfigurationError, match="holds your home folder"):
+    with pytest.raises(ConfigurationError, match="contains your home folder"):
         await Upcall(model, store="x.db", settings=Settings.read(None)).start("Do it", workspace=shop)

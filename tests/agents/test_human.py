@@ -140,7 +140,7 @@ async def test_an_ordinary_function_may_ask() -> None:
 async def test_an_input_function_that_gives_no_text_is_an_error_and_no_endless_loop() -> None:
     human = HumanProxyAgent("user", input_func=lambda prompt: None)  # type: ignore[arg-type]  # on purpose
     async with asyncio.timeout(2):
-        with pytest.raises(Exception, match="input_func of 'user' gave NoneType"):
+        with pytest.raises(Exception, match="input_func of 'user' returned NoneType"):
             await reply_of(human, asked(FRAMEWORK))
 
 

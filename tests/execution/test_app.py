@@ -213,7 +213,7 @@ async def test_a_run_that_asked_nothing_takes_no_answer() -> None:
 
 async def test_a_task_that_is_no_text_is_refused() -> None:
     app, _ = app_with()
-    with pytest.raises(ConfigurationError, match="no text in UTF-8"):
+    with pytest.raises(ConfigurationError, match="not UTF-8 text"):
         await app.start("caf\udce9")
 
 
@@ -620,4 +620,4 @@ async def test_a_spent_max_rounds_does_not_look_like_plain_success() -> None:
     app, _ = app_with(Call("look"), tools=[look], max_rounds=1)
     run = await app.start("Build it.")
     assert run.stop_reason == "max_rounds"
-    assert "completed (not finished: an agent spent its model calls; raise max_rounds)" in str(run)
+    assert "completed (not finished: an agent used up its model calls; raise max_rounds)" in str(run)

@@ -123,7 +123,7 @@ async def test_a_user_forgets_only_what_is_theirs(location: str) -> None:
     gone = await app_of(location).forget_kinds("level", user="alice")
     assert [(each.detail, each.asked) for each in gone] == [(Detail.LEVEL, 1)]
     assert (await counts(location, "alice"), await counts(location, "bob")) == ([], [("level", 1, 1)])
-    with pytest.raises(CallerError, match="Nothing is remembered of questions of the kind 'level'"):
+    with pytest.raises(CallerError, match="Nothing is remembered about questions of the kind 'level'"):
         await app_of(location).forget_kinds("level", user="alice")
 
 
@@ -132,7 +132,7 @@ async def test_one_project_or_one_kind_can_be_forgotten() -> None:
     await close_one("whatever")
     assert len(await app_of().forget_kinds(project="shop")) == 1
     assert [each.project for each in await app_of().question_kinds()] == [""]
-    with pytest.raises(CallerError, match="Nothing is remembered of questions of the kind 'period'"):
+    with pytest.raises(CallerError, match="Nothing is remembered about questions of the kind 'period'"):
         await app_of().forget_kinds("period")
     with pytest.raises(CallerError, match=r"no kind of question 'levl'; did you mean 'level'\?"):
         await app_of().forget_kinds("levl")
@@ -253,4 +253,4 @@ async def test_the_command_lists_corrects_forgets_and_makes_facts() -> None:
     assert corrected.out == upcall("asked").out == "level: asked 4, dismissed 4, weighs 0.33\n"
     assert upcall("asked", "forget", "level").out == "Forgotten: level: asked 4, dismissed 4, weighs 0.33\n"
     assert "Nothing is remembered" in upcall("asked").err
-    assert "Nothing is remembered of any question" in upcall("asked", "forget").error
+    assert "Nothing is remembered about any question" in upcall("asked", "forget").error

@@ -74,7 +74,7 @@ async def test_what_the_user_did_not_approve_is_not_kept(left: dict[str, Any]) -
 
 async def test_a_plan_can_be_forgotten_by_its_user_alone() -> None:
     run, app = await approve_one(user="alice"), app_of(ScriptedModelClient([]))
-    with pytest.raises(CallerError, match="No plan is kept of run"):
+    with pytest.raises(CallerError, match="There is no stored plan of run"):
         await app.delete_plan(run.id, user="bob")
     assert (await app.delete_plan(run.id[:6], user="alice")).task == TASK
     assert await app.plans(user="alice") == []

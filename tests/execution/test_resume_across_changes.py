@@ -121,7 +121,7 @@ async def refused(team: Make, run: Run) -> list[str]:
     with pytest.raises(TeamMismatch) as told:
         await (app.answer(run.id, "Express") if run.waiting else app.resume(run.id))
     summary, *lines = str(told.value).splitlines()
-    assert summary.startswith(f"Run {run.id} cannot go on with this team: {len(lines)} thing")
+    assert summary.startswith(f"Run {run.id} cannot continue with this team: {len(lines)} thing")
     assert lines == beforehand == [str(each) for each in told.value.incompatibilities]
     assert rows() == before
     assert await app.get(run.id) == run
@@ -387,8 +387,8 @@ async def test_a_tool_whose_call_has_no_result_yet_is_missed() -> None:
     run = await cut_off(with_tools(client, stuck), "coder")
     (line,) = await refused(with_tools(client), run)
     assert line == (
-        "lead/coder: it has no tool 'deploy'; call call_7 of it was made, and it has no result yet. Give 'coder' a "
-        "tool 'deploy' again; one that only says why it is gone will do."
+        "lead/coder: it has no tool 'deploy'; call call_7 to it was made, and it has no result yet. Give 'coder' a "
+        "tool 'deploy' again; one that only says why it is gone is enough."
     )
     assert (await gone_on(with_tools(client, deploy), run)).result == "Done."
     assert client.requests[-2].tool_results == {"call_7": "deployed to eu"}
@@ -688,7 +688,7 @@ def test_the_command_line_prints_the_list_and_changes_nothing(as_json: bool) -> 
         asyncio.run(change_checkpoint(STORE, run_id, lambda _: stored.as_json()))
         done = upcall("answer", run_id, "Express", "--json", *options)
     assert ended.status == 1
-    summary = f"Run {run_id} cannot go on with this team: 1 thing does not fit. The run was left as it is."
+    summary = f"Run {run_id} cannot continue with this team: 1 thing does not fit. The run was left unchanged."
     line = "lead/engineer: 'lead' has no such nested agent; its call call_"
     if as_json:
         assert ended.json["error"].splitlines()[0] == summary

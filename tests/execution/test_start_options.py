@@ -72,7 +72,7 @@ async def test_a_run_is_named_by_its_id_alone() -> None:
 
 @pytest.mark.parametrize("task", ["", "  ", [], TextMessage(source="user", content=" ")])
 def test_an_empty_task_is_refused(task: object) -> None:
-    with pytest.raises(ConfigurationError, match=r"The task is empty\. Say what is to be done\."):
+    with pytest.raises(ConfigurationError, match=r"The task is empty\. Describe what to do\."):
         read_task(task, root_team=True)
 
 
@@ -117,5 +117,5 @@ async def test_an_imported_run_names_nothing_of_the_machine_it_comes_from(tmp_pa
 
 @pytest.mark.parametrize("workspace", ["a\0b", "\ud800"])
 async def test_a_workspace_that_is_no_path_is_refused(workspace: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"is no path\. Name another --workspace"):
+    with pytest.raises(ConfigurationError, match=r"is not a path\. Name another --workspace"):
         await Upcall(settings=Settings.read(model="demo")).start("Build it", workspace=workspace)

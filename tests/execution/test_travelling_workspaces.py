@@ -154,7 +154,7 @@ async def test_a_named_folder_has_to_be_there(tmp_path: Path) -> None:
     app = Coder().app
     run_id, folder = await started(app, tmp_path / "shop")
     away = folder.rename(tmp_path / "away")
-    with pytest.raises(WorkspaceMissing, match=f"on {platform.node()} in its workspace {folder}: it is not there"):
+    with pytest.raises(WorkspaceMissing, match=f"on {platform.node()} in its workspace {folder}: it does not exist"):
         await app.answer(run_id, "This")
     assert (folder.exists(), (await app.get(run_id)).status) == (False, RunStatus.AWAITING_CLARIFICATION)
     away.rename(folder)

@@ -69,7 +69,7 @@ def test_a_budget_stops_and_a_replay_goes_on_without_a_model() -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--replay", "--budget", "1"], "--replay goes with neither --budget nor --dry-run"),
+        (["--replay", "--budget", "1"], "--replay cannot be combined with --budget or --dry-run"),
         (["--report", "rows.xls"], "--report rows.xls: it ends with none of .html, .csv and .parquet."),
         (["--replay", "--store", "postgresql://127.0.0.1:9/x"], "no recorded replies to replay"),
         (["--budget", "much"], "budget = 'much' is wrong"),
@@ -93,7 +93,7 @@ def test_a_stop_says_how_to_go_on_and_nothing_else() -> None:
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert said.splitlines()[-1] == "Stopped. What was done is stored; the same command goes on with the rest."
+    assert said.splitlines()[-1] == "Stopped. Finished trials are stored; the same command continues with the rest."
     assert "Traceback" not in said
 
 

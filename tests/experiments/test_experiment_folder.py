@@ -35,8 +35,8 @@ async def test_a_second_start_is_one_line_and_harms_nothing(options: list[str]) 
 
     results = await experiment(2, name="two", policies=["never"], models={"script": start_second}).run()
     assert second[0].err.splitlines() == [
-        f"error: The experiment in {Path('upcall-experiments/two')} is under way already. Wait until it ends, or stop "
-        "it: what is done is kept. How far it is says: upcall experiment FILE.yaml --dry-run"
+        f"error: The experiment in {Path('upcall-experiments/two')} is already running. Wait until it ends, or stop "
+        "it: finished trials are kept. To see its progress: upcall experiment FILE.yaml --dry-run"
     ]
     assert len(results.records) == 2
 

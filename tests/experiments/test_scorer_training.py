@@ -132,4 +132,7 @@ def test_the_command_writes_a_small_file_without_the_tasks() -> None:
     assert len(text) < 60_000
     assert "report" not in text
     assert len(Scorer.read(Path("scorer.json")).weights) == 4096
-    assert "no other option of a run" in upcall("experiment", "labels.yaml", "--train", "a.json", "--replay").err
+    assert (
+        "cannot be combined with the options of a run"
+        in upcall("experiment", "labels.yaml", "--train", "a.json", "--replay").err
+    )

@@ -461,7 +461,7 @@ async def test_the_owner_assigns_by_hand_and_it_stays_so_while_others_are_answer
 
 async def test_what_cannot_be_assigned_is_refused() -> None:
     app, run, questions = await asked_by_both()
-    with pytest.raises(ConfigurationError, match=r"no role 'revewer'\. Roles: reviewer"):
+    with pytest.raises(ConfigurationError, match=r"Unknown role 'revewer'\. Roles: reviewer"):
         await app.assign(run.id, questions["coder"].id, "role:revewer", user="alice")
     with pytest.raises(ConfigurationError, match="is empty"):
         await app.assign(run.id, questions["coder"].id, " ", user="alice")
@@ -607,7 +607,7 @@ async def test_an_act_that_was_not_done_is_not_in_the_trail() -> None:
             return stored
 
     late = Upcall(team=app._teams._make_team, store=Overtaken("runs.db"), settings=app.settings)
-    with pytest.raises(UpcallError, match="moved on by another process"):
+    with pytest.raises(UpcallError, match="advanced by another process"):
         await late.cancel(run.id, user="root")
     assert {*acts(await app.audit(run.id))} == {("started", "alice"), ("assigned", "alice")}
 

@@ -296,7 +296,9 @@ async def test_a_late_answer_is_refused_with_what_is_assumed_instead_and_a_resum
     solo = Solo(asks(FRAMEWORK), "Done.", **ASSUME)
     asked = await solo.app.start("Build it")
     clock.now += HOUR
-    with pytest.raises(QuestionExpired, match=f"{LATE}. What is assumed instead: Express. Go on with: upcall resume"):
+    with pytest.raises(
+        QuestionExpired, match=f"{LATE}. What is assumed instead: Express. Continue with: upcall resume"
+    ):
         await solo.app.answer(asked.id, "FastAPI")
     assert (await solo.app.get(asked.id)).answers == ()
     items = [item async for item in solo.app.resume_stream(asked.id)]

@@ -117,7 +117,7 @@ async def test_run_goes_back_to_the_last_whole_checkpoint(location: str) -> None
     loaded = await store.load(stored.run.id)
     assert (loaded.run, loaded.checkpoint, loaded.version) == (back, history(kept + 1), stored.version + 1)
     assert (back.status, (await check(store)).problems) == (RunStatus.FAILED, [])
-    with pytest.raises(RunConflict, match="moved on by another process"):
+    with pytest.raises(RunConflict, match="advanced by another process"):
         await store.save(stored, stored.run)
 
 

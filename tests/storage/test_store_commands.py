@@ -20,7 +20,7 @@ def test_run_is_counted_carried_answered_and_pruned() -> None:
     assert upcall("log", run_id[:6], "--json").json[0]["kind"] == "started"
     assert upcall("store", "stats", "--json").json["runs"] == {"awaiting_clarification": 1}
     assert "As whole JSON" in upcall("store", "stats").out
-    assert upcall("store", "check").out.endswith("All is well.\n")
+    assert upcall("store", "check").out.endswith("No damage found.\n")
     assert upcall("store", "export", run_id, "run.json").status == 0
     assert "in the store already" in upcall("store", "import", "run.json").error
     moved = upcall("store", "import", "run.json", "--store", "other.db", "--json").json
@@ -36,9 +36,9 @@ def test_run_is_counted_carried_answered_and_pruned() -> None:
     ("command", "message"),
     [
         ("check --store none.db", "does not exist"),
-        ("import letter.json", "it is no JSON"),
+        ("import letter.json", "it is not JSON"),
         pytest.param("import nothing.json", "No such file", marks=pytest.mark.slow),
-        pytest.param("prune --older-than soon", "is no age", marks=pytest.mark.slow),
+        pytest.param("prune --older-than soon", "is not an age", marks=pytest.mark.slow),
         pytest.param("prune --status odd", "Known: queued, initializing", marks=pytest.mark.slow),
         pytest.param("delete abcd --store none.db", "does not exist", marks=pytest.mark.slow),
     ],
@@ -58,7 +58,7 @@ async def test_damaged_run_is_listed_and_deleted() -> None:
     assert listed == {"damaged-one": "damaged", "whole-one": "awaiting_clarification"}
     assert "damaged-one  damaged " in upcall("list").out
     assert upcall("store", "check").status == 1
-    assert upcall("store", "delete", "damaged-one").out.startswith("Run damaged-one is removed")
+    assert upcall("store", "delete", "damaged-one").out.startswith("Run damaged-one was deleted")
     assert upcall("store", "check").status == 0
 
 

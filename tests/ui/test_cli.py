@@ -199,7 +199,7 @@ def slow(arguments: tuple[str, ...], says: str) -> object:
         (("frobnicate",), "No such command 'frobnicate'. See: upcall --help"),
         (("inbx",), "No such command 'inbx'. Did you mean 'inbox'? See: upcall --help"),
         (("store", "frobnicate"), "No such command 'frobnicate'. See: upcall store --help"),
-        (("run", "x", "--no-such-option"), "No such option: --no-such-option. A text that begins with a dash"),
+        (("run", "x", "--no-such-option"), "No such option: --no-such-option. Put a text that begins with a dash"),
         (("run", "x", "--model", "gpt-4o"), "Set OPENAI_API_KEY"),
         slow(("run", "x", "--base-url", "http://127.0.0.1:1/v1"), "add --model NAME"),
         slow(("run", "x", "--config", "missing.yaml"), "missing.yaml: No such file"),
@@ -297,7 +297,7 @@ def test_a_killed_run_is_shown_as_interrupted_and_goes_on_from_its_last_checkpoi
         advice = f"nobody works on it: upcall resume {run_id}"
         assert f"Status   executing (interrupted, {advice})" in upcall("show", run_id).out
         for listing in (upcall("list"), upcall("inbox")):
-            assert f"Interrupted, nobody works on it. Go on with:\n  upcall resume {run_id}" in listing.err
+            assert f"Interrupted, nobody works on it. Continue with:\n  upcall resume {run_id}" in listing.err
         done = upcall("resume", run_id, "--json").json
     assert (done["status"], done["result"]) == ("completed", "All done.")
 
@@ -374,8 +374,8 @@ def test_runs_that_start_together_on_a_new_store_are_all_kept() -> None:
 @pytest.mark.parametrize(
     ("workspace", "said"),
     [
-        ("notes.txt", "notes.txt: it is no folder. Name another --workspace."),
-        ("notes.txt/shop", "notes.txt: it is no folder."),
+        ("notes.txt", "notes.txt: it is not a folder. Name another --workspace."),
+        ("notes.txt/shop", "notes.txt: it is not a folder."),
         ("/proc/shop", "The workspace /proc/shop cannot be used: /proc: it cannot be written ("),
         ("a" * 300, "it cannot be written (File name too long)."),
     ],

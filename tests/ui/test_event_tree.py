@@ -162,7 +162,7 @@ def test_what_is_under_way_is_below_what_was_printed_and_wiped_at_the_end(monkey
         "  I look at the tests first.",
         "judge",
         "  writes 6 characters",
-        "lead > coder  run_command  42 s  (Ctrl-C stops; what is done stays stored)",
+        "lead > coder  run_command  42 s  (Ctrl-C stops; finished work is kept)",
         "judge  thinking  0 s",
     ]
     tree.show(progress("files: 1 of 2"))

@@ -188,7 +188,7 @@ def test_the_inbox_and_its_entries_show_themselves() -> None:
     assert "app.answer('run1', '...')" in page
     assert "app.form('run2')" in page
     assert "Which port?" in entries[1]._repr_mimebundle_()["text/plain"]
-    assert "No question waits" in OpenQuestions()._repr_mimebundle_()["text/html"]
+    assert "You have no open questions" in OpenQuestions()._repr_mimebundle_()["text/html"]
     for shown in (entries, entries[1]):  # IPython has printers of its own for lists and tuples.
         assert DisplayFormatter().format(shown)[0]["text/plain"] == shown._repr_mimebundle_()["text/plain"]
 
@@ -262,7 +262,7 @@ async def test_own_words_beside_a_chosen_option_are_asked_back_until_it_is_clear
     (radio,), (text,) = found(form.widget, RadioButtons), found(form.widget, Text)
     radio.index, text.value = 0, "Koa, please"
     await clicked(form, "Answer")
-    assert "empty the text, or choose" in said(form)
+    assert "clear the text, or choose" in said(form)
     radio.index = 2
     assert (await clicked(form, "Answer")).answers[0].text == "Koa, please"
 
@@ -473,7 +473,7 @@ async def test_a_form_shows_widgets_and_a_page_for_where_there_are_none(
 
 
 def test_without_a_loop_a_form_says_where_it_belongs() -> None:
-    with pytest.raises(ConfigurationError, match="in a cell of a notebook"):
+    with pytest.raises(ConfigurationError, match="in a notebook cell"):
         app_with()[0].form("run1")
 
 

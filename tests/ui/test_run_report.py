@@ -53,4 +53,4 @@ async def test_a_step_whose_agent_came_back_with_an_error_has_no_tick() -> None:
 def test_a_run_that_nobody_works_on_is_shown_as_interrupted_with_how_to_go_on() -> None:
     run = Run(task="T", status=RunStatus.PLANNING, interrupted=True)
     assert f"Status   planning (interrupted, nobody works on it: upcall resume {run.id})" in report(run, (), Prices())
-    assert f"Go on with: run = await app.resume('{run.id}')" in str(run)
+    assert f"Continue with: run = await app.resume('{run.id}')" in str(run)

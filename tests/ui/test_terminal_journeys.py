@@ -212,7 +212,7 @@ def test_ctrl_c_in_answer_and_in_the_inbox_loses_nothing_and_says_so(desk: Desk)
     asked.wait_for("> 1. Express")
     asked.press(CTRL_C)
     assert asked.end() == 130
-    assert f"Stopped. Run {'0' * 12} is stored; go on with:\n  upcall answer {'0' * 12}" in asked.text
+    assert f"Stopped. Run {'0' * 12} is stored; continue with:\n  upcall answer {'0' * 12}" in asked.text
     listed = desk.start("inbox")
     listed.wait_for("Esc ends")
     listed.press(CTRL_C)
@@ -288,7 +288,7 @@ def test_a_service_manager_that_stops_it_at_a_list_gets_the_terminal_back(desk: 
     screen.wait_for("answer later")
     assert not screen.child.getecho()
     screen.child.kill(signal.SIGTERM)
-    screen.wait_for("is stored; go on with:")
+    screen.wait_for("is stored; continue with:")
     assert screen.child.getecho()
     assert screen.end() == 130
 
@@ -367,7 +367,7 @@ def test_the_inbox_is_worked_off_in_place_and_waits_for_new_questions(desk: Desk
     screen.press(ENTER)
     screen.wait_for("> 1. Express")
     screen.press(CTRL_C)
-    screen.wait_for("go on with:")
+    screen.wait_for("continue with:")
     screen.press("1", ENTER)
     screen.wait_for("> 1. Express")
     screen.press("2", ENTER)

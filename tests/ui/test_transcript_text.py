@@ -38,7 +38,7 @@ def test_an_agent_that_is_not_in_it_is_refused_with_those_that_are() -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     ended = upcall("transcript", run_id, "--agent", "tester")
     assert ended.status == 2
-    assert "There are: user, classifier, clarifier, planner, lead, lead/coder." in ended.error
+    assert "Agents: user, classifier, clarifier, planner, lead, lead/coder." in ended.error
 
 
 def test_a_written_file_stands_below_its_call() -> None:

@@ -14,11 +14,11 @@ from upcall.storage.asked_kinds import delete_kinds, list_kinds, set_kind
 from upcall.storage.store import RunStore
 
 MOST_ASKED = 1_000_000
-"""Of one kind; a typing error beyond."""
+"""The maximum count of one kind; more is a typing error."""
 
 
 async def recall_kinds(store: RunStore, run_id: str, owner: str | None, config: RunConfig) -> RunConfig:
-    """Return what a run keeps from its start, with what is known of its user in its project, where that is wanted."""
+    """Return a run's config with what is known about its user in its project, if that is enabled."""
     team = config.team
     if team is None or not team.ask_memory:
         return config
@@ -29,25 +29,25 @@ async def recall_kinds(store: RunStore, run_id: str, owner: str | None, config: 
 async def forget_kinds(
     store: RunStore, owner: str | None, kind: str | None, project: str | None
 ) -> Sequence[AskedKind]:
-    """Forget what is known of a user's questions of a kind, or of all, in one project or all of them.
+    """Forget what is known about a user's questions of a kind, or of all kinds, in one project or all of them.
 
     Raises:
-        CallerError: there is no such kind, or nothing is known of it.
+        CallerError: there is no such kind, or nothing is known about it.
     """
     gone = await delete_kinds(store.database, owner, project, _find_detail(kind) if kind is not None else None)
     if not gone:
         what = f"questions of the kind {kind!r}" if kind else "any question"
-        raise CallerError(f"Nothing is remembered of {what}. See what is: upcall asked")
+        raise CallerError(f"Nothing is remembered about {what}. To see what is: upcall asked")
     return gone
 
 
 async def correct_kind(
     store: RunStore, owner: str | None, kind: str, project: str, asked: int, dismissed: int
 ) -> AskedKind:
-    """Set what is known of a user's questions of a kind in one project.
+    """Set what is known about a user's questions of a kind in one project.
 
     Raises:
-        CallerError: there is no such kind, or there cannot be such counts.
+        CallerError: there is no such kind, or the counts are impossible.
     """
     are_numbers = isinstance(asked, int) and isinstance(dismissed, int)
     if not (are_numbers and 0 <= dismissed <= asked <= MOST_ASKED):

@@ -1,8 +1,8 @@
-"""Whether a stored run can go on with the team at hand, and its checkpoint in the form that this team can load.
+"""Check whether a stored run can continue with a given team, and adapt its checkpoint to that team.
 
-Compared are names: the kind of each group chat, the members and nested agents that wait for an answer or speak next,
-and the tools of calls that have no result. Whatever else differs is up to the team, which loads its state before
-anything is changed: its own refusal is told in one line.
+The check compares names: the kind of each group chat, the members and nested agents that wait for an answer or speak
+next, and the tools of calls without a result. All other differences are up to the team, which loads its state before
+anything is changed: its own refusal is reported in one line.
 """
 
 from __future__ import annotations
@@ -55,24 +55,24 @@ _CHATS = {
     "GraphManager": "GraphFlow",
     "MagenticOneOrchestrator": "MagenticOneGroupChat",
 }
-"""The managers of AutoGen's group chats as a state names them (autogen-agentchat 0.7.5), and their teams."""
+"""The managers of AutoGen's group chats, as named in a state (autogen-agentchat 0.7.5), and their teams."""
 
 _CHAT_MESSAGES = ("TextMessage", "MultiModalMessage", "StopMessage", "ToolCallSummaryMessage", "HandoffMessage")
-"""The types of messages that members receive from each other, beside structured ones; the rest are events."""
+"""The types of messages that members receive from each other, besides structured ones; the rest are events."""
 
 _STOCK = (AssistantAgent, CodeExecutorAgent, MessageFilterAgent, SocietyOfMindAgent, UserProxyAgent)
 """The agents of AutoGen whose inner agents are known, if they have any; a subclass may have more."""
 
 _HAND_OFF = "transfer_to_"
-"""How AutoGen names the tools of hand-offs that have no name of their own."""
+"""How AutoGen names the tools of hand-offs without a name of their own."""
 
 
 @dataclass(frozen=True)
 class Incompatibility:
-    """One thing that the rest of a run needs and that the team does not have.
+    """Something that the rest of a run needs and the team lacks.
 
     Attributes:
-        path: the names from the outermost agent down to where it is missing; empty for the team itself.
+        path: the names from the outermost agent to where it is missing; empty for the team itself.
         what: what is missing or was changed.
         why: why it matters.
         remedy: what to do.
@@ -94,13 +94,13 @@ async def adapt_checkpoint(
     records: Mapping[str, str] = _NOTHING,
     user_proxy: str = "user",
 ) -> Checkpoint:
-    """Load a checkpoint into `team`, which was just built, and return it in the form that this team can load.
+    """Load a checkpoint into a newly built `team`, and return it in the form that this team can load.
 
     `records` are the journal of what was done since. A member that is new, or of another kind and not needed as it was,
-    starts with what was said so far.
+    starts with the conversation so far.
 
     Raises:
-        TeamMismatch: the run cannot go on with this team; all that is missing is listed.
+        TeamMismatch: the run cannot continue with this team; everything missing is listed.
         SchemaMismatch: a record was written by another version of upcall.
     """
     comparison, unfinished, state = _Comparison(user_proxy), [*find_unfinished(records).values()], checkpoint.team_state
@@ -120,7 +120,7 @@ async def adapt_checkpoint(
 async def find_incompatibilities(
     team: Team, checkpoint: Checkpoint, records: Mapping[str, str]
 ) -> Sequence[Incompatibility]:
-    """Find what keeps a run from going on with `team`, which was built for this check alone."""
+    """Find what prevents a run from continuing with `team`, which was built only for this check."""
     try:
         await adapt_checkpoint(team, "", checkpoint, records)
     except TeamMismatch as found:
@@ -143,7 +143,7 @@ class _StoredChat:
 
     @cached_property
     def manager(self) -> str:
-        """The name of its manager; empty where it is the state of something else."""
+        """The name of its manager; empty if it is the state of something else."""
         return next((name for name, each in self._states.items() if "message_thread" in each), "")
 
     @cached_property
@@ -168,13 +168,13 @@ class _StoredChat:
 
     @cached_property
     def needed(self) -> Mapping[str, str]:
-        """The members that the rest of the run needs in any case, by name, and why."""
+        """The members that the rest of the run always needs, by name, and why."""
         questions = self._pending().questions.values()
         why = {each.path[0]: f"it waits for the answer to question {each.id}" for each in reversed(questions)}
         return dict.fromkeys(self._next_speakers(bool(why)), "it is the next to speak") | why
 
     def _pending(self) -> PendingQuestions:
-        """Return who waits for what. Of a message that is no hand-off only its source counts."""
+        """Return who waits for what. For messages other than hand-offs only the source counts."""
         names = {*_speakers(self.state), self.user_proxy}
         spoke = {name: TextMessage(source=name, content="") for name in names}
         thread = [
@@ -185,7 +185,7 @@ class _StoredChat:
         return PendingQuestions.in_thread(thread, [*self.members], self.user_proxy)
 
     def _next_speakers(self, is_waiting: bool) -> Sequence[str]:
-        """Return who speaks next, where the state says so: in a `Swarm` that is the target of the last hand-off."""
+        """Return who speaks next, if the state says so: in a `Swarm`, the target of the last hand-off."""
         if self.next_in_round is not None:
             return [self.next_in_round]
         if "current_speaker" in self.managed and not is_waiting:
@@ -195,20 +195,20 @@ class _StoredChat:
 
     @property
     def next_in_round(self) -> str | None:
-        """Who comes next in a `RoundRobinGroupChat`; None in any other."""
+        """Return who comes next in a `RoundRobinGroupChat`; None in any other."""
         place = self.managed.get("next_speaker_index")
         return [*self.members][place] if isinstance(place, int) and place < len(self.members) else None
 
 
 @dataclass
 class _Comparison:
-    """One comparison of a stored state with a team, from the outermost team down."""
+    """A comparison of a stored state with a team, from the outermost team down."""
 
     user_proxy: str
     found: list[Incompatibility] = field(default_factory=list)
 
     def _add(self, path: MemberPath, what: str, why: str, remedy: str) -> None:
-        """Add an incompatibility, once: a call in the journal may be that of a checkpoint's frame."""
+        """Add an incompatibility once: a call in the journal may also be in a checkpoint's frame."""
         if not any(each.path == path and each.what == what for each in self.found):
             self.found.append(Incompatibility(path, what, why, remedy))
 
@@ -220,17 +220,17 @@ class _Comparison:
         self._add(path, f"{above!r} has no such nested agent", why, f"Give {above!r} a nested agent {name!r} again.")
 
     async def _miss_tool(self, path: MemberPath, tool: str, call_id: str, why: str, *makers: object) -> None:
-        """Miss a tool, unless one of the `makers`, which have the same name, has it or may have it."""
+        """Report a missing tool, unless one of the `makers`, which have the same name, has or may have it."""
         offered = [await _tool_names(each) for each in makers]
         if all(names is not None and tool not in names for names in offered):
             call = f"call {call_id}" if call_id else "a call"
-            remedy = f"Give {path[-1]!r} a tool {tool!r} again; one that only says why it is gone will do."
-            self._add(path, f"it has no tool {tool!r}", f"{call} of it was made, and {why}", remedy)
+            remedy = f"Give {path[-1]!r} a tool {tool!r} again; one that only says why it is gone is enough."
+            self._add(path, f"it has no tool {tool!r}", f"{call} to it was made, and {why}", remedy)
 
     # -- teams --------------------------------------------------------------------------------------------------------
 
     async def team(self, team: Team, state: State, path: MemberPath) -> State:
-        """Compare a team with its state, and return the state for it; a team of another library judges itself."""
+        """Compare a team with its state, and return the adapted state; a team of another library judges itself."""
         here, chat = members(team), _StoredChat(state, self.user_proxy)
         if here is None or not chat.manager:
             return state
@@ -262,12 +262,12 @@ class _Comparison:
     def _miss_kind(self, path: MemberPath, agent: ChatAgent | Team, why: str) -> None:
         kind = type(agent.stock if isinstance(agent, StockAgent) else agent).__name__
         what = f"its state was stored by another kind of agent than {kind}"
-        self._add(path, what, why, f"Make {path[-1]!r} an agent of the kind that it was.")
+        self._add(path, what, why, f"Make {path[-1]!r} an agent of its former kind.")
 
     # -- agents -------------------------------------------------------------------------------------------------------
 
     async def agent(self, agent: ChatAgent | Team, state: State, path: MemberPath) -> State:
-        """Compare an agent, or a team that is a member of another, with its state, and return the state for it."""
+        """Compare an agent, or a team inside another, with its state, and return the adapted state."""
         if isinstance(agent, Team):
             return await self.team(agent, state, path)
         if isinstance(agent, NestedTeam):
@@ -287,7 +287,7 @@ class _Comparison:
         return [await self._frame(toolset, each, path) for each in state.get("frames", ())]
 
     async def _frame(self, toolset: Toolset, state: State, path: MemberPath) -> State:
-        """Compare an open call. One that waits for its own answer needs nothing, unless its tool goes on with it."""
+        """Compare an open call. One that waits for its own answer needs nothing, unless its tool continues with it."""
         frame = Frame.model_validate(state)
         name, call_id = frame.call.name, frame.call.id
         if frame.nested is not None:
@@ -321,7 +321,7 @@ class _Comparison:
     # -- the journal --------------------------------------------------------------------------------------------------
 
     async def unfinished_calls(self, team: Team, records: Sequence[ToolRecord]) -> None:
-        """Compare the calls without a result with those who made them, and who are to make them again."""
+        """Compare the calls without a result with the agents that made them, and must make them again."""
         here = members(team)
         for record in records if here is not None else ():
             level = _with_parts([*(here or {}).values()])
@@ -337,7 +337,7 @@ class _Comparison:
     def _miss_maker(
         self, record: ToolRecord, depth: int, level: Sequence[object], records: Sequence[ToolRecord]
     ) -> None:
-        """Miss the agent at `depth` of a record's path, unless it may work out of sight: in an agent of another
+        """Report a missing agent at `depth` of a record's path, unless it may work out of sight: in an agent of another
         library, or in a function whose call has no result either."""
         names = {getattr(each, "name", None) for each in level}
         above, calls = record.path[:depth], record.calls[:depth]
@@ -360,7 +360,7 @@ class _Comparison:
 
 
 def _manager_state(chat: _StoredChat, here: Sequence[str]) -> State:
-    """Return the manager's state, its place in the round moved to who is next among the members of now."""
+    """Return the manager's state, with its place in the round moved to the next of the current members."""
     if chat.next_in_round is None:
         return chat.managed
     place = here.index(chat.next_in_round) if chat.next_in_round in here else 0
@@ -368,14 +368,14 @@ def _manager_state(chat: _StoredChat, here: Sequence[str]) -> State:
 
 
 async def _new_member(member: ChatAgent | Team, chat: _StoredChat) -> State:
-    """Return the state of a member that starts now: it has yet to take in what was said so far."""
+    """Return the state of a member that starts now: it still has to take in the conversation so far."""
     return ChatAgentContainerState(
         agent_state=await member.save_state(), message_buffer=chat.chat_messages
     ).model_dump()
 
 
 async def _tool_names(agent: object) -> set[str] | None:
-    """Return the names of the tools of an agent or a toolset; None where not all are known without asking a server."""
+    """Return the tool names of an agent or a toolset; None if not all are known without asking a server."""
     agent = look_behind(agent)
     toolset = agent if isinstance(agent, Toolset) else toolset_of(agent)
     if toolset is not None:
@@ -396,13 +396,13 @@ async def _tool_names(agent: object) -> set[str] | None:
 
 
 def _with_parts(agents: Sequence[object]) -> list[object]:
-    """Return agents, and those through which stock ones work: the journal has these beside them, not below."""
+    """Return agents, and those through which stock ones work: the journal lists these beside them, not below."""
     parts = [[each.inner] if isinstance(each, FilteringAgent) else parts_of(each) for each in agents]
     return [each for agent, below in zip(agents, parts, strict=True) for each in (agent, *_with_parts(below))]
 
 
 def _list_workers(agent: object) -> Sequence[object]:
-    """Return the agents that work for one: nested in it, or the members of the team that it is."""
+    """Return the agents that work for an agent: those nested in it, or the members if it is a team."""
     team = agent.team if isinstance(agent, NestedTeam) else agent
     if isinstance(team, InnerTeam | BaseGroupChat):
         return [*(members(team) or {}).values()]
@@ -414,7 +414,7 @@ def _list_workers(agent: object) -> Sequence[object]:
 
 
 def _is_known(agent: object) -> bool:
-    """Whether all agents that work in one are known; in one of another library anybody may."""
+    """Whether all agents inside an agent are known; in one of another library anybody may work."""
     return type(agent) in _STOCK or isinstance(agent, ResumableAgent | InnerTeam | BaseGroupChat)
 
 
@@ -424,7 +424,7 @@ def _is_chat_message(message: State) -> bool:
 
 
 def _speakers(state: State) -> Iterator[str]:
-    """Return who speaks in a team, by its state: its members and manager, and those of the teams in it."""
+    """Return who speaks in a team, according to its state: its members and manager, and those of inner teams."""
     for name, each in state.get("agent_states", {}).items():
         yield name
         yield from _speakers(each.get("agent_state", {}))

@@ -1,6 +1,6 @@
-"""The embedded default model: scripted replies for a few tasks, so that the whole path can be tried without a key.
+"""The built-in default model: scripted replies for a few tasks, to try everything without a key.
 
-It is a pure function of the request, so that a run it started goes on in any other process.
+It is a pure function of the request, so that its runs can continue in any other process.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def demo_model() -> ScriptedModelClient:
 
 
 def demo_reply(request: Request) -> Reply:
-    """Reply to a request of any agent of the root team, as the script says.
+    """Reply to a request of any agent of the root team according to the script.
 
     Raises:
-        ConfigurationError: the task is none of the demo's.
+        ConfigurationError: the demo has no script for the task.
     """
     agent = re.match(r"You are the (\w+)", request.system)
     match agent.group(1) if agent else None:
@@ -149,7 +149,7 @@ def _answer(request: Request) -> str:
 
 
 def _framework(answer: str) -> tuple[str, bool]:
-    """Return the framework to use, and whether it was assumed: Express (seed S4, example defaults) where none was
+    """Return the framework to use, and whether it was assumed: Express (seed S4, example defaults) if none was
     chosen."""
     for known in _FILES:
         if known.casefold() in answer.casefold():

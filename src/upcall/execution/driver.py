@@ -1,4 +1,4 @@
-"""The driver: claim a run, let its team work, store what that came to, until nothing is left to do."""
+"""The driver: claim a run, let its team work, store the outcome, until nothing is left to do."""
 
 from __future__ import annotations
 
@@ -49,32 +49,32 @@ from upcall.storage.store import AnswersQueued, RunStore, StoredRun
 from upcall.text import first_line
 
 Stream: TypeAlias = AsyncGenerator[Event | Run, None]
-"""Events, and the `Run` last."""
+"""Events, followed by the `Run`."""
 
 
 class Driver:
-    """Takes runs from one pause to the next. What it gives are streams; nobody has to listen to all of one.
+    """Takes runs from one pause to the next. It returns streams, which need not be read to the end.
 
     Args:
-        store: where the runs are.
+        store: the store of the runs.
         teams: builds a team for each segment.
-        settings: those of the program.
+        settings: the program's settings.
     """
 
     def __init__(self, store: RunStore, teams: TeamFactory, settings: Settings) -> None:
         self.store, self._teams, self._settings = store, teams, settings
         self.deadlines = DeadlineWatcher(store, lambda *given: stream(self.take(*given)))
         self.queued_deadlines = DeadlineWatcher(store, lambda *given: stream(self._queue_answers(*given)))
-        """The same, where what goes on is left to a worker."""
+        """The same, if the work is left to a worker."""
         self.here = InProcessWorker(self.advance_queued, settings.concurrency)
         self._model_slots = ModelSlots(store.database, settings.model_limits, store.lease_seconds)
         self.active: dict[str, Timings] = {}
-        """The times of the calls that are made now, by run."""
+        """The times of the calls in progress, by run."""
 
     # -- next: what a run needs, claimed ------------------------------------------------------------------------------
 
     async def answer(self, run_id: str, given: AnswersInput, access: Authorization, *, wait: bool = True) -> Stream:
-        """Store what somebody answers, and take the run on where nobody else does; or leave that to a worker."""
+        """Store answers, and resume the run if nobody else does; or leave that to a worker."""
         stored = await access.load(self.store, run_id, "answer")
         queued = await self.store.queued_answers(stored.run.id) if stored.run.may_have_queued else ()
         run = stored.run.show_queued(queued)
@@ -110,7 +110,7 @@ class Driver:
         return accepted.answers
 
     async def take(self, stored: StoredRun, answers: Sequence[Answer], told: Sequence[Event] = ()) -> Stream:
-        """Give a waiting run the answers to its questions; `told` is told as soon as they are stored."""
+        """Pass answers to a waiting run; `told` is called as soon as they are stored."""
         await restore_workspace(self.store, stored)
         stored, built = await self.load_team(stored)
         async with built.close_on_error():
@@ -123,15 +123,15 @@ class Driver:
     # -- left to a worker ---------------------------------------------------------------------------------------------
 
     async def submit(self, run: Run, checkpoint: Checkpoint) -> Run:
-        """Store a new run, and the job that brings it to a worker, both or neither."""
+        """Store a new run and the job that brings it to a worker, both or neither."""
         run = run.model_copy(update={"status": RunStatus.QUEUED})
         stored = await self.store.create(run, checkpoint, also=await self._prepare_job(run, 1))
         self._work_here(run.id, stored.version)
         return stored.run
 
     async def queue(self, stored: StoredRun, answers: Sequence[Answer] = ()) -> Run:
-        """Store that a run is to go on, with answers to its questions, and the job that brings it to a worker. While
-        calls are in doubt the run waits on."""
+        """Store that a run is to continue, with answers to its questions, and the job that brings it to a worker. While
+        calls are in doubt the run keeps waiting."""
         run, checkpoint, records = take_answers(
             stored, answers, self._teams.phase_reached(stored.run), self._teams.phase
         )
@@ -145,7 +145,7 @@ class Driver:
         return run
 
     async def _queue_again(self, stored: StoredRun) -> Run:
-        """Put in the job of a queued run once more, whose first one may be gone; of two the second does nothing."""
+        """Submit the job of a queued run again, in case it was lost; of two jobs the second does nothing."""
         await self.store.database.write(await self._prepare_job(stored.run, stored.version))
         self._work_here(stored.run.id, stored.version)
         return stored.run
@@ -162,22 +162,22 @@ class Driver:
             self.here.start(run_id, version)
 
     async def advance_queued(self, run_id: str, version: int) -> Run | None:
-        """Load a run, and take it on as `advance_loaded` does.
+        """Load a run, and advance it like `advance_loaded`.
 
         Raises:
-            StoredStateError: it cannot be read, or not go on now.
+            StoredStateError: it cannot be read, or cannot continue now.
             UnknownRun: it was removed.
         """
         return await self.advance_loaded(await self.store.load(run_id), version)
 
     async def advance_loaded(self, stored: StoredRun, version: int, *, taken: Work[object] | None = None) -> Run | None:
-        """Take a run that was submitted to its next pause; None where there is nothing to do, since the same job was
-        done before. One that cannot go on here is stored as failed, one of a user who has as many at work as
-        `user_limit` says is left as it is. `taken` is done in the transaction in which a queued run is taken.
+        """Take a submitted run to its next pause; return None if there is nothing to do, because the same job was
+        done before. A run that cannot continue here is stored as failed; one whose user has reached
+        `user_limit` is left as it is. `taken` runs in the transaction that takes a queued run.
 
         Raises:
-            RunBusy: another worker has it. Should that one be dead, it can be taken up later.
-            UserAtLimit: it is to be tried again later.
+            RunBusy: another worker has it. If that worker is dead, the run can be taken up later.
+            UserAtLimit: try again later.
             RunConflict: another worker was faster.
             SchemaMismatch: this version of upcall cannot read it; another worker's may.
             WorkspaceMissing: its folder is not on this machine; another worker may have it.
@@ -207,12 +207,12 @@ class Driver:
             raise
 
     async def fail(self, run_id: str, error: str, kind: str) -> Run:
-        """Store a run as failed that was to go on and that nobody works on; a resume tries again.
+        """Store a run as failed that should continue but that nobody works on; a resume tries again.
 
-        `kind` is what it is counted as.
+        `kind` is the kind of failure in the metrics.
 
         Raises:
-            RunBusy: somebody works on it.
+            RunBusy: somebody is working on it.
         """
         stored = await self.store.load(run_id)
         if not stored.run.under_way:
@@ -227,8 +227,8 @@ class Driver:
     async def resume(
         self, stored: StoredRun, user: str | None, *, wait: bool = True, also: Work[object] | None = None
     ) -> Stream:
-        """Take on a run that failed, was interrupted or killed, or whose questions are overdue; or leave that to a
-        worker. `also` is done in the transaction of the claim."""
+        """Resume a run that failed, was interrupted or killed, or has overdue questions; or leave that to a
+        worker. `also` runs in the transaction of the claim."""
         run = stored.run
         if run.waiting and is_due(run):
             expired = (self.deadlines if wait else self.queued_deadlines).act(stored)
@@ -265,10 +265,10 @@ class Driver:
         return self.advance(claim, built, claim.records, told)
 
     async def load_team(self, stored: StoredRun) -> tuple[StoredRun, BuiltTeam]:
-        """Give the run as its team can go on with it, and the team, which has loaded it.
+        """Return the run adapted to its team, and the team that has loaded it.
 
         Raises:
-            TeamMismatch: it cannot go on with this team.
+            TeamMismatch: it cannot continue with this team.
         """
         built = await self._teams.build(stored.run)
         async with built.close_on_error():
@@ -280,8 +280,8 @@ class Driver:
     async def advance(
         self, stored: StoredRun, built: BuiltTeam, records: Mapping[str, str], told: Iterable[Event] = ()
     ) -> Stream:
-        """Take a claimed run to its next pause: a team works, what it came to is stored, and where the human is not
-        needed for what comes next, a new team goes on with that."""
+        """Take a claimed run to its next pause: a team works, the outcome is stored, and if the human is not
+        needed next, a new team continues."""
         run_id = stored.run.id
         try:
             for event in told:
@@ -320,14 +320,14 @@ class Driver:
 
 
 async def stream(begin: Awaitable[Stream]) -> Stream:
-    """Give the stream of what is begun when somebody listens."""
+    """Return a stream whose work starts when somebody listens."""
     async with aclosing(await begin) as items:
         async for item in items:
             yield item
 
 
 async def last(items: Stream) -> Run:
-    """Listen to a stream to its end; its run."""
+    """Read a stream to its end and return its run."""
     async for item in items:
         if isinstance(item, Run):
             return item
@@ -347,7 +347,7 @@ async def _chain(first: Iterable[Event | Run], then: Stream) -> Stream:
 
 
 def _name_run(event: Event, run_id: str) -> Event:
-    """Give the event; where it tells of a question, with the id of the run to which the answer belongs."""
+    """Return the event; if it contains a question, with the id of the run to answer."""
     if not isinstance(event, UserInputRequestedEvent):
         return event
     return event.model_copy(update={"metadata": {**event.metadata, RUN: run_id}})

@@ -1,4 +1,4 @@
-"""Embeddings of texts by an OpenAI-compatible server, for the scorer (`upcall.policy.scorer`)."""
+"""Embeddings of texts from an OpenAI-compatible server, for the scorer (`upcall.policy.scorer`)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from upcall.errors import ModelReplyInvalid
 from upcall.settings import ModelSettings, Settings
 
 BATCH = 16
-"""Texts of one request: servers of one's own take few."""
+"""The number of texts in one request: local servers accept few."""
 
 
 @dataclass(frozen=True)
 class Embedder:
-    """Asks a server for embeddings. Each call has connections of its own, so that nothing is left to be closed."""
+    """Asks a server for embeddings. Each call has its own connections, so that nothing needs closing."""
 
     server: ModelSettings
     timeout: float
@@ -38,13 +38,13 @@ class Embedder:
         except Exception as error:
             raise explain_call(error, "scorer") from error
         if len(found) != len(texts):
-            raise ModelReplyInvalid(f"the server gave {len(found)} embeddings of {len(texts)} texts")
+            raise ModelReplyInvalid(f"the server returned {len(found)} embeddings for {len(texts)} texts")
         return found
 
 
 def embedder_for(settings: Settings) -> Embedder | None:
-    """Return what embeds: the server for ``embeddings``, else the clarifier's; None where settings name neither server
-    nor key."""
+    """Return the embedder: the server for ``embeddings``, otherwise the clarifier's; None if the settings name neither
+    server nor key."""
     server = settings.for_kind("embeddings") or settings.for_agent("clarifier")
     if server.model_client is not None or (server.base_url is None and server.api_key is None):
         return None

@@ -1,4 +1,4 @@
-"""What may be told of a question, and when: nobody hears of one before it is stored."""
+"""Hold events back so that nobody hears of a question before it is stored."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _Call: TypeAlias = tuple[tuple[str, ...], str]
 
 
 class EventGate:
-    """Holds the events back that tell of a question, until that is stored or the team's work is."""
+    """Holds back the events that mention a question, until the question or the team's work is stored."""
 
     def __init__(self) -> None:
         self._held: dict[str, Event] = {}
         self._asked_by: dict[_Call, str] = {}
-        """By call of ``ask_user``: the id of the event that holds it."""
+        """By call of ``ask_user``: the id of its event."""
         self._open_calls: dict[str, set[_Call]] = {}
-        """By id of a held event: those of its calls whose questions were not told of."""
+        """By id of a held event: its calls whose questions were not announced yet."""
         self._told: set[_Call] = set()
 
     def let_through(self, event: Event, records: QuestionRecords) -> list[Event]:
-        """Give what can be told with this event, whose questions are stored.
+        """Return the events that can be released with this one, whose questions are stored.
 
-        That a question is published, or was answered at once, brings the call that asked; an answer takes the place of
+        Publishing a question, or answering it at once, releases the call that asked; an answer replaces
         the request.
         """
         if isinstance(event, UserInputRequestedEvent):
@@ -57,7 +57,7 @@ class EventGate:
         self._held[event.id] = event
 
     def open(self) -> list[Event]:
-        """Give all that is held, oldest first."""
+        """Return all held events, oldest first."""
         held, self._held = list(self._held.values()), {}
         return held
 
@@ -75,13 +75,13 @@ class EventGate:
 
 
 def tell_answer(question: Question, answer: Answer) -> Event:
-    """Make the event that tells what a question came to."""
+    """Make the event that reports the outcome of a question."""
     event = answered_event(question, answer, source=question.asker)
     return event.model_copy(update={"metadata": {**event.metadata, PATH: "/".join(question.path)}})
 
 
 def _as_told(event: UserInputRequestedEvent, records: QuestionRecords) -> Event | None:
-    """Give the request as it was published, or what the question came to where nobody is asked; None for a
+    """Return the request as published, or the outcome of the question if nobody is asked; None for a
     duplicate."""
     record = records.get(event.request_id)
     if record is None or record.state is QuestionState.DUPLICATE:

@@ -1,4 +1,4 @@
-"""A run that follows another one: what was said there is the conversation before its task."""
+"""A run that follows another one, with the earlier conversation as its history."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def follow_up_options(runs: Sequence[Run], options: StartOptions) -> StartOptions:
-    """Return the options of a run that follows others, the oldest first: their conversation, and the folder, documents
+    """Return the options of a run that follows others, oldest first: their conversation, and the folder, documents
     and user of the last one unless the options name others.
 
     Raises:
@@ -26,7 +26,9 @@ def follow_up_options(runs: Sequence[Run], options: StartOptions) -> StartOption
     last = runs[-1]
     if not last.is_final and last.status is not RunStatus.FAILED:
         verb = "answer" if last.waiting else "resume"
-        raise CallerError(f"Run {last.id} is {last.status}; what follows needs its end. First: upcall {verb} {last.id}")
+        raise CallerError(
+            f"Run {last.id} is {last.status}; it must end before it can be followed. First: upcall {verb} {last.id}"
+        )
     history = [message for run in runs for message in _conversation(run)]
     inherited: dict[str, Any] = {"user": last.user, "follows": last.id}
     if last.config.team is not None:

@@ -1,4 +1,4 @@
-"""Forks: the same run up to one of its questions, with another answer. What came before is shared, not done again."""
+"""Forks: the same run up to one of its questions, with another answer. The part before is shared, not repeated."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _RESULT_CHARS = 200
 
 @dataclass(frozen=True)
 class ForkPoint:
-    """Where a branch leaves its run.
+    """The point where a fork leaves its run.
 
-    ``checkpoint`` is the rest that it begins at. ``records`` is the journal from there, up to the question and beyond:
-    what does not follow from the answer is found there again. ``before`` are the answers that stay. ``how`` is the way
-    in which the answer comes to who asked: in the place of the one in the checkpoint's inbox, as a new message in it,
-    or found by the question's id when the same call asks again.
+    ``checkpoint`` is the pause that it starts from. ``records`` is the journal from there, up to the question and
+    beyond: work that does not depend on the answer is found there again. ``before`` are the answers that stay. ``how``
+    says how the answer reaches its asker: replacing the one in the checkpoint's inbox, as a new message in it,
+    or looked up by the question's id when the same call asks again.
     """
 
     question: Question
@@ -47,12 +47,12 @@ class ForkPlan:
     """What a fork would do, counted in the run.
 
     Attributes:
-        question: the one where the branch leaves the run.
+        question: the question where the fork leaves the run.
         answered: the answer that it replaces.
         kept_answers: the other answers that it keeps.
         answers_again: answers that may have to be given again.
         kept_model_calls: model calls that it keeps.
-        model_calls_again: those that may be, by agent.
+        model_calls_again: model calls that may be made again, by agent.
         tool_calls_again: tool calls that may be made again, by agent and tool.
     """
 
@@ -65,7 +65,7 @@ class ForkPlan:
     tool_calls_again: dict[str, int]
 
     def as_json(self) -> dict[str, Any]:
-        """As an object for the command line."""
+        """Return the plan as a JSON object for the command line."""
         return {
             "question": self.question.as_json(),
             "answered": None if self.answered is None else self.answered.as_text(),
@@ -78,7 +78,7 @@ class ForkPlan:
         }
 
     def lines(self) -> list[str]:
-        """In words, a line each."""
+        """Return the plan in words, as lines."""
         calls = sum(self.model_calls_again.values())
         by = ", ".join(f"{agent} {count}" for agent, count in self.model_calls_again.items())
         tools = ", ".join(f"{tool} {count}" for tool, count in self.tool_calls_again.items())
@@ -91,22 +91,22 @@ class ForkPlan:
         return [
             f"{self.question.asker_for_whom()} asked: {self.question.question} - {said}",
             f"Kept: {_some(self.kept_answers, 'other answer')}, {_some(self.kept_model_calls, 'model call')}.",
-            f"May be done anew: {', '.join(again)}.",
+            f"May be done again: {', '.join(again)}.",
         ]
 
 
 def find_fork_point(
     run: Run, checkpoints: Sequence[Checkpoint], journal: Mapping[str, str], question_id: str
 ) -> ForkPoint | None:
-    """Where a branch with another answer to a question begins; None where what was done before it is not stored with
-    this run: it is a branch itself, or was pruned.
+    """Find where a fork with another answer to a question begins; None if the work before it is not stored with
+    this run, because it is a fork itself, or was pruned.
 
     Args:
-        checkpoints: all of the run, oldest first.
-        journal: of what was done since the last one.
+        checkpoints: all checkpoints of the run, oldest first.
+        journal: the journal since the last one.
 
     Raises:
-        CallerError: the run did not ask it, or it cannot be answered in another way.
+        CallerError: the run did not ask it, or it cannot be answered differently.
     """
     question_id = resolve_id(question_id, [*run.asked])
     question = run.asked.get(question_id)
@@ -137,7 +137,7 @@ def find_fork_point(
 
 
 def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, status: RunStatus) -> tuple[Run, Checkpoint]:
-    """Return a new run that has all that `run` had before the question, and `answer` to it."""
+    """Return a new run with everything that `run` had before the question, and `answer` to it."""
     progress = point.checkpoint.progress or RunProgress()
     answers = (*(each for each in point.before if each.question_id != answer.question_id), answer)
     known = run.asked
@@ -173,7 +173,7 @@ def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, status: Ru
 
 
 def plan_fork(run: Run, point: ForkPoint) -> ForkPlan:
-    """Return what a fork at `point` keeps, and what of the run may be done anew: at most what was done since its last
+    """Return what a fork at `point` keeps, and what may be done again: at most the work since the run's last
     pause."""
     then = point.checkpoint.progress or RunProgress()
     calls = {agent: used.model_calls for agent, used in run.usage.items()}
@@ -192,8 +192,8 @@ def plan_fork(run: Run, point: ForkPoint) -> ForkPlan:
 
 
 def copy_workspace(config: RunConfig, old_id: str, new_id: str, named: Path | None) -> RunConfig:
-    """Return the config of a branch. Its workspace is a copy of the run's, as that is now: a branch changes no file of
-    another. A folder that the user named is shared, unless another is `named`."""
+    """Return the config of a fork. Its workspace is a copy of the run's in its present state: a fork changes no file of
+    its run. A folder that the user named is shared, unless another is `named`."""
     if config.team is None:
         return config
     folder = config.team.workspace
@@ -204,7 +204,7 @@ def copy_workspace(config: RunConfig, old_id: str, new_id: str, named: Path | No
 
 
 def compare_runs(one: Run, other: Run) -> list[str]:
-    """Where two branches part, and what became of each, a line each."""
+    """Describe in lines where two branches diverge, and how each continued."""
     pairs, others = one.clarification_history, other.clarification_history
     alike = 0
     while alike < min(len(pairs), len(others)) and _alike(pairs[alike], others[alike]):
@@ -230,7 +230,7 @@ def _answer_to(run: Run, question_id: str) -> Answer | None:
 
 
 def _before(run: Run, checkpoint: Checkpoint, but: str | None = None) -> tuple[Answer, ...]:
-    """Return the answers that the run had when it went on from a checkpoint: those of before, and those in its
+    """Return the answers that the run had when it continued from a checkpoint: earlier ones, and those in its
     inbox."""
     brought = [each for message in checkpoint.inbox for each in message_answers(message)]
     counted = run.answers[: checkpoint.progress.answered if checkpoint.progress else 0]

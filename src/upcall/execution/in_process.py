@@ -1,4 +1,4 @@
-"""The worker in the process itself: where the store is a file, who submits a run works on it, in the background."""
+"""The in-process worker: with a file store, the process that submits a run works on it in the background."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from upcall.errors import RunConflict, StoreUnavailable, UpcallError, UserAtLimit
 
 SECONDS_TO_REOPEN = 2.0
-"""Until a run whose store could not be used is tried again."""
+"""Seconds until a run whose store was unavailable is tried again."""
 
 _log = logging.getLogger("upcall")
 
@@ -39,7 +39,7 @@ class InProcessWorker:
         task.add_done_callback(slots.tasks.discard)
 
     async def drain(self) -> None:
-        """Wait until all that was submitted in this event loop has come to its next pause."""
+        """Wait until all runs submitted in this event loop have reached their next pause."""
         slots = self._loops.get(asyncio.get_running_loop())
         while slots is not None and slots.tasks:
             await asyncio.wait(slots.tasks)
@@ -52,7 +52,7 @@ class InProcessWorker:
                 wait = await self._try(run_id, version)
 
     async def _try(self, run_id: str, version: int) -> float | None:
-        """Take a run to its next pause; return after how many seconds it is to be tried again, None for never."""
+        """Take a run to its next pause; return the seconds until the next try, None for never."""
         try:
             await self._advance(run_id, version)
         except UserAtLimit as limit:

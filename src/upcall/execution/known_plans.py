@@ -1,4 +1,4 @@
-"""The plans that a user approved: which one is offered for a new task, and how one is forgotten."""
+"""The plans that a user approved: find one to offer for a new task, and forget one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from upcall.storage.store import RunStore
 
 
 async def find_plan(store: RunStore, owner: str | None, task: str) -> ApprovedPlan | None:
-    """Find the plan that one user approved for the task most like this one, if any is like it."""
+    """Find the plan that a user approved for the most similar task, if any is similar enough."""
     plans = await list_plans(store, owner)
     at = find_like(task, [plan.task for plan in plans])
     return None if at is None else plans[at]
@@ -25,6 +25,8 @@ async def forget_plan(store: RunStore, owner: str | None, named: str) -> Approve
     """
     found = [each for each in await list_plans(store, owner) if means(named, each.run_id)]
     if len(found) != 1 or not await delete_plan(store, found[0].run_id, owner):
-        what = f"{len(found)} plans are kept of runs that begin with" if found[1:] else "No plan is kept of run"
-        raise CallerError(f"{what} {named!r}. See which there are: upcall plans")
+        what = (
+            f"{len(found)} plans are stored for runs that begin with" if found[1:] else "There is no stored plan of run"
+        )
+        raise CallerError(f"{what} {named!r}. To see all plans: upcall plans")
     return found[0]

@@ -18,11 +18,11 @@ DEFAULT_MODEL_INFO = ModelInfo(
     family=ModelFamily.UNKNOWN,
     multiple_system_messages=True,
 )
-"""What a model that AutoGen does not know is taken to be able to do; the setting ``model_info`` overrules it."""
+"""The assumed capabilities of a model that AutoGen does not know; the setting ``model_info`` overrides them."""
 
 
 def uses_demo(settings: Settings) -> bool:
-    """Whether the scripted default plays the model: it was asked for, or no model is configured."""
+    """Whether the scripted demo plays the model: it was requested, or no model is configured."""
     return settings.model == DEMO or not settings.names_a_model
 
 
@@ -46,7 +46,7 @@ class ModelClients:
 
     @property
     def small(self) -> ChatCompletionClient | None:
-        """The client for looks and repairs; None where these have no model of their own."""
+        """The client for checks and repairs; None if these have no model of their own."""
         chosen = self._settings.for_kind("small")
         return None if chosen is None else self._make(chosen)
 
@@ -99,7 +99,7 @@ def _openai(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:
         raise ConfigurationError(
             f"No API key for model {chosen.model!r}. Set OPENAI_API_KEY in the environment or in .env, or name another "
             f"server with --base-url, or another AutoGen model client (Anthropic, Ollama, ...) as model_client in "
-            f"upcall.yaml; without a model of your own use --model {DEMO}."
+            f"upcall.yaml; to try upcall without a model, use --model {DEMO}."
         )
     arguments: dict[str, Any] = {
         "model": chosen.model,
@@ -124,7 +124,7 @@ def _openai(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:
 
 
 def quiet_known_warnings() -> None:
-    """Silence warnings that tell a user nothing: autogen-ext 0.7.5 prints them with every structured reply and every
+    """Silence warnings that do not help a user: autogen-ext 0.7.5 prints them with every structured reply and every
     model whose dated name differs from its plain one."""
     for message in ("Resolved model mismatch", "Pydantic serializer warnings", "Finish reason mismatch"):
         warnings.filterwarnings("ignore", message=message)

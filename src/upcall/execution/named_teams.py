@@ -1,4 +1,4 @@
-"""Functions by name, ``MODULE:FUNCTION``, for a command line that has no program to bring them: teams, above all."""
+"""Functions by name, ``MODULE:FUNCTION``, for the command line, which has no program to supply them: mainly teams."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def import_team(name: str) -> Callable[[], Any]:
     """Import the function that builds a team.
 
     Raises:
-        ConfigurationError: it cannot be imported, or is no function.
+        ConfigurationError: it cannot be imported, or is not a function.
     """
     advice = " Run the command in the folder of its module, or name another one with --team MODULE:FUNCTION."
     return import_function(name, "The team", "teams.shop:make_team", " that builds one", advice)
 
 
 def import_function(name: str, what: str, example: str, purpose: str = "", advice: str = "") -> Callable[..., Any]:
-    """Import a function; modules are found from the current folder too. `what` is it for messages.
+    """Import a function; modules in the current folder are found too. `what` describes it in messages.
 
     Raises:
-        ConfigurationError: it cannot be imported, or is no function.
+        ConfigurationError: it cannot be imported, or is not a function.
     """
     module, _, function = name.partition(":")
     if not module or not function:

@@ -1,4 +1,4 @@
-"""The sources on the network that the settings turn on."""
+"""The network sources that the settings turn on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from upcall.settings import Settings
 
 
 def network_sources(settings: Settings) -> list[Source]:
-    """Those that `settings.sources` names, in this order; none by default."""
+    """Return the sources that `settings.sources` names, in this order; none by default."""
     return [_source(name, settings) for name in dict.fromkeys(settings.sources)]
 
 
@@ -27,7 +27,7 @@ def _source(name: str, settings: Settings) -> Source:
 
 
 def _engine(settings: Settings) -> SearchEngine:
-    """Return the engine that is named; on ``auto`` the first that has a key, and ddgs where none has."""
+    """Return the named engine; for ``auto`` the first with a key, or ddgs if none has one."""
     tavily, brave, named = _key(settings.tavily_api_key), _key(settings.brave_api_key), settings.web_search
     if named == "tavily" or (named == "auto" and tavily):
         return Tavily(tavily, **_leave_out_none(base_url=settings.source_urls.get("tavily")))

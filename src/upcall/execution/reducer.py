@@ -1,6 +1,6 @@
-"""What a team's events say of its run: each gives a new value, and the end of the team's work the next checkpoint.
+"""Pure functions from a team's events to new values of its run, and from the end of its work to the next checkpoint.
 
-Nothing here is stored, told or asked: that is what `RunSegment` does with it.
+Nothing here stores, reports or asks anything: `RunSegment` does that with the results.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ NO_RESULT = "The team stopped without a result. Resume the run to try again."
 
 @dataclass(frozen=True)
 class SegmentState:
-    """What the events of a segment came to so far.
+    """The accumulated result of a segment's events so far.
 
     Attributes:
-        run: the run, as the events tell of it.
-        waiting: the questions that the team waits for, as its messages tell of them.
+        run: the run according to the events.
+        waiting: the questions that the team waits for, according to its messages.
         last: the last message of a member of the outermost team.
         stop_reason: why the team stopped, in AutoGen's words.
     """
@@ -64,7 +64,7 @@ class SegmentState:
 
 
 def reduce_event(state: SegmentState, event: Event, phase: Phase) -> SegmentState:
-    """Read from an event what it says of the run: tokens, tools, classification, plan, and who has the turn."""
+    """Update the run from an event: tokens, tools, classification, plan, and whose turn it is."""
     run, path = state.run, "/".join(event_path(event))
     changes = _count_tools(run, event, path)
     if event.models_usage is not None:
@@ -113,7 +113,7 @@ def _read_message(run: Run, message: BaseChatMessage, phase: Phase) -> dict[str,
 
 
 def explain_loss(last: BaseChatMessage | None, loss: str) -> str:
-    """Say how a question was lost: it was handed to somebody else, or swallowed."""
+    """Explain how a question was lost: it was handed to somebody else, or swallowed."""
     if isinstance(last, HandoffMessage) and last.target != USER and message_questions(last):
         return f"A question was handed to {last.target!r}; under Upcall the user proxy is called {USER!r}."
     return loss
@@ -122,9 +122,9 @@ def explain_loss(last: BaseChatMessage | None, loss: str) -> str:
 def end_segment(
     state: SegmentState, team_state: dict[str, Any], journal: Mapping[str, str], phase: Phase
 ) -> tuple[Run, Checkpoint]:
-    """Give the run as its team leaves it - waiting, failed or completed - and the checkpoint to go on from.
+    """Return the run in its final state - waiting, failed or completed - and the checkpoint to continue from.
 
-    Where some of the questions have an answer that the team did not hear any more, it is to go on at once with that.
+    If some questions have answers that came too late for the team, the run is to continue at once with them.
     """
     questions = [state.run.records[question_id].question for question_id in state.waiting.questions]
     run = state.run.model_copy(update={"records": state.run.records.enter_checkpoint(list(state.waiting.questions))})
@@ -147,15 +147,15 @@ def end_segment(
 def take_answers(
     stored: StoredRun, answers: Sequence[Answer], reached: RunStatus, phase: Phase
 ) -> tuple[Run, Checkpoint, dict[str, str | None]]:
-    """Give a run that goes on with answers, the checkpoint with them, and the records of the calls that they decide.
+    """Return a run that continues with answers, the checkpoint with them, and the records of the calls they decide.
 
     An answer about a call in doubt is the journal's, any other the team's; while calls are in doubt the run waits. A
     question that the checkpoint does not know is asked again, and the resolver then has its answer.
 
     Args:
         stored: the run, at the checkpoint it goes on from.
-        answers: to its open questions.
-        reached: how far it has come.
+        answers: answers to its open questions.
+        reached: its progress so far.
         phase: its status while an agent has the turn.
     """
     run, checkpoint, status, doubts = stored.run, stored.checkpoint, reached, stored.run.unknown_outcomes
@@ -179,7 +179,7 @@ def take_answers(
 def deliver_answers(
     checkpoint: Checkpoint, answers: Sequence[Answer], questions: Iterable[Question]
 ) -> tuple[Checkpoint, str]:
-    """Give the checkpoint with answers to some of `questions` in its inbox, and the outermost agent that they go to."""
+    """Return the checkpoint with answers to some of `questions` in its inbox, and the outermost agent they go to."""
     asked, answered = list(questions), {answer.question_id for answer in answers}
     target = next(question.path[0] for question in asked if question.id in answered)
     message = answer_message(answers, target=target, questions=asked, source=USER)

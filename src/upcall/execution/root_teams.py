@@ -1,4 +1,4 @@
-"""Build the root team of a run as its settings say."""
+"""Build the root team of a run according to its settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def build_root_team(
     prompts: Prompts,
     small_model: ChatCompletionClient | None = None,
 ) -> Team:
-    """Build the root team, whose members hear of a question with its answer, and so keep no copy of it till then."""
+    """Build the root team. Members receive a question with its answer, and keep no copy until then."""
     _refuse_unsafe(pinned.workspace, store_file)
     resources = TeamResources(
         workspace=pinned.workspace,
@@ -56,7 +56,7 @@ def build_root_team(
 
 
 def execution_for(settings: Settings) -> Execution | None:
-    """Return how the coder's commands run; None where they do not."""
+    """Return how the coder's commands run; None if they do not."""
     executor = executor_for(
         settings.executor,
         unsafe_local=settings.unsafe_local,
@@ -76,21 +76,21 @@ def execution_for(settings: Settings) -> Execution | None:
 
 
 def _refuse_unsafe(folder: Path, store_file: Path | None) -> None:
-    """Refuse a workspace that holds the store, whose answers are what commands may do, or what runs when the user logs
-    in: the coder's commands can change all that is in it.
+    """Refuse a workspace that contains the store, whose answers decide what commands may do, or files that run when the
+    user logs in: the coder's commands can change everything in it.
 
     Raises:
-        ConfigurationError: it holds one of them.
+        ConfigurationError: it contains one of them.
     """
     real = Path(os.path.realpath(folder))
     if store_file is not None and real in Path(os.path.realpath(store_file)).parents:
         raise ConfigurationError(
             f"The store {store_file} is in the workspace {folder}, where the coder's commands could change it. Name a "
-            f"--store outside of it, such as {real.parent / f'{real.name}-runs.db'}, or another --workspace."
+            f"--store outside it, such as {real.parent / f'{real.name}-runs.db'}, or another --workspace."
         )
     home = Path(os.path.realpath(Path.home()))
     if real == home or real in home.parents:
         raise ConfigurationError(
-            f"The workspace {folder} holds your home folder, with its keys and what runs when you log in. Name a "
+            f"The workspace {folder} contains your home folder, with its keys and login scripts. Name a "
             "folder in it with --workspace."
         )

@@ -1,4 +1,4 @@
-"""`RunResult`: a run as the last item of a stream, which AutoGen's ``Console`` takes for the result of a task."""
+"""`RunResult`: a run as the last item of a stream, which AutoGen's ``Console`` accepts as the result of a task."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from upcall.runs.run import Run
 
 
 class RunResult(Run, TaskResult, defer_build=True):
-    """A `Run` that is a `TaskResult` too, and equal to the run that it is of.
+    """A `Run` that is also a `TaskResult`, and equal to the original run.
 
     Attributes:
-        messages: nothing; the stream had them.
+        messages: empty; the stream contained them.
     """
 
     messages: Sequence[Any] = Field(default=(), exclude=True, repr=False)
@@ -23,7 +23,7 @@ class RunResult(Run, TaskResult, defer_build=True):
 
     @classmethod
     def of(cls, run: Run) -> RunResult:
-        """Make one of a run."""
+        """Make a result from a run."""
         return run if isinstance(run, RunResult) else cls.model_construct(**dict(run))
 
     def __eq__(self, other: object) -> bool:

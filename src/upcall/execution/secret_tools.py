@@ -1,4 +1,4 @@
-"""Tools that ask for secrets need a key to store the answers with: without one a run is not started."""
+"""Tools that ask for secrets need a key to store the answers; without one a run does not start."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from upcall.questions.tool_context import ask_secret
 
 
 def refuse_without_key(team: Team) -> None:
-    """Refuse a team with a function tool that calls `ask_secret`, where no key is set.
+    """Refuse a team with a function tool that calls `ask_secret` if no key is set.
 
-    A tool that calls it through other functions is not seen here; its run fails where it asks, and can be resumed.
+    A tool that calls it through other functions is not detected; its run fails when it asks, and can be resumed.
 
     Raises:
-        ConfigurationError: there is such a tool, and no key, or one that is none.
+        ConfigurationError: there is such a tool, and no valid key.
     """
     for agent, tool in _secret_tools(team):
         require_key(f"Tool {tool!r} of agent {agent!r} asks for a secret")

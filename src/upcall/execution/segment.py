@@ -1,4 +1,4 @@
-"""A segment: what happens between two pauses of a run. `reducer` reads the events; here they are stored and told."""
+"""A segment: the time between two pauses of a run. `reducer` interprets its events; this module stores them."""
 
 from __future__ import annotations
 
@@ -42,36 +42,36 @@ from upcall.storage.transcripts import load_segments, write_transcript
 from upcall.text import first_line
 
 SECONDS_BETWEEN_MAILS = 0.2
-"""How often is looked for answers that come while a team works."""
+"""How often to look for answers that arrive while a team works, in seconds."""
 
 SECONDS_A_QUESTION = 0.001
 """How long a further question waits for others, for each that is open: a write of the run has them all, so that a
 thousand questions with a write each would cost half a million."""
 
 BEATS_A_LEASE = 4
-"""How often a worker says that it lives in the time that its lease lasts."""
+"""How often a worker renews its lease during the time it lasts."""
 
 ENTRIES_A_SECOND = 500
 """How many entries of a transcript are written again within a second, at most: the first are there after one, those of
 a long segment less often."""
 
 SECONDS_TO_STOP = 5.0
-"""How long a team that is cut off may take to stop. One that takes longer is left behind, its state unread."""
+"""How many seconds an interrupted team may take to stop. After that it is abandoned, its state unread."""
 
 
 class RunSegment:
-    """One team at work on one run, from a checkpoint to the next pause.
+    """A team at work on a run, from a checkpoint to the next pause.
 
     Args:
         stored: the run as it was claimed; every write follows the one before.
         phase: the status of the run while the named agent has the turn.
-        resolver: the run's questions, and who answers them before the human is asked.
-        records: the journal of what was done since the checkpoint.
-        traced: whether OpenTelemetry's spans are made of it.
+        resolver: the run's questions, and the steps that answer them before the human is asked.
+        records: the journal since the checkpoint.
+        traced: whether it creates OpenTelemetry spans.
         timed: whether the times of its calls are stored.
-        keep_transcript: whether what is said and done is stored.
+        keep_transcript: whether its transcript is stored.
         server_wait: how many seconds a call waits for a model server that is loading or busy.
-        model_calls: what is shared with all others who call the same models.
+        model_calls: the state shared with all callers of the same models.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class RunSegment:
         self._gate = EventGate()
         self._mailbox = AnswerQueue(stored.run.answers)
         self._untold: list[Answer] = []
-        """Answers that the run has, and that who asked is to hear of once they are stored."""
+        """Answers of the run that the askers will receive once they are stored."""
         self._saving = asyncio.Lock()
 
     @property
@@ -135,9 +135,9 @@ class RunSegment:
         return self._stored
 
     async def work(self, team: Team, *, loaded: bool) -> AsyncGenerator[Event, None]:
-        """Let the team work from its checkpoint to its next pause, store that, then tell of it.
+        """Let the team work from its checkpoint to its next pause, store that, then report it.
 
-        Where this is cut off (Ctrl-C, the caller leaves), the run is stored as it stands and can be resumed.
+        If this is interrupted (Ctrl-C, the caller leaves), the run is stored in its current state and can be resumed.
         """
         try:
             if not loaded:
@@ -167,7 +167,7 @@ class RunSegment:
             yield event
 
     async def _events(self, team: Team) -> AsyncGenerator[Event, None]:
-        """Yield the team's events, but for those held back.
+        """Yield the team's events, except those held back.
 
         The team runs in a task of its own: cancelling a task that waits for a group chat does not stop the group chat
         while a member works (autogen-agentchat 0.7.5); its cancellation token does.
@@ -197,7 +197,7 @@ class RunSegment:
             await asyncio.wait([running], timeout=SECONDS_TO_STOP)
 
     async def _next_events(self, queue: asyncio.Queue[Event | None]) -> list[Event | None]:
-        """Take what is in the queue, at least one; behind a question also what comes a little later."""
+        """Take the items in the queue, at least one; after a question also those that arrive a little later."""
         events = [await queue.get()]
         while not queue.empty():
             events.append(queue.get_nowait())
@@ -213,7 +213,7 @@ class RunSegment:
 
     async def _publish(self, events: Sequence[Event]) -> None:
         """Store the questions of a team that is still at work, so that they can be answered before the others are
-        done. What nobody is asked has its answer at once."""
+        done. Questions that do not go to the human are answered at once."""
         requests = [event for event in events if isinstance(event, UserInputRequestedEvent)]
         asked = [question for event in requests for question in event_questions(event)]
         new = await self._resolver.decide(asked, Moment.AT_DRIVER)
@@ -222,8 +222,8 @@ class RunSegment:
             await run_to_completion(self._save_and_tell())
 
     async def _watch(self) -> None:
-        """Keep the lease, write down what is said so far, take in the answers that come while the team works, and give
-        them to those who wait for them.
+        """Renew the lease, write the transcript so far, take in answers that arrive while the team works, and pass
+        them to the agents that wait for them.
 
         Raises:
             RunConflict: another process has the run now.
@@ -270,7 +270,7 @@ class RunSegment:
         await self._save(self._current())
 
     def _current(self) -> Run:
-        """Return the run as it is now, with its questions and the tokens that the matcher spent."""
+        """Return the current run, with its questions and the tokens that the matcher used."""
         run = self._state.run
         usage = run.usage
         for spent in self._resolver.spent:
@@ -320,13 +320,13 @@ class RunSegment:
         return await self._save(run, checkpoint, failure="NoResult" if run.error == NO_RESULT else "AgentError")
 
     async def _publish_waiting(self) -> None:
-        """Publish what agents that are not ours ask."""
+        """Publish the questions of agents that are not ours."""
         for record in await self._resolver.decide(self._state.waiting.questions.values(), Moment.AT_DRIVER):
             if record.answer is not None:
                 self._gate.hold(tell_answer(record.question, record.answer))
 
     def _cancel_unwaited(self) -> None:
-        """Cancel what nobody waits for any more."""
+        """Cancel the questions that nobody waits for any more."""
         gone = [each for each in self._resolver.records.open if each.id not in self._state.waiting.questions]
         self._resolver.close(
             [
@@ -344,15 +344,15 @@ class RunSegment:
         return next((each for each in self._interruptions if isinstance(each, UpcallError)), error)
 
     async def _fail(self, error: Exception) -> Run:
-        """Store the run as failed. It goes on from its last pause, with the journal of what was done since."""
+        """Store the run as failed. It continues from its last pause, with the journal since then."""
         message = str(error) if isinstance(error, UpcallError) else first_line(error)
         return await self._with_queued(
             lambda: self._save(self._current().move_to(RunStatus.FAILED, error=message), failure=type(error).__name__)
         )
 
     async def _interrupt(self, team: Team) -> None:
-        """Give the run back where the segment is cut off: its journal says what was done. Where the team has come to
-        its pause in that moment, that is stored."""
+        """Release the run when the segment is interrupted: its journal says what was done. If the team reached
+        its pause at that moment, the pause is stored."""
         with suppress(StoredStateError):
             if self._finished:
                 await self._pause(team)
@@ -426,7 +426,7 @@ class RunSegment:
         return run
 
     def _write_plan(self, run: Run) -> Work[object] | None:
-        """Return the work that keeps the plan for like tasks, where the user has just approved it."""
+        """Return a function that saves the plan for similar tasks, if the user has just approved it."""
         before, team = self._stored.run.plan, run.config.team
         if team is None or not team.plan_memory or (before is not None and before.status is PlanStatus.APPROVED):
             return None
@@ -439,7 +439,7 @@ class RunSegment:
 
 
 def _tell_through(queue: asyncio.Queue[Event | None]) -> ProgressListener:
-    """Return what puts progress among the events, also from a thread: in this loop, as long as there is one."""
+    """Return a function that adds progress to the events, also from a thread, as long as this loop runs."""
     loop = asyncio.get_running_loop()
 
     def tell(reached: progress.Progress) -> None:

@@ -1,4 +1,4 @@
-"""What `Upcall.start` takes: a task, as AutoGen's own `run` takes it, and the options of one run."""
+"""The arguments of `Upcall.start`: a task, as in AutoGen's own `run`, and the options of one run."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ Task: TypeAlias = str | BaseChatMessage | Sequence[BaseChatMessage]
 """Text, a message, or messages, the last one of which is the task."""
 
 EARLIER = "earlier_assistant"
-"""Who said what the user did not say in the conversation before a run."""
+"""The source of messages in the earlier conversation that the user did not write."""
 
 THIS_RUN = "this run"
-"""Where a fact stands that was given with a run."""
+"""The place of a fact that was given with a run."""
 
 _MESSAGES: tuple[type[BaseChatMessage], ...] = get_args(get_args(ChatMessage)[0])
-"""The kinds of messages that a team takes, out of AutoGen's annotated union."""
+"""The message types that a team accepts, from AutoGen's annotated union."""
 
-NO_TEXT = "The task, its history, user_info or facts hold bytes that are no text in UTF-8. Say it in plain text."
+NO_TEXT = "The task, its history, user_info or facts contain bytes that are not UTF-8 text. Use plain text."
 
 
 def _read_duration(value: object) -> object:
@@ -43,23 +43,23 @@ def _read_duration(value: object) -> object:
 
 
 class StartOptions(TypedDict, total=False):
-    """The options of one run; None, as leaving it out, means the setting of the same name.
+    """The options of one run; an option that is None or missing uses the setting of the same name.
 
     Attributes:
-        user: whose run it is.
+        user: the owner of the run.
         workspace: the folder of the coder's files; ``upcall-work/RUN`` by default.
         documents: files and folders that the researcher reads.
         history: the conversation before the task, oldest first, the user's messages with source ``user``.
         user_info: name and email, told to the classifier.
-        data_sources: ids of the tools that may be used, ``documents`` for the documents.
-        facts: answers that stand for this run, before those of the settings: ``{"framework": "Express"}``.
-        unattended: whether nobody is there to answer, so that questions come to their own default, listed in
-            `Run.assumptions`; a risk confirmation waits all the same.
+        data_sources: ids of the tools that may be used; ``documents`` for the documents.
+        facts: standing answers for this run, used before those of the settings: ``{"framework": "Express"}``.
+        unattended: whether nobody is there to answer, so that questions get their default, listed in
+            `Run.assumptions`; a risk confirmation still waits.
         expires_after: how long each question of the run waits: seconds, or a text like ``2h``.
-        on_expiry: what happens then; see `Upcall.expire`.
-        priority: where runs wait for a worker, one with a higher priority is taken first; 0 if not given.
+        on_expiry: what happens after that; see `Upcall.expire`.
+        priority: runs with a higher priority are taken first by workers; 0 if not given.
         follows: the run that this one follows; `Upcall.follow_up` says so.
-        run_id: the run's id, where it is not to be made up: letters, digits, ``-`` and ``_``.
+        run_id: the run's id instead of a generated one: letters, digits, ``-`` and ``_``.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]  # pydantic's own way for a TypedDict
@@ -80,10 +80,10 @@ class StartOptions(TypedDict, total=False):
 
 
 def check_options(options: Mapping[str, object]) -> StartOptions:
-    """Check the options of a start; those that are None are left out.
+    """Check the options of a start; those that are None are dropped.
 
     Raises:
-        ConfigurationError: one of them is unknown, or not what it must be.
+        ConfigurationError: one of them is unknown or invalid.
     """
     try:
         checked = _checker().validate_python(dict(options))
@@ -95,10 +95,10 @@ def check_options(options: Mapping[str, object]) -> StartOptions:
 
 
 def require_new_id(name: str, value: object) -> None:
-    """Refuse what cannot be the id of a run.
+    """Refuse an invalid run id.
 
     Raises:
-        ConfigurationError: it cannot.
+        ConfigurationError: it is invalid.
     """
     if not (isinstance(value, str) and re.fullmatch(RUN_ID, value)):
         raise ConfigurationError(_explain_id(name, value))
@@ -108,7 +108,7 @@ def read_facts(options: StartOptions) -> tuple[Fact, ...]:
     """Return the facts of one run.
 
     Raises:
-        ConfigurationError: one says nothing to know a question by, or its answer is no text.
+        ConfigurationError: one has no words to recognize a question by, or its answer is not text.
     """
     facts = parse_facts(options.get("facts") or {}, lambda _: THIS_RUN)
     _refuse_bytes(text for fact in facts for text in (fact.asked, fact.answer))
@@ -116,10 +116,10 @@ def read_facts(options: StartOptions) -> tuple[Fact, ...]:
 
 
 def read_task(task: object, *, root_team: bool) -> tuple[str, tuple[BaseChatMessage, ...]]:
-    """Return the text of a task, and its messages. In the root team the last one is the user's, whoever sent it.
+    """Return the text of a task, and its messages. In the root team the last one counts as the user's.
 
     Raises:
-        ConfigurationError: it is empty, or something else.
+        ConfigurationError: it is empty or has another type.
     """
     messages = _as_messages(task, (TextMessage, MultiModalMessage) if root_team else _MESSAGES)
     if root_team and messages:
@@ -127,13 +127,13 @@ def read_task(task: object, *, root_team: bool) -> tuple[str, tuple[BaseChatMess
     latest = list(takewhile(lambda each: each.source == messages[-1].source, reversed(messages)))
     text = "\n\n".join(each.to_model_text() for each in reversed(latest)).strip()
     if not text:
-        raise ConfigurationError("The task is empty. Say what is to be done.")
+        raise ConfigurationError("The task is empty. Describe what to do.")
     _refuse_bytes(each.to_model_text() for each in messages)
     return text, tuple(messages)
 
 
 def as_history(message: BaseChatMessage) -> BaseChatMessage:
-    """Return a message of the conversation before a run. A text of a member of the team would end the run at once."""
+    """Return a message of the earlier conversation. A text by a member of the team would end the run at once."""
     return message if message.source == USER else message.model_copy(update={"source": EARLIER})
 
 
@@ -156,7 +156,7 @@ def _checker() -> TypeAdapter[StartOptions]:
 
 
 def _explain(error: ValidationError) -> str:
-    """One line about the first option that is wrong."""
+    """Return one line about the first invalid option."""
     first = error.errors(include_url=False)[0]
     name = str(first["loc"][0])
     if first["type"] == "extra_forbidden":

@@ -1,4 +1,4 @@
-"""Build the team of a run: the root team as its settings say, or the caller's own, with the model clients for it."""
+"""Build the team of a run, the root team or the caller's own, with its model clients."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ MakeTeam: TypeAlias = Callable[[], Team]
 
 @dataclass(frozen=True)
 class BuiltTeam:
-    """A team, and the model clients that were made for it; a caller's own clients stay the caller's. ``loaded``: it has
-    the state of its run."""
+    """A team, and the model clients that were made for it; the caller's own clients stay the caller's. ``loaded``:
+    whether it has the state of its run."""
 
     team: Team
     clients: ModelClients | None = None
@@ -58,7 +58,7 @@ class BuiltTeam:
 
     @asynccontextmanager
     async def close_on_error(self) -> AsyncIterator[None]:
-        """Close it where the block ends with an error."""
+        """Close it if the block ends with an error."""
         try:
             yield
         except BaseException:
@@ -70,11 +70,11 @@ class TeamFactory:
     """Builds a new team for every segment of a run: after an exception an AutoGen team is broken for good.
 
     Args:
-        settings: those of the program; what a run pinned at its start stands above them.
-        store_file: the file of the store, which no workspace may hold.
-        make_team: the caller's own team in place of the root team, or its name (``MODULE:FUNCTION``).
+        settings: the program's settings; those that a run pinned at its start override them.
+        store_file: the file of the store, which no workspace may contain.
+        make_team: builds the caller's own team instead of the root team, or its name (``MODULE:FUNCTION``).
         model_client: the model of all agents of the root team.
-        tools: those of the program, before those of the settings.
+        tools: the program's tools, before those of the settings.
     """
 
     def __init__(
@@ -110,17 +110,17 @@ class TeamFactory:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The tools that the settings name and nobody gives, a line each."""
+        """The tools that the settings name but nobody provides, one line each."""
         names = {as_tool(tool).name for tool in (*self._tools, *_load_tools(self._settings.tools))}
         missing = sorted({name for named in _shown_tools(self._settings).values() for name in named} - names)
-        there = f"there is: {', '.join(sorted(names))}" if names else "none is given"
+        there = f"there is: {', '.join(sorted(names))}" if names else "there are none"
         return tuple(
             f"No tool is called {name!r}; {there}. Describe it under tools, or leave it out." for name in missing
         )
 
     @property
     def execution(self) -> str | None:
-        """How the coder's commands run, in one line; None where none do, or the team is the caller's."""
+        """How the coder's commands run, in one line; None if there are none, or the team is the caller's."""
         if self.is_own:
             return None
         from upcall.execution.root_teams import execution_for
@@ -130,7 +130,7 @@ class TeamFactory:
 
     @property
     def is_own(self) -> bool:
-        """Whether the program brings its own team."""
+        """Whether the program supplies its own team."""
         return self._make_team is not None
 
     # -- phases -------------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class TeamFactory:
         return PHASES.get(agent, RunStatus.EXECUTING)
 
     def phase_reached(self, run: Run) -> RunStatus:
-        """How far a run has come, whatever its status says of how it stopped."""
+        """Return how far a run has come, however it stopped."""
         if run.working:
             return run.status
         return self.phase(run.execution_path[-1]) if run.execution_path else self.first_status
@@ -158,14 +158,14 @@ class TeamFactory:
 
     @property
     def looks_for_plans(self) -> bool:
-        """Whether a new run is offered a plan that was approved for a like task."""
+        """Whether a new run is offered a plan that was approved for a similar task."""
         return not self.is_own and self._settings.plan_memory and self._settings.enable_plan_approval
 
     def pin(self, run_id: str, options: StartOptions, known_plan: ApprovedPlan | None = None) -> RunConfig:
-        """Return what a run keeps from its start: its options, then the settings, and the plan that it is offered.
+        """Return the config of a new run: its options, then the settings, and the plan that it is offered.
 
         Raises:
-            ConfigurationError: its workspace cannot be used, or one of its facts.
+            ConfigurationError: its workspace or one of its facts is unusable.
         """
         settings = self._settings
         facts = [list(read_facts(options)), list(settings.standing_facts())]
@@ -200,8 +200,8 @@ class TeamFactory:
         )
 
     def settings_of(self, run: Run) -> Settings:
-        """Return the settings with what a run pinned. Consent to do without a sandbox is one account's, for itself,
-        and says nothing where another one resumes the run."""
+        """Return the settings with those that a run pinned. Consent to run without a sandbox belongs to one account,
+        and does not apply when another one resumes the run."""
         config, team = run.config, run.config.team
         pinned = {name: getattr(config, name) for name in ResolutionOptions.model_fields}
         if team is not None:
@@ -213,11 +213,11 @@ class TeamFactory:
     # -- the team -----------------------------------------------------------------------------------------------------
 
     def preview(self) -> Team:
-        """Build a team that no run has."""
+        """Build a team without a run."""
         return self._build(Run(task="", config=self.pin("RUN", {}))).team
 
     async def build(self, run: Run) -> BuiltTeam:
-        """Build the team of a run. To list its documents they are read, which takes seconds: not in the event loop.
+        """Build the team of a run. Listing its documents reads them, which takes seconds, so it happens in a thread.
 
         Raises:
             ConfigurationError: it cannot be built.
@@ -265,20 +265,20 @@ class TeamFactory:
         return BuiltTeam(build(clients, small_model=clients.small), clients, matcher)
 
     def _matcher_clients(self, run: Run) -> ModelClients | None:
-        """Return the model that says which questions mean the same, for a team that brings its own models."""
+        """Return the model that decides which questions mean the same, for a team with its own models."""
         settings = self.settings_of(run)
         if not settings.ledger_model:
             return None
         if uses_demo(settings):
             raise ConfigurationError(
-                "ledger_model is true, but no model is set that could tell which questions mean the same: set model, "
-                "or leave ledger_model out."
+                "ledger_model is true, but there is no model to compare questions with: set model, or leave "
+                "ledger_model out."
             )
         return ModelClients(settings)
 
 
 def _address_models(settings: Settings) -> dict[WorkKind, ModelAddress]:
-    """Return the models for kinds of work, as a run keeps them; a server is named where it is not the common one, whose
+    """Return the models for kinds of work, as pinned in a run; a server is named if it is not the common one, whose
     key no other gets."""
     found = {}
     for kind in settings.models:
@@ -290,7 +290,7 @@ def _address_models(settings: Settings) -> dict[WorkKind, ModelAddress]:
 
 
 def _choose(kind: type[Options], settings: Settings, options: StartOptions) -> dict[str, Any]:
-    """Return the options of a kind: those of a start before those of the settings."""
+    """Return the options of a kind: those of the start take precedence over the settings."""
     return {name: options.get(name, getattr(settings, name)) for name in kind.model_fields}
 
 
@@ -298,7 +298,7 @@ def _call(make_team: MakeTeam) -> Team:
     """Return the team that a function builds.
 
     Raises:
-        ConfigurationError: it fails, or gives something else.
+        ConfigurationError: it fails, or returns something else.
     """
     try:
         team: object = make_team()

@@ -1,4 +1,4 @@
-"""What a segment's events say, as entries of the run's transcript."""
+"""Turn a segment's events into entries of the run's transcript."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from upcall.runs.transcript import EntryKind, TranscriptEntry
 from upcall.text import shorten
 
 MAX_TEXT_CHARS = 200_000
-"""How much is kept of one text."""
+"""The maximum number of characters kept of one text."""
 
 MAX_ENTRIES = 20_000
-"""How many entries are kept of one segment: the first ones."""
+"""The maximum number of entries kept of one segment: the first ones."""
 
 
 class TranscriptRecorder:
@@ -48,8 +48,8 @@ class TranscriptRecorder:
 
     Args:
         task: the task of the run, which is stored with it and not again.
-        asked: the ids of questions of earlier segments, which those who asked put again.
-        keep: whether any are kept.
+        asked: the ids of questions of earlier segments, which their askers ask again.
+        keep: whether to keep any.
     """
 
     def __init__(self, task: str, asked: Iterable[str] = (), *, keep: bool = True) -> None:
@@ -57,12 +57,12 @@ class TranscriptRecorder:
         self._task, self._keep, self._asked = task, keep, set(asked)
         self._known = Counter[tuple[object, ...]]()
         self._texts, self._highest = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
-        """By path: how many texts there are, and the highest number that one of them has."""
+        """By path: the number of texts, and the highest number that one of them has."""
         self._begun: dict[TextKey, int] = {}
 
     def go_on_behind(self, stored: Sequence[TranscriptEntry]) -> None:
-        """Begin with what was kept of a segment that was cut off, and is repeated now: each entry keeps its place, and
-        what comes again is kept once."""
+        """Start with the entries of an interrupted segment that is repeated now: each entry keeps its place, and
+        repeated entries are kept once."""
         self.entries = [*stored]
         self._known = Counter(map(_words_of, stored))
         self._texts = Counter(each.path for each in stored if each.kind.is_text)
@@ -71,12 +71,12 @@ class TranscriptRecorder:
             self._highest[each.path] = max(self._highest[each.path], each.number)
 
     def add(self, event: Event) -> None:
-        """Keep what an event says."""
+        """Add the content of an event."""
         for entry in self._read(event):
             self._add(self._number(entry, event) if entry.kind.is_text else entry)
 
     def add_answers(self, question_ids: Iterable[str]) -> None:
-        """Keep that the answers to these questions reached who asked while others worked: no message brings them."""
+        """Record that answers to these questions reached their askers while others worked: no message brings them."""
         for question_id in question_ids:
             self._add(TranscriptEntry(EntryKind.ANSWER, (USER,), identity.now(), name=question_id))
 
@@ -90,7 +90,7 @@ class TranscriptRecorder:
             self._texts[entry.path] += entry.kind.is_text
 
     def _number(self, entry: TranscriptEntry, event: Event) -> TranscriptEntry:
-        """Return a text with its number, where that is not how many there are: it was begun before another one."""
+        """Return a text with its number, if that differs from the count because it was begun before another one."""
         begun = find_ended_text(self._begun, event)
         if begun is None and self._known[_words_of(entry)] > 0:
             return entry
@@ -102,7 +102,7 @@ class TranscriptRecorder:
         return self._highest[path]
 
     def number_text(self, piece: ModelClientStreamingChunkEvent) -> int:
-        """Return which text of its agent in this segment a piece is of, from 1 on."""
+        """Return the number, from 1 on, of the text in this segment to which an agent's piece belongs."""
         key = text_key(piece)
         if key not in self._begun:
             self._begun[key] = self._next_number(key[0])
@@ -154,7 +154,7 @@ class TranscriptRecorder:
                 yield entry(EntryKind.THOUGHT, event.to_text())
 
     def _is_new(self, question: Question) -> bool:
-        """Note that a question was put; return whether that was the first time."""
+        """Note that a question was asked; return whether that was the first time."""
         is_new = question.id not in self._asked
         self._asked.add(question.id)
         return is_new

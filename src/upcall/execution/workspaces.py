@@ -1,4 +1,4 @@
-"""A run's workspace where the run goes on: its own one is made there, one that somebody named has to be there."""
+"""A run's workspace on the machine that continues it: its own is rebuilt there, a named one must exist."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from upcall.storage.change_log import StoredChanges
 from upcall.storage.store import RunStore, StoredRun
 
 WAITS = "workspace_missing"
-"""The kind of the log's entry for a machine on which the run cannot go on."""
+"""The kind of the log entry for a machine on which the run cannot continue."""
 
 _log = logging.getLogger("upcall")
 
 
 def refuse_unusable(folder: Path) -> None:
-    """Refuse a workspace that cannot be made or written, before any work is done; it is made with its first file. A
-    file without a name tells: what the rights of a folder say is not so everywhere, as in ``/proc`` for root.
+    """Refuse a workspace that cannot be made or written, before any work is done; it is made with its first file. An
+    unnamed file tests this: the permissions of a folder are not reliable everywhere, as in ``/proc`` for root.
 
     Raises:
-        ConfigurationError: it cannot.
+        ConfigurationError: it cannot be used.
     """
     there = folder
     try:
         with suppress(FileNotFoundError, NotADirectoryError):
             folder.lstat()
         there = next(each for each in (folder, *folder.parents) if each.exists())
-        problem = "" if there.is_dir() else "it is no folder"
+        problem = "" if there.is_dir() else "it is not a folder"
         if not problem:
             TemporaryFile(dir=there).close()
     except ValueError as error:  # A NUL, or half a surrogate pair.
-        raise ConfigurationError(f"The workspace {str(folder)!r} is no path. Name another --workspace.") from error
+        raise ConfigurationError(f"The workspace {str(folder)!r} is not a path. Name another --workspace.") from error
     except OSError as error:
         problem = f"it cannot be written ({error.strerror})"
     if problem:
@@ -45,11 +45,11 @@ def refuse_unusable(folder: Path) -> None:
 
 
 async def restore_workspace(store: RunStore, stored: StoredRun) -> None:
-    """See to it that the files that a run changed are here, before its team goes on with them.
+    """Ensure that the files changed by a run are here before its team continues with them.
 
     Raises:
-        WorkspaceMissing: they are not, and cannot be made here.
-        SchemaMismatch: what they held is damaged in the store.
+        WorkspaceMissing: they are not, and cannot be rebuilt here.
+        SchemaMismatch: their contents are damaged in the store.
     """
     run, team = stored.run, stored.run.config.team
     if team is None:
@@ -58,7 +58,9 @@ async def restore_workspace(store: RunStore, stored: StoredRun) -> None:
     changes, is_there = await log.list_changes(), await asyncio.to_thread(team.workspace.is_dir)
     if not changes:
         if not is_there and await _builds_on_changes(store, run):
-            raise WorkspaceMissing(run.id, team.workspace, "it is not there, and holds the files of an earlier run")
+            raise WorkspaceMissing(
+                run.id, team.workspace, "it does not exist, and should contain the files of an earlier run"
+            )
         return
     # Here, since most runs have changed no files.
     from upcall.workspace.travel import CannotRestore, leaves_files, restore
@@ -74,7 +76,7 @@ async def restore_workspace(store: RunStore, stored: StoredRun) -> None:
 
 
 async def _builds_on_changes(store: RunStore, run: Run) -> bool:
-    """Tell whether a run begins with files that another one has made: it is a branch of that, or follows it in the
+    """Return whether a run starts with files of another run: it is a fork of that, or follows it in the
     same folder."""
     while earlier := run.forked_from or run.follows:
         try:
@@ -90,7 +92,7 @@ async def _builds_on_changes(store: RunStore, run: Run) -> bool:
 
 
 async def note_missing(store: RunStore, error: WorkspaceMissing) -> None:
-    """Note with the run, once a machine, that it waits for a worker that has its folder."""
+    """Note in the run's log, once per machine, that it waits for a worker that has its folder."""
     detail = {"machine": error.machine, "folder": str(error.folder)}
     if any(each.detail == detail for each in await store.log(error.run_id, kinds=(WAITS,))):
         return

@@ -407,7 +407,7 @@ class Authorization:
         _refuse_broken(assignee, "assignee")
         if assignee.startswith(ROLE) and assignee.removeprefix(ROLE) not in self.roles:
             known = ", ".join(self.roles) or "none"
-            raise ConfigurationError(f"There is no role {assignee.removeprefix(ROLE)!r}. Roles: {known}.")
+            raise ConfigurationError(f"Unknown role {assignee.removeprefix(ROLE)!r}. Roles: {known}.")
 
     async def audit(self, store: RunStore, run_id: str | None, after: int, limit: int | None) -> Sequence[LogEntry]:
         """Who did what: of one run, or of all that are the user's, with what the user did elsewhere.

@@ -95,7 +95,7 @@ def explain_lapsed(run: Run) -> list[str]:
             case "wait":
                 now = " It can still be answered."
             case "assume":
-                now = f" {_explain_assumption(question)} Go on with: upcall resume {run.id}"
+                now = f" {_explain_assumption(question)} Continue with: upcall resume {run.id}"
             case how:
                 now = f" The run ends ({how}) with: upcall expire"
         lines.append(f"The time of question {question.id} is over. {explain_expiry(question)}{now}")
@@ -135,7 +135,7 @@ def refuse_late(run: Run, answers: Sequence[Answer], seen: Run, now: datetime) -
         )
     instead = _explain_assumption(late) if how == "assume" else f"The run ends ({how}) as soon as its team pauses."
     resumable = seen is run and not run.under_way  # Who sees only some of its questions cannot resume it.
-    go_on = f" Go on with: upcall resume {run.id}" if resumable else ""
+    go_on = f" Continue with: upcall resume {run.id}" if resumable else ""
     return LateAnswer(QuestionExpired(f"{_explain_refusal(late)} {instead}{go_on}"), noted)
 
 

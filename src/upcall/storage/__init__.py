@@ -1,1 +1,1 @@
-"""Where runs are kept."""
+"""The store of runs."""

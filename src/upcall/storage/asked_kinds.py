@@ -1,4 +1,4 @@
-"""What users made of the clarifier's questions, by user, project and kind; nothing of what was asked or said."""
+"""How users reacted to the clarifier's questions, by user, project and kind, without the words of either."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _BY_HUMAN = (Outcome.ANSWERED, Outcome.SKIPPED, Outcome.DECLINED)
 
 
 def count_closed(connection: Connection, before: Run, after: Run) -> None:
-    """Count the questions of a known kind that the human has closed between two versions of a run, where that run is
-    to be learned from. It is done in the transaction of the second one, so that each is counted once."""
+    """Count the questions of a known kind that the human has closed between two versions of a run, if that run
+    is used for learning. This happens in the transaction of the second version, so that each counts once."""
     team = after.config.team
     if team is None or not team.ask_memory:
         return
@@ -58,7 +58,7 @@ async def list_kinds(database: Database, owner: str | None, project: str | None 
 async def delete_kinds(
     database: Database, owner: str | None, project: str | None = None, detail: Detail | None = None
 ) -> Sequence[AskedKind]:
-    """Forget what is known of one user, in one project or in all, of one kind or of all; return what that was."""
+    """Forget what is known about one user, in one project or all, of one kind or all; return what was forgotten."""
     values = _name_kinds(owner, project, detail)
     if not await database.exists():
         return []
@@ -72,7 +72,7 @@ async def delete_kinds(
 
 
 async def set_kind(database: Database, owner: str | None, kind: AskedKind) -> None:
-    """Let this be what is known of one user's questions of a kind in a project, whatever was known before."""
+    """Set what is known about one user's questions of a kind in a project, replacing earlier counts."""
     values = {**_name_kinds(owner, kind.project, kind.detail), "asked": kind.asked, "dismissed": kind.dismissed}
     statement = f"{_INSERT} asked = excluded.asked, dismissed = excluded.dismissed"
     await database.write(lambda connection: connection.execute(statement, values).rowcount)

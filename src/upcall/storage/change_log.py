@@ -1,4 +1,4 @@
-"""The change log of a run in its store: entries of the run's log, and what the files held."""
+"""The change log of a run in its store: entries of the run's log, and the contents of files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class StoredChanges:
         self.keeps_new = keeps_new
 
     async def record(self, change: Change, contents: Mapping[str, bytes]) -> None:
-        """Keep a change that is about to be made: its entry and what it names, both or neither."""
+        """Record a change that is about to be made: its entry and the contents it names, both or neither."""
         entries: list[tuple[str, str | None, Mapping[str, Any]]] = [(CHANGED, self._user, _dump(change))]
         if change.undoes:
             entries.append((UNDONE, self._user, {"changes": list(change.undoes), "by": change.id}))
@@ -47,7 +47,7 @@ class StoredChanges:
         await self._store.note(self._run_id, NOT_CHANGED, self._user, change=change.id)
 
     async def list_changes(self) -> Sequence[Change]:
-        """List all changes but those dropped, oldest first.
+        """List all changes except dropped ones, oldest first.
 
         Raises:
             SchemaMismatch: an entry was written by another version of upcall.
@@ -68,7 +68,7 @@ class StoredChanges:
         return list(found.values())
 
     async def read_content(self, digest: str) -> bytes:
-        """Give what has this digest.
+        """Return the contents with this digest.
 
         Raises:
             SchemaMismatch: it is missing or damaged.
@@ -88,7 +88,7 @@ class StoredChanges:
 
 
 def put_contents(connection: Connection, run_id: str, contents: Mapping[str, bytes]) -> None:
-    """Store what files held, by digest, as far as it is not there yet."""
+    """Store the contents of files by digest, if not stored yet."""
     rows = [{"run_id": run_id, "digest": name, "content": encode(data)} for name, data in contents.items()]
     if rows:
         connection.executemany(
@@ -99,7 +99,7 @@ def put_contents(connection: Connection, run_id: str, contents: Mapping[str, byt
 
 
 def decode_content(name: str, stored: bytes) -> bytes:
-    """Give what a file held, where its digest is that name.
+    """Return the contents of a file, whose digest must match the name.
 
     Raises:
         Damaged: it cannot be decompressed, or has another digest.
@@ -111,7 +111,7 @@ def decode_content(name: str, stored: bytes) -> bytes:
 
 
 def list_digests(detail: Mapping[str, Any]) -> list[str]:
-    """List what the detail of a `CHANGED` entry names.
+    """List the contents that the detail of a `CHANGED` entry names.
 
     Raises:
         SchemaMismatch: another version of upcall wrote it.
@@ -123,7 +123,7 @@ def list_digests(detail: Mapping[str, Any]) -> list[str]:
 
 
 def read_contents(connection: Connection, run_id: str) -> dict[str, bytes]:
-    """Read what the files of a run held, by digest; what is damaged is left out."""
+    """Read the contents of a run's files by digest, without damaged ones."""
     query = "SELECT digest, content FROM upcall_contents WHERE run_id = :run_id ORDER BY digest"
     found = {}
     for name, stored in connection.execute(query, {"run_id": run_id}).fetchall():

@@ -1,12 +1,12 @@
 """The checkpoints of a run as reverse deltas: the newest one whole, each older one by its successor as prefix.
 
-So the newest is read without the others, a pause adds what is new in it, and the oldest ones can be removed like any
-other rows. A checkpoint stays whole when another follows where a delta would not take half of its bytes, and where the
-deltas before it have come to its size: these copies at most double what the deltas take, and a damaged checkpoint does
-not take all older ones with it.
+The newest is read without the others, a pause adds only what is new, and the oldest ones can be removed like any
+other rows. A checkpoint with a successor stays whole if a delta would not save half of its bytes, or if the
+deltas before it have grown to its size: these copies at most double the size of the deltas, and a damaged checkpoint
+does not make all older ones unreadable.
 
-The column ``deltas`` has the bytes of the deltas since the last older checkpoint that is whole; it is empty for one
-that is a delta itself.
+The column ``deltas`` contains the bytes of the deltas since the last older whole checkpoint; it is empty for a
+checkpoint that is a delta itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def parse_checkpoint(text: bytes, run_id: str) -> Checkpoint:
-    """Give the checkpoint that a JSON text holds. It is loaded here, with AutoGen: lists and reports of runs need none.
+    """Return the checkpoint in a JSON text. It is loaded here, with AutoGen: lists and reports of runs need none.
 
     Raises:
         SchemaMismatch: it has another version, or is damaged.
@@ -35,7 +35,7 @@ def parse_checkpoint(text: bytes, run_id: str) -> Checkpoint:
 
 
 def append_checkpoint(connection: Connection, run_id: str, version: int, text: bytes, whole: bytes) -> None:
-    """Store the next checkpoint: its JSON text, and the same as `encode` gave it; the one before becomes a delta."""
+    """Store the next checkpoint, given as JSON text and as `encode`d bytes; the previous one becomes a delta."""
     deltas = 0
     last = connection.execute(
         "SELECT version, state, deltas FROM upcall_checkpoints WHERE run_id = :run_id ORDER BY version DESC LIMIT 1",
@@ -58,7 +58,7 @@ def append_checkpoint(connection: Connection, run_id: str, version: int, text: b
 
 
 def insert_whole(connection: Connection, run_id: str, version: int, whole: bytes, deltas: int = 0) -> None:
-    """Store a checkpoint that `encode` gave without a prefix."""
+    """Store a checkpoint that `encode` returned without a prefix."""
     connection.execute(
         "INSERT INTO upcall_checkpoints (run_id, version, state, deltas) VALUES (:run_id, :version, :state, :deltas)",
         {"run_id": run_id, "version": version, "state": whole, "deltas": deltas},
@@ -75,7 +75,7 @@ def load_newest(connection: Connection, run_id: str) -> Checkpoint:
     """Load the newest checkpoint of a run.
 
     Raises:
-        SchemaMismatch: there is none, or it is damaged; the text names the newest one that is whole.
+        SchemaMismatch: there is none, or it is damaged; the text names the newest intact one.
     """
     row = connection.execute(
         "SELECT version, state FROM upcall_checkpoints WHERE run_id = :run_id ORDER BY version DESC LIMIT 1",
@@ -95,7 +95,7 @@ def load_at(connection: Connection, run_id: str, version: int) -> Checkpoint:
 
     Raises:
         UnknownRun: there is none of this version.
-        SchemaMismatch: it is damaged; the text names the newest one before it that is whole.
+        SchemaMismatch: it is damaged; the text names the newest intact one before it.
     """
     for found, text in read_texts(connection, run_id, version):
         if found == version:
@@ -106,7 +106,7 @@ def load_at(connection: Connection, run_id: str, version: int) -> Checkpoint:
 
 
 def load_since(connection: Connection, run_id: str, version: int) -> dict[int, Checkpoint]:
-    """Load the checkpoints of a run from this version on, by their versions, oldest first.
+    """Load the checkpoints of a run from this version on, by version, oldest first.
 
     Raises:
         SchemaMismatch: one of them is damaged.
@@ -120,14 +120,14 @@ def load_since(connection: Connection, run_id: str, version: int) -> dict[int, C
 
 
 def go_back_to(connection: Connection, run_id: str, version: int, text: bytes) -> None:
-    """Remove all checkpoints after the one of this version, which `find_whole` found; it is whole then."""
+    """Remove all checkpoints after the one of this version, found by `find_whole`; it then is whole."""
     values = {"run_id": run_id, "version": version}
     connection.execute("DELETE FROM upcall_checkpoints WHERE run_id = :run_id AND version >= :version", values)
     insert_whole(connection, run_id, version, encode(text))
 
 
 def find_whole(connection: Connection, run_id: str, before: int) -> tuple[int, bytes] | None:
-    """Find the newest checkpoint before a version that can be read: its version and its text."""
+    """Find the newest readable checkpoint before a version: its version and its text."""
     for version, text in read_texts(connection, run_id):
         if version < before and isinstance(text, bytes):
             try:
@@ -139,8 +139,8 @@ def find_whole(connection: Connection, run_id: str, before: int) -> tuple[int, b
 
 
 def read_texts(connection: Connection, run_id: str, until: int = 0) -> Iterator[tuple[int, bytes | Damaged]]:
-    """Read the checkpoints of a run as JSON text, newest first, down to the version `until`; for one that is damaged
-    the error that says so."""
+    """Read the checkpoints of a run as JSON text, newest first, down to the version `until`; a damaged one yields
+    its error."""
     text: bytes | Damaged = Damaged("the one after it is missing")
     for version in reversed(list_versions(connection, run_id)):
         if version < until:

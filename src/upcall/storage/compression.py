@@ -1,7 +1,7 @@
 """Compression, with a checksum: of short texts by a dictionary of common ones, of older checkpoints by a prefix.
 
-A text that resembles another one - a checkpoint and its successor - takes next to nothing when that other one is its
-prefix: what both hold is a reference. It can then only be read with the same prefix.
+A text that resembles another one - a checkpoint and its successor - takes almost no space with that other one as its
+prefix: common parts are references. It can then be read only with the same prefix.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import zstandard
 SHORT = 64_000
 """From this many bytes on, speed counts for more than the last few percent, and the dictionary for nothing."""
 _SMALL = 4_000
-"""Up to this many bytes one compressor is right for all."""
+"""Up to this many bytes one compressor serves all texts."""
 _MAX_WINDOW_LOG = 27
 
 
 class Damaged(Exception):
-    """What is stored is not what was written: it cannot be decompressed, its checksum differs, or a part is missing."""
+    """Stored data is not what was written: it cannot be decompressed, its checksum differs, or a part is missing."""
 
 
 def encode(text: bytes, prefix: bytes | None = None) -> bytes:
-    """Compress a text, with a prefix that it resembles where there is one."""
+    """Compress a text, with a similar text as prefix if there is one."""
     if prefix is None and len(text) < SHORT:
         return _short(len(text)).compress(text)
     total = len(text) + len(prefix or b"")
@@ -44,10 +44,10 @@ def encode(text: bytes, prefix: bytes | None = None) -> bytes:
 
 
 def decode(stored: bytes, prefix: bytes | None = None) -> bytes:
-    """Give back the text that `encode` was given, by the same prefix.
+    """Return the text that `encode` compressed, given the same prefix.
 
     Raises:
-        Damaged: it is not what was written, or the prefix is another one.
+        Damaged: it is not what was written, or the prefix differs.
     """
     try:
         if prefix is None:
@@ -59,10 +59,10 @@ def decode(stored: bytes, prefix: bytes | None = None) -> bytes:
 
 
 def measure(stored: bytes) -> int:
-    """Tell how many bytes the text has that `encode` made this of; its first 18 bytes are enough.
+    """Return the length in bytes of the text that `encode` compressed; the first 18 bytes are enough.
 
     Raises:
-        Damaged: it does not begin like anything that `encode` gives.
+        Damaged: it does not begin like a result of `encode`.
     """
     try:
         return zstandard.get_frame_parameters(stored, format=zstandard.FORMAT_ZSTD1_MAGICLESS).content_size
@@ -79,7 +79,7 @@ _FRAME = {
 
 
 class _Local(threading.local):
-    """What is not to be used by two threads at once: the compressors of short texts, by the size that they are for."""
+    """The compressors of short texts, by text size; two threads must not use one at once."""
 
     def __init__(self) -> None:
         self.short: dict[int, zstandard.ZstdCompressor] = {}
@@ -112,6 +112,6 @@ def _short(size: int) -> zstandard.ZstdCompressor:
 
 @cache
 def _dictionary() -> zstandard.ZstdCompressionDict:
-    """Return what states look like. It is part of the schema: what was written with one cannot be read with another."""
+    """Return a sample of typical states. It belongs to the schema: data written with one is unreadable with another."""
     text = files("upcall.storage").joinpath("dictionary.txt").read_bytes()
     return zstandard.ZstdCompressionDict(text, dict_type=zstandard.DICT_TYPE_RAWCONTENT)

@@ -1,4 +1,4 @@
-"""An open transaction, as the code in it sees it: the part of Python's DB-API that SQLite and psycopg share."""
+"""An open transaction: the part of Python's DB-API that SQLite and psycopg share."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Cursor(Protocol):
 
     @property
     def rowcount(self) -> int:
-        """How many rows it changed."""
+        """The number of changed rows."""
 
     def fetchone(self) -> Any:
-        """Give the next row, None at the end."""
+        """Return the next row, None at the end."""
 
     def fetchall(self) -> list[Any]:
-        """Give the rest of the rows."""
+        """Return the rest of the rows."""
 
     def __iter__(self) -> Iterator[Any]: ...
 
@@ -47,11 +47,11 @@ class Connection(Protocol):
 
 
 Work: TypeAlias = Callable[[Connection], T]
-"""What is done in one transaction: a plain function of its connection."""
+"""The work of one transaction: a plain function of its connection."""
 
 
 def join_work(parts: Iterable[Work[object] | None]) -> Work[object] | None:
-    """Return the work that does all of these, one after the other; None where there is none."""
+    """Return work that does all of these in turn; None if there is none."""
     some = [each for each in parts if each is not None]
 
     def work(connection: Connection) -> None:
@@ -62,6 +62,6 @@ def join_work(parts: Iterable[Work[object] | None]) -> Work[object] | None:
 
 
 def database_errors() -> tuple[type[Exception], ...]:
-    """Return the errors of the databases' drivers, as far as they are loaded."""
+    """Return the error classes of the database drivers that are loaded."""
     psycopg = sys.modules.get("psycopg")
     return (sqlite3.Error,) if psycopg is None else (sqlite3.Error, psycopg.Error)

@@ -1,5 +1,5 @@
-"""Where a store lives: an SQLite file, or a PostgreSQL database. What is done in one transaction is a plain function of
-its connection; a database runs it, commits it whole or not at all, and says in one line what went wrong."""
+"""The database of a store: an SQLite file or a PostgreSQL database. The work of a transaction is a plain function of
+its connection; a database runs it, commits it whole or not at all, and describes errors in one line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from upcall.text import first_line
 
 T = TypeVar("T")
 Synchronous: TypeAlias = Literal["normal", "full"]
-"""Whether an SQLite store may lose its last commits when the power fails: ``full`` waits for the disk at each one."""
+"""Whether an SQLite store may lose its last commits in a power failure: ``full`` waits for the disk at each one."""
 
 BUSY_SECONDS = 30
 """How long a write waits for another process's write before it gives up."""
@@ -24,46 +24,46 @@ _USE = "Use a file name, sqlite:///FILE, or postgresql://USER:PASSWORD@HOST/DATA
 
 
 class Database(Protocol):
-    """One place for a store. Made without opening anything; usable from several event loops, and after a fork."""
+    """The database of a store. Creating it opens nothing; usable from several event loops, and after a fork."""
 
     @property
     def name(self) -> str:
-        """For messages: without a password."""
+        """The name for messages, without a password."""
 
     @property
     def file(self) -> Path | None:
-        """The file that it is; None for a server's database."""
+        """The file; None for a server's database."""
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """How to connect to a server's database, with its password; nothing for a file."""
+        """The URL of a server's database, with its password; empty for a file."""
 
     async def exists(self) -> bool:
-        """Tell whether there is anything to read."""
+        """Return whether there is anything to read."""
 
     async def read(self, work: Work[T], *, small: bool = False) -> T:
-        """Give what `work` gives, all of it as of one moment. A `small` one takes no longer than to have a thread do
-        it."""
+        """Return the result of `work`, a consistent snapshot. A `small` one takes no longer than starting a
+        thread."""
 
     async def write(self, work: Work[T], *, small: bool = False) -> T:
-        """Give what `work` gives, once it is stored; if it raises, nothing is. A `small` one takes no longer than to
-        have a thread do it."""
+        """Return the result of `work` once it is stored; if it raises, nothing is stored. A `small` one takes no
+        longer than starting a thread."""
 
     async def inspect(self, work: Work[T]) -> T:
-        """As `read`, whatever the schema: for looking at what may be damaged."""
+        """Read whatever the schema is, to inspect possibly damaged data; otherwise like `read`."""
 
     async def shrink(self) -> None:
-        """Give the room of what was removed back to the disk, where the database does not by itself."""
+        """Return the space of removed data to the disk, if the database does not do so itself."""
 
     async def close(self) -> None:
-        """Close what the running event loop has open; the next call opens it again."""
+        """Close the connections of the running event loop; the next call opens new ones."""
 
 
 def open_database(location: str | Path, synchronous: Synchronous = "normal") -> Database:
-    """Give the database that a file name or URL names.
+    """Return the database that a file name or URL names.
 
     Raises:
-        ConfigurationError: there is no such kind, or its driver is not installed.
+        ConfigurationError: the kind is unknown, or its driver is not installed.
     """
     from upcall.storage.postgresql import PostgreSQL
     from upcall.storage.sqlite import SQLite
@@ -118,14 +118,14 @@ class Pool(Generic[C]):
         await self._life.aclose()
 
     def take(self) -> C:
-        """Give a connection that nobody else has."""
+        """Return a connection that nobody else uses."""
         try:
             return self._idle.pop()
         except IndexError:
             return self._connect()
 
     def begin(self, statement: str) -> C:
-        """Give one with a transaction in it."""
+        """Return a connection with an open transaction."""
         connection = self.take()
         try:
             connection.execute(statement)
@@ -135,14 +135,14 @@ class Pool(Generic[C]):
         return connection
 
     def give_back(self, connection: C) -> None:
-        """Keep a connection for the next who needs one."""
+        """Keep a connection for the next user."""
         if self._closed:
             connection.close()
         else:
             self._idle.append(connection)
 
     def drop_idle(self) -> None:
-        """Close what is kept."""
+        """Close the kept connections."""
         while self._idle:
             self._idle.pop().close()
 
@@ -199,12 +199,12 @@ def transact(pool: Pool[C], begin: str, work: Work[T], *, writes: bool) -> T:
 
 
 def breaks_connection(error: BaseException) -> bool:
-    """Tell whether a connection is not to be used again after this."""
+    """Return whether a connection must not be used again after this error."""
     return isinstance(error, database_errors()) or not isinstance(error, Exception)
 
 
 async def run_in_thread(work: Callable[[], T]) -> T:
-    """Give the result of `work`. Who is cancelled waits for its end: nothing goes on behind the caller's back."""
+    """Return the result of `work`. A cancelled caller waits for its end: nothing continues in the background."""
     working = asyncio.get_running_loop().run_in_executor(None, work)
     try:
         return await asyncio.shield(working)
@@ -217,7 +217,7 @@ async def run_in_thread(work: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def explain_errors(verb: str, name: str, advise: Callable[[str], str]) -> Iterator[None]:
-    """Say of an error of the database in one line what could not be done, where, and what to do.
+    """Describe a database error in one line: what could not be done, where, and what to do.
 
     Raises:
         StoreUnavailable: for such an error.
@@ -230,11 +230,11 @@ def explain_errors(verb: str, name: str, advise: Callable[[str], str]) -> Iterat
 
 
 def is_unreadable(error: Exception) -> bool:
-    """Tell whether an SQLite file is damaged where it was read."""
+    """Return whether an SQLite file is damaged at the part that was read."""
     return "malformed" in str(error)
 
 
 def make_tables(connection: Connection, name: str) -> None:
-    """Make the tables where another process has not done so meanwhile."""
+    """Make the tables, unless another process has done so in the meantime."""
     if not schema.is_there(connection, name):
         schema.create(connection)

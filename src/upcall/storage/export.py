@@ -1,4 +1,4 @@
-"""A run as one JSON file: out of one store, into another."""
+"""Export a run to a JSON file, and import it into another store."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FORMAT, FORMAT_VERSION = "upcall-run", 1
 
 
 async def export_run(store: RunStore, run_id: str, *, all_checkpoints: bool = False) -> dict[str, Any]:
-    """Give all that is stored of a run, with its last checkpoint or all of them, and a digest over that.
+    """Return everything stored about a run, with its last checkpoint or all of them, and a digest over it.
 
     Raises:
         UnknownRun: there is no such run.
@@ -78,14 +78,14 @@ def _export(connection: Connection, *, run_id: str, all_checkpoints: bool, name:
 async def import_run(
     store: RunStore, content: Any, *, as_new: bool = False, workspace: str | Path | None = None
 ) -> Run:
-    """Store a run that `export_run` gave, all of it or nothing. With `as_new` it gets a new id.
+    """Store a run from `export_run`, all of it or nothing. With `as_new` it gets a new id.
 
-    Of the machine that it comes from it names no folder and no server here: its files are in `workspace`, or where
-    those of a new run would be, and it has the model and the documents of whoever resumes it.
+    Folders and servers of the original machine are dropped: its files are in `workspace`, or where
+    those of a new run would be, and it uses the model and the documents of whoever resumes it.
 
     Raises:
-        ConfigurationError: it is no such run, damaged, written by a later version, or its id is taken.
-        TooLarge: a part of it is larger than the store takes.
+        ConfigurationError: it is not an exported run, damaged, written by a later version, or its id is taken.
+        TooLarge: a part of it is larger than the store accepts.
     """
     run, states = _read(content)
     if as_new:
@@ -101,7 +101,7 @@ async def import_run(
 
 
 def _keep_lineage(state: Checkpoint, run_id: str) -> Checkpoint:
-    """Give the checkpoint of a run under another id: its journal is looked up under the id it was written with."""
+    """Return the checkpoint of a run under another id: its journal is looked up under the id it was written with."""
     progress = state.progress or RunProgress()
     return state.model_copy(update={"progress": progress.model_copy(update={"lineage": progress.lineage or run_id})})
 
@@ -149,7 +149,7 @@ def _place_change(entry: Mapping[str, Any], folder: Path | None) -> Mapping[str,
 
 
 def _read(content: Any) -> tuple[Run, dict[int, Checkpoint]]:
-    """Give the run and its checkpoints by version, checked in every part."""
+    """Return the run and its checkpoints by version, checked in every part."""
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ConfigurationError("This is no run that upcall exported.")
     if content.get("version") != FORMAT_VERSION:

@@ -1,4 +1,4 @@
-"""The job that brings a run to a worker, put into procrastinate's queue in the very transaction that stores the run.
+"""The job that brings a run to a worker, put into procrastinate's queue in the same transaction that stores the run.
 
 An SQLite file has no queue: the process that stores the run works on it (`upcall.execution.in_process`).
 """
@@ -40,7 +40,7 @@ class JobQueue:
     """The jobs of one store.
 
     Args:
-        database: that of the store.
+        database: the store's database.
     """
 
     def __init__(self, database: Database) -> None:
@@ -54,11 +54,11 @@ class JobQueue:
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """How to connect to the database; the password is among them."""
+        """The connection parameters of the database, including the password."""
         return self._database.parameters
 
     def refuse_file(self) -> None:
-        """Refuse what needs workers in other processes where there can be none.
+        """Refuse an operation that needs workers in other processes if there can be none.
 
         Raises:
             ConfigurationError: the store is a file.
@@ -71,7 +71,7 @@ class JobQueue:
             )
 
     async def open(self) -> None:
-        """Make the tables where they are not there yet.
+        """Make the tables if they do not exist yet.
 
         Raises:
             ConfigurationError: procrastinate is not installed.

@@ -1,4 +1,4 @@
-"""Who works on a run: one worker at a time, by a lease that it renews while it lives, and that ends when it is gone."""
+"""Leases: one worker at a time works on a run. It renews its lease while it lives; the lease ends when it is gone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from upcall import identity
 
 
 class _Process(NamedTuple):
-    """What tells a process from all others; the same as long as it lives."""
+    """A value that identifies a process; constant while it lives."""
 
     number: int
     started: str
@@ -52,19 +52,19 @@ class Worker(BaseModel, frozen=True):
         return f"process {self.process} on {self.host}"
 
     def dump(self) -> str:
-        """Give the worker as JSON text."""
+        """Return the worker as JSON text."""
         return json.dumps(self.model_dump())
 
     @classmethod
     def load(cls, text: str) -> Worker | None:
-        """Give the worker that `text` holds; None where that cannot be read."""
+        """Return the worker in `text`; None if it cannot be read."""
         try:
             return cls.model_validate_json(text)
         except ValidationError:
             return None
 
     def is_gone(self) -> bool:
-        """Tell whether it is known to have ended. False where that cannot be known from here."""
+        """Return whether it is known to have ended. False if that cannot be known from here."""
         if (self.process, self.started, self.place) == _identify_process():
             return self.id not in _AT_WORK
         if not self.place or not self.started or self.place != _identify_process().place:
@@ -73,7 +73,7 @@ class Worker(BaseModel, frozen=True):
 
 
 def is_over(lease: str | None, renewed_at: float, seconds: float) -> bool:
-    """Tell at once whether a lease is over. One that seems to be renewed in the future is not: a clock was set back."""
+    """Return whether a lease is known to be over. One that seems renewed in the future is not: a clock was set back."""
     worker = Worker.load(lease) if lease else None
     return worker is None or worker.is_gone() or time.time() - renewed_at >= seconds
 
@@ -120,7 +120,7 @@ def _read_place() -> str:
 
 
 def _is_hidden(process: int) -> bool:
-    """Tell whether there is a process whose start cannot be read: somebody else's (proc(5), ``hidepid``)."""
+    """Return whether there is a process whose start cannot be read: somebody else's (proc(5), ``hidepid``)."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""What is done with a store as a whole: count it, check it, prune it, and take a run back to where it can be read."""
+"""Maintenance of a store as a whole: count it, check it, prune it, and restore a run to a readable checkpoint."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from upcall.text import first_line
 
 @dataclass(frozen=True)
 class Stats:
-    """What is in a store. ``bytes`` are those of all columns, by table; ``as_json`` is what the checkpoints would have
-    if each were kept whole as JSON; ``file`` is what the database takes on disk."""
+    """What is in a store. ``bytes`` are those of all columns, by table; ``as_json`` is the size of the checkpoints
+    if each were kept whole as JSON; ``file`` is the size of the database on disk."""
 
     runs: dict[str, int]
     checkpoints: int
@@ -79,7 +79,7 @@ class Pruned:
 
 
 async def stats(store: RunStore) -> Stats:
-    """Count a store. An SQLite file that is not there yet is empty."""
+    """Count a store. An SQLite file that does not exist yet is empty."""
     if not await store.exists():
         nothing = {table.name: 0 for table in TABLES}
         return Stats({}, 0, nothing, nothing, 0, 0)
@@ -115,7 +115,7 @@ def _measure(begin: bytes) -> int:
 
 
 async def check(store: RunStore) -> Checked:
-    """Look at all that is stored, and say what is damaged."""
+    """Check everything that is stored, and report the damage."""
     if not await store.exists():
         raise UnknownRun("", f"the store {store.name} does not exist")
     return await store.database.inspect(partial(_check, name=store.name))
@@ -143,8 +143,8 @@ def _check(connection: Connection, *, name: str) -> Checked:
 
 
 def _try(problems: list[str], what: str, work: Callable[[], object]) -> bool:
-    """Tell whether `work` could be done. What a damaged file keeps from being read is one problem; the rest is still
-    looked at."""
+    """Return whether `work` could be done. The unreadable part of a damaged file is one problem; the rest is still
+    checked."""
     try:
         work()
     except database_errors() as error:
@@ -169,7 +169,7 @@ def _check_schema(connection: Connection, name: str, problems: list[str]) -> Non
 
 
 def _check_runs(connection: Connection, problems: list[str]) -> list[str]:
-    """Check the records of all runs; their ids."""
+    """Check the records of all runs; return their ids."""
     ids = [run_id for (run_id,) in connection.execute("SELECT id FROM upcall_runs ORDER BY id").fetchall()]
     for batch in batch_ids(ids):
         records = read_records(connection, batch)
@@ -212,7 +212,7 @@ def _check_journal(connection: Connection, problems: list[str]) -> None:
 
 
 def _check_contents(connection: Connection, problems: list[str], counted: Counter[str]) -> None:
-    """Check what is kept to undo changes of files."""
+    """Check the contents that are kept to undo changes of files."""
     whole = set()
     for run_id, name, stored in connection.execute("SELECT run_id, digest, content FROM upcall_contents"):
         counted["contents"] += 1
@@ -239,11 +239,11 @@ def _check_owners(connection: Connection, table: str, problems: list[str]) -> No
 
 
 async def restore(store: RunStore, run_id: str) -> Run:
-    """Go back to the last checkpoint of a run that is whole, and drop the damaged ones after it. The run waits for what
-    its team had asked then, or else has failed and can be resumed.
+    """Return a run to its last intact checkpoint, and drop the damaged ones after it. The run then waits for the
+    questions its team had asked, or has failed and can be resumed.
 
     Raises:
-        UnknownRun: there is no such run, or none of its checkpoints is whole.
+        UnknownRun: there is no such run, or none of its checkpoints is intact.
     """
     return await store.database.write(partial(_restore, store=store, run_id=run_id))
 
@@ -272,7 +272,7 @@ def _for_update(connection: Connection) -> str:
 
 
 def _as_it_was(checkpoint: Checkpoint, run: Run) -> Run:
-    """Give the run as far as its checkpoint tells: waiting for what the team had asked, or to be resumed."""
+    """Return the run as far as its checkpoint tells: waiting for what the team had asked, or to be resumed."""
     if checkpoint.progress is not None:
         run = run.restored_from(checkpoint.progress)
     messages = [_message.validate_python(each) for each in checkpoint.thread() if each["type"] in _SAID]
@@ -380,6 +380,6 @@ def _prune_checkpoints(connection: Connection, gone: Collection[str], last: int,
 
 
 def as_plain(found: Stats | Checked | Pruned) -> dict[str, Any]:
-    """Give it as plain values, for ``--json``."""
+    """Return the result as plain values, for ``--json``."""
     more = {"payload": found.payload, "ratio": round(found.ratio, 2)} if isinstance(found, Stats) else {}
     return {**asdict(found), **more}

@@ -1,4 +1,4 @@
-"""How many calls are made at once to a model, and until when its server asked for none: over all who share a store.
+"""Limit the concurrent calls to a model, and respect its server's requests to wait, for all processes of a store.
 
 A call takes its place in line, a row with a lease; it is made while fewer calls than the limit are before it. Who is
 killed loses the place when the lease is over. Each statement is a transaction of its own, so that PgBouncer may give
@@ -32,7 +32,7 @@ class ModelSlots:
     """The calls to models from all processes that share a database.
 
     Args:
-        database: that of the store.
+        database: the store's database.
         limits: how many calls at once, by the model's name.
         lease_seconds: how long a place is kept without a sign of life.
     """
@@ -69,7 +69,7 @@ class ModelSlots:
                 await run_to_completion(self._leave(place))
 
     async def read_wait(self, model: str) -> float:
-        """Return for how many seconds the server of a model is to get no calls; 0.0 where it may have them.
+        """Return for how many seconds the server of a model must get no calls; 0.0 if calls are allowed.
 
         Raises:
             StoreUnavailable: the database cannot be reached.
@@ -83,7 +83,7 @@ class ModelSlots:
         return await self._database.read(work, small=True)
 
     async def note_wait(self, model: str, seconds: float) -> None:
-        """Note that the server of a model asked for no more calls for so long.
+        """Note that the server of a model asked for no more calls for this long.
 
         Raises:
             StoreUnavailable: the database cannot be reached.

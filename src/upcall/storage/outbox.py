@@ -1,8 +1,8 @@
-"""Deliveries: what others are to be told of a run, stored in the very transaction that changes the run.
+"""Deliveries: notifications about a run, stored in the same transaction that changes the run.
 
-A sender claims a delivery for a while, sends it, and records what came of that. One that dies in between leaves it to
-be sent again, with the same id. Of one run, the next delivery to the same place waits until the one before it is done
-with.
+A sender claims a delivery for a while, sends it, and records the outcome. If it dies in between, the delivery is
+sent again, with the same id. The next delivery of a run to the same target waits until the one before it is
+finished.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from upcall.storage.run_rows import name_values
 
 
 class DeliveryState(StrEnum):
-    """How a delivery stands.
+    """The state of a delivery.
 
     Attributes:
-        PENDING: it is to be sent, at once or again later.
-        DELIVERED: it was taken.
+        PENDING: it will be sent, now or again later.
+        DELIVERED: it was accepted.
         FAILED: it was given up.
-        DROPPED: it was no longer of use when it was to be sent.
+        DROPPED: it was no longer useful when it was due.
     """
 
     PENDING = "pending"
@@ -40,13 +40,13 @@ class DeliveryState(StrEnum):
 
 @dataclass(frozen=True)
 class Message:
-    """What is to be delivered.
+    """A notification to deliver.
 
     Attributes:
         target: where: ``mail``, or ``webhook:`` and its name in the settings.
         recipient: the user whom a mail is for; empty for a webhook.
         event: what happened.
-        content: what is sent, or what it is made from.
+        content: the text to send, or the data it is made from.
     """
 
     target: str
@@ -60,12 +60,12 @@ class Delivery:
     """A stored delivery.
 
     Attributes:
-        number: its place among all.
-        id: its name for the receiver, the same each time it is sent.
+        number: its number in the store.
+        id: its id for the receiver, the same each time it is sent.
         run_id: the run that it is about.
-        attempts: how often it was sent, or begun to be.
-        due_at: when it is to be sent, in seconds since 1970; while it is being sent, when somebody else may.
-        problem: what came of the last attempt, where it was not taken.
+        attempts: the number of attempts to send it.
+        due_at: when to send it, in seconds since 1970; while it is being sent, when another sender may.
+        problem: the error of the last attempt, if it was not accepted.
     """
 
     number: int
@@ -82,7 +82,7 @@ class Delivery:
     problem: str | None
 
     def as_json(self) -> dict[str, Any]:
-        """Give it as plain JSON, without what is sent."""
+        """Return it as plain JSON, without its content."""
         found = asdict(self)
         del found["number"], found["content"]
         for name in ("created_at", "due_at"):
@@ -91,11 +91,11 @@ class Delivery:
 
 
 class UnknownDelivery(CallerError):
-    """There is no such delivery that failed."""
+    """There is no failed delivery with this id."""
 
 
 def insert_messages(connection: Connection, run_id: str, messages: Sequence[Message]) -> None:
-    """Store what is to be delivered, in the transaction that changes the run."""
+    """Store notifications in the transaction that changes the run."""
     now = int(identity.now().timestamp())
     rows = [
         {**asdict(each), "id": f"msg_{secrets.token_hex(12)}", "run_id": run_id, "now": now, "due_at": float(now)}
@@ -135,7 +135,7 @@ class Outbox:
         self._database = database
 
     async def claim(self, target: str, *, now: float, until: float, limit: int) -> Sequence[Delivery]:
-        """Claim what is due for one target, the oldest first; it is the caller's until then."""
+        """Claim what is due for one target, oldest first; the claim lasts until the given time."""
         if not await self._database.exists():
             return []
         values = {"target": target, "now": now, "limit": limit}
@@ -154,7 +154,7 @@ class Outbox:
     async def record(
         self, claimed: Delivery, state: DeliveryState, due_at: float = 0.0, problem: str | None = None
     ) -> None:
-        """Record what came of a delivery that was claimed; nothing where somebody else has claimed it since."""
+        """Record the outcome of a claimed delivery, unless somebody else has claimed it since."""
         key = {"number": claimed.number, "attempts": claimed.attempts + 1}
         values = {**key, "state": state.value, "due_at": due_at, "problem": problem}
         await self._database.write(lambda connection: connection.execute(_RECORD, values).rowcount, small=True)
@@ -162,7 +162,7 @@ class Outbox:
     async def list(
         self, states: Collection[DeliveryState] = (), run_id: str | None = None, limit: int = 100
     ) -> Sequence[Delivery]:
-        """List deliveries, the newest first: in some states, of one run."""
+        """List deliveries, newest first, in some states or of one run."""
         if not await self._database.exists():
             return []
         names, values = name_values(each.value for each in states)
@@ -174,10 +174,10 @@ class Outbox:
         return await self._database.read(partial(_select, query=query, values={**values, "limit": limit}))
 
     async def retry(self, ids: Collection[str] = ()) -> int:
-        """Send again what was given up: all of it, or those with these ids. How many there are.
+        """Retry deliveries that were given up, all or those with these ids; return their number.
 
         Raises:
-            UnknownDelivery: one of the ids is of none that was given up. Nothing was changed.
+            UnknownDelivery: one of the ids was not given up. Nothing was changed.
         """
         names, values = name_values(ids)
         chosen = f" AND id IN ({names})" if ids else ""

@@ -1,4 +1,4 @@
-"""Plans that their users approved, one for a run and as long as that is stored: they are offered for a like task."""
+"""Plans that their users approved, one per run and as long as that is stored, offered again for similar tasks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from upcall.storage.connection import Connection, Work
 from upcall.storage.store import RunStore
 
 MAX_COMPARED = 500
-"""How many plans of one user a new task is compared with, the newest."""
+"""How many of a user's newest plans a new task is compared with."""
 
 
 def write_plan(plan: ApprovedPlan, owner: str | None) -> Work[object]:
-    """Return the work that stores a plan, in somebody else's transaction."""
+    """Return a function that stores a plan in the caller's transaction."""
     values = {"run_id": plan.run_id, "owner": owner or "", "plan": plan.model_dump_json()}
     values["approved_at"] = plan.approved_at.isoformat()
     return partial(_put, values=values)
@@ -31,7 +31,7 @@ def _put(connection: Connection, *, values: dict[str, str]) -> None:
 
 
 async def list_plans(store: RunStore, owner: str | None) -> Sequence[ApprovedPlan]:
-    """List the plans that one user approved, newest first; one that another version wrote is left out."""
+    """List the plans that one user approved, newest first, without plans written by another version."""
 
     def read(connection: Connection) -> list[str]:
         query = "SELECT plan FROM upcall_plans WHERE owner = :owner ORDER BY approved_at DESC LIMIT :most"

@@ -67,10 +67,10 @@ class PostgreSQL:
 
     @classmethod
     def parse(cls, url: str) -> PostgreSQL:
-        """Give the database that a URL names.
+        """Return the database that a URL names.
 
         Raises:
-            ValueError: it cannot be read, or names no database. The text holds nothing of it.
+            ValueError: it cannot be parsed, or names no database. The text contains nothing of it.
             ConfigurationError: the driver is not installed.
         """
         try:

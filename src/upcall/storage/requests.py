@@ -1,4 +1,4 @@
-"""Requests that may be made twice: who repeats one with the same key gets what the first one came to."""
+"""Idempotent requests: repeating one with the same key returns the outcome of the first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from upcall.storage.connection import Connection
 from upcall.storage.store import RunStore
 
 KEPT_SECONDS = 7 * 86_400
-"""How long a key is known."""
+"""How long a key is remembered, in seconds."""
 
 
 class KeyReused(CallerError):

@@ -1,4 +1,4 @@
-"""Pages of runs: chosen by columns, read one by one. A run that is damaged is named, and keeps no other from being
+"""Pages of runs: selected by columns, read one by one. A damaged run is named, and does not prevent others from being
 read."""
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from upcall.storage.databases import is_unreadable
 from upcall.storage.run_rows import load_run, name_values
 
 AT_ONCE = 250
-"""How many rows one statement gives; databases have a limit for the values that it names."""
+"""How many rows one statement returns; databases limit the values that it names."""
 
 
 @dataclass(frozen=True)
 class Viewer:
-    """Who looks: a user, and the names by which a question may be assigned to them (their own, and their roles')."""
+    """A viewer: a user, and the names by which a question may be assigned to them (their own, and their roles)."""
 
     user: str
     names: frozenset[str]
 
     def sees(self, owner: str | None, assignees: str | None) -> bool:
-        """Tell whether there is a run with this owner and these assignees for them."""
+        """Return whether there is a run with this owner and these assignees for them."""
         return owner is None or owner == self.user or not self.names.isdisjoint((assignees or "").split("\n"))
 
 
@@ -44,7 +44,7 @@ class DamagedRun:
     problem: str
 
     def as_json(self) -> dict[str, Any]:
-        """Give the object that stands for it in a list of runs."""
+        """Return the object that stands for it in a list of runs."""
         return {
             "run_id": self.id,
             "status": "damaged",
@@ -57,11 +57,11 @@ class DamagedRun:
 
 
 class RunPage(list[Run]):
-    """Some runs of a store.
+    """A page of runs of a store.
 
     Attributes:
         damaged: those among them that cannot be read.
-        next: the id to go on behind, where there are more.
+        next: the id after which the next page starts, if there are more.
     """
 
     damaged: Sequence[DamagedRun] = ()
@@ -80,7 +80,7 @@ def list_runs(
     limit: int | None = None,
     before: str | None = None,
 ) -> RunPage:
-    """List the newest runs, behind the one with the id `before` where that is given.
+    """List the newest runs, after the one with the id `before` if given.
 
     Raises:
         UnknownRun: there is no run `before`.
@@ -100,12 +100,12 @@ def list_runs(
 
 
 def list_open(connection: Connection, *, viewer: Viewer | None = None, limit: int | None = None) -> RunPage:
-    """List the runs that have an open question, those first whose question is the oldest."""
+    """List the runs that have an open question, oldest question first."""
     return _page(connection, _walk(connection, "asked_at", "ASC", ["asked_at IS NOT NULL"], {}, viewer, None), limit)
 
 
 def list_due(connection: Connection, now: datetime) -> list[str]:
-    """List the ids of the runs with something to be done about a question now, the longest due first."""
+    """List the ids of the runs with a due action on a question, longest due first."""
     query = "SELECT id FROM upcall_runs WHERE due_at <= :now ORDER BY due_at, id"
     return [run_id for (run_id,) in connection.execute(query, {"now": int(now.timestamp())}).fetchall()]
 
@@ -127,7 +127,7 @@ def find_ids(connection: Connection, prefix: str, viewer: Viewer | None = None) 
 
 
 def is_storable(name: str) -> bool:
-    """Tell whether a database can hold it."""
+    """Return whether a database can hold it."""
     return "\0" not in name and is_text(name)
 
 
@@ -179,7 +179,7 @@ def _page(connection: Connection, rows: Iterator[_Row], limit: int | None) -> Ru
 
 
 def show_queued(connection: Connection, run: Run) -> Run:
-    """Give a run with the answers that are queued for it; see `Run.show_queued`."""
+    """Return a run with the answers that are queued for it; see `Run.show_queued`."""
     return run.show_queued(read_queued(connection, run.id)) if run.may_have_queued else run
 
 

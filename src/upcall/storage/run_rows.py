@@ -1,4 +1,4 @@
-"""A run as the row that stores it: one JSON document, and the columns by which lists find it."""
+"""The stored row of a run: one JSON document, and the columns by which lists find it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from upcall.runs.run import ANSWERABLE, Run
 from upcall.storage.compression import Damaged, decode
 
 COLUMNS = ("status", "owner", "created_at", "updated_at", "asked_at", "due_at", "assignees", "record")
-"""What a write of a run sets, beside its version and its lease."""
+"""The columns set by a write of a run, besides version and lease."""
 
 
 def dump_run(run: Run) -> bytes:
-    """Give the JSON text that is stored of a run."""
+    """Return the stored JSON text of a run."""
     return dump_json(run, exclude_none=True).encode()
 
 
 def load_run(record: bytes, run_id: str) -> Run:
-    """Give the run that a row stores.
+    """Return the run that a row stores.
 
     Raises:
         SchemaMismatch: the record is damaged, or another version of upcall stored it.
@@ -49,7 +49,7 @@ def load_run(record: bytes, run_id: str) -> Run:
 
 
 def derive_columns(run: Run) -> dict[str, Any]:
-    """Derive what lists find a run by. Times are whole seconds since 1970.
+    """Derive the columns by which lists find a run. Times are whole seconds since 1970.
 
     - ``asked_at``: since when it has had an open question; None where it takes no answer.
     - ``due_at``: when there is something to do about an open question, or earlier; None for never.

@@ -1,4 +1,4 @@
-"""The tables of a store, the same on SQLite and PostgreSQL, and the version that says which they are."""
+"""The tables of a store, the same on SQLite and PostgreSQL, and their schema version."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Table:
     key: str
 
     def create(self, dialect: str) -> str:
-        """Give the statement that makes it."""
+        """Return the statement that creates the table."""
         kinds = _TYPES[dialect]
         columns = [f"{name} {_translate(declared, kinds)}" for name, declared in self.columns.items()]
         autoincrement = dialect == "sqlite" and self.columns.get(self.key) == "SERIAL"
@@ -94,7 +94,7 @@ QUEUED_ANSWERS = Table(
 )
 JOURNAL = Table("upcall_journal", {"run_id": "NAME", "key": "TEXT", "record": "BYTES NOT NULL"}, "run_id, key")
 CONTENTS = Table("upcall_contents", {"run_id": "NAME", "digest": "TEXT", "content": "BYTES NOT NULL"}, "run_id, digest")
-"""What files held before and after a run's changes."""
+"""The contents of files before and after a run's changes."""
 
 LOG = Table(
     "upcall_log",
@@ -112,7 +112,7 @@ LOG = Table(
 TRANSCRIPTS = Table(
     "upcall_transcripts", {"run_id": "NAME", "segment": "NUMBER", "entries": "BYTES NOT NULL"}, "run_id, segment"
 )
-"""What agents said and did, a row a segment. See `upcall.storage.transcripts`."""
+"""What agents said and did, one row per segment. See `upcall.storage.transcripts`."""
 
 PLANS = Table(
     "upcall_plans",
@@ -132,7 +132,7 @@ ASKED_KINDS = Table(
     },
     "owner, project, detail",
 )
-"""What users made of questions of each kind; owner and project are empty where a run has none. It outlives the runs.
+"""How users reacted to each kind of question; owner and project are empty if a run has none. It outlives the runs.
 See `upcall.storage.asked_kinds`."""
 
 TOKENS = Table(
@@ -184,10 +184,10 @@ DELIVERIES = Table(
     },
     "number",
 )
-"""What others are to be told. See `upcall.storage.outbox`."""
+"""Notifications to deliver. See `upcall.storage.outbox`."""
 
 OF_A_RUN = (CHECKPOINTS, QUEUED_ANSWERS, JOURNAL, CONTENTS, LOG, TRANSCRIPTS, PLANS, DELIVERIES)
-"""What belongs to a run, beside its row."""
+"""The tables with data of a run, besides its row."""
 
 TABLES = (META, RUNS, *OF_A_RUN, ASKED_KINDS, TOKENS, REQUESTS, UPLOADS, MODEL_CALLS, MODEL_WAITS)
 
@@ -207,7 +207,7 @@ INDEXES = (
 
 
 def create(connection: Connection) -> None:
-    """Make the tables that are not there."""
+    """Make the missing tables."""
     there = list_tables(connection)
     for statement in _statements(connection.dialect, there):
         connection.execute(statement)
@@ -221,12 +221,12 @@ def _statements(dialect: str, there: Collection[str]) -> Iterator[str]:
 
 
 def is_there(connection: Connection, name: str) -> bool:
-    """Whether the tables are there, all of them, in the version that this code reads.
+    """Whether all tables exist, in the version that this code reads.
 
     A table that came into the version before its release may be missing: `create` makes it.
 
     Raises:
-        StoreUnavailable: it is a database of another program.
+        StoreUnavailable: the database belongs to another program.
         SchemaMismatch: they have another version.
     """
     there = list_tables(connection)

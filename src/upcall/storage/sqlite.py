@@ -39,8 +39,8 @@ has grown."""
 
 
 class SQLite:
-    """A file. Each event loop has connections of its own, which are closed when it ends: opening the file and closing
-    it again, with what SQLite then writes, takes longer than all else. A file that was replaced is opened anew.
+    """An SQLite file. Each event loop has its own connections, closed when it ends: opening and closing the file,
+    with what SQLite then writes, takes longer than everything else. A replaced file is opened again.
 
     The calls run in worker threads. A small read or write is made at once, the write where nobody else writes: it takes
     a fraction of a millisecond, and several times as much in a thread with cold caches. It waits for nothing: not for
@@ -71,7 +71,7 @@ class SQLite:
         return {}
 
     async def exists(self) -> bool:
-        """Tell whether there is a file, or something that hides whether there is one: that is told when it is
+        """Return whether there is a file, or something that hides whether there is one: that is told when it is
         opened."""
         try:
             self.path.stat()
@@ -290,7 +290,7 @@ class _FilePool(Pool[_Connection]):
     own: _Connection | None = None
 
     def connect_without_waiting(self) -> _Connection | None:
-        """Give a connection that leaves it to others to put the log into the file. None where there is no log: a file
+        """Return a connection that leaves it to others to put the log into the file. None where there is no log: a file
         system without shared memory has none, and there a commit waits for the disk, and for all who read."""
         connection = self._connect()
         (mode,) = connection.execute("PRAGMA journal_mode").fetchone()

@@ -1,4 +1,4 @@
-"""Where runs live: an SQLite file or a PostgreSQL database. A write names the version it follows, or is refused."""
+"""The store of runs: an SQLite file or a PostgreSQL database. A write names the version it follows, or is refused."""
 
 from __future__ import annotations
 
@@ -66,15 +66,15 @@ class AnswersQueued(Exception):
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run as it stands in the store. `version` counts its writes; a write names the version it follows. `worker` is
-    who has the lease of it."""
+    """A run as stored. `version` counts its writes; a write names the version it follows. `worker` is
+    the holder of its lease."""
 
     run: Run
     checkpoint: Checkpoint
     version: int
     worker: str | None = None
     journal: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
-    """What was done since the checkpoint, as it was stored when the run was created, read or claimed."""
+    """The journal since the checkpoint, as stored when the run was created, read or claimed."""
 
     @cached_property
     def records(self) -> Mapping[str, str]:
@@ -91,13 +91,13 @@ class LogEntry:
     """One entry of a run's log: what happened, when, and who did it.
 
     Attributes:
-        id: its place in the log of the whole store.
+        id: its number in the log of the whole store.
         run_id: the run.
         at: when, as ISO 8601 in UTC.
         kind: what happened: ``started``, ``asked``, ``answered``, ``status``, ...
-        user: who did it, where somebody did and it is known.
-        detail: more, by kind. It names questions by their ids and holds nothing of what was said; that of a change of
-            files has its diff.
+        user: who did it, if known.
+        detail: details, depending on kind. It names questions by their ids and never contains what was said; a change
+            of files has its diff.
     """
 
     id: int
@@ -111,18 +111,18 @@ class LogEntry:
 class RunStore:
     """Runs in an SQLite file or a PostgreSQL database.
 
-    An object can be used from several event loops, and leaves nothing open that would outlive them.
+    An object can be used from several event loops, and leaves nothing open beyond them.
 
     Args:
-        location: a file name, a URL ``sqlite:///FILE`` or ``postgresql://USER:PASSWORD@HOST/DATABASE``. The file and
-            the tables are made by the first write; the folder or the database is not.
-        lease_seconds: how long a worker that does not renew its lease keeps a run to itself. One whose process on this
-            machine has ended loses it at once.
-        max_state_bytes: what is larger is not stored: one checkpoint, the record of one run, or one record of its
-            journal, as JSON.
-        synchronous: of an SQLite file: ``full`` waits for the disk at each write, ``normal`` may lose the last writes
-            when the power fails, never half of one.
-        announce: what is to be delivered of a change of a run; it is stored with the change.
+        location: a file name, a URL ``sqlite:///FILE`` or ``postgresql://USER:PASSWORD@HOST/DATABASE``. The first write
+            creates the file and the tables, but not the folder or the database.
+        lease_seconds: how long a worker that does not renew its lease keeps a run. If its process on this
+            machine has ended, it loses the run at once.
+        max_state_bytes: the maximum size of a checkpoint, the record of a run, or a record of its
+            journal, as JSON; anything larger is not stored.
+        synchronous: for an SQLite file: ``full`` waits for the disk at each write, ``normal`` may lose the last writes
+            in a power failure, but never half of one.
+        announce: returns the notifications about a change of a run; they are stored with the change.
 
     Raises:
         ConfigurationError: the URL names another kind of database, or its driver is not installed.
@@ -149,21 +149,21 @@ class RunStore:
 
     @property
     def name(self) -> str:
-        """Where it is, for messages: the file, or the URL without its password."""
+        """Its location for messages: the file, or the URL without its password."""
         return self.database.name
 
     @property
     def file(self) -> Path | None:
-        """The file that it is; None for a server's database."""
+        """The file; None for a server's database."""
         return self.database.file
 
     async def exists(self) -> bool:
-        """Tell whether there is anything to read: a file may not have been made yet."""
+        """Return whether there is anything to read: the file may not exist yet."""
         return await self.database.exists()
 
     async def close(self) -> None:
-        """Close what is open in the running event loop. The next call opens it again; without it, the end of the loop
-        does the same."""
+        """Close the connections of the running event loop. The next call opens new ones; otherwise the end of the loop
+        closes them."""
         await self.database.close()
 
     async def create(
@@ -179,7 +179,7 @@ class RunStore:
 
         Raises:
             ConfigurationError: there is a run with this id.
-            TooLarge: the run or the checkpoint is larger than the store takes.
+            TooLarge: the run or the checkpoint is larger than the store accepts.
         """
         worker = take_lease(Worker()).dump() if run.working else None
         row, state = self.prepare_run(run), self.dump_checkpoint(run, checkpoint)
@@ -206,12 +206,12 @@ class RunStore:
 
         Raises:
             UnknownRun: there is none, or there are several.
-            SchemaMismatch: what is stored of it is damaged.
+            SchemaMismatch: its stored data is damaged.
         """
         return await self._read_known(run_id, _load)
 
     async def load_run(self, run_id: str) -> Run:
-        """As `load`, the run alone, to look at: with the answers that are queued for it (see `Run.show_queued`).
+        """Load only the run, for viewing, with the answers that are queued for it (see `Run.show_queued`).
 
         Raises:
             UnknownRun: there is none, or there are several.
@@ -233,7 +233,7 @@ class RunStore:
         return await self.database.read(partial(run_lists.find_ids, prefix=run_id, viewer=viewer))
 
     async def checkpoint(self, run_id: str, version: int) -> Checkpoint:
-        """Load one of the checkpoints of a run; `versions` says which there are.
+        """Load one of the checkpoints of a run; `versions` lists them.
 
         Raises:
             UnknownRun: there is none of this version.
@@ -242,7 +242,7 @@ class RunStore:
         return await self.database.read(partial(checkpoints.load_at, run_id=run_id, version=version))
 
     async def checkpoints(self, run_id: str) -> Sequence[Checkpoint]:
-        """Load all checkpoints of a run, oldest first, but those that are damaged."""
+        """Load all checkpoints of a run, oldest first, without damaged ones."""
         return await self.database.read(partial(_load_checkpoints, run_id=run_id))
 
     async def versions(self, run_id: str) -> list[int]:
@@ -265,7 +265,7 @@ class RunStore:
             RunConflict: the stored version is not the one that `stored` has.
             AnswersQueued: an answer to an open question of `stored` is queued that the run does not know yet, and the
                 run is to wait, or to drop or cancel that question. Nothing was written.
-            TooLarge: the run or the checkpoint is larger than the store takes.
+            TooLarge: the run or the checkpoint is larger than the store accepts.
         """
         worker = stored.worker if run.working else None
 
@@ -343,13 +343,13 @@ class RunStore:
         return StoredRun(run, checkpoint or stored.checkpoint, version, worker, left)
 
     def prepare_run(self, run: Run) -> dict[str, Any]:
-        """Give the columns that store a run; refused where it is too large."""
+        """Return the columns that store a run; refuse one that is too large."""
         text = dump_run(run)
         self._refuse_large(f"The record of run {run.id}", len(text))
         return {**derive_columns(run), "record": encode(text)}
 
     def dump_checkpoint(self, run: Run, checkpoint: Checkpoint) -> bytes:
-        """Give the JSON text of a checkpoint of a run's team; refused where it is too large."""
+        """Return the JSON text of a checkpoint of a run's team; refuse one that is too large."""
         text = checkpoint.dump().encode()
         self._refuse_large(f"The state of the team of run {run.id}", len(text))
         return text
@@ -359,8 +359,8 @@ class RunStore:
             raise TooLarge(what, size, self.max_state_bytes)
 
     async def delete(self, run_id: str) -> str:
-        """Remove a run with all that belongs to it, damaged or not; its id. As `load` takes the beginning of an id.
-        Files that came along for it stay while another run reads them.
+        """Remove a run and everything that belongs to it, damaged or not; return its id. Like `load`, accepts the
+        beginning of an id. Uploaded files stay while another run reads them.
 
         Raises:
             UnknownRun: there is none, or there are several.
@@ -389,7 +389,7 @@ class RunStore:
         await self.database.write(work, small=True)
 
     async def release(self, stored: StoredRun, *, also: Work[object] | None = None) -> None:
-        """Give the lease back in the middle of the work: the run stays as it is, and its journal. `also` is done in the
+        """Release the lease in the middle of the work: the run stays as it is, and its journal. `also` is done in the
         same transaction.
 
         Raises:
@@ -422,7 +422,7 @@ class RunStore:
         return work
 
     async def at_work(self, stored: StoredRun) -> str | None:
-        """Say who works on the run now; None where nobody does."""
+        """Return who works on the run now; None if nobody does."""
         try:
             await self._wait_for_lease(stored)
         except RunBusy as busy:
@@ -430,7 +430,7 @@ class RunStore:
         return None
 
     async def find_interrupted(self, runs: Iterable[Run]) -> Collection[str]:
-        """Find those of the runs whose work was begun and that nobody works on, by their ids."""
+        """Find the ids of runs whose work was started and that nobody works on."""
         if not (ids := [run.id for run in runs if run.working]):
             return ()
         leases = await self.database.read(partial(run_lists.read_leases, ids=ids))
@@ -451,7 +451,7 @@ class RunStore:
         await self._wait_for_end(stored.run.id, stored.worker)
 
     async def _wait_for_end(self, run_id: str, lease: str | None) -> None:
-        """Return where nobody works on the run.
+        """Return if nobody works on the run.
 
         The time when a lease was renewed is that of another process, and a clock may be set back: a time that seems to
         be in the future is watched for as long as a lease lasts.
@@ -482,11 +482,11 @@ class RunStore:
     # -- the journal and the log --------------------------------------------------------------------------------------
 
     async def record(self, stored: StoredRun, records: Mapping[str, str | None]) -> None:
-        """Write into the journal of a run: a text for each key, None to take the key out. It renews the lease.
+        """Write into the journal of a run: a text for each key, None to remove the key. It renews the lease.
 
         Raises:
             RunConflict: the caller has the lease no longer. Nothing was written.
-            TooLarge: a text is larger than the store takes. Nothing was written.
+            TooLarge: a text is larger than the store accepts. Nothing was written.
         """
         self.refuse_large(stored.run.id, records)
         small = sum(len(text) for text in records.values() if text is not None) < SHORT
@@ -501,13 +501,13 @@ class RunStore:
         """Refuse records of a journal that can never be written.
 
         Raises:
-            TooLarge: a text is larger than the store takes.
+            TooLarge: a text is larger than the store accepts.
         """
         size = max((len(text) for text in records.values() if text is not None), default=0)
         self._refuse_large(f"What is to be journalled of run {run_id}", size)
 
     async def journal(self, run_id: str) -> dict[str, str]:
-        """Give what was done since the run's last checkpoint: the records by their keys.
+        """Return the journal since the run's last checkpoint: the records by their keys.
 
         Raises:
             SchemaMismatch: a record is damaged.
@@ -521,8 +521,8 @@ class RunStore:
     async def log(
         self, run_id: str, after: int = 0, *, kinds: Collection[str] | None = None, limit: int | None = None
     ) -> Sequence[LogEntry]:
-        """Give the log of a run, oldest first, from the entry that follows the one with the id `after`; not its times.
-        Only some kinds of entries, and so many at most, where that is given."""
+        """Return the log of a run, oldest first, after the entry with the id `after`; not its times.
+        Optionally only some kinds of entries, at most `limit`."""
         values = {"run_id": run_id, "after": after}
         return await self._entries(["run_id = :run_id", "id > :after"], values, kinds, limit)
 
@@ -539,9 +539,9 @@ class RunStore:
         user: str | None = None,
         limit: int | None = None,
     ) -> Sequence[LogEntry]:
-        """Give the logs of all runs in one, oldest first, from the entry that follows the one with the id `after`: of
-        some kinds of entries, so many at most. For a user: of the runs that are theirs or nobody's, and what they did
-        elsewhere; what they were refused there is not for them."""
+        """Return the logs of all runs merged, oldest first, after the entry with the id `after`: of
+        some kinds of entries, at most `limit`. For a user: entries of runs that are theirs or nobody's, and their own
+        actions elsewhere, except refusals."""
         if not await self.exists():
             return []
         conditions, values = ["id > :after"], dict[str, Any](after=after)
@@ -571,12 +571,12 @@ class RunStore:
     async def enqueue_answers(
         self, run_id: str, answers: Sequence[Answer], *, owned: bool = False, also: Work[object] | None = None
     ) -> bool:
-        """Queue answers for whoever works on the run. False, and nothing queued, where nobody is at work on it, or a
-        question is no longer open. `also` is done in the same transaction, where they are queued.
+        """Queue answers for whoever works on the run. Return False, and queue nothing, if nobody is at work on it, or a
+        question is no longer open. `also` is done in the same transaction if they are queued.
 
         Args:
             run_id: the run.
-            answers: to its open questions.
+            answers: answers to its open questions.
             owned: whether who gives them may not find out what somebody else answered.
 
         Raises:
@@ -618,15 +618,15 @@ class RunStore:
         return await self.database.read(page)
 
     async def list_open(self, viewer: Viewer | None = None, *, limit: int | None = None) -> RunPage:
-        """List the runs that have an open question, those first whose question is the oldest. One is among them also
-        where the answer is queued; then it is given as answered."""
+        """List the runs that have an open question, oldest question first. A run whose answer is queued is
+        included, and shown as answered."""
         if not await self.exists():
             return RunPage()
         return await self.database.read(partial(run_lists.list_open, viewer=viewer, limit=limit))
 
     async def list_due(self, now: datetime) -> Sequence[str]:
-        """List the ids of the runs with something to be done about a question now, the longest due first. Nothing else
-        of them is read."""
+        """List the ids of the runs with a due action on a question, longest due first. Nothing else of them is
+        read."""
         if not await self.exists():
             return []
         return await self.database.read(partial(run_lists.list_due, now=now))
@@ -660,12 +660,12 @@ def update_run(connection: Connection, run_id: str, before: int, row: Values) ->
 
 
 def is_stored(connection: Connection, run_id: str) -> bool:
-    """Tell whether there is a run with this id."""
+    """Return whether there is a run with this id."""
     return connection.execute("SELECT 1 FROM upcall_runs WHERE id = :id", {"id": run_id}).fetchone() is not None
 
 
 def delete_run(connection: Connection, run_id: str) -> None:
-    """Remove a run with all that belongs to it."""
+    """Remove a run and everything that belongs to it."""
     for table in OF_A_RUN:
         connection.execute(f"DELETE FROM {table.name} WHERE run_id = :run_id", {"run_id": run_id})
     connection.execute("DELETE FROM upcall_runs WHERE id = :run_id", {"run_id": run_id})
@@ -729,7 +729,7 @@ def _load_checkpoints(connection: Connection, *, run_id: str) -> Sequence[Checkp
 
 
 def _take_queued(connection: Connection, before: Run, after: Run) -> None:
-    """Take out of the queue what the run has taken in. See `RunStore.save` for what is refused."""
+    """Remove the answers that the run has taken in from the queue. See `RunStore.save` for what is refused."""
     # An answer that came while nobody waited for it any more is on record all the same.
     known = {answer.question_id for answer in after.answers if answer.outcome is not Outcome.CANCELLED}
     asked = {question.id for question in before.open_questions} - known
@@ -790,7 +790,7 @@ def _renew_lease(connection: Connection, stored: StoredRun) -> None:
 
 
 def put_records(connection: Connection, run_id: str, records: Mapping[str, str | None]) -> None:
-    """Write into the journal of a run: a text for each key, None to take the key out."""
+    """Write into the journal of a run: a text for each key, None to remove the key."""
     removed = [{"run_id": run_id, "key": key} for key, text in records.items() if text is None]
     put = [
         {"run_id": run_id, "key": key, "record": encode(text.encode("utf-8", "surrogatepass"))}
@@ -814,7 +814,7 @@ def read_journal(connection: Connection, run_id: str) -> dict[str, bytes]:
 
 
 def decode_records(run_id: str, stored: Mapping[str, bytes]) -> dict[str, str]:
-    """Give the records of a journal as they were written.
+    """Return the records of a journal as they were written.
 
     Raises:
         SchemaMismatch: one is damaged.
@@ -845,7 +845,7 @@ INSERT_LOG = "INSERT INTO upcall_log (run_id, at, kind, actor, detail) VALUES (:
 
 
 def dump_detail(detail: Mapping[str, Any]) -> str:
-    """Give the detail of a log entry as JSON text."""
+    """Return the detail of a log entry as JSON text."""
     return json.dumps(detail, separators=(",", ":"))
 
 

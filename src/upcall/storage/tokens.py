@@ -1,4 +1,4 @@
-"""Who may use the service: tokens and the sessions of browsers. Only a hash of each is stored, so that who reads the
+"""Access to the service: tokens and browser sessions. Only a hash of each is stored, so that readers of the
 store cannot use them."""
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _COLUMNS = "id, actor, role, session_of, created_at, expires_at"
 
 @dataclass(frozen=True)
 class Token:
-    """What somebody shows to be let in; not the secret itself.
+    """A token or session that lets somebody in, without its secret.
 
     Attributes:
-        id: its name, for `revoke_token`.
-        user: who shows it; None is who runs the service, on the machine itself.
-        role: what they may do beyond what is theirs: ``admin``, or a role of the settings.
-        session_of: the token that a browser logged in with, where this is the session.
+        id: its id, for `revoke_token`.
+        user: its user; None for the operator of the service, on the machine itself.
+        role: what they may do besides their own runs: ``admin``, or a role from the settings.
+        session_of: the token that a browser logged in with, if this is a session.
     """
 
     id: str
@@ -41,7 +41,7 @@ class Token:
     expires_at: datetime | None
 
     def as_json(self) -> dict[str, Any]:
-        """Give it as plain JSON."""
+        """Return it as plain JSON."""
         at = {"created_at": self.created_at.isoformat(), "expires_at": self.expires_at and self.expires_at.isoformat()}
         return {**asdict(self), **at}
 
@@ -49,10 +49,10 @@ class Token:
 async def create_token(
     store: RunStore, user: str, role: str | None = None, lifetime: timedelta | None = None
 ) -> tuple[Token, str]:
-    """Store a new token; it, and the secret, which cannot be had again. Without a lifetime it does not expire.
+    """Store a new token; return it and the secret, which is not available again. Without a lifetime it does not expire.
 
     Raises:
-        CallerError: the user is empty, or the name of user or role is no text.
+        CallerError: the user is empty, or the name of user or role is not text.
     """
     if not user.strip():
         raise CallerError("The user of a token is empty. Give a name.")
@@ -62,7 +62,7 @@ async def create_token(
 
 
 async def open_session(store: RunStore, token: Token | None, lifetime: timedelta) -> tuple[Token, str]:
-    """Store a session of who has a token, or of who runs the service; it ends with the token at the latest."""
+    """Store a session for a token's user or the operator; it ends with the token at the latest."""
     if token is None:
         return await _store_token(store, None, None, "", lifetime, "logged in")
     left = None if token.expires_at is None else token.expires_at - identity.now()
@@ -102,7 +102,7 @@ async def _store_token(
 
 
 async def find_token(store: RunStore, secret: str) -> Token | None:
-    """Find the token or session that a secret is of; None where there is none, or its time is over."""
+    """Find the token or session of a secret; None if there is none, or it has expired."""
     values = {"digest": hash_secret(secret), "now": int(identity.now().timestamp())}
     query = f"SELECT {_COLUMNS} FROM upcall_tokens WHERE digest = :digest AND (expires_at IS NULL OR expires_at > :now)"
     if not await store.exists():
@@ -112,7 +112,7 @@ async def find_token(store: RunStore, secret: str) -> Token | None:
 
 
 async def list_tokens(store: RunStore) -> list[Token]:
-    """List the tokens whose time is not over, oldest first, without sessions."""
+    """List the valid tokens, oldest first, without sessions."""
     if not await store.exists():
         return []
     query = (

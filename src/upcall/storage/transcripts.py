@@ -1,4 +1,4 @@
-"""The transcript of a run in its store: one compressed row for each segment, which grows while that is worked on."""
+"""The transcript of a run in its store: one compressed row per segment, which grows during the segment."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from upcall.storage.store import RunStore
 
 
 def write_transcript(run_id: str, segment: int, entries: Sequence[TranscriptEntry]) -> Work[object]:
-    """Return the work that stores what was said and done in a segment, in somebody else's transaction."""
+    """Return a function that stores a segment's transcript in the caller's transaction."""
     return partial(put_transcript, run_id=run_id, segment=segment, text=dump_entries(entries))
 
 
 def put_transcript(connection: Connection, *, run_id: str, segment: int, text: bytes) -> None:
-    """Store the transcript of a segment, in the place of the one that is there."""
+    """Store the transcript of a segment, replacing an existing one."""
     connection.execute(
         "INSERT INTO upcall_transcripts (run_id, segment, entries) VALUES (:run_id, :segment, :entries) "
         "ON CONFLICT (run_id, segment) DO UPDATE SET entries = excluded.entries",
@@ -27,7 +27,7 @@ def put_transcript(connection: Connection, *, run_id: str, segment: int, text: b
 
 
 def copy_transcripts(connection: Connection, run_id: str, new_id: str, before: int) -> None:
-    """Give a branch the transcript of the segments that it shares with its run."""
+    """Copy to a fork the transcript of the segments that it shares with its run."""
     connection.execute(
         "INSERT INTO upcall_transcripts (run_id, segment, entries) SELECT :new_id, segment, entries "
         "FROM upcall_transcripts WHERE run_id = :run_id AND segment < :before",
@@ -56,7 +56,7 @@ def read_transcripts(connection: Connection, run_id: str, first: int = 0) -> dic
 async def load_segments(
     store: RunStore, run_id: str, first: int = 0, *, small: bool = False
 ) -> dict[int, list[TranscriptEntry]]:
-    """Load what was kept of the segments of a run, from one on; `small` where that is hardly anything.
+    """Load the transcript of the segments of a run, from one on; `small` if it is short.
 
     Raises:
         SchemaMismatch: it is damaged, or another version of upcall wrote it.
@@ -66,7 +66,7 @@ async def load_segments(
 
 
 async def load_transcript(store: RunStore, run_id: str) -> list[TranscriptEntry]:
-    """Load all that was kept of what was said and done in a run, oldest first.
+    """Load the whole transcript of a run, oldest first.
 
     Raises:
         SchemaMismatch: it is damaged, or another version of upcall wrote it.

@@ -1,6 +1,6 @@
-"""What callers of the service send along: a folder of files for each run, and a row that says whose they are.
+"""Files that callers of the service upload: a folder for each run, and a row that names the run.
 
-The row comes before the files, and goes in the transaction that removes them, so none of them is ever without one.
+The row is written before the files and removed in the same transaction as they are, so no file is ever without one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class UploadsFull(CallerError):
 
 @dataclass(frozen=True)
 class Upload:
-    """The files that came along for a run: their bytes, and when they came, in seconds since 1970."""
+    """The files uploaded for a run: their bytes, and when they arrived, in seconds since 1970."""
 
     run_id: str
     bytes: int
@@ -40,7 +40,7 @@ class Upload:
 
 
 class Uploads:
-    """The files that came along for the runs of a store."""
+    """The files uploaded for the runs of a store."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -68,7 +68,7 @@ class Uploads:
         return await self._database.read(partial(_find_unused, gone=frozenset(gone), before=before))
 
     async def remove(self, uploads: Collection[Upload]) -> Sequence[Upload]:
-        """Remove files with their folders; which ones were. Why others cannot be is logged."""
+        """Remove files with their folders; return those removed. Errors are logged."""
         if uploads and self._database.file is None and not self.folder.is_dir():
             _log.warning(
                 "The files of %s runs that are gone are not in %s: prune where the service runs.",

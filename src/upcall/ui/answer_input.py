@@ -1,4 +1,4 @@
-"""What somebody typed, read as the answer to a question."""
+"""Parse typed text as the answer to a question."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def read_answer(question: Question, text: str) -> AnswerValue:
     """Read a line as the answer to a question: options, other text, `SKIP` or `DECLINE`.
 
     Raises:
-        AnswerRefused: it is not one that the question accepts.
+        AnswerRefused: the question does not accept it.
         ConfigurationError: the question is secret, and there is no key to seal its answer with.
     """
     value: AnswerValue = text

@@ -1,4 +1,4 @@
-"""Lines as wide as a terminal: counted in its columns, of which a wide character takes two."""
+"""Lines that fit a terminal, measured in columns; a wide character takes two."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from rich.text import Text
 from upcall.text import QUOTE_MARK
 
 LINE_CHARS = 160
-"""How much of a longer text one line of a listing shows."""
+"""How many characters of a text one line of a listing shows."""
 
 
 def cut_to_width(text: str, columns: int) -> str:
-    """Cut a line to at most so many columns."""
+    """Truncate a line to a number of columns."""
     return text if cell_len(text) <= columns else f"{set_cell_size(text, max(columns - 1, 0)).rstrip()}…"
 
 
 def wrap_lines(text: str, width: int, indent: str = "", hanging: str | None = None) -> list[str]:
     """Break a text between words into lines of at most `width` columns.
 
-    The first line begins with `indent`, what follows with `hanging`. Quoted lines stay whole, for the terminal to
-    break: what is consented to is shown as it is.
+    The first line begins with `indent`, the following ones with `hanging`. Quoted lines stay whole, for the terminal
+    to break: text to consent to is shown as it is.
     """
     lines: list[str] = []
     below = indent if hanging is None else hanging

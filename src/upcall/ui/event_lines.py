@@ -1,4 +1,4 @@
-"""What an event of a run says to a reader, in one line."""
+"""One line of text for each event of a run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from upcall.ui.columns import LINE_CHARS
 
 
 def describe_event(event: Event) -> str:
-    """Say in one line what happened; nothing where it says nothing to a reader."""
+    """Describe an event in one line; return nothing for events without interest to a reader."""
     match event:
         case ThoughtEvent() if ANSWERS in event.metadata:
             return f"has its answer: {_shorten(event.content)}"

@@ -1,4 +1,4 @@
-"""The events of a run as lines: a tree on a terminal, and lines that stand alone anywhere else."""
+"""The events of a run as lines: a tree on a terminal, self-contained lines anywhere else."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 _INDENT = "  "
 _BESIDE_TICK = " " * 6
 _COST_FROM = 60
-"""A narrower terminal has the columns for what is said and not for what it took."""
+"""A narrower terminal uses its columns for the text and omits times and tokens."""
 
 
 class EventTree:
-    """Prints the events of a run, one line each: who, what, and on the same line what it took.
+    """Prints the events of a run, one line each: who did what, the time and the tokens.
 
     Args:
-        console: where to.
+        console: where to print.
         region: the changing lines of a terminal that can be drawn on. There nested agents are indented, lines are as
             wide as the terminal, and tokens and progress change in place. Without it each line has the whole path.
     """
@@ -55,7 +55,7 @@ class EventTree:
         self._ticked: set[str] = set()
 
     def begin(self, run: Run) -> None:
-        """Know what was done before: it is ticked, and not printed again."""
+        """Mark earlier work as known: it is ticked, and not printed again."""
         self._above, self._clock = (), _Clock()
         self._returns = count_returns(run)
         self._plan = run.plan
@@ -63,7 +63,7 @@ class EventTree:
 
     @contextmanager
     def pause_clock(self) -> Iterator[None]:
-        """Count no time inside: the run waits for somebody."""
+        """Stop the clock inside: the run waits for somebody."""
         began = datetime.now(UTC)
         try:
             yield
@@ -71,7 +71,7 @@ class EventTree:
             self._clock.skip(datetime.now(UTC) - began)
 
     def show(self, event: Event) -> None:
-        """Print an event; nothing where it says nothing to a reader."""
+        """Print an event, unless it is of no interest to a reader."""
         path = event_path(event)
         if isinstance(event, ModelClientStreamingChunkEvent):
             if self._region is not None:
@@ -90,7 +90,7 @@ class EventTree:
             self._print_step(step, done=done)
 
     def settle(self) -> None:
-        """Print the last account of progress for good."""
+        """Print the last progress report permanently."""
         if self._region is not None and self._region.progress:
             text, self._region.progress = self._region.progress, ""
             self._console.print(Text(cut_to_width(escape_controls(text), self._console.width - 1)))
@@ -129,7 +129,7 @@ class EventTree:
             self._console.print(Text(part, style="dim"))
 
     def _measure(self, event: Event) -> str:
-        """Say how long it took, and the tokens of its model call: ``1.2 s  310+12 tok``."""
+        """Format the duration and the tokens of the model call: ``1.2 s  310+12 tok``."""
         took, spent = self._clock.measure(event), event.models_usage
         if took is None or not (spent or isinstance(event, ToolCallExecutionEvent)):
             return ""
@@ -138,7 +138,7 @@ class EventTree:
         return "  ".join(filter(None, [seconds, tokens])) if self._region is None else f"{seconds:>7}  {tokens:>14}"
 
     def _find_steps(self, event: Event) -> list[tuple[PlanStep, bool]]:
-        """Find the steps of the plan that are new, or newly done, each with whether it is done."""
+        """Find the plan steps that are new or newly done, and whether each is done."""
         if isinstance(event, HandoffMessage) and PLAN in event.metadata and QUESTIONS not in event.metadata:
             try:
                 self._plan = ReviewedPlan.model_validate_json(event.metadata[PLAN])
@@ -157,19 +157,19 @@ class EventTree:
 
 
 class _Clock:
-    """How long agents took for what they did, without the time in which the run waited for somebody."""
+    """How long agents took, without the time when the run waited for somebody."""
 
     def __init__(self) -> None:
         self._last_at: dict[tuple[str, ...], datetime] = {}
         self._called_at: dict[str, datetime] = {}
 
     def skip(self, waited: timedelta) -> None:
-        """Leave out a time in which nobody worked."""
+        """Exclude a time when nobody worked."""
         self._last_at = {path: at + waited for path, at in self._last_at.items()}
         self._called_at = {call: at + waited for call, at in self._called_at.items()}
 
     def measure(self, event: Event) -> timedelta | None:
-        """Return how long an event took; None where nobody knows when it began."""
+        """Return how long an event took; None if its start is unknown."""
         path, at = event_path(event), event.created_at
         # The first thing that an agent does began when its caller called it; for the caller, when the team began.
         since = self._last_at.get(path) or self._last_at.get(path[:-1]) or self._last_at.get(())

@@ -25,7 +25,7 @@ _STATUS_COLUMNS = max(len(status) for status in RunStatus)
 
 
 def list_runs(runs: Sequence[Run | DamagedRun]) -> list[str]:
-    """List runs: id, status, when it changed last, task; of a damaged one, when it was created, and the problem."""
+    """List runs: id, status, last change, task; for a damaged run, its creation time and the problem."""
     return [
         _list_run(run.id, "damaged", run.created_at, run.problem)
         if isinstance(run, DamagedRun)
@@ -35,14 +35,14 @@ def list_runs(runs: Sequence[Run | DamagedRun]) -> list[str]:
 
 
 def name_status(run: Run) -> str:
-    """Return the status that a reader is to see: a run that nobody works on is not at work."""
+    """Return the status to display: a run that nobody works on is not at work."""
     return "interrupted" if run.interrupted else run.status.value
 
 
 def note_interrupted(runs: Iterable[Run | DamagedRun], program: Program) -> list[str]:
-    """Say how to go on with the runs that were stopped or killed in the middle of their work."""
+    """Explain how to continue the runs that were stopped or killed while at work."""
     lines = [program.command("resume", run.id) for run in runs if not isinstance(run, DamagedRun) and run.interrupted]
-    return ["Interrupted, nobody works on it. Go on with:", *lines] if lines else []
+    return ["Interrupted, nobody works on it. Continue with:", *lines] if lines else []
 
 
 def _list_run(run_id: str, status: str, at: datetime, text: str) -> str:
@@ -59,7 +59,7 @@ def list_audit(entries: Iterable[LogEntry]) -> list[str]:
 
 
 def list_log(entries: Iterable[LogEntry], *, with_diffs: bool = False) -> Iterator[str]:
-    """List what happened to a run: time, kind, user, details; with the lines that changed in files."""
+    """List the history of a run: time, kind, user, details; with the changed lines of files."""
     from upcall.storage.change_log import CHANGED
 
     for entry in entries:
@@ -74,7 +74,7 @@ def list_log(entries: Iterable[LogEntry], *, with_diffs: bool = False) -> Iterat
 
 
 def describe_expiry(run_id: str, event: Event) -> Iterator[str]:
-    """Say of a question that it waited too long, or long enough for a reminder; nothing of other events."""
+    """Describe an expired question or a reminder; return nothing for other events."""
     from autogen_agentchat.messages import ThoughtEvent
 
     from upcall.autogen.messages import event_questions

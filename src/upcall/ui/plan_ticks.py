@@ -1,4 +1,4 @@
-"""Which steps of a plan are done, as far as it can be told from what was called."""
+"""Which steps of a plan are done, judged by the calls that were made."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def find_done_steps_of(run: Run, plan: Plan) -> list[str]:
 
 def find_done_steps(plan: Plan, returns: Mapping[str, int]) -> list[str]:
     """Return the ids of the steps that are done. A plan names agents, not calls: the first step of an agent counts as
-    done when that agent has come back once, its second one when it has come back twice."""
+    done when that agent has returned once, its second one when it has returned twice."""
     seen: Counter[str] = Counter()
     done = []
     for step in plan.steps:
@@ -38,5 +38,5 @@ def find_done_steps(plan: Plan, returns: Mapping[str, int]) -> list[str]:
 
 
 def tick_step(step: PlanStep, *, done: bool) -> str:
-    """Return the step in a line, with its tick: ``[x] 1. [coder] Write the tests``."""
+    """Return the step in one line, with its tick: ``[x] 1. [coder] Write the tests``."""
     return f"[{'x' if done else ' '}] {step.as_line()}"

@@ -1,4 +1,4 @@
-"""What `upcall show` says of a run: plan, answers with who gave them, timeline, cost."""
+"""The report of `upcall show`: plan, answers and who gave them, timeline, cost."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _LABELS = frozenset(
 
 @dataclass(frozen=True)
 class Prices:
-    """What the tokens of each agent cost, as far as the settings say. There is no price list of ours."""
+    """What the tokens of each agent cost, according to the settings. upcall has no price list."""
 
     of_agent: Mapping[str, Price] = field(default_factory=dict)
     currency: str = "USD"
 
     @classmethod
     def of(cls, settings: Settings, run: Run) -> Prices:
-        """Return the prices of the models that the agents of a run have."""
+        """Return the prices of the models that the agents of a run use."""
         used = settings.with_model_of(run.config.team)
         found = {}
         for agent in get_args(AgentName) if settings.prices and not run.own_team else ():
@@ -45,13 +45,13 @@ class Prices:
         return cls(found, settings.currency)
 
     def cost(self, path: str, used: Usage) -> float | None:
-        """Return what the agent at a path used, in the currency; None where its model has no price."""
+        """Return the cost of the agent at a path; None if its model has no price."""
         price = self.of_agent.get(path.rsplit("/", 1)[-1])
         return None if price is None else price.cost(used)
 
 
 def describe_models(run: Run) -> str:
-    """Return the models that a run was started with, in a line; empty where its program brought them."""
+    """Return the models that a run was started with, in one line; empty if its program supplied them."""
     team = run.config.team
     if team is None or team.model is None or team.model.model is None:
         return ""
@@ -59,7 +59,7 @@ def describe_models(run: Run) -> str:
 
 
 def report(run: Run, log: Sequence[LogEntry], prices: Prices, width: int | None = None) -> list[str]:
-    """All that is known of a run, in lines; with a `width`, of at most so many columns.
+    """Return everything known about a run as lines, wrapped to `width` columns if given.
 
     Args:
         run: the run.
@@ -83,7 +83,7 @@ def report(run: Run, log: Sequence[LogEntry], prices: Prices, width: int | None 
 
 
 def list_assumptions(run: Run) -> list[str]:
-    """Return what was assumed because nobody answered, if anything was, the riskiest first."""
+    """Return what was assumed because nobody answered, the riskiest first, if anything was."""
     lines = [
         f"- {one_line(question.question, LINE_CHARS)} {one_line(answer.text)} ({' > '.join(question.path)}"
         f"{'' if question.weight is None else f', risk {question.weight:.0%}'})"
@@ -93,12 +93,12 @@ def list_assumptions(run: Run) -> list[str]:
 
 
 def list_warnings(run: Run) -> list[str]:
-    """Return what nobody should take for done, if there is anything."""
+    """Return the work that should not be taken as done, if any."""
     return ["Warnings:", *(f"- {one_line(each)}" for each in run.warnings)] if run.warnings else []
 
 
 def _fit(line: str, width: int) -> list[str]:
-    """Return the line broken at the width; what follows stands below what it belongs to."""
+    """Return the line wrapped at the width; continuation lines are aligned with its text."""
     indent = line[: len(line) - len(line.lstrip(" "))]
     hanging = f"{indent}  "
     if line[:_LABEL].rstrip() in _LABELS:
@@ -109,13 +109,13 @@ def _fit(line: str, width: int) -> list[str]:
 
 
 def _label_text(label: str, text: str) -> list[str]:
-    """Return a text behind its label. Its further lines stand to the right of all labels: a question could hold
+    """Return a text after its label. Further lines are indented past all labels, because a question could contain
     some."""
     first, *more = text.split("\n")
     return [f"{label:<{_LABEL}}{first}", *(f"{'':{_LABEL}}{line}".rstrip() for line in more)]
 
 
-SPENT = " (not finished: an agent spent its model calls; raise max_rounds)"
+SPENT = " (not finished: an agent used up its model calls; raise max_rounds)"
 
 
 def _explain_status(run: Run) -> str:
@@ -170,7 +170,7 @@ def _who(answer: Answer) -> str:
 
 
 def _timeline(run: Run, log: Sequence[LogEntry]) -> list[str]:
-    """One line an entry: the time since the start, and what happened."""
+    """Return one line per entry: the time since the start, and what happened."""
     if not log:
         return []
     asked = run.asked
@@ -180,7 +180,7 @@ def _timeline(run: Run, log: Sequence[LogEntry]) -> list[str]:
 
 
 def _since(time: timedelta) -> str:
-    """``+3.1 s``, ``+2 m 5 s``, ``+3 d 4 h``: the two largest units."""
+    """Format a duration in its two largest units: ``+3.1 s``, ``+2 m 5 s``, ``+3 d 4 h``."""
     seconds = max(time.total_seconds(), 0)
     if seconds < 60:
         return f"+{seconds:.1f} s"
@@ -213,7 +213,7 @@ def _tell_entry(entry: LogEntry, asked: Mapping[str, Question]) -> str:
 
 
 def _cost(usage: Mapping[str, Usage], prices: Prices, width: int | None) -> list[str]:
-    """Tokens and calls by agent, and what they cost where there are prices."""
+    """Return tokens and calls by agent, and their cost if there are prices."""
     if not usage:
         return []
     costs = {path: prices.cost(path, used) for path, used in usage.items()}

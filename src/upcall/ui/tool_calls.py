@@ -1,4 +1,4 @@
-"""Tool calls and file changes as people write them: ``run_command(npm test)``, ``server.js (+12 -3)``."""
+"""Tool calls and file changes in readable form: ``run_command(npm test)``, ``server.js (+12 -3)``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def diff_lines(change: Change) -> list[str]:
 
 
 def coloured_diff(change: Change, limit: int) -> Iterator[Text]:
-    """Yield what a change did to each file: its name, then at most `limit` lines, coloured as code of its language."""
+    """Yield a change to each file: its name, then at most `limit` lines, coloured as code of its language."""
     from rich.syntax import Syntax
 
     for file in change.files:
@@ -50,5 +50,5 @@ def _colour_line(line: str, syntax: Syntax) -> Text:
 
 
 def style_of_diff_line(line: str) -> str:
-    """Return the colour of a line of a diff; none for its head."""
+    """Return the colour of a diff line; none for its header."""
     return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "") if line[:3] not in ("+++", "---") else "bold"

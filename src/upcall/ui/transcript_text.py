@@ -1,4 +1,4 @@
-"""A transcript as text: for a terminal, and as Markdown."""
+"""A transcript as plain text for a terminal, and as Markdown."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from upcall.runs.transcript import EntryKind, Transcript, TranscriptEntry
 
 _INDENT = "  "
 _ONE_LINE = 100
-"""A longer argument of a call stands below it."""
+"""Call arguments longer than this are shown below the call."""
 
 
 def transcript_lines(transcript: Transcript) -> list[str]:
-    """Return a transcript in lines: who and when, then what was said or done, to the right of it."""
+    """Return a transcript as lines: time and agent, then what was said or done, indented."""
     lines: list[str] = []
     before: tuple[str, ...] | None = None
     for entry in transcript.entries:
@@ -30,7 +30,7 @@ def transcript_lines(transcript: Transcript) -> list[str]:
 
 
 def transcript_markdown(transcript: Transcript) -> str:
-    """Return a transcript as Markdown: a heading for each who speaks, code and results in fenced blocks."""
+    """Return a transcript as Markdown: a heading for each speaker, code and results in fenced blocks."""
     parts = [f"# Transcript of run {transcript.run_id}"]
     before: tuple[str, ...] | None = None
     for entry in transcript.entries:
@@ -42,7 +42,7 @@ def transcript_markdown(transcript: Transcript) -> str:
 
 
 def _describe(entry: TranscriptEntry) -> tuple[str, str]:
-    """Return what an entry says, and what stands below it."""
+    """Return the text of an entry, and the lines below it."""
     match entry.kind:
         case EntryKind.CALL:
             long = list(_long_arguments(entry.text))
@@ -85,7 +85,7 @@ def _as_markdown(entry: TranscriptEntry) -> Iterator[str]:
 
 
 def _long_arguments(arguments: str) -> Iterator[tuple[str, str]]:
-    """Yield the arguments that one line does not show: their names and their texts."""
+    """Yield the names and texts of the arguments that do not fit in one line."""
     try:
         values: Any = json.loads(arguments)
     except ValueError:
@@ -97,7 +97,7 @@ def _long_arguments(arguments: str) -> Iterator[tuple[str, str]]:
 
 
 def _code(text: str) -> str:
-    """Return code in a line, whatever backticks are in it."""
+    """Return inline code, whatever backticks it contains."""
     marks = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
     return f"{marks}{text}{marks}" if marks == "`" else f"{marks} {text} {marks}"
 

@@ -1,4 +1,4 @@
-"""What agents are writing at this moment, for those who see it by the piece."""
+"""The texts that agents are writing at this moment, for views that show them as they stream."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ def is_for_programs(text: str) -> bool:
 
 
 class UnfinishedTexts:
-    """The texts that are not whole yet; an agent that is called twice at once writes two."""
+    """The unfinished texts; an agent that serves two calls at once writes two."""
 
     def __init__(self) -> None:
         self._texts: dict[TextKey, str] = {}
 
     def add(self, piece: ModelClientStreamingChunkEvent) -> None:
-        """Add a piece to its text."""
+        """Append a piece to its text."""
         key = text_key(piece)
         self._texts[key] = self._texts.get(key, "") + piece.content
 
     def end(self, event: Event) -> None:
-        """Drop the text that an event is the whole of, or the end of."""
+        """Drop the text that an event completes or ends."""
         if (ended := find_ended_text(self._texts, event)) is not None:
             del self._texts[ended]
 
     def list_named(self) -> list[tuple[str, str]]:
-        """List the texts as far as they go, each with who writes it, the one that was begun first at the top."""
+        """List the texts so far with their writers, oldest first."""
         return [(" > ".join(path), text) for (path, _), text in list(self._texts.items())]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from upcall.runs.run import Run
 
 FROM_INPUT = "-"
-"""Stands for what standard input says: a command line stays in the shell's history, and others can see it."""
+"""Stands for standard input: a command line stays in the shell's history, and others can see it."""
 
 _ID = re.compile(r"[0-9a-f]{12}")
 
@@ -26,7 +26,7 @@ _ID = re.compile(r"[0-9a-f]{12}")
 def read_arguments(
     run: Run, answers: Sequence[str], skip: Sequence[str], decline: Sequence[str]
 ) -> str | dict[str, str | Answer]:
-    """Read the answers to questions of a run: one text where no question is named, else by id.
+    """Read the answers to questions of a run: one text if no question is named, otherwise by id.
 
     Raises:
         CallerError: an argument names no question of the run, or one twice.
@@ -44,7 +44,7 @@ def read_arguments(
         else:
             shown = "What was given" if any(question.secret for question in run.questions) else repr(text)
             raise CallerError(
-                f"{shown} names no question of run {run.id}. Say ID=ANSWER, an answer of several words in quotes; "
+                f"{shown} names no question of run {run.id}. Use ID=ANSWER, an answer of several words in quotes; "
                 f"ids: {', '.join(known)}."
             )
     for outcome, ids in ((Outcome.SKIPPED, skip), (Outcome.DECLINED, decline)):
@@ -55,12 +55,12 @@ def read_arguments(
 
 def _add(by_id: dict[str, str | Answer], question_id: str, value: str | Answer) -> None:
     if question_id in by_id:
-        raise CallerError(f"Question {question_id} has two answers here; give one.")
+        raise CallerError(f"Question {question_id} was given two answers; give one.")
     by_id[question_id] = value
 
 
 def _read_value(asked: Sequence[Question], value: str) -> str:
-    """Read one answer; of one question it is known what a number means."""
+    """Read one answer; for a known question, a number selects an option."""
     text = _read_input() if value == FROM_INPUT else value
     if len(asked) != 1:
         return text
@@ -68,7 +68,7 @@ def _read_value(asked: Sequence[Question], value: str) -> str:
 
 
 def _read_input() -> str:
-    """Read all of standard input; on a terminal a line that is not shown."""
+    """Read all of standard input; on a terminal one line, without echo."""
     if sys.stdin.isatty():
         from getpass import getpass
 

@@ -1,4 +1,4 @@
-"""One call of the command line: how it prints, and the one place where its errors and a stop of it end."""
+"""One call of the command line: how it prints, and the one place that handles its errors and interruptions."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from upcall.ui.terminal.screen import Screen
 
 FAILED, WRONG_USE = 1, 2
-"""Exit statuses, beside 0 and `signals.INTERRUPTED`."""
+"""Exit statuses besides 0 and `signals.INTERRUPTED`."""
 
 
 def describe_refusal(message: str, run_id: str | None = None) -> dict[str, Any]:
-    """Return the object of a run, as far as there is one, for an error."""
+    """Return the JSON object for an error, with the run's id if known."""
     empty: dict[str, Any] = {"status": None, "result": None, "questions": [], "assumptions": [], "warnings": []}
     return {"run_id": run_id, **empty, "error": message}
 
@@ -45,14 +45,14 @@ class Command:
         self.as_json, self.debug = as_json, debug
 
     def open(self) -> None:
-        """Read the settings, and get ready for the work.
+        """Read the settings and prepare for the work.
 
         Raises:
             UpcallError: a setting is wrong.
         """
 
     def explain_stop(self) -> None:
-        """Print how to go on after Ctrl-C."""
+        """Print how to continue after Ctrl-C."""
         self.screen.note("Stopped.", "default")
 
     def describe_error(self, error: Exception) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class Command:
         return {"error": str(error)}
 
     def remove_secrets(self, text: str) -> str:
-        """Take what may not be printed out of a traceback."""
+        """Remove secrets from a traceback."""
         return text
 
     def print(self, value: object, lines: Callable[[], Iterable[str]]) -> None:
@@ -74,7 +74,7 @@ class Command:
     def print_json(self, value: object) -> None:
         """Print the one object on standard output.
 
-        JSON leaves C1 controls and direction marks as they are, and a terminal acts on them: they are written as codes.
+        C1 controls and direction marks are written as codes: JSON leaves them as they are, and a terminal acts on them.
         """
         has_unicode = sys.stdout.encoding.lower().replace("-", "") == "utf8"
         text = json.dumps(value, ensure_ascii=not has_unicode)
@@ -123,5 +123,5 @@ class Command:
         elif isinstance(error, UpcallError):
             self.screen.error(str(error))
         else:
-            self.screen.error(f"{type(error).__name__}: {error}. This is a fault in upcall; --debug shows where.")
+            self.screen.error(f"{type(error).__name__}: {error}. This is a bug in upcall; --debug shows where.")
         raise typer.Exit(WRONG_USE if isinstance(error, CallerError | AnswerError) else FAILED) from error

@@ -1,4 +1,4 @@
-"""The command line. It loads AutoGen and the model's client only when a command needs them: help is instant."""
+"""The command line. AutoGen and the model client are loaded only when a command needs them, so help is instant."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from upcall.ui.cli.commands import asked, change, deliveries, experiment, fleet,
 app = typer.Typer(
     name="upcall",
     help="Run a team of agents that can ask you in the middle of their work, now or next week.",
-    epilog='To begin with: upcall run "Build me a user authentication system"',
+    epilog='To get started: upcall run "Build me a user authentication system"',
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -31,7 +31,7 @@ app.add_typer(deliveries.app, name="deliveries")
 
 @app.callback(invoke_without_command=True)
 def _options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
         import upcall
@@ -41,7 +41,7 @@ def _options(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line. Wrong use ends with one line and status 2."""
+    """Run the command line. Wrong usage ends with one line and status 2."""
     given = sys.argv[1:] if arguments is None else arguments
     signals.exit_on_stop()
     try:
@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _explain(error: typer.TyperException) -> str:
-    """Say in one line what is wrong with a command, and where its help is."""
+    """Describe a usage error in one line that points to the help."""
     message = " ".join(error.format_message().split())
     command = context.command_path if (context := getattr(error, "ctx", None)) else "upcall"
     advice = _advise(message)
@@ -72,7 +72,7 @@ def _explain(error: typer.TyperException) -> str:
 
 def _advise(message: str) -> str:
     if "No such option" in message:
-        return ". A text that begins with a dash goes after -- (upcall answer RUN -- -x)."
+        return ". Put a text that begins with a dash after -- (upcall answer RUN -- -x)."
     return ". Put the text in quotes." if "unexpected extra argument" in message else ""
 
 

@@ -1,4 +1,4 @@
-"""The options that several commands share, and how a command gets them."""
+"""The options that several commands share, and how they are added to a command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its first characters.")]
 Detach = Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")]
 Submit = Annotated[
-    bool, typer.Option("--submit", help="Leave the work to upcall worker (PostgreSQL) and return at once.")
+    bool, typer.Option("--submit", help="Return at once and leave the work to upcall worker (PostgreSQL).")
 ]
 
 
@@ -35,19 +35,19 @@ def _flag(name: str, flag: str, help_text: str) -> SharedOption:
 
 
 MODEL = _text("model", "Model name, or 'demo' for scripted replies.")
-TEAM = _text("team", "MODULE:FUNCTION that builds a team of your own [the run's, or the built-in one].")
-BASE_URL = _text("base_url", "Address of any OpenAI-compatible server, ending in /v1.")
-STORE = _text("store", "SQLite file or PostgreSQL URL that holds the runs [upcall.db].")
-USER = _text("user", "Who you are: kept with runs and answers.")
+TEAM = _text("team", "MODULE:FUNCTION that builds your own team [the run's, or the built-in one].")
+BASE_URL = _text("base_url", "URL of an OpenAI-compatible server, ending in /v1.")
+STORE = _text("store", "SQLite file or PostgreSQL URL of the store [upcall.db].")
+USER = _text("user", "Your user name; kept with runs and answers.")
 CONFIG = SharedOption(
-    "config", Annotated[Path | None, typer.Option(help="YAML file with settings [upcall.yaml if it is there].")]
+    "config", Annotated[Path | None, typer.Option(help="YAML file with settings [upcall.yaml if it exists].")]
 )
-PLAIN = _flag("plain", "--plain", "Print only lines, for screen readers: no lists, no redrawing.")
+PLAIN = _flag("plain", "--plain", "Print plain lines only, without lists or redrawing, for screen readers.")
 STREAM = SharedOption(
     "stream",
     Annotated[
         bool | None,
-        typer.Option("--stream/--no-stream", help="Show tokens as they come [on a terminal that can be drawn on]."),
+        typer.Option("--stream/--no-stream", help="Show tokens as they arrive [if the terminal can be redrawn]."),
     ],
 )
 AS_JSON = _flag("as_json", "--json", "Print one JSON object and nothing else on standard output.")
@@ -55,7 +55,7 @@ DEBUG = _flag("debug", "--debug", "Print the traceback of an error.")
 
 
 def command_group(help_text: str) -> typer.Typer:
-    """Make an empty group of commands, which prints its help where none of them is named."""
+    """Make an empty group of commands, which prints its help if no command is given."""
     group = typer.Typer(help=help_text, rich_markup_mode=None)
 
     @group.callback(invoke_without_command=True)
@@ -69,7 +69,7 @@ def command_group(help_text: str) -> typer.Typer:
 def with_options(
     make: Callable[..., Any], *shared: SharedOption
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a function shared options after its own; `make` turns them into the command it is called with first."""
+    """Append shared options to those of a function; `make` turns them into the command, its first argument."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         _, *own = inspect.signature(function, eval_str=True).parameters.values()

@@ -1,4 +1,4 @@
-"""How to call this program again: its name, and the options that lead to the same runs."""
+"""How to call this program again: its name, and the options that select the same runs."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Program:
-    """The beginning and the end of a command that a user may copy."""
+    """The beginning and the end of a command that the user can copy."""
 
     name: str
     options: str = ""
 
     @classmethod
     def for_call(cls, **options: object) -> Program:
-        """Return the program as it was called, with those of the options that were given."""
+        """Return the program as it was called, with the options that were given."""
         given = [f" --{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in options.items() if value]
         return cls(_find_name(), "".join(given))
 
     def command(self, verb: str, *arguments: str) -> str:
-        """Write a command in a line of its own."""
+        """Write a command on its own line."""
         return f"  {self.name} {' '.join([verb, *arguments])}{self.options}"
 
     def answer_commands(self, run: Run) -> list[str]:
-        """Write a command that answers, for each open question."""
+        """Write an answer command for each open question."""
         several = len(run.questions) > 1
         return [self._answer_command(run.id, question, several=several) for question in run.questions]
 
@@ -51,7 +51,7 @@ class Program:
 
 
 def explain_pending(run: Run, program: Program) -> list[str]:
-    """Say how to answer the open questions of a run later."""
+    """Explain how to answer the open questions of a run later."""
     if run.own_team and run.config.named_team is None:
         return [
             f"Run {run.id} waits for the answer. Give it in the program that started it, or name its team:",
@@ -61,13 +61,12 @@ def explain_pending(run: Run, program: Program) -> list[str]:
     what = f"{count} answers. Give one or more of them with:" if count > 1 else "the answer. Give it with:"
     lines = [f"Run {run.id} waits for {what}", *program.answer_commands(run)]
     if any(question.secret for question in run.questions):
-        lines.append("For - the answer is read from standard input; on a terminal it is not shown.")
+        lines.append("With -, the answer is read from standard input; on a terminal it is not shown.")
     return lines
 
 
 def _find_name() -> str:
-    """Return what to type to get this program again: its name where the shell finds it, else the path it was called
-    by."""
+    """Return what to type to call this program again: its name if the shell finds it, otherwise its path."""
     called = Path(sys.argv[0])
     found = shutil.which("upcall")
     if called.stem != "upcall" or (found and called.exists() and os.path.samefile(found, called)):

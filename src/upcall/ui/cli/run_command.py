@@ -42,11 +42,11 @@ class RunCommand(Command):
     """A command about runs.
 
     Attributes:
-        program: how this program is called again with the same store.
-        run_id: the run that the command is about, as far as it is known: a stop says how to go on with it.
+        program: how to call this program again with the same store.
+        run_id: the run that the command is about, if known: after a stop, the command says how to continue it.
         is_interactive: whether questions are asked in place.
-        is_watching: whether the command looks on and on, so that a stop is how it ends.
-        reader: the runs, to look at.
+        is_watching: whether the command runs until it is stopped.
+        reader: read-only access to the runs.
     """
 
     reader: RunReader
@@ -72,13 +72,13 @@ class RunCommand(Command):
         self._secrets: list[str] = []
 
     def configure(self, *, detach: bool = False, **settings: Any) -> Self:
-        """Add what the command itself says: whether questions are left for later, and settings."""
+        """Add what the command line says: whether questions are left for later, and settings."""
         self.is_interactive = self.is_interactive and not detach
         self._explicit |= settings
         return self
 
     def work(self, **settings: Any) -> Self:
-        """Configure a command that lets agents work: on a terminal it shows from the first moment what it does."""
+        """Configure a command that runs agents; on a terminal it shows progress from the first moment."""
         self._is_at_work = True
         return self.configure(**settings)
 
@@ -112,7 +112,7 @@ class RunCommand(Command):
 
     @property
     def app(self) -> Upcall:
-        """What works on runs. It is loaded when a command needs it, with AutoGen: to look at runs takes neither."""
+        """The application that works on runs. It loads with AutoGen on first use; looking at runs needs neither."""
         if self._app is None:
             from upcall.app import Upcall
 
@@ -121,13 +121,13 @@ class RunCommand(Command):
 
     @property
     def team(self) -> str | None:
-        """The name of a team of the user's own."""
+        """The name of the user's own team, if any."""
         return self._team
 
     # -- runs ---------------------------------------------------------------------------------------------------------
 
     def open_run(self, run_id: str) -> Run:
-        """Read a run; from here on the application has its executor, and its model unless the command names one."""
+        """Read a run and use its executor from here on, and its model unless the command names one."""
         return signals.run(self._open_run(run_id))
 
     async def _open_run(self, run_id: str) -> Run:
@@ -137,7 +137,7 @@ class RunCommand(Command):
         return run
 
     async def use_settings_of(self, run_id: str) -> None:
-        """Go on with what a run pinned at its start, and with its model unless the command names one."""
+        """Continue with what a run pinned at its start, and with its model unless the command names one."""
         run = (await self.app.store.load(run_id)).run
         pinned = self.app.settings_of(run)
         known = {"executor": pinned.executor, "unsafe_local": pinned.unsafe_local}
@@ -161,7 +161,7 @@ class RunCommand(Command):
         return run.show_only(self.app.answerable(run))
 
     def answer_here(self, run_id: str, question_id: str) -> None:
-        """Ask one question of a run in place and resume the run. What is wrong with this run ends nothing else."""
+        """Ask one question of a run in place and resume the run. An error in this run ends nothing else."""
         self.run_id, self._has_announced = run_id, False
         try:
             with self.borrow_settings():
@@ -179,20 +179,20 @@ class RunCommand(Command):
         run = self.select_answerable(self.open_run(run_id))
         asked = tuple(each for each in run.questions if each.id == question_id)
         if not asked:
-            self.screen.note("Somebody else has answered this meanwhile.", "yellow")
+            self.screen.note("Somebody else has answered this in the meantime.", "yellow")
             return
         answers = signals.run(self.screen.ask(run.show_only(asked)))
         self.follow(self.app.answer_stream(run_id, answers), run_id)
 
     def follow(self, stream: AsyncGenerator[Event | Run, None], run_id: str, *, is_branch: bool = False) -> None:
-        """Take a run as far as it goes, and end with the status that goes with it.
+        """Run until the end or the next pause, and exit with the matching status.
 
-        A branch begins behind what it shares with its run, and its plan is ticked from there on.
+        A fork starts after the part it shares with its run, and its plan is ticked from there on.
         """
         self.finish(self.take_further(stream, run_id, is_branch=is_branch))
 
     def submit(self, stored: Coroutine[Any, Any, Run]) -> None:
-        """Store something for a worker, and end."""
+        """Store something for a worker, and exit."""
         try:
             self.app.store.jobs.refuse_file()
         except UpcallError:
@@ -242,7 +242,7 @@ class RunCommand(Command):
         return entries[-1].id if entries else 0
 
     async def _show_changes(self, after: int) -> int:
-        """Show what was changed in files since an entry of the log; return the last entry now."""
+        """Show the changes to files since an entry of the log; return the newest entry."""
         from upcall.runs.file_changes import Change
         from upcall.storage.change_log import CHANGED
 
@@ -251,7 +251,7 @@ class RunCommand(Command):
         return entries[-1].id if entries else after
 
     def _announce(self) -> None:
-        """Print what is to be known of the work, once, when it has begun: an error before that stands alone."""
+        """Print notes about the work, once, when it has started: an earlier error is printed alone."""
         from upcall.execution.demo import NOTICE
         from upcall.execution.model_clients import uses_demo
 
@@ -268,12 +268,12 @@ class RunCommand(Command):
     # -- how it ends --------------------------------------------------------------------------------------------------
 
     def note_empty(self, what: str) -> None:
-        """Say that a list is empty, and whether there is a store at all."""
-        there = "" if signals.run(self.reader.store.exists()) else ": there is no such store"
+        """Report that a list is empty, and whether the store exists."""
+        there = "" if signals.run(self.reader.store.exists()) else ": the store does not exist"
         self.screen.note(f"{what} in {self.reader.store.name}{there}.")
 
     def finish(self, run: Run) -> None:
-        """Print how a run stands, and end with the status that goes with it."""
+        """Print the state of a run, and exit with the matching status."""
         if self.as_json:
             self.print_json(run.as_json())
         else:
@@ -282,7 +282,7 @@ class RunCommand(Command):
             raise typer.Exit(FAILED)
 
     def print_end(self, run: Run) -> None:
-        """Print how a run stands."""
+        """Print the state of a run."""
         from upcall.runs.run import RunStatus
 
         if run.waiting and run.questions:
@@ -292,7 +292,7 @@ class RunCommand(Command):
             self.screen.note(self.program.command("show", run.id))
         elif run.working:
             self.screen.note(
-                f"The answer is stored for run {run.id}, which is at work. Should its process have ended, go on with:"
+                f"The answer is stored for run {run.id}, which is at work. If its process has ended, continue with:"
             )
             self.screen.note(self.program.command("resume", run.id))
         elif run.error is None:
@@ -308,11 +308,11 @@ class RunCommand(Command):
             if folder and Path(folder).is_dir():
                 self.screen.note(f"Files are in {folder}")
         if run.error is not None:
-            resume = "" if run.is_final else f" Go on with: {self.program.command('resume', run.id).strip()}"
+            resume = "" if run.is_final else f" Continue with: {self.program.command('resume', run.id).strip()}"
             self.screen.error(f"{run.error}{resume}")
 
     def print_pending(self, run: Run) -> None:
-        """Print the open questions, and how to answer them later: they are what the command came to."""
+        """Print the open questions, which are the command's result, and how to answer them later."""
         console = self.screen.out
         for question in run.questions:
             self.screen.question(question, also=run.list_also_waiting(question), console=console)
@@ -324,17 +324,17 @@ class RunCommand(Command):
         self.screen.print_whole("\n".join(["", *explain_pending(run, self.program)]), "", console)
 
     def describe_error(self, error: Exception) -> dict[str, Any]:
-        """Return the object of a run, as far as there is one."""
+        """Return the JSON object for an error, with the run's id if known."""
         return describe_refusal(str(error), self.run_id)
 
     def remove_secrets(self, text: str) -> str:
-        """Take the keys out of a traceback."""
+        """Remove the keys from a traceback."""
         for secret in self._secrets:
             text = text.replace(secret, "[key]")
         return text
 
     def explain_stop(self) -> None:
-        """Say how to go on with what is stored."""
+        """Explain how to continue the stored run."""
         self.screen.note("")
         from upcall.runs.run import RunStatus
 
@@ -342,7 +342,7 @@ class RunCommand(Command):
         if run is not None:
             is_left = run.is_final or run.status is RunStatus.QUEUED
             verb = "answer" if run.waiting else "show" if is_left else "resume"
-            self.screen.note(f"Stopped. Run {run.id} is stored; go on with:", "default")
+            self.screen.note(f"Stopped. Run {run.id} is stored; continue with:", "default")
             self.screen.note(self.program.command(verb, run.id), "default")
         elif self.run_id is None or self.is_watching:  # At a list of runs, or before one was named.
             super().explain_stop()
@@ -357,7 +357,7 @@ class RunCommand(Command):
 
 
 run_options = with_options(RunCommand, STORE, CONFIG, USER, AS_JSON, DEBUG)
-"""For a command about stored runs, for which no agent works."""
+"""For a command about stored runs that runs no agents."""
 
 work_options = with_options(RunCommand, TEAM, MODEL, BASE_URL, PLAIN, STREAM, STORE, CONFIG, USER, AS_JSON, DEBUG)
 """For a command that lets agents work and asks their questions here."""

@@ -1,4 +1,4 @@
-"""The keys that a traceback must not show: those of the settings, and whatever a component's configuration holds."""
+"""The keys that a traceback must not show: those in the settings, and those in a component's configuration."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from upcall.settings import ModelSettings, Settings
 
 _SHORTEST = 8
-"""Shorter texts are no keys."""
+"""Shorter texts are not keys."""
 
 
 def collect_secrets(settings: Settings) -> list[str]:
-    """Collect what may be a key, the longest first, so that none is cut by a shorter one."""
+    """Collect possible keys, the longest first, so that none is cut by a shorter one."""
     models: list[Settings | ModelSettings] = [settings, *settings.agents.values(), *settings.llms.values()]
     found = [key.get_secret_value() for each in models if (key := each.api_key) is not None]
     found += os.environ.get(KEY, "").split(",")
@@ -25,7 +25,7 @@ def collect_secrets(settings: Settings) -> list[str]:
 
 
 def _list_texts(value: Any) -> list[str]:
-    """List the texts of a configuration at any depth, and their words, but for its name and its description."""
+    """List the texts of a configuration at any depth, and their words, except its name and its description."""
     if isinstance(value, dict):
         parts = (each for name, each in value.items() if name not in ("name", "description"))
         return [text for each in parts for text in _list_texts(each)]

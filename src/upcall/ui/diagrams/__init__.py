@@ -1,7 +1,7 @@
-"""Pictures: a run as a timeline and as a tree, a team as a diagram. SVG that needs nothing else, or Mermaid's text.
+"""Pictures: a run as a timeline and as a tree, a team as a diagram. A self-contained SVG, or Mermaid text.
 
-Each is one string. The SVGs are 800 pixels wide, and a notebook shows them (`Picture`). What a model or a user said is
-escaped and cut to its place.
+Each is one string. The SVGs are 800 pixels wide, and a notebook shows them (`Picture`). Words of models and users are
+escaped and truncated to fit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A picture as its text, which a notebook shows as what it is."""
+"""The text of a picture, which a notebook shows as a picture."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Any, Self
 
 
 class Picture(str):
-    """The text of an SVG file. As the last line of a cell it is shown; where no pictures are, its description is."""
+    """The text of an SVG file. As the last line of a cell it is displayed; without pictures, its description is."""
 
     description: str
 
     def __new__(cls, svg: str, description: str = "") -> Self:
-        """Return a text with what it shows in words."""
+        """Return the text together with a description of the picture."""
         made = super().__new__(cls, svg)
         made.description = description
         return made
 
     def _repr_svg_(self) -> str:
-        """Return what a notebook shows of it."""
+        """Return the picture for a notebook."""
         return str(self)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Print what IPython shows as text: it has a way of its own for strings, and takes this one first."""
+        """Print the description: IPython treats strings specially, and calls this method first."""
         printer.text(self.description)

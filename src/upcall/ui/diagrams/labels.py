@@ -1,4 +1,4 @@
-"""What pictures say of a run in words: its agents, its questions, and what came of them."""
+"""The words in pictures of a run: its agents, its questions, and their outcomes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AgentPath = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Asked:
-    """A question of a run, its number in the order in which they were asked, and what came of it."""
+    """A question of a run, its number in the order of asking, and its outcome."""
 
     number: int
     question: Question
@@ -28,7 +28,7 @@ class Asked:
 
     @property
     def outcome(self) -> str:
-        """What came of it, in one line; never a secret."""
+        """The outcome in one line; never a secret."""
         answer = self.answer
         if answer is None:
             return "open"
@@ -50,7 +50,7 @@ def list_asked(run: Run) -> list[Asked]:
 
 
 def list_agents(run: Run, more: Iterable[AgentPath] = ()) -> list[AgentPath]:
-    """Return the agents that took part, each behind the one that it works for, in the order in which they are known."""
+    """Return the agents that took part, each after the one it works for, in the order of their appearance."""
     known: dict[AgentPath, None] = dict.fromkeys((name,) for name in run.execution_path)
     paths = [*more, *(tuple(each.split("/")) for each in run.usage), *(each.path for each in run.asked.values())]
     paths += [tuple(each.split("/"))[:-1] for each in run.tools]
@@ -66,7 +66,7 @@ def list_agents(run: Run, more: Iterable[AgentPath] = ()) -> list[AgentPath]:
 
 
 def summarize(run: Run, agents: Sequence[AgentPath], asked: Sequence[Asked]) -> str:
-    """One sentence that says what took part in a run."""
+    """Return one sentence that lists the participants of a run."""
     used = run.total_usage
     tools = sum(run.tools.values())
     parts = [

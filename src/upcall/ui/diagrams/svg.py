@@ -1,7 +1,7 @@
-"""What all pictures are drawn with: an SVG that grows downwards, text whose width is known, and colours.
+"""Shared drawing code: an SVG that grows downwards, text of known width, and colours.
 
 Texts are in a monospaced font, and positions are absolute: whether two of them overlap can be told from the file alone.
-The colours are those of Okabe and Ito, which stay apart without colour vision; shapes tell the same.
+The colours are those of Okabe and Ito, distinguishable without colour vision; shapes carry the same information.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WIDTH = 800
 MARGIN = 16
 FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 ADVANCE = 0.61
-"""The width of a character, in heights of the font: the widest of the fonts above."""
+"""The width of a character relative to the font size, for the widest of the fonts above."""
 
 MAX_CHARS = 4000
 """What is longer is cut anywhere before it is looked at: no line of a picture takes more. (To put
@@ -28,8 +28,8 @@ BLUE, ORANGE, RED, GREEN = "#0072b2", "#e69f00", "#c04a00", "#00694a"
 
 
 def clean_text(text: str) -> str:
-    """Return the text as one line of characters that XML and a reader can take: no control characters, no marks that
-    turn the direction of what follows, no piles of accents."""
+    """Return the text as one line of characters that are safe for XML and readers: no control characters, no
+    direction marks, no piles of accents."""
     line: list[str] = []
     marks = 0
     for char in unicodedata.normalize("NFC", text):
@@ -43,12 +43,12 @@ def clean_text(text: str) -> str:
 
 
 def measure_width(text: str, size: float) -> float:
-    """How wide a text is at most, in pixels. What comes from another font than ours may be twice as wide."""
+    """Return the maximum width of a text in pixels. Characters from a fallback font may be twice as wide."""
     return sum(map(_cells, text)) * ADVANCE * size
 
 
 def fit_text(text: str, width: float, size: float) -> str:
-    """Return the text, cleaned, and cut where it is wider than `width`; empty where not one character fits."""
+    """Return the cleaned text, truncated to `width`; empty if not one character fits."""
     room, used, last = width / (ADVANCE * size) + 1e-6, 0, 0
     text = clean_text(text[:MAX_CHARS])
     for place, char in enumerate(text):
@@ -61,7 +61,7 @@ def fit_text(text: str, width: float, size: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a length of time in words that are short: ``340 ms``, ``12 s``, ``2 h 5 min``, ``3 d 4 h``."""
+    """Format a duration briefly: ``340 ms``, ``12 s``, ``2 h 5 min``, ``3 d 4 h``."""
     if seconds < 1:
         return f"{round(seconds * 1000)} ms"
     if seconds < 59.5:
@@ -75,12 +75,12 @@ def format_duration(seconds: float) -> str:
 
 
 def count_phrase(number: int, one: str) -> str:
-    """``1 call``, ``2 calls``."""
+    """Format a count with its noun: ``1 call``, ``2 calls``."""
     return f"{number:,} {one}{'' if number == 1 else 's'}"
 
 
 class Drawing:
-    """An SVG in the making. ``name`` makes its ids its own where several pictures are in one page."""
+    """An SVG under construction. ``name`` makes its ids unique if several pictures are on one page."""
 
     def __init__(self, title: str, description: str, name: str) -> None:
         self._title, self._description = clean_text(title), clean_text(description)
@@ -99,7 +99,7 @@ class Drawing:
         colour: str = INK,
         anchor: str = "start",
     ) -> None:
-        """Draw a line of text, its baseline at `y`, cut to `width`."""
+        """Draw a line of text with its baseline at `y`, truncated to `width`."""
         if not (line := fit_text(text, width, size)):
             return
         weight = ' font-weight="bold"' if bold else ""
@@ -122,7 +122,7 @@ class Drawing:
         tip: str = "",
         kind: str = "",
     ) -> None:
-        """Draw a rectangle, perhaps with a text that is shown where a pointer rests on it."""
+        """Draw a rectangle, optionally with a tooltip."""
         more = f' stroke="{stroke}"' if stroke else ""
         more += ' stroke-dasharray="4 3"' if dashed else ""
         more += f' rx="{_n(radius)}"' if radius else ""
@@ -142,13 +142,13 @@ class Drawing:
         self._parts.append(f"{shape}><title>{escape(clean_text(tip))}</title></polygon>" if tip else f"{shape}/>")
 
     def diamond(self, x: float, y: float, radius: float = 5, *, tip: str = "") -> None:
-        """Draw what stands for a question."""
+        """Draw the mark of a question."""
         corners = [(x, y - radius), (x + radius, y), (x, y + radius), (x - radius, y)]
         self.shape(corners, fill=RED, stroke=PAPER, tip=tip)
 
     @property
     def hatched(self) -> str:
-        """The fill of what stands for a wait."""
+        """The fill of the mark of a wait."""
         return f"url(#{self.id}-wait)"
 
     def finish(self, height: float) -> Picture:
@@ -167,7 +167,7 @@ class Drawing:
 
 
 def _cells(char: str) -> int:
-    """How many places of a monospaced font a character takes at most."""
+    """Return the maximum number of columns that a character takes in a monospaced font."""
     if char < "\u0300":  # Before the first mark that is put on another character.
         return 1
     if unicodedata.category(char) in ("Mn", "Me"):
@@ -178,5 +178,5 @@ def _cells(char: str) -> int:
 
 
 def _n(number: float) -> str:
-    """Return a number with as many digits as are seen."""
+    """Return a number with only the visible digits."""
     return f"{number:.2f}".rstrip("0").rstrip(".")

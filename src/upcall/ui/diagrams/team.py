@@ -1,4 +1,4 @@
-"""A team as a diagram, read from the team object: agents, those nested in them, tools, hand-offs and the user proxy."""
+"""A team as a diagram, read from the team object: agents, nested agents, tools, hand-offs and the user proxy."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ from upcall.workspace.commands import ExecutionWorkbench
 Role = Literal["team", "agent", "human"]
 
 MAX_TOOLS = 12
-"""How many tools of one agent are named; the others are counted."""
+"""How many tools of an agent are named; the others are only counted."""
 
 MAX_ARROWS = 30
-"""A team with more hand-offs has no arrows for them: they would be a thicket. Each member names its own in any case."""
+"""A team with more hand-offs gets no arrows, which would be a thicket. Each member lists its own in any case."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """A team, an agent or the user proxy, and what is in it.
+    """A team, an agent or the user proxy, and its contents.
 
     Attributes:
         name: its name.
-        kind: its class where that is AutoGen's or the caller's own; ``you`` for the human.
-        role: what it is.
+        kind: its class if that is AutoGen's or the caller's own; ``you`` for the human.
+        role: whether it is a team, an agent or the human.
         tools: the names of its tools.
         hands_to: the members that it hands its turn to.
-        calls: the members that it calls like tools as well; they are not `inside` then.
+        calls: the members that it calls like tools; those are not `inside`.
         asks: whether it may ask the human.
         inside: what is nested in it.
     """
@@ -72,7 +72,7 @@ class Member:
 
 
 def read_team(team: Team) -> Member:
-    """Return what a team is made of, as far as its objects tell. No server is asked for its tools."""
+    """Return the parts of a team, as far as its objects reveal them. No server is asked for its tools."""
     return _team(team, frozenset())
 
 
@@ -92,7 +92,7 @@ def _team(team: Team, above: frozenset[int]) -> Member:
 
 
 def _draw_once(read: Sequence[Member]) -> Iterator[Member]:
-    """Show an agent that takes turns, and that another member calls with the same tools, as one."""
+    """Merge an agent that takes turns with the same agent called by another member with the same tools."""
     there = {(each.name, each.tools) for each in read if each.role == "agent"}
     for member in read:
         both = [each for each in member.inside if (each.name, each.tools) in there and member.role == "agent"]
@@ -138,7 +138,7 @@ def _nested(agent: ChatAgent, above: frozenset[int]) -> tuple[Member, ...]:
 
 
 def _targets(agent: ChatAgent) -> tuple[str, ...]:
-    """Whom an agent hands its turn to by itself, without a tool: classifier, clarifier and planner."""
+    """Return the agents that an agent hands over to without a tool: classifier, clarifier and planner."""
     return tuple(getattr(agent, "targets", ()))
 
 
@@ -156,7 +156,7 @@ def _list_offered(workbenches: Iterable[Workbench]) -> Iterator[tuple[str, BaseT
 
 
 def _at_once(listing: Coroutine[Any, Any, Sequence[Any]]) -> Sequence[Any]:
-    """Return what a coroutine gives that waits for nothing: these workbenches only read what they have."""
+    """Return the result of a coroutine that never waits: these workbenches only read what they have."""
     try:
         listing.send(None)
     except StopIteration as end:
@@ -170,8 +170,8 @@ def _at_once(listing: Coroutine[Any, Any, Sequence[Any]]) -> Sequence[Any]:
 
 
 def team_mermaid(team: Team) -> str:
-    """Return a team as the text of a Mermaid flowchart: what is nested hangs on a solid line, a hand-off is a dotted
-    one."""
+    """Return a team as a Mermaid flowchart: solid lines lead to nested agents, dotted ones are
+    hand-offs."""
     return "\n".join(["flowchart TB", *_Flowchart().team(read_team(team), "  ")]) + "\n"
 
 
@@ -182,7 +182,7 @@ class _Flowchart:
         self._ids = map("n{}".format, count(1))
 
     def team(self, team: Member, indent: str, node: str | None = None) -> Iterator[str]:
-        """Yield a team and all that is in it."""
+        """Yield a team and everything in it."""
         node = node or next(self._ids)
         ids = {each.name: next(self._ids) for each in team.inside}
         yield f'{indent}subgraph {node}["{_quote(_full_name(team))}"]'
@@ -213,7 +213,7 @@ class _Flowchart:
 
 
 def _quote(text: str) -> str:
-    """Return a text in a Mermaid label: what it would read as its own, or as HTML, as its codes."""
+    """Return a text as a Mermaid label, with Mermaid syntax and HTML written as codes."""
     codes = {"#": "#35;", "%": "#37;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;", "`": "#96;", "\\": "#92;"}
     return "".join(codes.get(char, char) for char in clean_text(text))
 
@@ -222,11 +222,11 @@ def _quote(text: str) -> str:
 
 TITLE, ROW, INSET, GAP = 24.0, 15.0, 10.0, 8.0
 NARROWEST = 190.0
-"""A box that would have less room for its text is drawn with what is in it named, not drawn."""
+"""A box with less room for its text is drawn with its contents listed by name."""
 
 
 def team_svg(team: Team) -> Picture:
-    """Return a team as an SVG: what is nested is a box in a box, a hand-off an arrow on the right."""
+    """Return a team as an SVG: nested agents are boxes in a box, hand-offs are arrows on the right."""
     root = read_team(team)
     everybody = list(_all(root))
     agents = [each for each in everybody if each.role == "agent"]
@@ -243,7 +243,7 @@ def team_svg(team: Team) -> Picture:
 
 
 class _Box:
-    """A member with its place: how high it is follows from how wide it may be."""
+    """A member with its place; its height follows from its maximum width."""
 
     def __init__(self, member: Member, width: float) -> None:
         self.member, self.width = member, width
@@ -265,7 +265,7 @@ class _Box:
         self.height: float = TITLE + ROW * len(self._rows) + nested + (INSET if nested else 6)
 
     def draw(self, drawing: Drawing, x: float, y: float) -> None:
-        """Draw the box, with its corner at (`x`, `y`), and all that is in it."""
+        """Draw the box, with its corner at (`x`, `y`), and everything in it."""
         member = self.member
         human, team = member.role == "human", member.role == "team"
         fill, stroke = (SHADE, LINE) if team else (PAPER, GREEN if human else BLUE)
@@ -288,7 +288,7 @@ class _Box:
             self._arrows(drawing, tops, x + INSET + self.inside[0].width)
 
     def _arrows(self, drawing: Drawing, tops: Mapping[str, tuple[float, _Box]], right: float) -> None:
-        """Each hand-off in a column of its own, or in one with others that it does not pass."""
+        """Assign each hand-off a column, shared only with hand-offs that it does not pass."""
         ports: dict[str, list[tuple[int, bool]]] = {name: [] for name in tops}
         for number, (source, target) in enumerate(self._edges):
             ports[source].append((number, True))
@@ -305,7 +305,7 @@ class _Box:
 
 
 def _columns(edges: Sequence[tuple[str, str]], order: Sequence[str]) -> list[int]:
-    """Which column each arrow goes in, so that no two in one meet; the short ones are nearest."""
+    """Return the column of each arrow, so that no two in one column meet; short ones are nearest."""
     place = {name: number for number, name in enumerate(order)}
     spans = [(min(place[one], place[other]), max(place[one], place[other])) for one, other in edges]
     taken: list[list[tuple[int, int]]] = []
@@ -325,7 +325,7 @@ def _is_free(there: Sequence[tuple[int, int]], low: int, high: int) -> bool:
 
 
 def _tip(drawing: Drawing, x: float, y: float, way: int) -> None:
-    """Draw the tip of an arrow that ends at (`x`, `y`): to the right, or with -1 to the left."""
+    """Draw the tip of an arrow that ends at (`x`, `y`), pointing right, or with -1 left."""
     drawing.shape([(x, y), (x - 6 * way, y - 3), (x - 6 * way, y + 3)], fill=BLUE)
 
 

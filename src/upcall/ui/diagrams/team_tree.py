@@ -1,4 +1,4 @@
-"""A team as text for a terminal: who is in it, what each has, and who may ask."""
+"""A team as text for a terminal: its members, their tools, and who may ask."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INDENT = "  "
 
 
 def team_lines(team: Team) -> list[str]:
-    """Return a team as lines: what is nested stands below it, to the right."""
+    """Return a team as lines, with nested members indented below it."""
     return list(_lines(read_team(team), 0))
 
 

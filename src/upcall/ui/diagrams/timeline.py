@@ -1,4 +1,4 @@
-"""A run as a timeline: its agents as lanes, what they did as bars, and the waits for the human compressed."""
+"""A run as a timeline: agents as lanes, their calls as bars, and compressed waits for the human."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from upcall.ui.diagrams.svg import (
 LABELS = 184
 LEFT, RIGHT = MARGIN + LABELS, WIDTH - MARGIN
 LANE, ROW, ROWS = 22, 9, 4
-"""The height of a lane, and of each row in one whose agent makes several calls at the same time; how many rows."""
+"""The height of a lane, and of each row in a lane with concurrent calls; the number of rows."""
 
 MAX_LANES = 60
 MAX_LISTED = 60
 SECOND = timedelta(seconds=1)
 NO_GAP = timedelta(seconds=0.25)
-"""A team that stops for less did not stop for anybody who looks at the picture."""
+"""Shorter stops of a team are not visible in the picture."""
 
 
 @dataclass(frozen=True)
 class TimelinePart:
-    """A part of the time that a run took: work, drawn to scale, or a break, which has a width of its own."""
+    """A part of a run's time: work, drawn to scale, or a break of fixed width."""
 
     start: datetime
     end: datetime
@@ -81,7 +81,7 @@ def timeline(run: Run, call_timings: Sequence[WorkPeriod] = ()) -> Picture:
 
 
 def list_entries(drawing: Drawing, asked: Sequence[Asked], top: float) -> float:
-    """Return the questions with their answers, below `top`. Gives where they end."""
+    """Draw the questions with their answers below `top`; return where they end."""
     for each in asked[:MAX_LISTED]:
         drawing.diamond(MARGIN + 5, top + 12)
         told = f"{each.number}. {each.who}: {each.question.question}"
@@ -122,8 +122,8 @@ def _head(drawing: Drawing, run: Run) -> None:
 
 
 def _bar(drawing: Drawing, x: float, y: float, width: float, tool: bool, failed: bool, tip: str) -> None:
-    """Draw a call. A tool's is lower and has an edge, so that it is told apart without its colour; a failed one is
-    empty and crossed."""
+    """Draw a call. A tool call is lower and has an edge, to be distinguishable without colour; a failed one is
+    empty and crossed out."""
     top, height = (y + 2, 5.0) if tool else (y, 8.0)
     colour = ORANGE if tool else BLUE
     edge = RED if failed else INK if tool and width > 2 else None
@@ -134,7 +134,7 @@ def _bar(drawing: Drawing, x: float, y: float, width: float, tool: bool, failed:
 
 
 def _parts(run: Run, call_timings: Sequence[WorkPeriod], asked: Sequence[Asked]) -> list[TimelinePart]:
-    """Return the time of a run, in turns of work and breaks."""
+    """Return the time of a run as alternating work and breaks."""
     last = max([run.created_at, *(each.end for each in call_timings)])
     spans = [(each.start, each.end) for each in call_timings] or _between(run, asked)
     spans.sort()
@@ -160,7 +160,7 @@ def _parts(run: Run, call_timings: Sequence[WorkPeriod], asked: Sequence[Asked])
 
 
 def _between(run: Run, asked: Sequence[Asked]) -> list[tuple[datetime, datetime]]:
-    """When a run of which no times are kept was at work: when no question of it waited for the human."""
+    """Return when a run without recorded times was at work: when none of its questions waited for the human."""
     spans: list[tuple[datetime, datetime]] = []
     at = run.created_at
     for each in asked:
@@ -177,13 +177,13 @@ def _between(run: Run, asked: Sequence[Asked]) -> list[tuple[datetime, datetime]
 
 
 def _has_waited(asked: Asked, start: datetime, end: datetime) -> bool:
-    """Whether a question got its answer in a break. It is known to the second, and the break more exactly."""
+    """Whether a question was answered in a break. Answers are known to the second, breaks more exactly."""
     answer = asked.answer
     return answer is not None and asked.question.asked_at <= end and start - SECOND < answer.answered_at <= end + NO_GAP
 
 
 class _Scale:
-    """Where a moment is. Breaks have a width of their own, however long they were; work has the rest, to scale."""
+    """Maps moments to positions. Breaks have a fixed width, however long they were; work gets the rest, to scale."""
 
     def __init__(self, parts: Sequence[TimelinePart]) -> None:
         room = float(RIGHT - LEFT)
@@ -203,7 +203,7 @@ class _Scale:
             at += width
 
     def x(self, moment: datetime) -> float:
-        """Where a moment is, in pixels."""
+        """Return the position of a moment, in pixels."""
         for part, left, width in self.columns:
             if moment <= part.end:
                 inside = (
@@ -222,7 +222,7 @@ class _Lane:
 
 
 class _Lanes:
-    """The agents, one below the other."""
+    """The lanes of the agents, one below the other."""
 
     def __init__(self, agents: Sequence[AgentPath], calls: Sequence[TimedCall], scale: _Scale, top: float) -> None:
         self.top, self._scale = top, scale
@@ -272,13 +272,13 @@ class _Lanes:
 
 
 def _find_ask_time(asked: Asked, lane: _Lane) -> datetime:
-    """When a question was asked: it is known to the second, and the call that it came of more exactly."""
+    """Return when a question was asked: known to the second, and more exactly from the call that asked."""
     at = asked.question.asked_at
     return max((call.end for row in lane.rows for call in row if at <= call.end < at + SECOND), default=at)
 
 
 def _rows(calls: Sequence[TimedCall]) -> tuple[tuple[TimedCall, ...], ...]:
-    """Return the calls of one agent in as few rows as keep those apart that were made at the same time."""
+    """Arrange the calls of one agent in as few rows as possible, with concurrent calls in separate rows."""
     rows: list[list[TimedCall]] = []
     for call in sorted(calls, key=lambda each: each.start):
         free = next((row for row in rows if row[-1].end <= call.start), None)
@@ -290,7 +290,7 @@ def _rows(calls: Sequence[TimedCall]) -> tuple[tuple[TimedCall, ...], ...]:
 
 
 def _column(drawing: Drawing, part: TimelinePart, left: float, width: float, lanes: _Lanes) -> None:
-    """Draw a break, through all lanes, with its questions' numbers and its length; or how long some work took."""
+    """Draw a break through all lanes, with its length and its questions' numbers; or the duration of some work."""
     middle, top, height = left + width / 2, lanes.top, lanes.bottom - lanes.top
     if part.work:
         told = format_duration(part.seconds)
@@ -308,7 +308,7 @@ def _column(drawing: Drawing, part: TimelinePart, left: float, width: float, lan
 
 
 def _axis(drawing: Drawing, scale: _Scale, top: float) -> float:
-    """Return the first and the last moment. Gives where the axis ends."""
+    """Draw the first and the last moment; return where the axis ends."""
     start, end = scale.columns[0][0].start, scale.columns[-1][0].end
     drawing.text(LEFT, top + 16, _moment(start), size=11, width=280, colour=FAINT)
     drawing.text(RIGHT, top + 16, _moment(end), size=11, width=280, colour=FAINT, anchor="end")

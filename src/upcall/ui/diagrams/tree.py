@@ -1,4 +1,4 @@
-"""A run as a tree: who worked for whom, what each used and spent, and what each asked."""
+"""A run as a tree: who worked for whom, tools, tokens and questions of each agent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from upcall.ui.diagrams.labels import AgentPath, Asked, list_agents, list_asked,
 from upcall.ui.diagrams.svg import FAINT, LINE, MARGIN, WIDTH, Drawing, count_phrase, measure_width
 
 STEP, MAX_DEPTH = 22, 12
-"""How far to the right of its parent a node is, and to which depth: what is deeper stays below."""
+"""The indentation of a node relative to its parent, and the maximum depth that is indented."""
 
 MAX_NODES = 400
 
@@ -28,8 +28,8 @@ class _Node:
 
 
 def tree(run: Run) -> Picture:
-    """Return a run as an SVG: its agents below those that they work for, with their tokens and tools, and the
-    questions that they asked, with the answers."""
+    """Return a run as an SVG: agents below those they work for, with their tokens and tools, and the
+    questions they asked, with the answers."""
     asked = list_asked(run)
     agents = list_agents(run)
     told = f"{summarize(run, agents, asked)}."
@@ -55,7 +55,7 @@ def tree(run: Run) -> Picture:
 
 
 def tree_lines(run: Run) -> list[str]:
-    """Return the same tree as text: agents below those that they work for, what each asked and spent."""
+    """Return the same tree as text: agents below those they work for, with their questions and tokens."""
     lines = [f"Run {run.id}: {run.status}"]
     for node in _nodes(run, list_agents(run), list_asked(run)):
         indent = "  " * min(node.depth, MAX_DEPTH)

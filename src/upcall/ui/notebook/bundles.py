@@ -1,6 +1,6 @@
-"""A run as a notebook shows it: HTML that stands alone, without scripts, and plain text.
+"""A run for a notebook: self-contained HTML without scripts, and plain text.
 
-Text of models, documents and users is data: it is escaped, and of markdown only what cannot load or run anything is
+Text of models, documents and users is data: it is escaped, and only markdown that cannot load or run anything is
 rendered.
 """
 
@@ -47,7 +47,7 @@ _RISK_COLOUR = "#c62828"
 _ERROR_COLOUR = f"var(--jp-error-color1, var(--vscode-errorForeground, {_RISK_COLOUR}))"
 _BORDER = "var(--jp-border-color1, #9e9e9e)"
 _TINTS = {"+": "background:rgba(46,160,67,.2);", "-": "background:rgba(248,81,73,.2);"}
-"""Of the lines of a diff."""
+"""The colours of diff lines."""
 
 STYLE = f"""<style>
 .upcall-form .widget-html-content {{ line-height: 1.5 }}
@@ -65,19 +65,19 @@ STYLE = f"""<style>
 }}
 .upcall-question.upcall-risk {{ border-color: {_RISK_COLOUR} }}
 </style>"""
-"""Of the widgets of a form: ipywidgets cuts an option to one line, and leaves more than that between lines of text."""
+"""The style of a form's widgets: ipywidgets truncates an option to one line, and spaces lines of text too far apart."""
 
 _NO_MATH = "tex2jax_ignore mathjax_ignore"
-"""Jupyter takes what stands between two dollar signs for a formula: of a command it would show another one."""
+"""Jupyter treats text between two dollar signs as a formula, and would show a different command."""
 _ITEM = re.compile(r"\s*(?:\d+\.|-|\[[ x]\]) ")
 _CITED = re.compile(r"\[(\d{1,3})\]")
 _SOURCE_LINE = re.compile(r"^(?:[-*] )?\[(\d{1,3})\] (.+)$", re.MULTILINE)
-"""A line of the source list at the end of a report; the last one with a number counts."""
+"""A line of the source list at the end of a report; for each number the last one counts."""
 _SAFE_LINK = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 
 
 def hide(name: str) -> str:
-    """Return the style that hides what has this class, and the output that it is in."""
+    """Return the style that hides elements of this class and the output that contains them."""
     return f"<style>.{name}, .jp-OutputArea-child:has(.{name}) {{ display: none }}</style>"
 
 
@@ -90,15 +90,15 @@ def run_bundle(run: Run) -> dict[str, str]:
 
 
 def transcript_bundle(transcript: Transcript) -> dict[str, str]:
-    """Return a transcript by MIME type, in a field that scrolls."""
+    """Return a transcript by MIME type, in a scrolling field."""
     text = escape_controls("\n".join(transcript_lines(transcript)))
     shown = markdown_html(transcript_markdown(transcript))
     return {"text/plain": text, "text/html": _box(f'<div style="max-height:40em;overflow:auto">{shown}</div>')}
 
 
 def inbox_bundle(entries: Sequence[InboxEntry]) -> dict[str, str]:
-    """Open questions of several runs by MIME type."""
-    nothing = "No question waits for you."
+    """Return open questions of several runs by MIME type."""
+    nothing = "You have no open questions."
     return {
         "text/plain": escape_controls("\n\n".join(map(_entry_text, entries))) if entries else nothing,
         "text/html": "".join(map(_entry_html, entries)) if entries else _box(f"<div>{nothing}</div>"),
@@ -117,7 +117,7 @@ def _entry_html(entry: InboxEntry) -> str:
 
 
 def as_written(text: str) -> str:
-    """Return a text in the middle of others as HTML: nothing in it is a formula."""
+    """Return inline text as HTML that Jupyter does not read as a formula."""
     return f'<span class="{_NO_MATH}">{_escape(text)}</span>'
 
 
@@ -143,7 +143,7 @@ def run_html(run: Run) -> str:
 
 
 def head_html(run: Run) -> str:
-    """Return the task, the status, whose run it is, and what went wrong."""
+    """Return the task, the status, the owner, and the error of a run."""
     colour = _COLOURS.get(run.status, _WORKING_COLOUR)
     badge = (
         f'<span style="background:{colour};color:#fff;border-radius:3px;padding:1px 6px">'
@@ -156,7 +156,7 @@ def head_html(run: Run) -> str:
 
 
 def question_html(question: Question, also: Sequence[Question] = (), *, in_form: bool = False) -> str:
-    """Return a question with who asks, why, and what it accepts. A form has a frame and fields of its own for it."""
+    """Return a question with its asker, reason and options. A form adds its own frame and fields."""
     if in_form and not question.secret:
         question = question.model_copy(update={"options": (), "multi_select": False})
     inner = (
@@ -170,7 +170,7 @@ def question_html(question: Question, also: Sequence[Question] = (), *, in_form:
 
 
 def known_html(run: Run) -> str:
-    """Return what a run has come to besides its questions: result, plan, answers, what was assumed, tokens."""
+    """Return everything about a run except its questions: result, plan, answers, assumptions, tokens."""
     result = f'<div style="margin:8px 0">{markdown_html(run.result)}</div>' if run.result else ""
     rest = "".join([_plan(run), _answers(run), _list(list_assumptions(run)), _list(list_warnings(run)), _tokens(run)])
     if not (result and rest):
@@ -179,7 +179,7 @@ def known_html(run: Run) -> str:
 
 
 def log_html(lines: Iterable[str], *, folded: bool = False) -> str:
-    """Lines of text, oldest first, in a field that stays scrolled to the newest one; `folded`, a click shows them."""
+    """Return lines of text, oldest first, in a field scrolled to the newest; if `folded`, a click shows them."""
     lines = [*lines]
     if not lines:
         return ""
@@ -191,7 +191,7 @@ def log_html(lines: Iterable[str], *, folded: bool = False) -> str:
 
 
 def pictures_html(run: Run, worked: Sequence[WorkPeriod]) -> str:
-    """Return a run's timeline and tree, each behind a click; as images, so that nothing in them is part of the page."""
+    """Return a run's timeline and tree, each folded; as images, so that nothing in them is part of the page."""
     drawn = {"Timeline": pictures.timeline(run, worked), "Agents and questions": pictures.tree(run)}
     return "".join(_fold(title, _image(svg, title)) for title, svg in drawn.items())
 
@@ -211,8 +211,8 @@ def error_html(text: str) -> str:
 
 
 def markdown_html(text: str) -> str:
-    """Markdown of a model as HTML. Raw HTML is shown as text, images are left out (they would tell their server that
-    somebody looks), links lead to the web or to mail only, and a number that cites has its source as a tooltip."""
+    """Return a model's Markdown as HTML. Raw HTML is shown as text, images are omitted (their server would learn that
+    somebody is looking), links lead only to the web or to mail, and citations have tooltips."""
     text = escape_controls(text.replace("\r\n", "\n"))
     sources = {number: one_line(line, 400) for number, line in _SOURCE_LINE.findall(text)}
     rendered: str = _markdown().render(text, {"sources": sources})
@@ -221,7 +221,7 @@ def markdown_html(text: str) -> str:
 
 class _Markdown(MarkdownIt):
     def validateLink(self, url: str) -> bool:
-        """Whether a link stays one, and not text."""
+        """Whether a link stays a link."""
         return bool(_SAFE_LINK.match(url.strip()))
 
 
@@ -293,7 +293,7 @@ def _next_step_html(run: Run) -> str:
 
 def _resume_label(run: Run) -> str:
     if run.interrupted:
-        return "Interrupted, nobody works on it. Go on with"
+        return "Interrupted, nobody works on it. Continue with"
     return "Try again" if run.status is RunStatus.FAILED else ""
 
 
@@ -309,7 +309,7 @@ def _hint(run_id: str, questions: Sequence[Question]) -> str:
 
 
 def _how_to(run_id: str, questions: Sequence[Question]) -> str:
-    """Return the line of Python that answers."""
+    """Return the line of Python that answers the questions."""
     said = [_example(question) for question in questions]
     given = said[0]
     if len(questions) > 1:
@@ -318,7 +318,7 @@ def _how_to(run_id: str, questions: Sequence[Question]) -> str:
 
 
 def _example(question: Question) -> str:
-    """Return a value to begin with; a risk is never agreed to by a line that is only copied."""
+    """Return a sample answer; a line that is only copied must never agree to a risk."""
     if question.secret:
         return "getpass.getpass()"  # Typed into the cell it would be stored with the notebook.
     return repr(question.options[0].label) if question.options and not question.is_risk else repr("...")
@@ -337,7 +337,7 @@ def _box(inner: str) -> str:
 
 
 def _format_question(text: str) -> str:
-    """Return the words of a question; a plan in them is not all bold, and what is quoted stands in a block."""
+    """Return the text of a question; a plan in it is not all bold, and quotes are blocks."""
     shown, lines = [], text.split("\n")
     bold = sum(not line.startswith(QUOTE_MARK) for line in lines) == 1
     for quoted, block in groupby(lines, key=lambda line: line.startswith(QUOTE_MARK)):
@@ -348,24 +348,24 @@ def _format_question(text: str) -> str:
 
 
 def _put_below(title: str, lines: Sequence[str]) -> str:
-    """Lines below a title, which is HTML."""
+    """Return lines below a title, which is HTML."""
     return f'<div style="margin:6px 0 0">{title}</div>{_list(lines)}'
 
 
 def _list(lines: Sequence[str]) -> str:
-    """Lines one below the other; what is quoted in them (a command, a diff) in a block of its own."""
+    """Return lines one below the other; a quote in them (a command, a diff) is a separate block."""
     blocks = groupby(lines, key=lambda line: line.lstrip().startswith(QUOTE_MARK))
     return "".join(_quote([*block]) if quoted else "".join(map(_line, block)) for quoted, block in blocks)
 
 
 def _line(line: str) -> str:
-    """Return a line, the number or tick that it begins with to the left of all that follows."""
+    """Return a line with a hanging indent after its number or tick."""
     hanging = "padding-left:2.5em;text-indent:-1.5em" if _ITEM.match(line) else "padding-left:1em"
     return f'<div style="white-space:pre-wrap;overflow-wrap:anywhere;{hanging}">{_escape(line.strip())}</div>'
 
 
 def _quote(lines: Sequence[str]) -> str:
-    """Lines in columns, whole: what is consented to is not cut. Only those of a diff have its colours."""
+    """Return lines in a monospaced font, untruncated, since users consent to them. Only diff lines are coloured."""
     is_diff = any(line.lstrip().startswith(f"{QUOTE_MARK}@@") for line in lines)
     shown = []
     for line in lines:

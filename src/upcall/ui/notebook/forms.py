@@ -1,6 +1,6 @@
-"""A run as a form of ipywidgets: buttons answer its questions, and the kernel's loop goes on with it.
+"""A run as a form of ipywidgets: buttons answer its questions, and the kernel's loop resumes it.
 
-Nothing here waits in a cell: a click begins a task, and what comes of it changes the widgets.
+Nothing here waits in a cell: a click starts a task, and its results change the widgets.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ _WIDE = {"width": "auto", "max_width": "60em"}
 
 
 class Form:
-    """A run with its open questions to be answered by clicks. A cell that ends with it shows it.
+    """A run with its open questions, to answer by clicking. A cell that ends with it shows it.
 
-    A question that is asked while others work can be answered at once; they go on beside it. ``run`` is the run as it
-    is shown, None until it is known. ``task`` is the work that a click began last.
+    A question asked while others work can be answered at once; the others continue. ``run`` is the run as it is
+    shown, None until it is known. ``task`` is the work that the last click started.
 
     Args:
-        app: what answers.
+        app: the application that answers.
         run: the run, its id, or a stream of events that ends with it.
-        user: who answers; as in `Upcall.answer`.
+        user: who answers, as in `Upcall.answer`.
 
     Raises:
-        ConfigurationError: no event loop runs here.
+        ConfigurationError: no event loop is running.
     """
 
     def __init__(
@@ -77,18 +77,18 @@ class Form:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
             raise ConfigurationError(
-                "A form needs a running event loop: make it in a cell of a notebook, or use await app.answer(...)."
+                "A form needs a running event loop: create it in a notebook cell, or use await app.answer(...)."
             ) from None
         self._app, self._user = app, user
         self.run: Run | None = None
         self.task: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._beginning: set[asyncio.Task[None] | None] = set()
-        """Work that has not come to its first event or its end: until then no other click counts."""
+        """Work that has not reached its first event or its end: until then no other click counts."""
         self._following = 0
         self._sending: set[str] = set()
         self._left: set[str] = set()
-        """The ids of questions whose answers are under way, and of those whose answers a team at work will take in."""
+        """The ids of questions whose answers are being sent, or will be taken in by a team at work."""
         self._fields: dict[str, _Field] = {}
         self._events = _Events()
         self._head, self._note, self._busy, self._log, self._known, self._pictures = (widgets.HTML() for _ in range(6))
@@ -108,8 +108,8 @@ class Form:
             self._begin(lambda: self._follow(run))
 
     def _ipython_display_(self) -> None:
-        """Show the widgets, and the run as a page that they hide: a notebook that is opened again has no widgets, but
-        the page, as the run was at its last pause while the notebook was open."""
+        """Show the widgets, and the run as a page that they hide: a notebook that is reopened has no widgets, only the
+        page, in the state of the last pause while the notebook was open."""
         display(self.widget._repr_mimebundle_() | {"text/plain": "The buttons of a form."}, raw=True)
         self._page = display(self._page_bundle(), raw=True, display_id=True)
 
@@ -119,7 +119,7 @@ class Form:
         return bundle | {"text/html": f'<div class="{self._page_class}">{bundle["text/html"]}</div>'}
 
     async def settle(self) -> Run | None:
-        """Return the run when no work of this form is under way. It does not wait for a click: without subshells
+        """Return the run when no work of this form is in progress. It does not wait for a click: without subshells
         Jupyter delivers none while a cell waits."""
         while under_way := [task for task in self._tasks if not task.done()]:
             await asyncio.wait(under_way)
@@ -128,7 +128,7 @@ class Form:
     # -- work ---------------------------------------------------------------------------------------------------------
 
     def _on_click(self, button: Any, work: Callable[[], Awaitable[None]]) -> Any:
-        """Return a button that begins some work. Jupyter may deliver clicks in another thread; the store and the
+        """Return a button that starts some work. Jupyter may deliver clicks in another thread; the store and the
         model belong to the loop of the cell."""
         button.on_click(lambda _: self._loop.call_soon_threadsafe(self._begin, work))
         return button
@@ -148,7 +148,7 @@ class Form:
         return task
 
     def _has_begun(self) -> None:
-        """Leave the questions that are open to other clicks than those of this task."""
+        """Let other clicks count again, except on the questions of this task."""
         self._beginning.discard(asyncio.current_task())
         self._enable()
 
@@ -250,7 +250,7 @@ class Form:
         return field
 
     def _buttons(self, run: Run) -> list[Any]:
-        """Those below all questions."""
+        """Return the buttons below all questions."""
         buttons = []
         if len(self._fields) > 1:
             every = widgets.Button(description="Send all answers", button_style="primary")
@@ -262,7 +262,7 @@ class Form:
         return buttons
 
     def _enable(self) -> None:
-        """Let click what can be clicked now."""
+        """Enable what can be clicked now."""
         for question_id, field in self._fields.items():
             field.enable(not self._beginning and question_id not in self._sending)
         for button in self._actions.children:
@@ -277,19 +277,19 @@ class Form:
         self._log.value = log_html(self._events.list_shown(), folded=not self._following)
 
     async def _draw(self, run: Run) -> None:
-        """Show the pictures of a paused run. Who sees only questions of it has none."""
+        """Show the pictures of a paused run. Users who see only some of its questions get none."""
         with suppress(UpcallError):
             worked = await self._app.call_timings(run.id, user=self._user)
             self._pictures.value = pictures_html(run, worked)
 
 
 def _how_far(run: Run) -> tuple[int, bool]:
-    """Return what tells which of two states of a run is the later one, as far as one run segment goes."""
+    """Return a key that orders the states of a run within a run segment."""
     return len(run.answers), not run.working
 
 
 def _may_change_the_form(event: Event) -> bool:
-    """Whether a run may have other questions, another plan or another status behind the event."""
+    """Whether the event may have changed the run's questions, plan or status."""
     return isinstance(event, UserInputRequestedEvent | HandoffMessage) or ANSWERS in event.metadata
 
 
@@ -298,7 +298,7 @@ def _row(*buttons: Any) -> Any:
 
 
 class _Field:
-    """A question with what answers it. Nothing is chosen at the beginning."""
+    """A question and its input fields. Nothing is chosen at first."""
 
     def __init__(self, question: Question, also: Sequence[Question]) -> None:
         self.question = question
@@ -318,18 +318,18 @@ class _Field:
             self.box.add_class("upcall-risk")
 
     def take_answer(self) -> AnswerValue | None:
-        """Return the answer as it is filled in, None where nothing is. A secret is gone from the form afterwards: it
+        """Return the answer as filled in; None if empty. A secret is then removed from the form, because it
         would be saved with the notebook.
 
         Raises:
-            AnswerRefused: it is not one that the question accepts.
+            AnswerRefused: the question does not accept it.
         """
         text, labels = self._own.value.strip() if self._own is not None else "", self._list_chosen()
         if self.question.secret and self._own is not None:
             self._own.value = ""
             return text or None
         if labels and text and not self.question.multi_select:
-            raise AnswerRefused(f"An option is chosen and words are written: empty the text, or choose {_OTHER!r}.")
+            raise AnswerRefused(f"An option is chosen and text is entered: clear the text, or choose {_OTHER!r}.")
         if labels:
             return [*labels, text] if text else labels
         return (read_answer(self.question, text) if self.question.options else text) if text else None
@@ -340,7 +340,7 @@ class _Field:
             each.disabled = not on
 
     def close(self) -> None:
-        """Take it off the page."""
+        """Remove it from the page."""
         for each in (*self.box.children, self.answer, *self.outcomes.values(), self.box):
             each.close()
 
@@ -364,7 +364,7 @@ class _Field:
 
     def _text(self, listed: bool) -> Any:
         if self.question.secret:
-            return widgets.Password(placeholder="It is not shown", layout=_WIDE)
+            return widgets.Password(placeholder="Hidden while you type", layout=_WIDE)
         if listed:
             approves = self.question.approval is not None
             hint = "Or why not; or other arguments, as JSON" if approves else "Or in your own words"
@@ -382,19 +382,19 @@ class _Field:
 
 
 SECONDS_BETWEEN_TOKENS = 0.15
-"""How often tokens are sent to the page at most."""
+"""The minimum time between updates of tokens, in seconds."""
 
 WRITING_CHARS = 600
-"""How much is shown of what an agent is writing: its end."""
+"""How many of the last characters of an unfinished text are shown."""
 
 
 def describe_writing(text: str) -> str:
-    """Return the end of what an agent is writing, as far as it is for a reader."""
+    """Return the end of an agent's unfinished text, if it is for a reader."""
     return f"writes {len(text):,} characters" if is_for_programs(text) else text[-WRITING_CHARS:].strip()
 
 
 class _Events:
-    """The last events of a run in lines: who, what, what it took."""
+    """The last events of a run as lines: who did what, and how long it took."""
 
     def __init__(self) -> None:
         self.lines: deque[str] = deque(maxlen=_LOG_LINES)
@@ -407,17 +407,17 @@ class _Events:
         self._drawn_at = 0.0
 
     def begin(self, run: Run | None) -> None:
-        """Know what was done before."""
+        """Mark earlier work as known."""
         if run is not None:
             self._tree.begin(run)
 
     def list_shown(self) -> list[str]:
-        """Return the lines, and below them the end of what each agent is writing."""
+        """Return the lines, followed by the end of each agent's unfinished text."""
         writing = self._writing.list_named()
         return [*self.lines, *(f"{writer}  {describe_writing(text)}" for writer, text in writing)]
 
     def tell(self, event: Event) -> bool:
-        """Add an event; whether there is anything new to be shown. Progress takes the place of the progress before, and
+        """Add an event; return whether there is anything new to show. Progress replaces earlier progress, and
         tokens change the last lines, a few times a second."""
         if isinstance(event, ModelClientStreamingChunkEvent):
             self._writing.add(event)

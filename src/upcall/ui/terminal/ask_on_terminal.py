@@ -1,4 +1,4 @@
-"""A run of a program of one's own, asked and followed on the terminal as `upcall run` does."""
+"""Ask and follow a run of your own program on the terminal, as `upcall run` does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def ask_on_terminal(app: Upcall, run: Run | str, *, user: str | None = None, plain: bool = False) -> Run:
-    """Ask the open questions of a run on the terminal, resume it with the answers, and so on until it asks no more.
+    """Ask the open questions of a run on the terminal and resume it with the answers, until it asks no more.
 
     Args:
         app: the application that has the run.
@@ -24,11 +24,11 @@ async def ask_on_terminal(app: Upcall, run: Run | str, *, user: str | None = Non
         plain: whether to print only lines, without lists.
 
     Raises:
-        CallerError: standard input is no terminal.
+        CallerError: standard input is not a terminal.
         KeyboardInterrupt, EOFError: the user stopped; the run is stored, and its questions stay open.
     """
     if not sys.stdin.isatty():
-        raise CallerError("Standard input is no terminal, so nobody can be asked there. Use app.answer instead.")
+        raise CallerError("Standard input is not a terminal, so nobody can be asked there. Use app.answer instead.")
     screen = Screen()
     screen.plain = plain
     run = await app.get(run if isinstance(run, str) else run.id, user=user)

@@ -1,4 +1,4 @@
-"""The open questions of a run, asked one after the other on a terminal: as lists, or as lines where it cannot draw."""
+"""The open questions of a run, asked one after the other on a terminal: as lists, or as lines if it cannot draw."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OTHER, _EDIT, _SKIP, _DECLINE, _SEND = "other", "edit", "skip", "decline", "sen
 
 @dataclass(frozen=True)
 class Turn:
-    """A question among those that are asked together, and the answer it had before the user came back to it."""
+    """One of several questions asked together, and the answer it had before the user came back to it."""
 
     question: Question
     number: int
@@ -45,23 +45,23 @@ class Turn:
 
     @property
     def mark(self) -> str:
-        """What stands before the question: ``[2/3]``; nothing where it is the only one."""
+        """The prefix of the question: ``[2/3]``; empty if it is the only one."""
         return f"[{self.number}/{self.count}] " if self.count > 1 else ""
 
 
 @dataclass(frozen=True)
 class Back:
-    """Instead of an answer: back to the question before."""
+    """Returned instead of an answer: go back to the previous question."""
 
 
 class Asker(Protocol):
-    """A way to ask. Both methods raise KeyboardInterrupt or EOFError where the user stops."""
+    """A way to ask. Both methods raise KeyboardInterrupt or EOFError if the user stops."""
 
     async def ask(self, turn: Turn) -> AnswerValue | Back:
-        """Ask until there is an answer that the question accepts."""
+        """Ask until the question accepts an answer."""
 
     async def review(self, answers: Sequence[tuple[Question, AnswerValue]]) -> int | None:
-        """Show all answers before they count; return the place of the one to change, or None."""
+        """Show all answers for confirmation; return the index of the one to change, or None."""
 
 
 async def ask_questions(run: Run, asker: Asker) -> Mapping[str, AnswerValue]:
@@ -89,7 +89,7 @@ async def ask_questions(run: Run, asker: Asker) -> Mapping[str, AnswerValue]:
 
 
 def _next_to_ask(questions: Sequence[Question], at: int, answers: Mapping[str, AnswerValue]) -> int:
-    """Return the place of the next question, from `at` on, that no answer to another one takes along."""
+    """Return the index of the next question, from `at` on, that no answer to another question covers."""
     from upcall.policy.approval import is_allowed  # With AutoGen's tools, which to look at an inbox takes none of.
 
     given = [
@@ -103,7 +103,7 @@ def _next_to_ask(questions: Sequence[Question], at: int, answers: Mapping[str, A
 
 
 async def ask_task(screen: Screen) -> str:
-    """Ask for the next task of a conversation; empty where it is to end.
+    """Ask for the next task of a conversation; empty ends it.
 
     Raises:
         KeyboardInterrupt: the user stopped.
@@ -125,10 +125,10 @@ async def ask_task(screen: Screen) -> str:
 
 
 def read_line() -> str:
-    """Read a line of standard input. Ctrl-C ends it at once, in a coroutine too.
+    """Read a line of standard input. Ctrl-C ends it at once, even in a coroutine.
 
     Raises:
-        EOFError: there is none.
+        EOFError: there is no more input.
     """
     with signals.raise_at_once():
         line = sys.stdin.readline()
@@ -138,7 +138,7 @@ def read_line() -> str:
 
 
 class LineAsker:
-    """Lines printed and lines read: for terminals that cannot draw, and for screen readers."""
+    """Asks by printing and reading lines: for terminals that cannot draw, and for screen readers."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -148,7 +148,7 @@ class LineAsker:
         question = turn.question
         self._screen.question(question, turn.mark, turn.also)
         leave = DECLINE if question.required else f"{SKIP}, {DECLINE}"
-        back = "" if turn.is_first else f"{GO_BACK} to the question before, "
+        back = "" if turn.is_first else f"{GO_BACK} to the previous question, "
         self._screen.note(f"  ({leave} to go on without, {back}Ctrl-C to answer later)")
         while True:
             self._screen.prompt(PROMPT)
@@ -161,7 +161,7 @@ class LineAsker:
                 self._screen.note(str(refusal), "yellow")
 
     async def review(self, answers: Sequence[tuple[Question, AnswerValue]]) -> int | None:
-        """Change nothing: each answer stands in its line already."""
+        """Change nothing: each answer is already in its line."""
 
     def _read_hidden(self) -> str:
         with signals.raise_at_once():
@@ -169,7 +169,7 @@ class LineAsker:
 
 
 class ListAsker:
-    """Lists with arrow keys, and lines that can be edited."""
+    """Asks with lists controlled by arrow keys, and lines that can be edited."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -198,7 +198,7 @@ class ListAsker:
             line = f"{place + 1}. {one_line(question.question, 60)} - {_summarize(question, answer)}"
             rows.append(Row(str(place), escape_controls(line)))
         rows.append(Row(_SEND, "Send them"))
-        hint = "Enter sends them; choose one to change it. Esc back, Ctrl-C to answer later"
+        hint = "Enter sends them; choose one to change it. Esc goes back, Ctrl-C to answer later"
         chosen = await ListDialog(rows, hint=hint, at=_SEND, numbered=len(answers), back=True).ask()
         if chosen.key == _SEND:
             return None
@@ -245,7 +245,7 @@ class ListAsker:
                 return own
 
     async def _ask_own_words(self, question: Question, begun: str, labels: Sequence[str]) -> AnswerValue | None:
-        """Ask what the user says beside or instead of the options; None goes back to them."""
+        """Ask for free text in addition to or instead of the options; None goes back to them."""
         from upcall.ui.terminal.list_dialog import ask_line
 
         while True:
@@ -286,7 +286,7 @@ class ListAsker:
 
 @dataclass(frozen=True)
 class _Draft:
-    """What a list begins with: the row, the ticks, the user's own text."""
+    """The initial state of a list: the row, the ticks, the user's own text."""
 
     at: str | None
     ticked: tuple[str, ...] = ()
@@ -294,7 +294,7 @@ class _Draft:
 
     @classmethod
     def of(cls, question: Question, earlier: AnswerValue | None) -> _Draft:
-        """Begin as it was answered before; else on the first row, or on none where Enter alone must allow nothing."""
+        """Begin with the previous answer; otherwise on the first row, or on none if Enter alone must allow nothing."""
         if isinstance(earlier, Answer):
             return cls(_SKIP if earlier.outcome is Outcome.SKIPPED else _DECLINE)
         if earlier is None:
@@ -318,10 +318,10 @@ def _rows(turn: Turn) -> list[Row]:
     if question.approval is not None:
         rows.append(Row(_EDIT, "Change the arguments, then make the call"))
     if not question.required:
-        rows.append(Row(_SKIP, f"Skip: {asker} goes on with its best judgement"))
-    rows.append(Row(_DECLINE, f"Decline: {asker} is to do without an answer"))
+        rows.append(Row(_SKIP, f"Skip: {asker} continues with its best judgement"))
+    rows.append(Row(_DECLINE, f"Decline: {asker} must do without an answer"))
     if not turn.is_first:
-        rows.append(Row(BACK, "Back to the question before"))
+        rows.append(Row(BACK, "Back to the previous question"))
     return rows
 
 
@@ -332,7 +332,7 @@ def _hint(question: Question) -> str:
 
 
 def _summarize(question: Question, answer: AnswerValue) -> str:
-    """Put the answer in a line; nothing of a secret."""
+    """Summarize the answer in a line; reveal nothing of a secret."""
     if isinstance(answer, Answer):
         return f"({answer.outcome.value})"
     if question.secret:
@@ -341,7 +341,7 @@ def _summarize(question: Question, answer: AnswerValue) -> str:
 
 
 def _forget_typed_keys() -> None:
-    """Drop what was typed before a question stood there: it consents to nothing."""
+    """Drop what was typed before a question appeared: it consents to nothing."""
     if sys.platform != "win32":
         import termios
 

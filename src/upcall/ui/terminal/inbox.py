@@ -1,4 +1,4 @@
-"""`upcall inbox`: the open questions of all runs as a listing, as a list to choose from, or as lines as they come."""
+"""`upcall inbox`: the open questions of all runs as a listing, as a list to choose from, or as lines as they arrive."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from upcall.ui.terminal.list_dialog import Row
 
 SECONDS_BETWEEN_LOOKS = 2.0
-"""How often new questions are looked for where they are printed as they come."""
+"""How often to look for new questions when printing them as they arrive, in seconds."""
 
 Entries: TypeAlias = Callable[[], Awaitable[OpenQuestions]]
 AnswerHere: TypeAlias = Callable[[str, str], None]
-"""Asks a question, by its run and its id, and resumes the run; a stop there leads back to the list."""
+"""Asks a question, given its run and its id, and resumes the run; stopping there returns to the list."""
 
 _END = "end"
 
@@ -32,10 +32,10 @@ class Inbox:
     """The open questions of a user.
 
     Args:
-        screen: where they are shown.
+        screen: where to show them.
         entries: returns them, oldest first.
         program: writes the command that answers one.
-        note_empty: prints that there are none.
+        note_empty: reports that there are none.
     """
 
     def __init__(self, screen: Screen, entries: Entries, program: Program, note_empty: Callable[[], None]) -> None:
@@ -51,7 +51,7 @@ class Inbox:
             self._note_empty()
 
     async def watch(self) -> None:
-        """Print each open question once, and each new one as it comes, until it is stopped."""
+        """Print each open question once, and each new one as it arrives, until stopped."""
         printed: set[str] = set()
         while True:
             for entry in await self._read():
@@ -61,7 +61,7 @@ class Inbox:
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
 
     def choose_and_answer(self, answer: AnswerHere, *, watch: bool) -> None:
-        """Let the user choose a question and answer it, and come back, until none is open or they end it.
+        """Let the user choose and answer questions, until none is open or they stop.
 
         With `watch` an empty list waits for new ones.
 
@@ -100,10 +100,10 @@ class Inbox:
             known.update({entry.question.id: entry for entry in now})
             return _rows(now)
 
-        self._screen.note(f"\nOpen questions{', new ones as they come' if watch else ''}", "bold")
+        self._screen.note(f"\nOpen questions{', new ones as they arrive' if watch else ''}", "bold")
         dialog = ListDialog(
             _rows(entries),
-            hint="Up, Down or a number, then Enter. Esc ends",
+            hint="Up, Down or a number, then Enter. Esc quits",
             at=entries[0].question.id if entries else _END,
             numbered=len(entries),
             back=True,
@@ -120,7 +120,7 @@ class Inbox:
         for row in _rows(entries)[:-1]:
             self._screen.note(f"  {row.label}", "default")
         while True:
-            self._screen.prompt("Number of the question (Enter alone ends): ")
+            self._screen.prompt("Number of the question (Enter alone quits): ")
             text = read_line().strip()
             if not text:
                 return None

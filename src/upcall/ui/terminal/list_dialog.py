@@ -1,8 +1,8 @@
-"""A list and a line on a terminal that can be drawn on, by prompt_toolkit. Nothing imports this before it asks.
+"""A list and a line editor for the terminal, with prompt_toolkit; imported only when a question is asked.
 
-They are drawn on standard error below what was printed, and wiped when they end: who asks prints what was chosen.
-prompt_toolkit's own `choice`, and questionary, have no list in which nothing is chosen at first, rows are ticked, own
-words are typed, numbers have two digits, and a number beyond the list is refused (docs/decisions).
+They are drawn on standard error below the printed output, and erased at the end: the caller prints the choice.
+prompt_toolkit's own `choice`, and questionary, have no list in which nothing is chosen at first, rows are ticked, free
+text is typed, numbers have two digits, and a number beyond the list is refused (docs/decisions).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from prompt_toolkit.styles import Style
 from upcall.ui.columns import wrap_lines
 
 BACK = "back"
-"""The key of a choice to go back."""
+"""The key of the choice to go back."""
 
 REFRESH_SECONDS = 1.0
 
@@ -36,7 +36,7 @@ _STYLE = Style([("at", "bold fg:ansicyan"), ("hint", "fg:ansibrightblack"), ("no
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a list. A `tickable` one is ticked with Space where several may be chosen; others act."""
+    """A line of a list. A `tickable` one is ticked with Space if several may be chosen; others act at once."""
 
     key: str
     label: str
@@ -55,18 +55,18 @@ class Choice:
 class ListDialog:
     """Rows to choose from with arrow keys or numbers.
 
-    A number moves to its row and Enter chooses it, so that no key too many answers the next question.
+    A number moves to its row and Enter chooses it, so that an extra key press does not answer the next question.
 
     Args:
-        rows: what can be chosen; the numbers are in the labels, the first row is 1.
+        rows: the choices; the numbers are in the labels, the first row is 1.
         hint: the line below them.
         several: whether rows are ticked.
-        at: the key of the row to begin on; None for none, so that Enter alone chooses nothing.
-        ticked: the keys that are ticked at the beginning.
+        at: the key of the initial row; None for none, so that Enter alone chooses nothing.
+        ticked: the keys ticked initially.
         numbered: how many rows have a number.
         typing: whether text may be typed instead; it ends the list with its first character.
         back: whether Esc and Left go back.
-        refresh: returns the rows anew, about once a second; the last one has no number.
+        refresh: returns new rows, about once a second; the last one has no number.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class ListDialog:
             application.exit(exception=error)
 
     def _replace(self, rows: list[Row]) -> None:
-        """Show other rows, and stay on the same one where it is still there."""
+        """Show other rows, and stay on the same row if it still exists."""
         if rows == self._rows:
             return
         key = self._rows[self._at].key if self._at is not None else None
@@ -181,7 +181,7 @@ class ListDialog:
         self._go((start + by) % len(self._rows))
 
     def _press_digit(self, digit: str) -> None:
-        """Go to the row with this number; with the digits before it, where there are so many rows."""
+        """Go to the row with this number, combined with the digits before it if there are that many rows."""
         for number in (self._digits + digit, digit):
             if 1 <= int(number) <= self._numbered:
                 self._go(int(number) - 1)
@@ -228,12 +228,12 @@ class ListDialog:
 
 
 async def ask_line(message: str, *, hidden: bool = False, begun: str = "", back: bool = False) -> str | None:
-    """Ask for a line of text; return None where Esc was pressed to go back.
+    """Ask for a line of text; return None if Esc was pressed to go back.
 
     Args:
-        message: what stands before it.
-        hidden: whether what is typed is not shown.
-        begun: what is typed already.
+        message: the prompt.
+        hidden: whether typed text is hidden.
+        begun: the initial text.
         back: whether Esc goes back.
 
     Raises:
@@ -249,7 +249,7 @@ async def ask_line(message: str, *, hidden: bool = False, begun: str = "", back:
 
 
 def _count_columns() -> int:
-    """Count the columns that a line can have on the terminal as it is now."""
+    """Count the columns available for a line at the terminal's current width."""
     return get_app().output.get_size().columns - 1
 
 

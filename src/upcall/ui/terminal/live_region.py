@@ -1,6 +1,6 @@
-"""The last lines of a terminal: what agents write at this moment, and which agent is at which tool for how long.
+"""The last lines of a terminal: what agents are writing, which tool each agent is calling, and for how long.
 
-They change several times a second, from a thread of their own, and are wiped when something is printed for good.
+They change several times a second, from a separate thread, and are erased when something is printed permanently.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 
 REDRAWS_A_SECOND = 8
 MAX_CALLS = 4
-"""How many agents at work have a line; the others are counted."""
+"""How many agents at work get a line; the others are only counted."""
 
-_HINT = "Ctrl-C stops; what is done stays stored"
+_HINT = "Ctrl-C stops; finished work is kept"
 
 
 class LiveRegion:
-    """What is under way, below all that was printed.
+    """Work in progress, shown below everything printed.
 
     Args:
         console: a terminal that can be drawn on.
-        active_calls: returns the calls that are being made now.
+        active_calls: returns the calls in progress.
     """
 
     def __init__(self, console: Console, active_calls: Callable[[], Sequence[ActiveCall]] = tuple) -> None:
         self.active_calls = active_calls
         self.progress = ""
-        """How far long work has come."""
+        """The progress of long work."""
         self.texts = UnfinishedTexts()
-        """What agents write; it is printed for good when it is whole, or was none of the reader's business."""
+        """What agents write; printed permanently when it is complete, or dropped if it was not meant for readers."""
         self._console = console
         self._live: Live | None = None
         self._drawn: list[Text] = []
@@ -51,7 +51,7 @@ class LiveRegion:
         self._hidden = threading.Event()
 
     def show(self) -> None:
-        """Draw it from now on."""
+        """Start drawing."""
         if self._live is not None:
             return
         self._since, self._hidden, self._drawn = time.monotonic(), threading.Event(), self._draw()
@@ -75,7 +75,7 @@ class LiveRegion:
                 live.refresh()
 
     def hide(self) -> None:
-        """Wipe it: something else is drawn there, or nothing more comes."""
+        """Erase it: something else is drawn there, or nothing follows."""
         if self._live is not None:
             self._hidden.set()
             self._live.stop()
@@ -87,7 +87,7 @@ class LiveRegion:
         return [*self._draw_texts(width), *progress, *self._draw_calls(width)]
 
     def _draw_texts(self, width: int) -> list[Text]:
-        """Return the last lines of each text; several agents that write at the same time share the room."""
+        """Return the last lines of each text; agents that write at the same time share the space."""
         texts = self.texts.list_named()
         room = max((self._console.height - MAX_CALLS - 4) // max(len(texts), 1), 1)
         drawn = []
@@ -114,7 +114,7 @@ class LiveRegion:
         return [Text(cut_to_width(escape_controls(line), width), style="dim") for line in (first, *more)]
 
     def _list(self) -> list[ActiveCall]:
-        """Return the calls that wait for no other one: an agent's is not shown beside the calls of who works for it."""
+        """Return the innermost calls: a call to an agent is not shown beside that agent's own calls."""
         calls = self.active_calls()
         paths = [call.path for call in calls]
 

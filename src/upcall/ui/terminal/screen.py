@@ -30,15 +30,14 @@ if TYPE_CHECKING:
     from upcall.ui.terminal.live_region import LiveRegion
 
 DIFF_LINES = 16
-"""How many lines of a changed file are shown where it happens; `upcall log RUN --diff` has all."""
+"""How many lines of a changed file are shown at once; `upcall log RUN --diff` shows all."""
 
 
 class Screen:
     """Prints for a reader.
 
-    Where standard error is a terminal that can be drawn on, events are a tree, what is under way changes in the last
-    lines, and questions are lists. Elsewhere, and where the user wants it `plain`, there are only lines, one after the
-    other.
+    If standard error is a terminal that can be drawn on, events are a tree, the last lines show work in progress, and
+    questions are lists. Otherwise, and if the user wants `plain` output, everything is printed line by line.
     """
 
     def __init__(self) -> None:
@@ -61,26 +60,26 @@ class Screen:
 
     @cached_property
     def events(self) -> EventTree:
-        """Where the events go."""
+        """Where events are printed."""
         from upcall.ui.event_tree import EventTree
 
         return EventTree(self.err, self.region)
 
     @cached_property
     def region(self) -> LiveRegion | None:
-        """What is under way, on a terminal that can be drawn on."""
+        """Work in progress, on a terminal that can be drawn on."""
         from upcall.ui.terminal.live_region import LiveRegion
 
         return LiveRegion(self.err) if self.live else None
 
     def show_activity(self, active_calls: Callable[[], Sequence[ActiveCall]] = tuple) -> None:
-        """Show what is under way in the last lines, until `settle` wipes them."""
+        """Show work in progress in the last lines, until `settle` erases them."""
         if self.region is not None:
             self.region.active_calls = active_calls
             self.region.show()
 
     def settle(self) -> None:
-        """Wipe what is under way, and leave what is to stay of it."""
+        """Erase work in progress, and keep the parts that should stay."""
         region = self.__dict__.get("region")  # By its name it would be made here, with AutoGen behind it.
         if region is not None:
             region.hide()
@@ -88,7 +87,7 @@ class Screen:
                 self.events.settle()
 
     def note(self, text: str, style: str = "dim") -> None:
-        """Print a line about the run, above what is under way."""
+        """Print a line about the run, above work in progress."""
         self._print(self.err, text, style)
 
     def error(self, text: str) -> None:
@@ -102,7 +101,7 @@ class Screen:
         self._print(self.out, text)
 
     def print_whole(self, text: str, style: str = "", console: Console | None = None) -> None:
-        """Print lines that are never broken: commands to copy."""
+        """Print lines without wrapping, such as commands to copy."""
         (console or self.err).print(Text(escape_controls(text), style=style))
 
     def diff(self, lines: Sequence[str]) -> None:
@@ -111,25 +110,25 @@ class Screen:
             self.out.print(Text(f"  {escape_controls(line)}", style=style_of_diff_line(line)))
 
     def changes(self, changes: Iterable[Change]) -> None:
-        """Print what was changed in files, below the call that did it: the first lines of each."""
+        """Print the first lines of each changed file, below the call that changed it."""
         lines = [Text("    ").append_text(line) for change in changes for line in coloured_diff(change, DIFF_LINES)]
         if lines:
             self.err.print(Text("\n").join(lines), no_wrap=True, overflow="ellipsis", soft_wrap=False)
 
     def prompt(self, text: str) -> None:
-        """Print what stands before an answer, and stay on that line."""
+        """Print the prompt for an answer, and stay on that line."""
         self.settle()
         self.err.print(text, end="")
         self.err.file.flush()
 
     def event(self, event: Event) -> None:
-        """Print an event in a line; nothing for events that say nothing to a reader."""
+        """Print an event in one line, unless it is of no interest to a reader."""
         self.events.show(event)
 
     def question(
         self, question: Question, mark: str = "", also: Sequence[Question] = (), console: Console | None = None
     ) -> None:
-        """Print a question with who asks, why, the numbered options, and who `also` waits for its answer."""
+        """Print a question with its asker, its reason, the numbered options, and who `also` waits for its answer."""
         self.settle()
         console = console or self.err
         width = console.width - 1 if self.live and console.is_terminal else None
@@ -147,7 +146,7 @@ class Screen:
                 console.print(_style_line(line))
 
     async def ask(self, run: Run) -> Mapping[str, AnswerValue]:
-        """Ask each open question of a run until its answer is one it accepts.
+        """Ask each open question of a run until it accepts an answer.
 
         Raises:
             EOFError, KeyboardInterrupt: the user stopped; no answer of this round counts then.
@@ -159,7 +158,7 @@ class Screen:
             return await ask_questions(run, ListAsker(self) if self.live else LineAsker(self))
 
     def show_log(self, *, verbose: bool) -> None:
-        """Print what the library logs: warnings, and with `verbose` the model's replies."""
+        """Print the library's log: warnings, and with `verbose` the model's replies."""
         logger = logging.getLogger("upcall")
         logger.setLevel(logging.INFO if verbose else logging.WARNING)
         logger.addHandler(_LogLines(self))
@@ -167,11 +166,11 @@ class Screen:
 
     @property
     def report_width(self) -> int | None:
-        """The columns for a page of text; None where lines stay as long as they are."""
+        """The number of columns for text; None if lines are not wrapped."""
         return min(self.out.width, 100) if self.out.is_terminal and not self.plain else None
 
     def _print(self, console: Console, text: str, style: str = "") -> None:
-        """Break lines between words where they are read on a terminal; commands and code, which are indented, never."""
+        """Wrap lines on a terminal, except commands and code, which are indented."""
         for line in escape_controls(text).split("\n"):
             whole = line.startswith("  ") or not (self.live and console.is_terminal)
             for part in [line] if whole else wrap_lines(line, console.width - 1):
@@ -179,7 +178,7 @@ class Screen:
 
 
 def _break_lines(text: str, width: int | None) -> list[str]:
-    """Break a text into lines that fit, each as far to the right as it begins."""
+    """Wrap a text, keeping the indentation of each line."""
     if width is None:
         return text.split("\n")
     lines = []
@@ -190,13 +189,13 @@ def _break_lines(text: str, width: int | None) -> list[str]:
 
 
 def _style_line(line: str, style: str = "") -> Text:
-    """Colour a line below a question; what a diff in it adds and removes is green and red."""
+    """Colour a line below a question; in a diff, additions are green and removals red."""
     begin = line.lstrip().removeprefix(QUOTE_MARK)[:1] if line.lstrip().startswith(QUOTE_MARK) else ""
     return Text(escape_controls(line), style={"+": "green", "-": "red"}.get(begin, style))
 
 
 class _LogLines(logging.Handler):
-    """Prints a log's records as lines of a screen."""
+    """Prints log records as lines of a screen."""
 
     def __init__(self, screen: Screen) -> None:
         super().__init__()

@@ -38,7 +38,7 @@ class NotLoggedIn(UpcallError):
 
     def __init__(self) -> None:
         super().__init__(
-            "This needs a token. Make one with: upcall token create USER; send it as Authorization: Bearer"
+            "This needs a token. Create one with: upcall token create USER; send it as Authorization: Bearer"
         )
 
 

@@ -1,1 +1,1 @@
-"""The commands, by what they do: work on runs, look at them, change what is stored, look after the store."""
+"""The commands, grouped by purpose: work on runs, look at them, change stored runs, maintain the store."""

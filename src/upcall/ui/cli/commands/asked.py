@@ -1,4 +1,4 @@
-"""``upcall asked ...``: what is remembered of how you answered, by kind of question."""
+"""``upcall asked ...``: what is remembered about your answers, by kind of question."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _ListByDefault(TyperGroup):
 
 app = typer.Typer(
     cls=_ListByDefault,
-    help="See, correct or forget which kinds of questions you answer; or make a fact of an answer.",
+    help="Show, correct or forget which kinds of questions you answer, or turn an answer into a fact.",
     rich_markup_mode=None,
 )
 
@@ -32,13 +32,13 @@ app = typer.Typer(
 @app.command("list")
 @run_options
 def list_all(command: RunCommand) -> None:
-    """List what you were asked by kind, how often you dismissed it, and what such a question weighs now. So does
-    upcall asked alone."""
+    """List the kinds of questions you were asked, how often you dismissed them, and what they weigh now. This is the
+    default of upcall asked."""
     with command:
         kinds = signals.run(command.app.question_kinds())
         command.print([each.as_json() for each in kinds], lambda: [each.as_line() for each in kinds])
         if not kinds and not command.as_json:
-            command.note_empty("Nothing is remembered of what you were asked")
+            command.note_empty("Nothing is remembered about your questions")
             if not command.reader.settings.ask_memory:
                 command.screen.note("Turn it on with the setting ask_memory: true")
 
@@ -47,12 +47,12 @@ def list_all(command: RunCommand) -> None:
 @run_options
 def forget(
     command: RunCommand,
-    kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="The kind: level; without it all.")] = None,
+    kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="The kind, such as level [all kinds].")] = None,
     project: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Only what was asked in this workspace [everywhere].")
+        Path | None, typer.Option(metavar="DIR", help="Only questions asked in this workspace [everywhere].")
     ] = None,
 ) -> None:
-    """Forget what is remembered of your questions, of one kind or of all: they weigh as much as at first."""
+    """Forget what is remembered about your questions, of one kind or all. Their weight starts afresh."""
     with command:
         gone = signals.run(command.app.forget_kinds(kind, project=project))
         command.print([each.as_json() for each in gone], lambda: [f"Forgotten: {each.as_line()}" for each in gone])
@@ -62,15 +62,15 @@ def forget(
 @run_options
 def correct(
     command: RunCommand,
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="The kind: level.")],
-    asked: Annotated[int, typer.Option(metavar="NUMBER", help="How many of this kind you were asked.")],
-    dismissed: Annotated[int, typer.Option(metavar="NUMBER", help="How many of those you dismissed.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="The kind, such as level.")],
+    asked: Annotated[int, typer.Option(metavar="NUMBER", help="How many questions of this kind you were asked.")],
+    dismissed: Annotated[int, typer.Option(metavar="NUMBER", help="How many of them you dismissed.")],
     project: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="In this workspace [in runs that got one of their own]."),
+        typer.Option(metavar="DIR", help="In this workspace [in runs that have their own]."),
     ] = None,
 ) -> None:
-    """Correct what is remembered of your questions of one kind, and with that what they weigh."""
+    """Correct what is remembered about your questions of one kind, and so their weight."""
     with command:
         kept = signals.run(command.app.set_kind(kind, asked=asked, dismissed=dismissed, project=project))
         command.print(kept.as_json(), lambda: [kept.as_line()])
@@ -81,9 +81,9 @@ def correct(
 def fact(
     command: RunCommand,
     run_id: RunId,
-    question_id: Annotated[str, typer.Argument(metavar="QUESTION", help="Its id, or its first characters.")],
+    question_id: Annotated[str, typer.Argument(metavar="QUESTION", help="The question's id, or its first characters.")],
 ) -> None:
-    """Write an answer of yours into the file of facts that the setting names: nobody asks for it again."""
+    """Add an answer of yours to the facts file named in the settings, so that it is not asked again."""
     with command:
         kept = signals.run(command.app.keep_fact(run_id, question_id))
         command.print(kept.model_dump(), lambda: [f"{kept.asked} {kept.answer} ({kept.where})"])

@@ -1,4 +1,4 @@
-"""Commands that change what is stored, and let no agent work: undo, cancel, assign, expire."""
+"""Commands that change stored runs without running agents: undo, cancel, assign, expire."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from upcall.runs.run import Run
 
 SECONDS_BETWEEN_LOOKS = 5.0
-"""How often `upcall expire --watch` looks whether the time of a question is over."""
+"""How often `upcall expire --watch` checks for expired questions, in seconds."""
 
 app = typer.Typer()
 
@@ -27,10 +27,10 @@ def undo(
     command: RunCommand,
     run_id: RunId,
     change: Annotated[
-        str | None, typer.Argument(metavar="[CHANGE]", help="This one and all after it; without it the last.")
+        str | None, typer.Argument(metavar="[CHANGE]", help="This change and all later ones [the last change].")
     ] = None,
 ) -> None:
-    """Undo what a run changed in files. Nothing is undone where somebody else changed a file since."""
+    """Undo a run's changes to files. Nothing is undone if somebody else has changed one of the files since."""
     with command:
         from upcall.runs.file_changes import list_standing
         from upcall.ui.tool_calls import diff_lines
@@ -44,7 +44,7 @@ def undo(
             command.screen.diff(diff_lines(each))
         left = list_standing(signals.run(command.app.changes(run_id)))
         if left:
-            earlier = f"{len(left)} earlier changes stand" if len(left) > 1 else "One earlier change stands"
+            earlier = f"{len(left)} earlier changes remain" if len(left) > 1 else "One earlier change remains"
             command.screen.note(f"{earlier}. To undo all of them:")
             command.screen.note(command.program.command("undo", run_id, left[0].id))
 
@@ -64,25 +64,27 @@ def assign(
     run_id: RunId,
     question: Annotated[str, typer.Argument(metavar="ID", help="The open question, or its first characters.")],
     who: Annotated[
-        str | None, typer.Argument(metavar="[WHO]", help="A user, or role:NAME; without it the owner of the run.")
+        str | None, typer.Argument(metavar="[WHO]", help="A user, or role:NAME [the owner of the run].")
     ] = None,
 ) -> None:
-    """Say who is to answer an open question."""
+    """Assign an open question to somebody else."""
     with command:
         run = signals.run(command.app.assign(run_id, question, who))
         if command.as_json:
             command.print_json(run.as_json())
         else:
-            command.screen.note(f"Question {question} of run {run.id} is for {who or 'the owner of the run'} now.")
+            command.screen.note(
+                f"Question {question} of run {run.id} is now assigned to {who or 'the owner of the run'}."
+            )
 
 
 @app.command()
 @with_options(RunCommand, MODEL, BASE_URL, STORE, CONFIG, AS_JSON, DEBUG)
 def expire(
     command: RunCommand,
-    watch: Annotated[bool, typer.Option("--watch", help="Look again every few seconds, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Check every few seconds, until Ctrl-C.")] = False,
 ) -> None:
-    """Act on questions whose time is over, and remind of those that wait: one line each."""
+    """Handle expired questions and send reminders for waiting ones, one line each."""
     with command:
         if watch and command.as_json:
             raise CallerError("--watch prints lines as things happen and has no --json; leave one of them out.")
@@ -100,7 +102,7 @@ async def _watch(command: RunCommand) -> list[Run]:
 
 
 async def _expire_all(command: RunCommand) -> list[Run]:
-    """Act on all runs with something due, each with the model that it was started with."""
+    """Handle all runs with something due, each with the model it was started with."""
     runs: list[Run] = []
     for run_id in await command.app.store.list_due(identity.now()):
         with command.borrow_settings():

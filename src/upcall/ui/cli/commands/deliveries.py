@@ -1,4 +1,4 @@
-"""``upcall deliveries ...``: which webhooks and mails wait, and which were given up."""
+"""``upcall deliveries ...``: which webhooks and mails are pending, and which were given up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from upcall.ui.cli.options import command_group
 if TYPE_CHECKING:
     from upcall.storage.outbox import Delivery
 
-app = command_group("See webhooks and mails that wait or were given up, and send them.")
+app = command_group("Show webhooks and mails that are pending or were given up, and send them.")
 
 
 @app.command("list")
@@ -24,18 +24,18 @@ def list_all(
     command: StoreCommand,
     state: Annotated[
         list[str] | None,
-        typer.Option(help="Only those that are pending, delivered, failed or dropped; may be given several times."),
+        typer.Option(help="Only those that are pending, delivered, failed or dropped; repeatable."),
     ] = None,
-    run: Annotated[str | None, typer.Option(metavar="RUN", help="Only those of this run.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="So many at most.")] = 100,
+    run: Annotated[str | None, typer.Option(metavar="RUN", help="Only deliveries of this run.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="At most this many.")] = 100,
 ) -> None:
-    """List deliveries, newest first; what is sent is not shown."""
+    """List deliveries, newest first, without their contents."""
     with command:
         from upcall.storage.outbox import DeliveryState
 
         wrong = [each for each in state or () if each not in {*DeliveryState}]
         if wrong:
-            raise ConfigurationError(f"There is no state {wrong[0]!r}. States: {', '.join(DeliveryState)}.")
+            raise ConfigurationError(f"Unknown state {wrong[0]!r}. States: {', '.join(DeliveryState)}.")
         states = [DeliveryState(each) for each in state or ()]
 
         async def find() -> Sequence[Delivery]:
@@ -55,10 +55,10 @@ def retry(
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Deliveries that were given up.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All that were given up.")] = False,
 ) -> None:
-    """Let what was given up be sent again, with the same ids."""
+    """Retry deliveries that were given up, with the same ids."""
     with command:
         if bool(ids) is every:
-            raise ConfigurationError("Name the deliveries that are to be sent again, or give --all.")
+            raise ConfigurationError("Name the deliveries to send again, or use --all.")
         count = signals.run(command.store.outbox.retry(ids or ()))
         command.print_lines({"retried": count}, [f"To be sent again: {count}"])
 
@@ -66,13 +66,13 @@ def retry(
 @app.command()
 @store_options
 def send(command: StoreCommand) -> None:
-    """Send what is due now: for a store that neither `upcall serve` nor `upcall worker` looks after."""
+    """Send what is due now. For stores without a running `upcall serve` or `upcall worker`."""
     with command:
         from upcall.notifications.sender import Sender
 
         notifications = command.settings.notifications
         if not notifications.is_any:
-            raise ConfigurationError("Neither webhooks nor mail are set, so there is nowhere to send anything.")
+            raise ConfigurationError("Neither webhooks nor mail are configured, so there is nowhere to send anything.")
 
         async def send_due() -> int:
             sender = Sender(command.store, notifications)

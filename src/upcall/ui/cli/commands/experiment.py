@@ -43,49 +43,53 @@ class ExperimentCommand(Command):
 
     def explain_stop(self) -> None:
         """See `Command`."""
-        self.screen.note("Stopped. What was done is stored; the same command goes on with the rest.", "default")
+        self.screen.note("Stopped. Finished trials are stored; the same command continues with the rest.", "default")
 
 
 @app.command()
 @with_options(ExperimentCommand, STORE, AS_JSON, DEBUG)
 def experiment(
     command: ExperimentCommand,
-    file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="What is to be tried.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="The experiment's YAML file.")],
     budget: Annotated[
-        str | None, typer.Option(metavar="COST", help="Begin nothing further at this cost: 2.50, or '200000 tokens'.")
+        str | None, typer.Option(metavar="COST", help="Start no more trials at this cost: 2.50, or '200000 tokens'.")
     ] = None,
     replay: Annotated[
-        bool, typer.Option("--replay", help="Do all anew with the recorded replies; a model is called for what is new.")
+        bool,
+        typer.Option(
+            "--replay", help="Run everything again with the recorded replies; a model is called only for new requests."
+        ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what is done, and what the rest would cost.")
+        bool, typer.Option("--dry-run", help="Only show what is done, and what the rest would cost.")
     ] = False,
     what_if: Annotated[
-        bool, typer.Option("--what-if", help="Fork each run at its questions, to see which of them mattered.")
+        bool, typer.Option("--what-if", help="Fork each run at its questions to see which of them mattered.")
     ] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only so many trials.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most this many trials.")] = None,
     report: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="Write the results: .html, .csv or .parquet; repeatable.")
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Write the results to this .html, .csv or .parquet file; repeatable."),
     ] = None,
     compare: Annotated[
-        Path | None, typer.Option(metavar="OTHER.yaml", help="Compare with what another experiment came to.")
+        Path | None, typer.Option(metavar="OTHER.yaml", help="Compare with the results of another experiment.")
     ] = None,
     train: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.json", help="Run nothing: train a scorer (ask_scorer) from the tasks instead."),
+        typer.Option(metavar="FILE.json", help="Run no trials; train a scorer (ask_scorer) on the tasks instead."),
     ] = None,
 ) -> None:
-    """Do tasks with a simulated user under several policies, and say how they compare.
+    """Run tasks with a simulated user under several policies and compare the results.
 
-    It can be stopped at any time; the same command goes on.
+    It can be stopped at any time; the same command continues.
     """
     with command:
         if replay and (budget or dry_run):
-            raise CallerError("--replay goes with neither --budget nor --dry-run: recorded replies cost nothing.")
+            raise CallerError("--replay cannot be combined with --budget or --dry-run: recorded replies cost nothing.")
         chosen = command.read(file)
         if train is not None:
             if budget or replay or dry_run or what_if or limit or report or compare:
-                raise CallerError("--train runs nothing, so no other option of a run goes with it.")
+                raise CallerError("--train runs no trials, so it cannot be combined with the options of a run.")
             train_scorer(command, chosen, train)
             return
         refuse_reports(report or [])
@@ -110,7 +114,7 @@ def experiment(
 
 
 def train_scorer(command: ExperimentCommand, chosen: Experiment, path: Path) -> None:
-    """Train a scorer, write its file, and say how well it does on kinds of tasks that it did not see."""
+    """Train a scorer, write its file, and report how well it does on kinds of tasks that it did not see."""
     from upcall.experiments.results import require_packages
 
     require_packages("numpy")
@@ -123,7 +127,7 @@ def train_scorer(command: ExperimentCommand, chosen: Experiment, path: Path) -> 
 
 
 def refuse_reports(paths: list[Path]) -> None:
-    """Refuse files of unknown kinds, and what is not installed, before any work is done."""
+    """Refuse unknown file types and missing packages before any work is done."""
     from upcall.experiments.results import check_report, require_packages
 
     require_packages("numpy")  # for the tables
@@ -132,7 +136,7 @@ def refuse_reports(paths: list[Path]) -> None:
 
 
 def describe_plan(chosen: Experiment, results: Results) -> Iterator[str]:
-    """Say what an experiment consists of, how much of it is done, and what the rest would cost."""
+    """Show the parts of an experiment, how much of it is done, and what the rest would cost."""
     parts = {
         "tasks": len(chosen.all_tasks),
         "teams": len(chosen.teams),
@@ -145,12 +149,12 @@ def describe_plan(chosen: Experiment, results: Results) -> Iterator[str]:
     if results.to_come is not None:
         yield f"to come about {results.to_come.to_text()}"
     else:
-        yield "Nothing is done yet, so nobody knows what it costs; do a few trials first: --limit 10"
+        yield "Nothing is done yet, so the cost is unknown; run a few trials first: --limit 10"
 
 
 @contextmanager
 def show_progress(command: ExperimentCommand) -> Iterator[Listener | None]:
-    """Show how far an experiment has come: as a bar on a terminal, in a line for each tenth elsewhere."""
+    """Show the progress of an experiment: a bar on a terminal, elsewhere a line for each tenth."""
     if command.as_json:
         yield None
         return

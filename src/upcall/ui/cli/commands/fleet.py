@@ -23,19 +23,19 @@ app = typer.Typer()
 @with_options(RunCommand, TEAM, MODEL, BASE_URL, STORE, CONFIG, DEBUG)
 def worker(
     command: RunCommand,
-    concurrency: Annotated[int | None, typer.Option(min=1, help="How many runs at a time [4].")] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="How many runs to work on at a time [4].")] = None,
     user_limit: Annotated[
-        int | None, typer.Option(min=1, help="How many runs of one user at once, over all workers [no limit].")
+        int | None, typer.Option(min=1, help="How many runs of one user at once, across all workers [no limit].")
     ] = None,
     grace: Annotated[
-        float | None, typer.Option(min=0, help="Seconds that runs have to pause when the worker is stopped [30].")
+        float | None, typer.Option(min=0, help="How many seconds runs get to pause when the worker is stopped [30].")
     ] = None,
     health_port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Answer /healthz and /readyz on this port.")
     ] = None,
-    drain: Annotated[bool, typer.Option("--drain", help="End when the queue is empty.")] = False,
+    drain: Annotated[bool, typer.Option("--drain", help="Exit when the queue is empty.")] = False,
 ) -> None:
-    """Take submitted runs from pause to pause, until Ctrl-C or SIGTERM. Needs a PostgreSQL store."""
+    """Work on submitted runs until Ctrl-C or SIGTERM. Needs a PostgreSQL store."""
     with command.configure(concurrency=concurrency, user_limit=user_limit, grace_seconds=grace):
         command.app.store.jobs.refuse_file()
         try:
@@ -51,13 +51,13 @@ def worker(
         command.screen.note(f"Working on {command.app.store.name}. Stop with Ctrl-C.")
         with suppress(KeyboardInterrupt):
             signals.run(Worker(command.app, drain=drain, health_port=health_port).run())
-        command.screen.note("Stopped; what was not done goes on elsewhere.")
+        command.screen.note("Stopped; unfinished runs continue elsewhere.")
 
 
 @app.command()
 @with_options(RunCommand, STORE, CONFIG, AS_JSON, DEBUG)
 def workers(command: RunCommand) -> None:
-    """Show which workers are alive, with what, and how far behind the queue is."""
+    """Show which workers are alive, what they work on, and how far the queue is behind."""
     with command:
         from upcall.workers.fleet import look_at_fleet
 

@@ -28,11 +28,11 @@ app = typer.Typer()
 def list_runs(
     command: RunCommand,
     limit: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="So many at most; 0 for all [50; all with --json].")
+        int | None, typer.Option(metavar="N", min=0, help="At most this many; 0 for all [50; all with --json].")
     ] = None,
-    before: Annotated[str | None, typer.Option(metavar="RUN", help="Only what follows this run in the list.")] = None,
+    before: Annotated[str | None, typer.Option(metavar="RUN", help="Only the runs after this one in the list.")] = None,
 ) -> None:
-    """List the stored runs, newest first. One that is damaged is shown as such."""
+    """List the stored runs, newest first. Damaged runs are marked."""
     with command:
         from upcall.ui.listings import list_runs as rows
         from upcall.ui.listings import note_interrupted
@@ -53,11 +53,9 @@ def list_runs(
 @run_options
 def plans(
     command: RunCommand,
-    delete: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Forget the plan that you approved in this run.")
-    ] = None,
+    delete: Annotated[str | None, typer.Option(metavar="RUN", help="Forget the plan you approved in this run.")] = None,
 ) -> None:
-    """List the plans that you approved, which are offered for like tasks."""
+    """List the plans you approved, which are offered again for similar tasks."""
     with command:
         if delete is not None:
             gone = signals.run(command.app.delete_plan(delete))
@@ -78,13 +76,13 @@ def show(
     command: RunCommand,
     run_id: RunId,
     svg: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw its timeline into this file; - is standard output.")
+        Path | None, typer.Option(metavar="FILE", help="Draw the run's timeline into this file; - is standard output.")
     ] = None,
     tree: Annotated[
-        bool, typer.Option("--tree", help="Its agents and questions as a tree; with --svg as a picture.")
+        bool, typer.Option("--tree", help="Show the run's agents and questions as a tree; with --svg as a picture.")
     ] = False,
 ) -> None:
-    """Show a run: plan, answers, timeline, cost, open questions, result; or draw it."""
+    """Show or draw a run: plan, answers, timeline, cost, open questions, result."""
     with command:
         found = signals.run(command.reader.get(run_id))
         if svg is not None:
@@ -123,7 +121,7 @@ def _write_picture(command: RunCommand, picture: str, file: Path) -> None:
     try:
         file.write_text(picture, encoding="utf-8")
     except OSError as error:
-        raise CallerError(f"The picture cannot be written to {file} ({error.strerror}). Name another file.") from error
+        raise CallerError(f"Cannot write the picture to {file} ({error.strerror}). Name another file.") from error
     command.screen.note(f"Drawn: {file}")
 
 
@@ -132,9 +130,9 @@ def _write_picture(command: RunCommand, picture: str, file: Path) -> None:
 def log(
     command: RunCommand,
     run_id: RunId,
-    diff: Annotated[bool, typer.Option("--diff", help="Show what was changed in files, line by line.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Show the changes to files, line by line.")] = False,
 ) -> None:
-    """Show what happened to a run, oldest first: when, what, and by whom."""
+    """Show the history of a run, oldest first: what happened when, and who did it."""
     with command:
         from upcall.ui.listings import list_log
 
@@ -147,9 +145,7 @@ def log(
 def transcript(
     command: RunCommand,
     run_id: RunId,
-    agent: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only what this agent did: coder, or lead/coder.")
-    ] = None,
+    agent: Annotated[str | None, typer.Option(metavar="NAME", help="Only this agent: coder, or lead/coder.")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print it as Markdown.")] = False,
 ) -> None:
     """Show what the agents of a run said and did: messages, tool calls, results, questions and answers."""
@@ -159,9 +155,9 @@ def transcript(
         found = signals.run(command.reader.transcript(run_id))
         kept = found.of_agent(agent) if agent is not None else found
         if agent is not None and found.entries and not kept.entries:
-            raise CallerError(f"No agent {agent!r} is in this transcript. There are: {', '.join(found.list_agents())}.")
+            raise CallerError(f"Agent {agent!r} is not in this transcript. Agents: {', '.join(found.list_agents())}.")
         if not found.entries and not command.as_json:
-            command.screen.note(f"Nothing is kept of what was said in run {found.run_id} so far.")
+            command.screen.note(f"Run {found.run_id} has no transcript so far.")
         elif markdown and not command.as_json:
             command.screen.result(transcript_markdown(kept).rstrip())
         else:
@@ -175,7 +171,7 @@ def diff(
     one: RunId,
     other: Annotated[str, typer.Argument(metavar="OTHER", help="The other run's id, or its first characters.")],
 ) -> None:
-    """Show where two branches of a run part, and what became of each."""
+    """Show where two branches of a run diverge, and how each continued."""
     with command:
         command.screen.result("\n".join(signals.run(command.app.diff(one, other))))
 
@@ -184,11 +180,11 @@ def diff(
 @run_options
 def audit(
     command: RunCommand,
-    run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="One run; without it all of yours.")] = None,
-    after: Annotated[int, typer.Option(metavar="N", help="Only what follows the entry with this number.")] = 0,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="So many entries at most [all].")] = None,
+    run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", help="Only this run [all of yours].")] = None,
+    after: Annotated[int, typer.Option(metavar="N", help="Only entries after this number.")] = 0,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="At most this many entries [all].")] = None,
 ) -> None:
-    """Say who did what, and who was refused, oldest first."""
+    """Show who did what, and who was refused, oldest first."""
     with command:
         from upcall.ui.listings import list_audit
 
@@ -202,7 +198,7 @@ def inbox(
     command: RunCommand,
     watch: Annotated[bool, typer.Option("--watch", help="Wait for new questions, until Ctrl-C.")] = False,
 ) -> None:
-    """List the open questions of all runs that you may answer, oldest first. On a terminal choose one and answer it."""
+    """List the open questions that you may answer, of all runs, oldest first. On a terminal, choose one to answer."""
     with command:
         from upcall.ui.terminal.inbox import Inbox
 
@@ -233,11 +229,10 @@ def inbox(
 @with_options(RunCommand, TEAM, MODEL, BASE_URL, CONFIG, DEBUG)
 def team(
     command: RunCommand,
-    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it into this file instead.")] = None,
-    tree: Annotated[bool, typer.Option("--tree", help="Print it as a tree to read.")] = False,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the team into this SVG file instead.")] = None,
+    tree: Annotated[bool, typer.Option("--tree", help="Print the team as a text tree instead.")] = False,
 ) -> None:
-    """Print the team that works on your tasks, as the settings make it: the text of a Mermaid diagram, a tree, or an
-    SVG."""
+    """Show the team that the settings define, as a Mermaid diagram, a text tree, or an SVG."""
     with command:
         from upcall.ui import diagrams
 

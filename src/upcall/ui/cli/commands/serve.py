@@ -1,4 +1,4 @@
-"""Commands that open a door for others: serve, mcp."""
+"""Commands that let other programs in: serve, mcp."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ app = typer.Typer()
 @with_options(RunCommand, TEAM, MODEL, BASE_URL, STORE, CONFIG, DEBUG)
 def serve(
     command: RunCommand,
-    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any that is free.")] = 8765,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 for any free one.")] = 8765,
     allow_origin: Annotated[
-        list[str] | None, typer.Option(help="Where a page of your own comes from that may call it; several times.")
+        list[str] | None, typer.Option(help="An origin whose pages may call the service; repeatable.")
     ] = None,
 ) -> None:
-    """Serve an inbox for the browser and an HTTP API, until Ctrl-C; print the link that logs in."""
+    """Serve an inbox for the browser and an HTTP API until Ctrl-C; print the link to log in."""
     with command:
         command.is_watching = True
         command.screen.show_log(verbose=bool(command.app.settings.verbose))
@@ -48,7 +48,7 @@ def serve(
 @app.command()
 @with_options(RunCommand, TEAM, MODEL, BASE_URL, STORE, CONFIG, USER, DEBUG)
 def mcp(command: RunCommand) -> None:
-    """Give an MCP client the runs as tools (start, inbox, answer, show), over standard input and output."""
+    """Serve runs to an MCP client as tools (start, inbox, answer, show), over standard input and output."""
     with command:
         command.is_watching = True
         service = _make_service(command)

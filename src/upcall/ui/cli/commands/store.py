@@ -1,4 +1,4 @@
-"""``upcall store ...``: what is done with a store as a whole."""
+"""``upcall store ...``: commands for a store as a whole."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from upcall.storage.maintenance import Checked, Pruned, Stats
     from upcall.storage.store import RunStore
 
-app = command_group("Look after the store: count it, check it, prune it, carry runs from one to another.")
+app = command_group("Maintain the store: statistics, checks, pruning, moving runs between stores.")
 
 
 class StoreCommand(Command):
@@ -68,7 +68,7 @@ def show_stats(command: StoreCommand) -> None:
 @app.command("check")
 @store_options
 def run_check(command: StoreCommand) -> None:
-    """Look at all that is stored; the exit status is 1 where something is damaged."""
+    """Check everything that is stored; exit with status 1 if something is damaged."""
     from upcall.storage import maintenance
 
     with command:
@@ -83,17 +83,17 @@ def run_check(command: StoreCommand) -> None:
 def run_prune(
     command: StoreCommand,
     older_than: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Runs that have not changed for so long: 30d, 12h, 90m.")
+        str | None, typer.Option(metavar="AGE", help="Runs that have not changed for this long: 30d, 12h, 90m.")
     ] = None,
     status: Annotated[
-        list[str] | None, typer.Option(help="Runs of this status; repeatable [those that are over].")
+        list[str] | None, typer.Option(help="Runs with this status; repeatable [runs that are over].")
     ] = None,
     last_checkpoints: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Of runs that stay, keep only the last N checkpoints.")
+        int | None, typer.Option(metavar="N", min=1, help="For runs that stay, keep only the last N checkpoints.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
 ) -> None:
-    """Remove runs and older checkpoints. A run that is being worked on is never removed."""
+    """Remove runs and old checkpoints. A run at work is never removed."""
     from upcall.storage import maintenance
 
     with command:
@@ -109,23 +109,25 @@ def run_prune(
 @app.command("restore")
 @store_options
 def run_restore(command: StoreCommand, run_id: RunId) -> None:
-    """Go back to the last checkpoint of a run that is whole, where a later one is damaged."""
+    """Return a run with a damaged checkpoint to its last intact one."""
     from upcall.storage import maintenance
 
     with command:
         run = signals.run(maintenance.restore(command.store, run_id))
         verb = "answer" if run.waiting else "resume"
-        told = f"Run {run.id} is back at its last whole checkpoint ({run.status}). Go on with: upcall {verb} {run.id}"
+        told = (
+            f"Run {run.id} is back at its last intact checkpoint ({run.status}). Continue with: upcall {verb} {run.id}"
+        )
         command.print_lines(run.as_json(), [told])
 
 
 @app.command("delete")
 @store_options
 def run_delete(command: StoreCommand, run_id: RunId) -> None:
-    """Remove a run with all that belongs to it, damaged or not. One that is being worked on is refused."""
+    """Delete a run and everything that belongs to it, damaged or not. A run at work is refused."""
     with command:
         found = signals.run(command.store.delete(run_id))
-        command.print_lines({"run_id": found}, [f"Run {found} is removed from {command.store.name}."])
+        command.print_lines({"run_id": found}, [f"Run {found} was deleted from {command.store.name}."])
 
 
 @app.command("export")
@@ -133,12 +135,12 @@ def run_delete(command: StoreCommand, run_id: RunId) -> None:
 def run_export(
     command: StoreCommand,
     run_id: RunId,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not be there yet.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist yet.")],
     all_checkpoints: Annotated[
-        bool, typer.Option("--all", help="Every checkpoint, not only the last: for forks of the past.")
+        bool, typer.Option("--all", help="Include every checkpoint, not only the last, so that the run can be forked.")
     ] = False,
 ) -> None:
-    """Write a run with all that belongs to it into one JSON file."""
+    """Write a run and everything that belongs to it into one JSON file."""
     from upcall.storage import export
 
     with command:
@@ -150,17 +152,17 @@ def run_export(
             raise ConfigurationError(f"Cannot write {file}: {error.strerror}. Name a new file.") from error
         found = content["run"]["id"]
         told = {"run_id": found, "file": str(file), "checkpoints": len(content["checkpoints"])}
-        command.print_lines(told, [f"Run {found} is in {file}."])
+        command.print_lines(told, [f"Run {found} was written to {file}."])
 
 
 @app.command("import")
 @store_options
 def run_import(
     command: StoreCommand,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What upcall store export wrote.")],
-    as_new: Annotated[bool, typer.Option("--as-new", help="Give the run a new id.")] = False,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file written by upcall store export.")],
+    as_new: Annotated[bool, typer.Option("--as-new", help="Import the run under a new id.")] = False,
 ) -> None:
-    """Store a run that was exported, all of it or nothing."""
+    """Import an exported run, completely or not at all."""
     from upcall.storage import export
 
     with command:
@@ -169,17 +171,19 @@ def run_import(
         except OSError as error:
             raise ConfigurationError(f"Cannot read {file}: {error.strerror}.") from error
         except (ValueError, RecursionError) as error:
-            raise ConfigurationError(f"{file} is damaged, or no run that upcall exported: it is no JSON.") from error
+            raise ConfigurationError(
+                f"{file} is damaged, or not a run that upcall exported: it is not JSON."
+            ) from error
         run = signals.run(export.import_run(command.store, content, as_new=as_new))
-        command.print_lines(run.as_json(), [f"Run {run.id} ({run.status}) is in {command.store.name}."])
+        command.print_lines(run.as_json(), [f"Run {run.id} ({run.status}) was imported into {command.store.name}."])
 
 
 def _describe_stats(name: str, found: Stats) -> list[str]:
     by_status = ", ".join(f"{count} {status}" for status, count in sorted(found.runs.items())) or "none"
     lines = [f"Store {name}", f"Runs: {by_status}", f"Checkpoints: {found.checkpoints}"]
     lines += [f"  {table:20} {found.rows[table]:9,} rows {size:13,} bytes" for table, size in found.bytes.items()]
-    lines.append(f"In all {found.payload:,} bytes of data, {found.file:,} on disk.")
-    lines.append(f"As whole JSON the checkpoints would have {found.as_json:,} bytes, {found.ratio:.1f} times as much.")
+    lines.append(f"Total: {found.payload:,} bytes of data, {found.file:,} on disk.")
+    lines.append(f"As full JSON the checkpoints would take {found.as_json:,} bytes, {found.ratio:.1f} times as much.")
     return lines
 
 
@@ -188,7 +192,7 @@ def _describe_check(name: str, found: Checked) -> list[str]:
     return [
         *(f"damaged: {problem}" for problem in found.problems),
         f"{found.runs} runs with {found.checkpoints} checkpoints{files} in {name}.",
-        *([] if found.problems else ["All is well."]),
+        *([] if found.problems else ["No damage found."]),
     ]
 
 
@@ -205,7 +209,7 @@ def _age(text: str) -> timedelta:
     try:
         return timedelta(seconds=parse_seconds(text))
     except ValueError as error:
-        raise ConfigurationError(f"--older-than {text!r} is no age: {error}.") from error
+        raise ConfigurationError(f"--older-than {text!r} is not an age: {error}.") from error
 
 
 def _statuses(names: Iterable[str]) -> list[Any]:

@@ -17,29 +17,32 @@ if TYPE_CHECKING:
 
 NEVER = "never"
 
-app = command_group("Make and revoke the tokens that let people and programs in.")
+app = command_group("Manage the tokens that let people and programs into the service.")
 
 
 @app.command()
 @store_options
 def create(
     command: StoreCommand,
-    user: Annotated[str, typer.Argument(metavar="USER", help="Whose it is: kept with their runs and answers.")],
+    user: Annotated[
+        str, typer.Argument(metavar="USER", help="The user of the token; kept with their runs and answers.")
+    ],
     role: Annotated[
-        str | None, typer.Option(help="What they may do beyond what is theirs: admin, or a role of the settings.")
+        str | None,
+        typer.Option(help="What the user may do besides their own runs: admin, or a role from the settings."),
     ] = None,
     expires_after: Annotated[
-        str, typer.Option(metavar="TIME", help="How long it is good for: 12h, 30d, or never.")
+        str, typer.Option(metavar="TIME", help="How long the token is valid: 12h, 30d, or never.")
     ] = "90d",
 ) -> None:
-    """Make a token. It is shown once: the store keeps a hash of it only."""
+    """Create a token. It is shown once: the store keeps only a hash."""
     with command:
         from upcall.policy.authorization import ADMIN
         from upcall.storage.tokens import create_token
 
         known = [ADMIN, *command.settings.roles]
         if role is not None and role not in known:
-            raise ConfigurationError(f"There is no role {role!r}. Roles: {', '.join(known)}.")
+            raise ConfigurationError(f"Unknown role {role!r}. Roles: {', '.join(known)}.")
         token, secret = signals.run(create_token(command.store, user, role, _lifetime(expires_after)))
         if not command.as_json:
             command.screen.note(f"Token {token.id} for {_describe(token)}. It is not shown again:")
@@ -49,14 +52,14 @@ def create(
 @app.command("list")
 @store_options
 def list_all(command: StoreCommand) -> None:
-    """List the tokens that are good, oldest first; none is shown."""
+    """List the valid tokens, oldest first, without their secrets."""
     with command:
         from upcall.storage.tokens import list_tokens
 
         tokens = signals.run(list_tokens(command.store))
         command.print_lines([each.as_json() for each in tokens], [f"{each.id}  {_describe(each)}" for each in tokens])
         if not tokens and not command.as_json:
-            command.screen.note(f"No tokens in {command.store.name}. Make one with: upcall token create USER")
+            command.screen.note(f"No tokens in {command.store.name}. Create one with: upcall token create USER")
 
 
 @app.command()
@@ -64,12 +67,12 @@ def list_all(command: StoreCommand) -> None:
 def revoke(
     command: StoreCommand, token_id: Annotated[str, typer.Argument(metavar="ID", help="The token's id.")]
 ) -> None:
-    """Revoke a token; who is logged in with it is logged out."""
+    """Revoke a token and log out whoever used it."""
     with command:
         from upcall.storage.tokens import revoke_token
 
         signals.run(revoke_token(command.store, token_id))
-        command.print_lines({"id": token_id}, [f"Token {token_id} is revoked."])
+        command.print_lines({"id": token_id}, [f"Token {token_id} was revoked."])
 
 
 def _lifetime(text: str) -> timedelta | None:

@@ -23,8 +23,8 @@ app = typer.Typer()
 @work_options
 def run(
     command: RunCommand,
-    task: Annotated[str, typer.Argument(metavar="TASK", help="What is to be done.")],
-    detach: Annotated[bool, typer.Option(help="Stop at the first question and say how to answer it.")] = False,
+    task: Annotated[str, typer.Argument(metavar="TASK", help="The task.")],
+    detach: Annotated[bool, typer.Option(help="Stop at the first question and show how to answer it.")] = False,
     workspace: Annotated[Path | None, typer.Option(help="Folder for the coder's files [upcall-work/RUN].")] = None,
     docs: Annotated[list[Path] | None, typer.Option(help="A document or folder to research; repeatable.")] = None,
     review_plan: Annotated[bool, typer.Option("--review-plan", help="Review the plan before work begins.")] = False,
@@ -32,23 +32,24 @@ def run(
         list[str] | None, typer.Option(metavar="TOOL", help="Ask before calls of this tool, or 'web_*'; repeatable.")
     ] = None,
     unattended: Annotated[
-        bool, typer.Option("--unattended", help="Nobody is there: questions get their own default.")
+        bool, typer.Option("--unattended", help="Nobody is there to answer: questions get their default.")
     ] = False,
     expires_after: Annotated[
         str | None, typer.Option(metavar="TIME", help="How long each question waits: 30m, 2h, 3d [for ever].")
     ] = None,
     on_expiry: Annotated[
-        str | None, typer.Option(metavar="WHAT", help="What happens then: wait, assume, cancel or fail [wait].")
+        str | None,
+        typer.Option(metavar="WHAT", help="What happens to expired questions: wait, assume, cancel or fail [wait]."),
     ] = None,
     unsafe_local: Annotated[
-        bool, typer.Option("--unsafe-local", help="Run the coder's commands without a sandbox, with your rights.")
+        bool, typer.Option("--unsafe-local", help="Run the coder's commands without a sandbox, with your permissions.")
     ] = False,
     submit: Submit = False,
     priority: Annotated[
-        int | None, typer.Option(help="Of submitted runs, one with a higher priority is taken first [0].")
+        int | None, typer.Option(help="Submitted runs with a higher priority are taken first [0].")
     ] = None,
 ) -> None:
-    """Start a run. On a terminal questions are asked in place; otherwise it stops at the first one."""
+    """Start a run. On a terminal, questions are asked right here; otherwise the run stops at the first one."""
     command.work(
         detach=detach,
         enable_plan_approval=review_plan or None,
@@ -73,17 +74,17 @@ def run(
 def chat(
     command: RunCommand,
     run_id: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="Go on behind this run, which has ended.")
+        str | None, typer.Argument(metavar="[RUN]", help="Continue the conversation of this run, which has ended.")
     ] = None,
     workspace: Annotated[Path | None, typer.Option(help="Folder for the coder's files [upcall-work/RUN].")] = None,
     docs: Annotated[list[Path] | None, typer.Option(help="A document or folder to research; repeatable.")] = None,
 ) -> None:
-    """Talk with the team: each line is a task, and a run that knows those before. Enter alone ends."""
+    """Chat with the team. Each line is a task for a new run that knows the earlier ones; an empty line ends it."""
     with command.configure():
         from upcall.ui.terminal.asking import ask_task
 
         if command.as_json:
-            raise CallerError("A chat prints lines as things happen and has no --json. Use upcall run for that.")
+            raise CallerError("upcall chat prints events as they happen and does not support --json; use upcall run.")
         before = command.open_run(run_id) if run_id is not None else None
         while task := signals.run(ask_task(command.screen)):
             new = identity.new_id()
@@ -112,7 +113,7 @@ def answer(
         list[str] | None,
         typer.Argument(
             metavar="[ANSWER | ID=ANSWER ...]",
-            help="The answer, or one for each question by its id; - reads it from standard input (for secrets).",
+            help="The answer, or one per question by its id; - reads it from standard input (for secrets).",
         ),
     ] = None,
     skip: Annotated[list[str] | None, typer.Option(metavar="ID", help="Skip this question; repeatable.")] = None,
@@ -120,7 +121,7 @@ def answer(
     detach: Detach = False,
     submit: Submit = False,
 ) -> None:
-    """Answer open questions of a run, which then resumes. Without an answer they are asked here."""
+    """Answer open questions of a run and resume it. Without an ANSWER, the questions are asked here."""
     with command.work(detach=detach):
         found = command.open_run(run_id)
         command.run_id = found.id
@@ -132,7 +133,7 @@ def answer(
         elif not given:
             ids = ", ".join(question.id for question in found.questions)
             raise CallerError(
-                f"No answer was given. Say: upcall answer {found.id} ANSWER, or ID=ANSWER for each question"
+                f"No answer was given. Use: upcall answer {found.id} ANSWER, or ID=ANSWER for each question"
                 f"{f' ({ids})' if ids else ''}."
             )
         if submit:
@@ -144,7 +145,7 @@ def answer(
 @app.command()
 @work_options
 def resume(command: RunCommand, run_id: RunId, detach: Detach = False, submit: Submit = False) -> None:
-    """Resume a run that failed, was interrupted, or whose process ended."""
+    """Resume a run that failed, was interrupted, or lost its process."""
     with command.work(detach=detach):
         found = command.open_run(run_id)
         if submit:
@@ -160,14 +161,14 @@ def fork(
     run_id: RunId,
     question: Annotated[
         str,
-        typer.Argument(metavar="QUESTION", help="The question to answer otherwise: its id, or how it begins."),
+        typer.Argument(metavar="QUESTION", help="The question to answer differently: its id, or its first characters."),
     ],
-    answer: Annotated[str | None, typer.Argument(metavar="ANSWER", help="The other answer.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is kept and what is done anew.")] = False,
-    workspace: Annotated[Path | None, typer.Option(help="Folder for the branch's files [a copy of the run's].")] = None,
+    answer: Annotated[str | None, typer.Argument(metavar="ANSWER", help="The new answer.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what is kept and what is done again.")] = False,
+    workspace: Annotated[Path | None, typer.Option(help="Folder for the fork's files [a copy of the run's].")] = None,
     detach: Detach = False,
 ) -> None:
-    """Start a branch of a run: the same up to a question, with another answer. The run itself stays as it is."""
+    """Fork a run at a question, with another answer. The original run stays unchanged."""
     with command.work(detach=detach):
         found = command.open_run(run_id)
         if dry_run:
@@ -175,7 +176,7 @@ def fork(
             command.print(plan.as_json(), plan.lines)
             return
         if answer is None:
-            raise CallerError(f"No answer was given. Say: upcall fork {found.id} {question} ANSWER")
+            raise CallerError(f"No answer was given. Use: upcall fork {found.id} {question} ANSWER")
         branch = identity.new_id()
         stream = command.app.fork_stream(found.id, question, answer, workspace=workspace, new_id=branch)
         command.follow(stream, branch, is_branch=True)
