@@ -120,7 +120,7 @@ def _part(part: ChatAgent | Team, above: frozenset[int]) -> Member:
             if tool is None or not (agent_of(tool) or team_of(tool))
         )
         hands_to = tuple(each.target for each in parts.handoffs)
-        return Member(part.name, kind, "agent", tools, hands_to, inside=_nested(part, above))
+        return Member(part.name, kind, "agent", tools, hands_to, inside=_read_nested(part, above))
     toolset = getattr(part, "toolset", None)
     if isinstance(toolset, Toolset):
         offered = [*toolset.tools, *(name for name, _ in _list_offered(toolset.workbenches))]
@@ -130,10 +130,10 @@ def _part(part: ChatAgent | Team, above: frozenset[int]) -> Member:
         asks = toolset.ask_user or isinstance(part, Clarifier)
         return Member(part.name, kind, "agent", names, hands_to, asks=asks, inside=inside)
     asks = isinstance(part, Planner)
-    return Member(part.name, kind, hands_to=_targets(part), asks=asks, inside=_nested(part, above))
+    return Member(part.name, kind, hands_to=_targets(part), asks=asks, inside=_read_nested(part, above))
 
 
-def _nested(agent: ChatAgent, above: frozenset[int]) -> tuple[Member, ...]:
+def _read_nested(agent: ChatAgent, above: frozenset[int]) -> tuple[Member, ...]:
     return tuple(_part(each, above) for each in parts_of(agent) if isinstance(each, ChatAgent | Team))
 
 
