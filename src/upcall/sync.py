@@ -11,7 +11,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, aclosing
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from upcall import signals as interrupts
+from upcall import signals
 from upcall.errors import CallerError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ def run_sync(work: Awaitable[Any] | AsyncIterable[Any], on_event: Callable[[Any]
         )
     whole = _last(work, on_event) if isinstance(work, AsyncIterable) else _await_it(work)
     if threading.current_thread() is threading.main_thread():
-        return interrupts.run(whole, _in_shared_loop)
-    return interrupts.run(whole)
+        return signals.run(whole, _in_shared_loop)
+    return signals.run(whole)
 
 
 def _in_a_loop() -> bool:

@@ -26,8 +26,7 @@ models: {script: {replies: "trial_world:reply", price: {prompt: 1, completion: 2
 
 
 @pytest.fixture(autouse=True)
-def _two_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _two_tasks() -> None:
     Path("tasks.jsonl").write_text("\n".join(task(number).model_dump_json() for number in range(2)))
     Path("two.yaml").write_text(FILE)
 

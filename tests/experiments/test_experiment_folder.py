@@ -24,11 +24,6 @@ with hold_folder(Path("x")):
 """
 
 
-@pytest.fixture(autouse=True)
-def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 @pytest.mark.parametrize("options", [[], ["--replay"]])
 async def test_a_second_start_is_one_line_and_harms_nothing(options: list[str]) -> None:
     Path("two.yaml").write_text("tasks: [{id: a, task: Write it}]\n")

@@ -5,19 +5,13 @@ from __future__ import annotations
 from html.parser import HTMLParser
 from pathlib import Path
 
-import pytest
 from trial_world import experiment, task
 
+from upcall.experiments.highlights import TRANSCRIPTS, choose_highlights
 from upcall.experiments.results import Results
 from upcall.experiments.tables import format_table
-from upcall.experiments.telling import TRANSCRIPTS, choose_telling
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m"
-
-
-@pytest.fixture(autouse=True)
-def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 class Tags(HTMLParser):
@@ -63,13 +57,13 @@ async def test_what_was_said_is_escaped(tmp_path: Path) -> None:
     assert "\x1b" not in page
 
 
-async def test_the_most_telling_transcripts_are_those_that_went_wrong() -> None:
+async def test_the_transcripts_that_say_the_most_are_those_that_went_wrong() -> None:
     results = await experiment(8).run()
-    chosen = choose_telling(results.records)
-    assert len(chosen) == len(results.told) == TRANSCRIPTS
+    chosen = choose_highlights(results.records)
+    assert len(chosen) == len(results.highlights) == TRANSCRIPTS
     assert chosen[0][1] == "a wrong assumption spoiled it"
     assert len({record.task for record, _ in chosen[:5]}) == 5
-    assert any(who == "coder asks" for who, _ in results.told[0].entries)
+    assert any(who == "coder asks" for who, _ in results.highlights[0].entries)
 
 
 async def test_two_experiments_are_compared_on_their_common_tasks() -> None:

@@ -17,12 +17,7 @@ from upcall.experiments.progress import ExperimentProgress
 from upcall.experiments.statistics import compare_all, estimate_all
 from upcall.experiments.what_if import value_questions
 from upcall.storage.store import RunStore
-from upcall.testing import Call, Fail, Reply, Request
-
-
-@pytest.fixture(autouse=True)
-def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+from upcall.testing import Call, Fail, Reply, Request, ScriptedModelClient
 
 
 def values(results: Results, measure: str) -> dict[str, float | None]:
@@ -81,6 +76,20 @@ def test_what_is_remembered_of_questions_changes_no_trial_unless_asked_for(
     chosen = Experiment(name="root", tasks=[task(1)], teams={"root": {"settings": settings}}, models={"demo": "demo"})
     app, _ = Apps(chosen, RunStore("runs.db"), Path("work")).for_trial(chosen.trials[0])
     assert app.settings.ask_memory is learns
+
+
+def test_a_function_makes_one_client_for_each_seed() -> None:
+    made = []
+
+    def make(seed: int) -> ScriptedModelClient:
+        made.append(seed)
+        return ScriptedModelClient(reply)
+
+    chosen = Experiment(name="root", tasks=[task(0), task(1)], models={"mine": {"client": make}}, seeds=2)
+    apps = Apps(chosen, RunStore("runs.db"), Path("work"))
+    for trial in chosen.trials:
+        apps.for_trial(trial)
+    assert made == [0, 1]
 
 
 async def test_a_change_calls_only_what_changed() -> None:

@@ -42,6 +42,11 @@ def script(**changed: Sequence[Reply]) -> dict[str, list[Reply]]:
     return for_team(**replies | changed)
 
 
+def model(server: LoopbackServer) -> tuple[str, ...]:
+    """Return the options that have the command line call a server."""
+    return ("--model", "scripted", "--base-url", server.base_url)
+
+
 def new_app(client: ScriptedModelClient, **settings: Any) -> Upcall:
     """Return a new driver on the same store, as another process would make it."""
     return Upcall(client, store="runs.db", settings=Settings.read(None, **settings))

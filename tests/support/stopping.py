@@ -8,7 +8,7 @@ import sys
 
 STOPPED_WHILE_CLOSING = """
 import asyncio, os, signal, sys
-from upcall import signals as interrupts
+from upcall import signals
 
 opened = None
 

@@ -18,7 +18,7 @@ from autogen_agentchat.base import Team
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core.models import CreateResult
 from PIL import Image
-from scenario import TASK, WRITE, script
+from scenario import TASK, WRITE, model, script
 from services import ASK, OPERATOR, one_agent, serve_apart, serving
 
 from upcall import PausableAgent
@@ -219,8 +219,7 @@ async def test_several_are_answered_together_and_the_next_task_follows(node: Non
 async def test_a_service_that_was_killed_goes_on_when_the_same_is_sent_again() -> None:
     replies = script(coder=[ASK, WRITE, Hang(), '{"summary": "Written."}'])
     with LoopbackServer(replies) as server:
-        arguments = ("--model", "scripted", "--base-url", server.base_url)
-        with serve_apart(*arguments) as process:
+        with serve_apart(*model(server)) as process:
             async with process.caller() as me:
                 asked = await post(me, TASK)
                 more = {"state": {}, "resume": resume(open_questions(asked), "Express")}
@@ -230,7 +229,7 @@ async def test_a_service_that_was_killed_goes_on_when_the_same_is_sent_again() -
                     await asyncio.sleep(0.1)
                 process.stop(signal.SIGKILL)
                 await asyncio.gather(going, return_exceptions=True)
-        with serve_apart(*arguments) as process:
+        with serve_apart(*model(server)) as process:
             async with process.caller() as me:
                 done = await post(me, run="2", **more)
     assert done[-1]["outcome"] == {"type": "success"}

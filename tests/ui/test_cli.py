@@ -12,17 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from scenario import ASK, TASK, WRITE, script, upcall
+from scenario import ASK, TASK, WRITE, model, script, upcall
 from seed_texts import BLOCKS
 
 from upcall.testing import Call, Calls, CutShort, Fail, Hang, Raw, Reply, Say
 from upcall.testing.server import LoopbackServer
 
 SHALLOW = '{"intent": "research", "meta_response": null, "research_depth": "shallow"}'
-
-
-def model(server: LoopbackServer) -> tuple[str, ...]:
-    return ("--model", "scripted", "--base-url", server.base_url)
 
 
 def test_the_demo_stops_at_the_nested_question_and_prints_one_json_object() -> None:

@@ -31,7 +31,7 @@ from upcall.runs.call_timings import MAX_CALLS, TimedCall, Timings, WorkPeriod, 
 from upcall.runs.run import Usage
 from upcall.testing import Call, Fail, Reply, ScriptedModelClient
 from upcall.ui.diagrams import team_lines, team_mermaid, team_svg, timeline, tree, tree_lines
-from upcall.ui.diagrams.svg import BLUE, FAINT, INK, PAPER, RED, clean_text, fit_text, length, width_of
+from upcall.ui.diagrams.svg import BLUE, FAINT, INK, PAPER, RED, clean_text, fit_text, format_duration, measure_width
 from upcall.ui.diagrams.team import read_team
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -70,7 +70,7 @@ def texts(picture: ElementTree.Element) -> list[Box]:
     boxes = []
     for each in picture.iter(f"{SVG}text"):
         told, size = each.text or "", float(each.attrib["font-size"])
-        x, y, wide = float(each.attrib["x"]), float(each.attrib["y"]), width_of(told, size)
+        x, y, wide = float(each.attrib["x"]), float(each.attrib["y"]), measure_width(told, size)
         left = {"start": x, "middle": x - wide / 2, "end": x - wide}[each.get("text-anchor", "start")]
         boxes.append(Box(left, y - 0.8 * size, left + wide, y + 0.2 * size, told))
     return boxes
@@ -174,8 +174,7 @@ def test_a_timeline_is_neat_at_any_size(agents: int, waits: int) -> None:
         run, worked = made(agents, waits, long=long, seed=seed)
         picture = assert_neat(timeline(run, worked))
         bars = {kind: rects(picture, kind) for kind in ("model", "tool", "break")}
-        stops = waits if waits else 0
-        assert len(bars["break"]) == stops
+        assert len(bars["break"]) == waits
         calls = sum(len(each.calls) for each in worked)
         assert len(bars["model"]) + len(bars["tool"]) == calls + 3  # Three are in the legend.
         for one, other in combinations(bars["break"], 2):
@@ -218,15 +217,14 @@ def test_what_models_and_users_say_is_text_and_nothing_else(text: str) -> None:
     run = run.model_copy(
         update={
             "task": text,
-            "closed": (question,),
-            "answers": (answer,),
+            "records": QuestionRecords.build([], [(question, answer)]),
             "usage": {"lead": Usage(), f"lead/{text}": Usage()},
             "tools": {f"lead/{text}/{text}": 2},
         }
     )
     segment = WorkPeriod(START, START + timedelta(seconds=4), (tool,))
     for picture in (timeline(run, [segment]), timeline(run), tree(run)):
-        assert_neat(picture)
+        assert "answered by" in "".join(assert_neat(picture).itertext())
         assert "<script" not in picture
         assert not re.search(r"[\x00-\x08\x0b-\x1f\u202a-\u202e\ud800-\udfff]", picture)
         picture.encode()
@@ -322,14 +320,14 @@ def test_the_contrast_of_all_text_is_that_of_wcag_aa() -> None:
     ],
 )
 def test_lengths_of_time(seconds: float, told: str) -> None:
-    assert length(seconds) == told
+    assert format_duration(seconds) == told
 
 
 def test_texts_are_cut_to_their_place() -> None:
-    assert fit_text("abcdef", width_of("abcdef", 12), 12) == "abcdef"
-    assert fit_text("abcdef", width_of("abcde", 12), 12) == "abcd…"
+    assert fit_text("abcdef", measure_width("abcdef", 12), 12) == "abcdef"
+    assert fit_text("abcdef", measure_width("abcde", 12), 12) == "abcd…"
     assert fit_text("abc", 1, 12) == ""
-    assert fit_text("写一个", width_of("写一", 12), 12) == "写…"
+    assert fit_text("写一个", measure_width("写一", 12), 12) == "写…"
     assert clean_text("a\n\tb\u200bc\ud800") == "a bc"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -196,6 +197,18 @@ def test_tokens_are_dropped_when_the_reply_is_there_and_change_no_time() -> None
     assert "Thinking" not in file.getvalue()
 
 
+def test_what_an_agent_does_first_began_with_its_call_and_else_with_the_team() -> None:
+    lines = printed(
+        calls("lead", "coder", 0),
+        calls("lead/coder", "tester", 5),
+        calls("lead", "look", 6),
+        calls("lead/coder/tester", "look", 8),
+        calls("judge", "look", 10),
+    )
+    times = [re.search(r"\(\) +([\d.]+) s", line) for line in lines]
+    assert [found[1] for found in times if found] == ["5.0", "6.0", "3.0", "4.0"]
+
+
 def test_the_time_in_which_nobody_worked_is_not_the_agents(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([START, START + timedelta(hours=2)])
     monkeypatch.setattr("upcall.ui.event_tree.datetime", SimpleNamespace(now=lambda zone: next(times)))
@@ -205,7 +218,7 @@ def test_the_time_in_which_nobody_worked_is_not_the_agents(monkeypatch: pytest.M
     with tree.pause_clock():
         pass
     tree.show(result("lead", "coder", 2 * 3600 + 3, 0))
-    assert drawn(file.getvalue())[-1].endswith("3.0 s")
+    assert drawn(file.getvalue())[-1].split()[-2:] == ["3.0", "s"]
 
 
 def test_a_step_is_ticked_when_its_agent_has_come_back_and_not_when_it_failed() -> None:
@@ -235,10 +248,11 @@ def test_progress_is_one_line_that_changes_and_stays_above_what_follows() -> Non
     assert lines == ["files indexed: 9", "lead  calls look()"]
 
 
-@pytest.mark.parametrize("width", [20, 40, 80])
+@pytest.mark.parametrize("width", [20, 40, 60, 80])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     plan = plan_of("coder")
-    wide = [calls("a/b/c/d/e/f", "look" * 10, 0), result("a", "look", 1, 0, text="日本語" * 60), handed_over(plan)]
+    answer = result("a", "look", 1, 0, text="日本語" * 60)  # With what it took, from 60 columns on.
+    wide = [calls("a", "look", 0), calls("a/b/c/d/e/f", "look" * 10, 0), answer, handed_over(plan)]
     file = io.StringIO()
     tree, _ = tree_on(file, width=width)
     for event in wide:

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from PIL import Image
 from postgres import Server
-from scenario import TASK, WRITE, script, upcall
+from scenario import TASK, WRITE, model, script, upcall
 from services import ASK, SECONDS, Event, one_agent, read_events, serve_apart, serving, settle, start
 
 from upcall import Answer, Question, Run, RunStatus
@@ -24,10 +24,6 @@ from upcall.runs.checkpoint import Checkpoint
 from upcall.testing import Call, Calls, Hang, Say
 from upcall.testing.server import LoopbackServer
 from upcall.ui.web.service import Caller
-
-
-def model(server: LoopbackServer) -> tuple[str, ...]:
-    return ("--model", "scripted", "--base-url", server.base_url)
 
 
 def select_kept(events: list[Event]) -> dict[str, list[Any]]:

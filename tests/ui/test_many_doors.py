@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ipywidgets import Button, Textarea, Widget
-from scenario import TASK, WRITE, script, upcall
+from scenario import TASK, WRITE, model, script, upcall
 from services import read_events, serve_apart, settle, start
 
 from upcall import Settings, Upcall
@@ -28,9 +28,8 @@ def find(root: Any, kind: type[Widget]) -> list[Any]:
 async def test_three_doors_answer_the_same_run_at_the_same_time() -> None:
     replies = script(coder=[ASKS, WRITE, '{"summary": "Heard all three."}'])
     with LoopbackServer(replies) as server:
-        model = ("--model", "scripted", "--base-url", server.base_url)
         app = Upcall(settings=Settings.read(None, model="scripted", base_url=server.base_url, store="runs.db"))
-        with serve_apart(*model, "--store", "runs.db") as process:
+        with serve_apart(*model(server), "--store", "runs.db") as process:
             async with process.caller() as me:
                 run = await start(me, TASK)
                 run_id, path = run["run_id"], f"/api/runs/{run['run_id']}"
@@ -45,7 +44,7 @@ async def test_three_doors_answer_the_same_run_at_the_same_time() -> None:
                 await asyncio.sleep(0)  # The click is handed to the loop.
                 said = f"{ids['terminal']}=from the terminal"
                 ended, posted, _ = await asyncio.gather(
-                    asyncio.to_thread(upcall, "answer", run_id, said, "--detach", *model, "--store", "runs.db"),
+                    asyncio.to_thread(upcall, "answer", run_id, said, "--detach", *model(server), "--store", "runs.db"),
                     me.post(f"{path}/answers", json={"answers": {ids["service"]: "from the service"}}),
                     form.settle(),
                 )

@@ -94,23 +94,23 @@ def test_nothing_that_others_said_becomes_markup() -> None:
     plan = ReviewedPlan(
         title=HOSTILE,
         sections=[HOSTILE],
-        steps=[PlanStep(step_id="1", step_type="agent", name="coder", description=HOSTILE)],
+        steps=[PlanStep(step_id="1", name="coder", description=HOSTILE)],
         remark=HOSTILE,
     )
     question = asking(
         question=HOSTILE, context=HOSTILE, options=[{"label": HOSTILE, "description": HOSTILE}], path=(HOSTILE,)
     )
-    run = waiting_for(question).model_copy(
-        update={
-            "task": HOSTILE,
-            "user": HOSTILE,
-            "plan": plan,
-            "error": HOSTILE,
-            "result": HOSTILE,
-            "closed": (asking(id="q0", question=HOSTILE),),
-            "answers": (Answer(question_id="q0", text=HOSTILE, user=HOSTILE),),
-        }
+    answered = (asking(id="q0", question=HOSTILE), Answer(question_id="q0", text=HOSTILE, user=HOSTILE))
+    run = run_with(
+        status=RunStatus.AWAITING_CLARIFICATION,
+        task=HOSTILE,
+        user=HOSTILE,
+        plan=plan,
+        error=HOSTILE,
+        result=HOSTILE,
+        records=QuestionRecords.build([question], [answered]),
     )
+    assert "Answered" in run_html(run)
     for page in (run_html(run), OpenQuestions([InboxEntry(HOSTILE, question)])._repr_mimebundle_()["text/html"]):
         seen = Tags(page)
         assert seen.tags <= {"div", "span", "b", "code", "p", "br"}
@@ -156,7 +156,7 @@ def test_a_number_that_cites_says_its_source_and_code_stays_code() -> None:
 
 
 def test_the_plan_has_its_ticks_and_secrets_stay_hidden() -> None:
-    steps = [PlanStep(step_id=str(n), step_type="agent", name="coder", description=f"Part {n}") for n in (1, 2)]
+    steps = [PlanStep(step_id=str(n), name="coder", description=f"Part {n}") for n in (1, 2)]
     sealed = Answer(question_id="q0", text="gAAAA-sealed", sealed=True)
     run = run_with(
         status=RunStatus.EXECUTING,

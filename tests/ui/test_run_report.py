@@ -14,7 +14,8 @@ from upcall.questions.record import QuestionRecords
 from upcall.runs.plan import PlanStep, ReviewedPlan
 from upcall.runs.run import Run, RunStatus
 from upcall.testing import Call, ScriptedModelClient
-from upcall.ui.run_report import Prices, report, steps_done
+from upcall.ui.plan_ticks import find_done_steps_of
+from upcall.ui.run_report import Prices, report
 
 
 def test_a_question_cannot_pass_for_an_answer_in_what_is_shown_of_a_run() -> None:
@@ -45,7 +46,7 @@ async def test_a_step_whose_agent_came_back_with_an_error_has_no_tick() -> None:
 
     run = await Upcall(team=make, store="runs.db").start("x")
     steps = [PlanStep(step_id=number, description="Write", name="coder") for number in ("1", "2")]
-    assert steps_done(run, ReviewedPlan(title="It", sections=["One"], steps=steps)) == ["1"]
+    assert find_done_steps_of(run, ReviewedPlan(title="It", sections=["One"], steps=steps)) == ["1"]
     assert (run.tools, run.failed_tools) == ({"lead/coder": 2}, {"lead/coder": 1})
 
 

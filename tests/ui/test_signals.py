@@ -10,20 +10,20 @@ from collections.abc import AsyncGenerator
 import pytest
 from stopping import STOPPED_WHILE_CLOSING, ended
 
-from upcall import signals as interrupts
+from upcall import signals
 
 STOP = "os.kill(os.getpid(), signal.SIGINT)"
 
 
 def test_a_stop_while_the_loop_is_closed_waits_for_that_and_says_nothing() -> None:
-    code = STOPPED_WHILE_CLOSING.format(stop=STOP, run="interrupts.run")
+    code = STOPPED_WHILE_CLOSING.format(stop=STOP, run="signals.run")
     assert ended(code) == (0, "closed\nstopped\n", "")
     status, out, error = ended(STOPPED_WHILE_CLOSING.format(stop=STOP, run="asyncio.run"))
     assert (status, "closed" in out, "never retrieved" in error) == (0, False, True)
 
 
 def test_a_second_stop_does_not_wait() -> None:
-    code = STOPPED_WHILE_CLOSING.format(stop=f"{STOP}; {STOP}", run="interrupts.run")
+    code = STOPPED_WHILE_CLOSING.format(stop=f"{STOP}; {STOP}", run="signals.run")
     assert ended(code) == (0, "stopped\n", "")
 
 
@@ -46,7 +46,7 @@ def test_a_stop_cancels_the_work_and_closes_what_it_has_open(stop: signal.Signal
     before = {each: signal.signal(each, signal.default_int_handler) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         with pytest.raises(KeyboardInterrupt):
-            interrupts.run(work())
+            signals.run(work())
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
@@ -54,14 +54,14 @@ def test_a_stop_cancels_the_work_and_closes_what_it_has_open(stop: signal.Signal
 
 
 def test_a_stop_before_anything_is_open_ends_the_process_in_one_line() -> None:
-    code = "import os, signal\nfrom upcall import signals as interrupts\n"
-    code += f"interrupts.exit_on_stop()\n{STOP}\nprint('goes on')"
+    code = "import os, signal\nfrom upcall import signals\n"
+    code += f"signals.exit_on_stop()\n{STOP}\nprint('goes on')"
     assert ended(code) == (130, "", "\nStopped.\n")
 
 
 def test_a_job_in_the_background_still_ignores_ctrl_c() -> None:
     code = (
-        "import os, signal\nfrom upcall import signals as interrupts\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        f"interrupts.exit_on_stop()\n{STOP}\ninterrupts.raise_on_stop()\n{STOP}\nprint('goes on')"
+        "import os, signal\nfrom upcall import signals\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        f"signals.exit_on_stop()\n{STOP}\nsignals.raise_on_stop()\n{STOP}\nprint('goes on')"
     )
     assert ended(code) == (0, "goes on\n", "")

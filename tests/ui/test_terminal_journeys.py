@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pexpect
 import pytest
-from scenario import ASK, TASK, script, upcall
+from scenario import ASK, TASK, model, script, upcall
 from screens import (
     BACKSPACE,
     CTRL_C,
@@ -62,10 +62,6 @@ def asks(request: pytest.FixtureRequest) -> Iterator[LoopbackServer]:
     """Yield a model whose coder asks what the test names."""
     with LoopbackServer(script(coder=[request.param, DONE, DONE])) as server:
         yield server
-
-
-def model(server: LoopbackServer) -> tuple[str, ...]:
-    return ("--model", "scripted", "--base-url", server.base_url)
 
 
 def answers(server: LoopbackServer) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from scenario import TASK, script, upcall
+from scenario import TASK, model, script, upcall
 from screens import same_as_golden, same_each_time
 
 from upcall.runs.transcript import EntryKind, Transcript, TranscriptEntry
@@ -21,8 +21,7 @@ def entry(kind: EntryKind, text: str = "", name: str = "", *, failed: bool = Fal
 
 def test_the_command_prints_calls_results_questions_and_answers_over_two_processes() -> None:
     with LoopbackServer(script()) as server:
-        model = ("--model", "scripted", "--base-url", server.base_url)
-        run_id = upcall("run", TASK, "--detach", "--json", *model).json["run_id"]
+        run_id = upcall("run", TASK, "--detach", "--json", *model(server)).json["run_id"]
         upcall("answer", run_id, "Express")
     said = upcall("transcript", run_id).out
     same_as_golden("transcript", same_each_time(re.sub(r"^\d\d:\d\d:\d\d", "12:00:00", said, flags=re.MULTILINE)))

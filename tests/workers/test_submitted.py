@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
+from autogen_agentchat.base import Team
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core.models import CreateResult
 from fleet import make_team
 from postgres import Server
 from scenario import upcall
 from stores import FIRST, execute
 
-from upcall import Run, RunStatus, Settings, Upcall
+from upcall import PausableAgent, Run, RunStatus, Settings, Upcall
 from upcall.errors import ConfigurationError, StoreUnavailable, UnknownRun
 from upcall.execution.in_process import InProcessWorker
 from upcall.storage.store import StoredRun
+from upcall.testing import ScriptedModelClient
 from upcall.workers.worker import Worker
 
 QUEUED, WAITING = RunStatus.QUEUED, RunStatus.AWAITING_CLARIFICATION
@@ -71,10 +77,23 @@ async def test_who_resumed_a_run_acts_once_for_the_audit(location: str) -> None:
 
 
 async def test_runs_over_the_limit_of_a_user_wait_and_go_on() -> None:
-    app = Upcall(store="runs.db", team=make_team, settings=Settings(user_limit=1))
+    at_work = [0]
+
+    class Counted(ScriptedModelClient):
+        async def create(self, *args: Any, **options: Any) -> CreateResult:
+            at_work.append(at_work[-1] + 1)
+            await asyncio.sleep(0.1)  # Others begin meanwhile, if they may.
+            at_work.append(at_work[-1] - 1)
+            return await super().create(*args, **options)
+
+    def make() -> Team:
+        return RoundRobinGroupChat([PausableAgent("clerk", Counted(["Done."]))], max_turns=1)
+
+    app = Upcall(store="runs.db", team=make, settings=Settings(user_limit=1))
     runs = [await app.submit("Build it", user="ann") for _ in range(3)]
     await app.drain()
-    assert [(await app.get(run.id)).status for run in runs] == [WAITING] * 3
+    assert [(await app.get(run.id)).status for run in runs] == [RunStatus.COMPLETED] * 3
+    assert max(at_work) == 1
 
 
 async def test_a_run_that_grows_too_large_fails_with_the_reason() -> None:

@@ -55,9 +55,11 @@ def read(name: str, **attributes: str) -> Any:
 @asynccontextmanager
 async def working(app: Upcall) -> AsyncIterator[None]:
     task = asyncio.create_task(Worker(app, concurrency=2, grace=0).run())
-    yield
-    task.cancel()
-    await asyncio.wait([task])
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 @pytest.mark.slow

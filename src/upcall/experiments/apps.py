@@ -46,6 +46,7 @@ class Apps:
             ConfigurationError: settings, team or model are wrong.
         """
         policy = next(each for each in self._experiment.policies if each.name == trial.policy).for_task(trial.task)
+        # By the settings, not by the policy's name: a function of the user's own may set others for each task.
         key = (trial.team, trial.model, trial.seed, repr(sorted(policy.settings.items())))
         if key not in self._made:
             self._made[key] = self._make(trial, policy.settings)
@@ -92,9 +93,8 @@ class Apps:
         given = {"ask_memory": False, **team.settings, **spec.settings, **chosen}
         settings = Settings.read(team.config, **given)
         if team.team is None:
-            own = _own_client(spec, trial.model, trial.seed)
-            return Upcall(None if own is None else self.client(trial.model, trial.seed), store=self._store,
-                          settings=settings)  # fmt: skip
+            own = self.client(trial.model, trial.seed) if spec.has_own_client else None
+            return Upcall(own, store=self._store, settings=settings)
         if self._store.jobs.is_shared:
             return Upcall(store=self._store, settings=settings, team=_name_for_workers(team.team, trial.team))
         make = find_function(team.team, f"The team {trial.team}:")

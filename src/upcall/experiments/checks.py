@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from upcall.agents.structured.json_forms import request_once
 from upcall.errors import ConfigurationError
-from upcall.experiments.functions import call_with, find_function
+from upcall.experiments.functions import Named, call_with, find_function
 from upcall.experiments.tasks import Expectation, Task
 from upcall.prompts.contexts import JudgeContext
 from upcall.runs.outputs import Verdict
@@ -42,7 +42,7 @@ async def check_result(
     if expectation.pattern is not None:
         return CheckResult(is_right=re.search(expectation.pattern, run.result) is not None)
     if expectation.function is not None:
-        return await _call(expectation, task, run)
+        return await _call(expectation.function, task, run)
     assert judge is not None, "an experiment that judges names a judge"
     assert expectation.judge is not None, "an expectation is said in one way"
     facts = tuple(f"{name}: {fact.answer}" for name, fact in task.facts.items())
@@ -53,9 +53,8 @@ async def check_result(
     return CheckResult(is_right=verdict.is_right, reason=verdict.reason)
 
 
-async def _call(expectation: Expectation, task: Task, run: Run) -> CheckResult:
-    assert expectation.function is not None
-    check = find_function(expectation.function, f"The check of task {task.id}:")
+async def _call(named: Named, task: Task, run: Run) -> CheckResult:
+    check = find_function(named, f"The check of task {task.id}:")
     try:
         found = call_with(check, {"task": task, "run": run, "result": run.result})
         if inspect.isawaitable(found):

@@ -54,10 +54,6 @@ def _refuse_repeated(value: tuple[int, ...]) -> tuple[int, ...]:
     return value
 
 
-def _as_expectation(value: object) -> object:
-    return {"function": value} if callable(value) else as_expectation(value)
-
-
 def _as_tasks(value: object) -> object:
     return {"file": value} if isinstance(value, str | Path) else value
 
@@ -98,7 +94,7 @@ class Experiment(Spec):
     models: Annotated[dict[str, Annotated[ModelSpec, BeforeValidator(as_model)]], _SOME] = {"settings": ModelSpec()}
     seeds: Annotated[tuple[int, ...], BeforeValidator(_as_seeds), AfterValidator(_refuse_repeated), _SOME] = (0,)
     user: UserSpec = UserSpec()
-    expect: Annotated[Expectation, BeforeValidator(_as_expectation)] | None = None
+    expect: Annotated[Expectation, BeforeValidator(as_expectation)] | None = None
     judge: str | None = None
     scorer: ScorerSpec = ScorerSpec()
     folder: Path | None = None

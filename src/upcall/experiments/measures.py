@@ -63,8 +63,8 @@ class Measure:
     in_table: bool = True
 
 
-def _per(name: str, title: str, over: str, under: str, **more: bool | int) -> Measure:
-    return Measure(name, title, (Ratio((over,), (under,)),), **more)  # type: ignore[arg-type]
+def _per(name: str, title: str, over: str, under: str, *, digits: int = 2, in_table: bool = True) -> Measure:
+    return Measure(name, title, (Ratio((over,), (under,)),), digits, in_table)
 
 
 _RECALL, _SILENCE = Ratio(("asked_unclear",), ("unclear",)), Ratio(("silent_clear",), ("clear",))

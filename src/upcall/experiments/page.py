@@ -36,14 +36,22 @@ class Point:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot of two measures, and how far its axes go."""
+    """A plot of two measures."""
 
     title: str
     x_title: str
     y_title: str
-    x_max: float
-    y_max: float
     points: Sequence[Point]
+
+    @property
+    def x_max(self) -> float:
+        """How far its axis goes: as far as the points, and shares to 1."""
+        return max(1.0, *(each.x.high or 0 for each in self.points))
+
+    @property
+    def y_max(self) -> float:
+        """See `x_max`."""
+        return max(1.0, *(each.y.high or 0 for each in self.points))
 
     def at_x(self, value: float) -> float:
         """Return where a value is, in the units of the drawing."""
@@ -59,22 +67,22 @@ def render_page(results: Results) -> str:
     cells = list(results.cells)
     return _templates().get_template("report.html").render(
         results=results,
-        names=[" / ".join(cell) for cell in cells],
-        colours=[COLOURS[at % len(COLOURS)] for at in range(len(cells))],
+        names=[cell.name for cell in cells],
+        colours=[_colour(at) for at in range(len(cells))],
         measures=MEASURES,
         table=[[format_estimate(results.cells[cell][each.name], each) for each in MEASURES] for cell in cells],
         sizes=[len(results.of_cell(cell)) for cell in cells],
         plots=list(_plots(results)),
         differences=difference_lines(results),
         questions=value_questions(results.branches),
-        told=results.told,
+        highlights=results.highlights,
         link=partial(link_run, results),
     )  # fmt: skip
 
 
 def _plots(results: Results) -> Sequence[Plot]:
     """Return the frontier of success against questions, and how questions go with what is missing."""
-    cells = results.cells
+    titles = {each.name: each.title for each in MEASURES}
     plots = []
     for x, y, title in (
         ("questions", "success", "Success against questions"),
@@ -82,12 +90,11 @@ def _plots(results: Results) -> Sequence[Plot]:
         ("tokens", "success", "Success against tokens"),
     ):
         points = [
-            Point(at + 1, " / ".join(cell), COLOURS[at % len(COLOURS)], of[x], of[y])
-            for at, (cell, of) in enumerate(cells.items())
+            Point(at + 1, cell.name, _colour(at), of[x], of[y])
+            for at, (cell, of) in enumerate(results.cells.items())
             if of[x].value is not None and of[y].value is not None
         ]
-        titles = {each.name: each.title for each in MEASURES}
-        plots += [_scale(Plot(title, titles[x], titles[y], 1, 1, points))] if points else []
+        plots += [Plot(title, titles[x], titles[y], points)] if points else []
     return [*plots, *_calibration(results)]
 
 
@@ -98,19 +105,15 @@ def _calibration(results: Results) -> Sequence[Plot]:
         records = results.of_cell(cell)
         for missing in sorted({each.missing for each in records}):
             of = [each.questions for each in records if each.missing == missing]
-            label = f"{' / '.join(cell)}, {len(of)} trials"
             mean, exact = sum(of) / len(of), float(missing)
-            colour = COLOURS[at % len(COLOURS)]
-            points.append(Point(at + 1, label, colour, Estimate(exact, exact, exact), Estimate(mean, mean, mean)))
-    plot = Plot("Questions against what is missing", "missing details", "questions asked", 1, 1, points)
-    return [_scale(plot)] if points else []
+            x, y = Estimate(exact, exact, exact), Estimate(mean, mean, mean)
+            points.append(Point(at + 1, f"{cell.name}, {len(of)} trials", _colour(at), x, y))
+    plot = Plot("Questions against what is missing", "missing details", "questions asked", points)
+    return [plot] if points else []
 
 
-def _scale(plot: Plot) -> Plot:
-    """Return a plot whose axes go as far as its points, shares to 1."""
-    x = max(1.0, *(each.x.high or 0 for each in plot.points))
-    y = max(1.0, *(each.y.high or 0 for each in plot.points))
-    return Plot(plot.title, plot.x_title, plot.y_title, x, y, plot.points)
+def _colour(at: int) -> str:
+    return COLOURS[at % len(COLOURS)]
 
 
 @cache

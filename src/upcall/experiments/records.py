@@ -65,7 +65,7 @@ class TrialRecord(BaseModel, frozen=True):
     @property
     def cell(self) -> Cell:
         """What it is a trial of."""
-        return self.team, self.policy, self.model
+        return Cell(self.team, self.policy, self.model)
 
 
 def count_trial(

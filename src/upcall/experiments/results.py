@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from importlib import import_module
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from upcall.errors import ConfigurationError, missing_extra
 from upcall.experiments.budget import Cost
+from upcall.experiments.highlights import Highlight
 from upcall.experiments.records import TrialRecord
-from upcall.experiments.telling import Told
 from upcall.experiments.trial import Cell
 from upcall.experiments.what_if import Branch, branches_json
 from upcall.text import escape_controls, first_line
@@ -40,7 +41,7 @@ class Results:
         stopped: why it stopped before its end.
         pages: where the pages of the runs are.
         branches: what would have come of other answers, where that was asked for.
-        told: the transcripts that tell the most.
+        highlights: the transcripts that say the most.
     """
 
     name: str
@@ -53,12 +54,11 @@ class Results:
     stopped: str | None = None
     pages: str | None = None
     branches: Sequence[Branch] = ()
-    told: Sequence[Told] = ()
+    highlights: Sequence[Highlight] = ()
 
     @cached_property
     def cells(self) -> Mapping[Cell, Mapping[str, Estimate]]:
         """The measures by team, policy and model."""
-        require_packages("numpy")
         from upcall.experiments.statistics import estimate_all
 
         return {cell: estimate_all(self.of_cell(cell)) for cell in dict.fromkeys(each.cell for each in self.records)}
@@ -66,15 +66,12 @@ class Results:
     @cached_property
     def differences(self) -> Mapping[tuple[Cell, Cell], Mapping[str, Difference]]:
         """How each two policies differ with the same team and model, the second minus the first."""
-        require_packages("numpy")
         from upcall.experiments.statistics import compare_all
 
-        cells = list(self.cells)
-        pairs = [(one, other) for at, one in enumerate(cells) for other in cells[at + 1 :]]
         return {
             (one, other): compare_all(self.of_cell(other), self.of_cell(one))
-            for one, other in pairs
-            if (one[0], one[2]) == (other[0], other[2])
+            for one, other in combinations(self.cells, 2)
+            if one.team == other.team and one.model == other.model
         }
 
     def of_cell(self, cell: Cell) -> Sequence[TrialRecord]:
@@ -83,7 +80,6 @@ class Results:
 
     def compare(self, other: Results) -> Mapping[Cell, Mapping[str, Difference]]:
         """Return how the cells of the same names differ from those of another experiment, these minus those."""
-        require_packages("numpy")
         from upcall.experiments.statistics import compare_all
 
         return {
@@ -110,7 +106,7 @@ class Results:
         return {
             "cells": [
                 {
-                    **_name_cell(cell),
+                    **cell._asdict(),
                     "trials": len(self.of_cell(cell)),
                     "measures": {name: vars(each) for name, each in of.items()},
                 }
@@ -118,9 +114,9 @@ class Results:
             ],
             "differences": [
                 {
-                    **_name_cell(one),
-                    "than": one[1],
-                    "policy": other[1],
+                    **one._asdict(),
+                    "than": one.policy,
+                    "policy": other.policy,
                     "measures": {name: each.as_json() for name, each in of.items()},
                 }
                 for (one, other), of in self.differences.items()
@@ -161,10 +157,6 @@ class Results:
         from upcall.experiments.tables import result_lines
 
         return result_lines(self)
-
-
-def _name_cell(cell: Cell) -> dict[str, str]:
-    return dict(zip(("team", "policy", "model"), cell, strict=True))
 
 
 def _write_page(results: Results, path: Path) -> None:

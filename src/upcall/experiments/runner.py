@@ -21,12 +21,12 @@ from upcall.experiments.budget import Budget, Cost, cost_of
 from upcall.experiments.checks import check_result
 from upcall.experiments.experiment import Experiment
 from upcall.experiments.folder import choose_store
+from upcall.experiments.highlights import Highlight, load_highlights
 from upcall.experiments.progress import Listener
 from upcall.experiments.recording import OTHERS, Recording
 from upcall.experiments.records import TrialRecord, count_trial
 from upcall.experiments.results import Results
 from upcall.experiments.tally import Tally
-from upcall.experiments.telling import Told, load_telling
 from upcall.experiments.trial import Trial
 from upcall.experiments.user import SimulatedUser
 from upcall.experiments.what_if import Branch, fork_questions
@@ -36,10 +36,10 @@ from upcall.runs.run import Run, RunStatus, Usage
 from upcall.storage.store import RunStore
 
 SECONDS_TO_LOOK = 0.2
-"""Until it is looked again how far workers have come with a run."""
+"""How long to wait before a run at workers is read again."""
 
 SECONDS_WITHOUT_WORKER = 5.0
-"""How long runs wait for a worker before it is said that there is none."""
+"""How long runs wait before a warning says that there is no worker."""
 
 _log = logging.getLogger(__name__)
 
@@ -93,12 +93,12 @@ class Runner:
                     async with asyncio.TaskGroup() as group:
                         for trial in self._chosen:
                             group.create_task(self._branch_in_turn(trial))
-            told = await load_telling(self.store, list(self.tally.records.values()))
+            highlights = await load_highlights(self.store, list(self.tally.records.values()))
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from errors
         finally:
             await self.close()
-        return self._results(told)
+        return self._results(highlights)
 
     async def close(self) -> None:
         """Close what is open."""
@@ -127,14 +127,14 @@ class Runner:
             await asyncio.sleep(SECONDS_WITHOUT_WORKER)
             with suppress(StoreUnavailable):  # The trials say so.
                 fleet = await look_at_fleet(self.store)
-                is_idle = fleet.oldest_seconds >= SECONDS_WITHOUT_WORKER and not any(
+                is_idle = fleet.queue.oldest_seconds >= SECONDS_WITHOUT_WORKER and not any(
                     each.is_alive for each in fleet.workers
                 )
                 if is_idle and not was_told:
                     _log.warning(
                         "No worker takes the runs of %s (%s waiting). Start one with: upcall worker --store %s",
                         self.store.name,
-                        fleet.waiting,
+                        fleet.queue.waiting,
                         self.store.name,
                     )
                 was_told = is_idle
@@ -183,6 +183,7 @@ class Runner:
             if shared:
                 run = await self._wait(app, run)
             self._note_cost(trial, run)
+            # A failure is tried again once: an experiment does not wait for a server that stays away.
             if run.is_final or (run.status is RunStatus.FAILED and has_failed):
                 return run, True
             if not self.tally.may_begin():
@@ -307,7 +308,7 @@ class Runner:
         if self._listener is not None:
             self._listener(self.tally.progress())
 
-    def _results(self, told: Sequence[Told]) -> Results:
+    def _results(self, highlights: Sequence[Highlight]) -> Results:
         trials, done = self._experiment.trials, self.tally.records
         records = [done[trial.id] for trial in trials if trial.id in done]
         stops = self.tally.is_spent and (self.tally.held_back or len(records) < len(trials))
@@ -322,7 +323,7 @@ class Runner:
             stopped="The budget is spent; start it again with more to go on." if stops else None,
             pages=self._experiment.pages,
             branches=[each for trial in trials for each in self._branches.get(trial.id, ())],
-            told=told,
+            highlights=highlights,
         )
 
 

@@ -76,6 +76,11 @@ class ModelSpec(Spec):
         return None if value is None else _name_source(value)
 
     @property
+    def has_own_client(self) -> bool:
+        """Whether the experiment brings its client, and settings choose none."""
+        return self.client is not None or self.replies is not None
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The settings that choose it."""
         names = ("model", "base_url", "api_key", "model_client", "model_info", "temperature")

@@ -8,11 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from upcall.errors import missing_extra
 from upcall.experiments.measures import COLUMNS, MEASURES, Measure
 from upcall.experiments.records import TrialRecord
+from upcall.text import first_line
+
+try:
+    import numpy as np
+    from numpy.typing import NDArray
+except ImportError as error:
+    raise missing_extra(f"numpy cannot be loaded ({first_line(error)})", "experiments") from error
 
 DRAWS = 2_000
 SEED = 20_260_101
@@ -116,5 +121,7 @@ def _p(value: Floats, chance: Floats) -> float | None:
     finite = chance[np.isfinite(chance)]
     if not np.isfinite(value) or not len(finite):
         return None
+    # As large but for the last digits, which depend on the order of the sums.
     extreme = np.count_nonzero(np.abs(finite) >= abs(float(value)) - 1e-12)
+    # What was seen is one of the permutations, so that p is never 0 (Phipson and Smyth 2010).
     return float((1 + extreme) / (1 + len(finite)))

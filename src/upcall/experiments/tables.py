@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from upcall.experiments.measures import MEASURES, Measure
+from upcall.experiments.trial import Cell
 from upcall.experiments.what_if import branch_lines
 
 if TYPE_CHECKING:
     from upcall.experiments.results import Results
     from upcall.experiments.statistics import Difference, Estimate
-    from upcall.experiments.trial import Cell
 
 
 def result_lines(results: Results) -> list[str]:
@@ -20,12 +20,12 @@ def result_lines(results: Results) -> list[str]:
     if results.stopped:
         lines.append(results.stopped)
     shown = [each for each in MEASURES if each.in_table and _is_known(results, each)]
+    names = _heads(results)
     rows = [
-        [*_name_cell(cell, results), str(len(results.of_cell(cell))), *(format_estimate(of[m.name], m) for m in shown)]
+        [*_select(cell, names), str(len(results.of_cell(cell))), *(format_estimate(of[m.name], m) for m in shown)]
         for cell, of in results.cells.items()
     ]
     if rows:
-        names = _heads(results)
         lines += ["", *format_table([[*names, "trials", *(each.title for each in shown)], *rows], names=len(names))]
     if results.differences:
         lines += ["", "Differences on the same tasks, 95 % interval, p by permutation:", *difference_lines(results)]
@@ -35,11 +35,12 @@ def result_lines(results: Results) -> list[str]:
 def difference_lines(results: Results) -> list[str]:
     """Return what differs between each two policies, as far as it is not by chance."""
     lines = []
+    names = [each for each in _heads(results) if each != "policy"]
     for (one, other), of in results.differences.items():
-        named = ", ".join(part for part in (other[0], other[2]) if part in _heads_of(results))
+        named = ", ".join(_select(other, names))
         said = [f"{m.title} {format_difference(of[m.name], m)}" for m in MEASURES if _is_sure(of.get(m.name))]
         where = f" ({named})" if named else ""
-        lines.append(f"  {other[1]} - {one[1]}{where}: {'; '.join(said) or 'nothing beyond chance'}")
+        lines.append(f"  {other.policy} - {one.policy}{where}: {'; '.join(said) or 'nothing beyond chance'}")
     return lines
 
 
@@ -49,7 +50,7 @@ def comparison_lines(of: Mapping[Cell, Mapping[str, Difference]], other: str) ->
     for cell, differences in of.items():
         said = [f"{m.title} {format_difference(differences[m.name], m)}" for m in MEASURES if m.name in differences
                 and differences[m.name].estimate.value is not None and m.in_table]  # fmt: skip
-        lines.append(f"  {' / '.join(cell)}: {'; '.join(said) or 'no task in common'}")
+        lines.append(f"  {cell.name}: {'; '.join(said) or 'no task in common'}")
     return lines if of else [*lines, "  no team, policy and model of the same names"]
 
 
@@ -90,20 +91,13 @@ def _is_sure(difference: Difference | None) -> bool:
 
 def _heads(results: Results) -> list[str]:
     """Name the columns that tell cells apart; the policy always."""
-    several = [len({cell[at] for cell in results.cells}) > 1 for at in range(3)]
     return [
-        head for head, shown in zip(("team", "policy", "model"), (several[0], True, several[2]), strict=True) if shown
+        name for name in Cell._fields if name == "policy" or len({getattr(cell, name) for cell in results.cells}) > 1
     ]
 
 
-def _name_cell(cell: Cell, results: Results) -> list[str]:
-    heads = _heads(results)
-    return [part for head, part in zip(("team", "policy", "model"), cell, strict=True) if head in heads]
-
-
-def _heads_of(results: Results) -> set[str]:
-    heads = _heads(results)
-    return {cell[at] for cell in results.cells for at, head in ((0, "team"), (2, "model")) if head in heads}
+def _select(cell: Cell, names: Sequence[str]) -> list[str]:
+    return [getattr(cell, name) for name in names]
 
 
 def comparison_json(of: Mapping[Cell, Mapping[str, Difference]], other: str) -> dict[str, object]:

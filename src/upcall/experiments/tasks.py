@@ -54,7 +54,9 @@ class HiddenFact(BaseModel, frozen=True, extra="forbid", str_strip_whitespace=Tr
 
 
 def as_expectation(value: object) -> object:
-    """Return a plain text as the exact result."""
+    """Return a plain text as the exact result, and a function as the check."""
+    if callable(value):
+        return {"function": value}
     return {"exact": value} if isinstance(value, str | int | float) else value
 
 

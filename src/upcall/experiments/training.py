@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from upcall.errors import ConfigurationError
 from upcall.execution.embeddings import embedder_for
 from upcall.experiments.experiment import Experiment
 from upcall.experiments.statistics import Estimate, Floats, draw_weights, estimate
+from upcall.experiments.tables import format_table
 from upcall.experiments.tasks import Task
 from upcall.options import AskFor
 from upcall.policy.scorer import (
@@ -75,9 +76,12 @@ async def label_runs(location: str) -> list[Example]:
         ConfigurationError: there is no such store.
     """
     store = RunStore(location)
-    if not await store.exists():
-        raise ConfigurationError(f"There are no runs to learn from in {location}.")
-    labels = [(run, _was_right(run)) for run in await store.list()]
+    try:
+        if not await store.exists():
+            raise ConfigurationError(f"There are no runs to learn from in {location}.")
+        labels = [(run, _was_right(run)) for run in await store.list()]
+    finally:
+        await store.close()
     return [Example(run.task, OWN_RUNS, label) for run, label in labels if label is not None]
 
 
@@ -98,12 +102,12 @@ async def train(experiment: Experiment) -> Scorer:
         ConfigurationError: there are too few examples, or scikit-learn is not installed.
         ModelError: the server gives no embeddings.
     """
-    chosen, embed, features = experiment.scorer, None, TextFeatures()
+    chosen = experiment.scorer
     examples = label_tasks(experiment.all_tasks, chosen.ask)
     for location in chosen.stores:
         examples += await label_runs(location)
     if chosen.embeddings is None:
-        return await fit(examples, features, ask=chosen.ask)
+        return await fit(examples, TextFeatures(), ask=chosen.ask)
     settings = Settings.read(**experiment.models[chosen.embeddings].settings)
     embed = embedder_for(settings)
     if embed is None or settings.model is None:
@@ -195,7 +199,7 @@ def _find_area(scores: Floats, truth: Truths) -> Interval:
         lacks, clear = weights[..., truth], weights[..., ~truth]
         return np.asarray(((lacks @ above) * clear).sum(-1) / (lacks.sum(-1) * clear.sum(-1)))
 
-    return _interval(value, len(truth))
+    return _estimate(value, len(truth))
 
 
 def _find_balanced(told: Truths, truth: Truths) -> Interval:
@@ -204,14 +208,14 @@ def _find_balanced(told: Truths, truth: Truths) -> Interval:
         shares = [right[..., of].sum(-1) / weights[..., of].sum(-1) for of in (truth, ~truth)]
         return np.asarray(sum(shares) / 2)
 
-    return _interval(value, len(truth))
+    return _estimate(value, len(truth))
 
 
-def _interval(value: Any, tasks: int) -> Interval:
+def _estimate(measure: Callable[[Floats], Floats], tasks: int) -> Interval:
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Estimate = estimate(value(np.ones(tasks)), value(draw_weights(tasks)))
-    rounded = (None if each is None else round(each, 3) for each in (found.value, found.low, found.high))
-    return Interval(**dict(zip(("value", "low", "high"), rounded, strict=True)))
+        found: Estimate = estimate(measure(np.ones(tasks)), measure(draw_weights(tasks)))
+    value, low, high = (None if each is None else round(each, 3) for each in (found.value, found.low, found.high))
+    return Interval(value=value, low=low, high=high)
 
 
 def _round(value: float) -> float:
@@ -220,19 +224,18 @@ def _round(value: float) -> float:
 
 def evaluation_lines(scorer: Scorer) -> list[str]:
     """Return the evaluation as a table for a terminal."""
-    width = max(len(each.kind) for each in scorer.evaluation)
-    head = f"{'kind (trained on the others)':{max(width, 28)}}  tasks  {'area under the curve':22}  balanced accuracy"
+    head = ("kind (trained on the others)", "tasks", "area under the curve", "balanced accuracy")
+    rows = [
+        (each.kind, str(each.tasks), _format_interval(each.area), _format_interval(each.balanced))
+        for each in scorer.evaluation
+    ]
     return [
-        head,
-        *(
-            f"{each.kind:{max(width, 28)}}  {each.tasks:5}  {_show(each.area):22}  {_show(each.balanced)}"
-            for each in scorer.evaluation
-        ),
+        *format_table([head, *rows], names=1),
         f"threshold {scorer.threshold:.2f}, chosen on tasks of kinds that the weights had not seen",
     ]
 
 
-def _show(figure: Interval) -> str:
+def _format_interval(figure: Interval) -> str:
     if figure.value is None or figure.low is None or figure.high is None:
         return "-"
     return f"{figure.value:.2f} ({figure.low:.2f} to {figure.high:.2f})"

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple
 
 from pydantic import BaseModel
 
 from upcall.experiments.tasks import Task
 
-Cell: TypeAlias = tuple[str, str, str]
-"""What is compared: team, policy and model."""
+
+class Cell(NamedTuple):
+    """What is compared."""
+
+    team: str
+    policy: str
+    model: str
+
+    @property
+    def name(self) -> str:
+        """It in one line."""
+        return " / ".join(self)
 
 
 class Trial(BaseModel, frozen=True):
@@ -37,4 +47,4 @@ class Trial(BaseModel, frozen=True):
     @property
     def cell(self) -> Cell:
         """What it is a trial of."""
-        return self.team, self.policy, self.model
+        return Cell(self.team, self.policy, self.model)

@@ -95,6 +95,7 @@ class SimulatedUser:
         return self._draw(question)[0] < self._spec.silent
 
     def _draw(self, question: Question) -> list[float]:
+        # Seeded by a text, which is the same in each process; all are drawn, so that one chance moves no other.
         chances = random.Random(f"{self._seed}/{self._task.id}/{' '.join(content_words(question.question))}")
         return [chances.random() for _ in range(3)]
 

@@ -102,6 +102,7 @@ async def fork_questions(runner: Runner, app: Upcall, trial: Trial, run: Run, su
     branches = []
     for question, answer in run.clarification_history:
         for other in _list_others(trial.task, question, answer):
+            # By what it is, so that the next start finds the branch.
             key = blake2b(f"{run.id}/{question.id}/{other}".encode(), digest_size=6).hexdigest()
             where = f"{question.question}={other}"
             branched = trial.model_copy(update={"id": key, "branch": where})

@@ -85,11 +85,10 @@ def _check_address(value: str) -> str:
 
     try:
         parsed = Address(addr_spec=value)
-    except (MessageError, ValueError, IndexError):
-        parsed = None
-    if parsed is None or not parsed.username or "." not in parsed.domain.strip("."):
-        parsed = parsed if parsed is not None and parsed.domain == "localhost" else None
-    if parsed is None or not value.isprintable() or not value.isascii() or len(value) > 254:
+        has_both = bool(parsed.username) and (parsed.domain == "localhost" or "." in parsed.domain.strip("."))
+    except (MessageError, ValueError, IndexError):  # The parser reads beyond the end of some that are cut off.
+        has_both = False
+    if not (has_both and value.isprintable() and value.isascii() and len(value) <= 254):
         raise PydanticCustomError("address", "it is no mail address such as alice@example.org")
     return value
 

@@ -39,8 +39,6 @@ def check_mail_library() -> None:
 
 async def send_mail(store: RunStore, mail: MailSettings, public_url: str | None, delivery: Delivery) -> Attempt:
     """Send a question once, where it is still open and the user has an address."""
-    import aiosmtplib
-
     try:
         run = await store.load_run(delivery.run_id)
     except UnknownRun:
@@ -53,7 +51,12 @@ async def send_mail(store: RunStore, mail: MailSettings, public_url: str | None,
     address = mail.addresses.get(delivery.recipient)
     if address is None:
         return fail("the settings have no address of this user", for_good=True)
-    message = compose(run, question, delivery, mail.sender, address, public_url)
+    return await _submit(mail, compose(run, question, delivery, mail.sender, address, public_url), address)
+
+
+async def _submit(mail: MailSettings, message: EmailMessage, address: str) -> Attempt:
+    import aiosmtplib
+
     password = mail.password.get_secret_value() if mail.password is not None else None
     try:
         async with asyncio.timeout(mail.timeout):

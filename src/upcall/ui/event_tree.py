@@ -26,7 +26,7 @@ from upcall.runs.run import Run
 from upcall.text import escape_controls, one_line
 from upcall.ui.columns import LINE_CHARS, cut_to_width, wrap_lines
 from upcall.ui.event_lines import describe_event
-from upcall.ui.plan_ticks import calls_by_name, done_steps, tick_steps
+from upcall.ui.plan_ticks import count_returns, find_done_steps, tick_step
 
 if TYPE_CHECKING:
     from upcall.ui.terminal.live_region import LiveRegion
@@ -50,16 +50,16 @@ class EventTree:
         self._console, self._region = console, region
         self._above: tuple[str, ...] = ()
         self._clock = _Clock()
-        self._came_back: Counter[str] = Counter()
+        self._returns: Counter[str] = Counter()
         self._plan: Plan | None = None
         self._ticked: set[str] = set()
 
     def begin(self, run: Run) -> None:
         """Mark earlier work as known: it is ticked, and not printed again."""
         self._above, self._clock = (), _Clock()
-        self._came_back = calls_by_name(run.tools, run.failed_tools)
+        self._returns = count_returns(run)
         self._plan = run.plan
-        self._ticked = set(done_steps(run.plan, self._came_back)) if run.plan else set()
+        self._ticked = set(find_done_steps(run.plan, self._returns)) if run.plan else set()
 
     @contextmanager
     def pause_clock(self) -> Iterator[None]:
@@ -122,7 +122,7 @@ class EventTree:
         self._console.print(printed)
 
     def _print_step(self, step: PlanStep, *, done: bool) -> None:
-        line = escape_controls(tick_steps(step, done=done))
+        line = escape_controls(tick_step(step, done=done))
         width = self._console.width - 1
         parts = [_INDENT + line] if self._region is None else wrap_lines(line, width, _INDENT, _BESIDE_TICK)
         for part in parts:
@@ -144,14 +144,14 @@ class EventTree:
                 self._plan = ReviewedPlan.model_validate_json(event.metadata[PLAN])
             except ValidationError:
                 return []  # The plan of somebody else's team.
-            self._ticked = set(done_steps(self._plan, self._came_back))
+            self._ticked = set(find_done_steps(self._plan, self._returns))
             return [(step, step.step_id in self._ticked) for step in self._plan.steps]
         if not isinstance(event, ToolCallExecutionEvent):
             return []
-        self._came_back.update(each.name for each in event.content if not each.is_error)
+        self._returns.update(each.name for each in event.content if not each.is_error)
         if self._plan is None:
             return []
-        done = set(done_steps(self._plan, self._came_back))
+        done = set(find_done_steps(self._plan, self._returns))
         new, self._ticked = done - self._ticked, done
         return [(step, True) for step in self._plan.steps if step.step_id in new]
 
@@ -171,6 +171,7 @@ class _Clock:
     def measure(self, event: Event) -> timedelta | None:
         """Return how long an event took; None if its start is unknown."""
         path, at = event_path(event), event.created_at
+        # The first thing that an agent does began when its caller called it; for the caller, when the team began.
         since = self._last_at.get(path) or self._last_at.get(path[:-1]) or self._last_at.get(())
         self._last_at[path] = at
         if len(path) == 1:

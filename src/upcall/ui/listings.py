@@ -29,12 +29,12 @@ def list_runs(runs: Sequence[Run | DamagedRun]) -> list[str]:
     return [
         _list_run(run.id, "damaged", run.created_at, run.problem)
         if isinstance(run, DamagedRun)
-        else _list_run(run.id, status_of(run), run.updated_at, one_line(run.task, LINE_CHARS))
+        else _list_run(run.id, name_status(run), run.updated_at, one_line(run.task, LINE_CHARS))
         for run in runs
     ]
 
 
-def status_of(run: Run) -> str:
+def name_status(run: Run) -> str:
     """Return the status to display: a run that nobody works on is not at work."""
     return "interrupted" if run.interrupted else run.status.value
 

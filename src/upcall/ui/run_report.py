@@ -12,13 +12,12 @@ from upcall.options import AgentName
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Question, format_time
 from upcall.questions.secrets import HIDDEN
-from upcall.runs.plan import ReviewedPlan
-from upcall.runs.run import MAX_ROUNDS, Run, RunStatus, Usage
+from upcall.runs.run import MAX_ROUNDS, Run, Usage
 from upcall.settings import Price, Settings
 from upcall.storage.store import LogEntry
 from upcall.text import one_line
 from upcall.ui.columns import LINE_CHARS, cut_to_width, wrap_lines
-from upcall.ui.plan_ticks import calls_by_name, done_steps, tick_steps
+from upcall.ui.plan_ticks import find_done_steps_of, tick_step
 
 _LABEL = 9
 _LABELS = frozenset(
@@ -128,14 +127,14 @@ def _explain_status(run: Run) -> str:
 def _head(run: Run) -> list[str]:
     folder = run.workspace
     return [
-        f"Run      {run.id}",
-        f"Status   {run.status}{_explain_status(run)}",
+        *_label_text("Run", run.id),
+        *_label_text("Status", f"{run.status}{_explain_status(run)}"),
         *_label_text("Task", run.task),
-        *([f"User     {run.user}"] if run.user else []),
+        *(_label_text("User", run.user) if run.user else []),
         *(_label_text("Models", models) if (models := describe_models(run)) else []),
-        f"Started  {format_time(run.created_at)}",
-        f"Updated  {format_time(run.updated_at)}",
-        *([f"Files    {folder}"] if folder and Path(folder).is_dir() else []),
+        *_label_text("Started", format_time(run.created_at)),
+        *_label_text("Updated", format_time(run.updated_at)),
+        *(_label_text("Files", str(folder)) if folder and Path(folder).is_dir() else []),
     ]
 
 
@@ -145,18 +144,10 @@ def _plan(run: Run) -> list[str]:
         return []
     lines = [f"# {one_line(plan.title)}", "", *(f"- {one_line(section)}" for section in plan.sections)]
     if plan.steps:
-        done = steps_done(run, plan)
-        lines += ["", "## Steps", "", *(tick_steps(step, done=step.step_id in done) for step in plan.steps)]
-    lines += ["", f"Plan     {plan.status}, version {len(plan.history) + 1}"]
+        done = find_done_steps_of(run, plan)
+        lines += ["", "## Steps", "", *(tick_step(step, done=step.step_id in done) for step in plan.steps)]
+    lines += ["", *_label_text("Plan", f"{plan.status}, version {len(plan.history) + 1}")]
     return lines + (_label_text("Remark", plan.remark) if plan.remark else [])
-
-
-def steps_done(run: Run, plan: ReviewedPlan) -> list[str]:
-    """Return the ids of the steps that are done. The lead's own steps are done when the run is."""
-    came_back = calls_by_name(run.tools, run.failed_tools)
-    if run.status is RunStatus.COMPLETED:
-        came_back["lead"] = len(plan.steps)
-    return done_steps(plan, came_back)
 
 
 def _answers(run: Run) -> list[str]:
@@ -169,7 +160,7 @@ def _answers(run: Run) -> list[str]:
             lines += _label_text("Asked", f"{question.question} ({' > '.join(question.path)}, {question.id})")
         lines += _label_text("Answer", HIDDEN if answer.sealed else answer.text or answer.outcome)
         if answer.outcome is not Outcome.CANCELLED:
-            lines.append(f"         by {_who(answer)} at {format_time(answer.answered_at)}")
+            lines += _label_text("", f"by {_who(answer)} at {format_time(answer.answered_at)}")
         lines += _label_text("Reason", answer.reason) if answer.reason else []
     return lines
 
@@ -193,10 +184,9 @@ def _since(time: timedelta) -> str:
     seconds = max(time.total_seconds(), 0)
     if seconds < 60:
         return f"+{seconds:.1f} s"
-    for unit, size, below, below_size in (("d", 86_400, "h", 3_600), ("h", 3_600, "m", 60), ("m", 60, "s", 1)):
-        if seconds >= size:
-            return f"+{int(seconds // size)} {unit} {int(seconds % size // below_size)} {below}"
-    return ""
+    units = (("d", 86_400, "h", 3_600), ("h", 3_600, "m", 60), ("m", 60, "s", 1))
+    unit, size, below, below_size = next(each for each in units if seconds >= each[1])
+    return f"+{int(seconds // size)} {unit} {int(seconds % size // below_size)} {below}"
 
 
 def _tell_entry(entry: LogEntry, asked: Mapping[str, Question]) -> str:

@@ -7,6 +7,11 @@ from autogen_agentchat.messages import ModelClientStreamingChunkEvent
 from upcall.autogen.messages import Event, TextKey, find_ended_text, text_key
 
 
+def is_for_programs(text: str) -> bool:
+    """Whether an agent writes JSON for the program that waits for it, and nothing for a reader."""
+    return text.lstrip().startswith(("{", "[", "`"))
+
+
 class UnfinishedTexts:
     """The unfinished texts; an agent that serves two calls at once writes two."""
 

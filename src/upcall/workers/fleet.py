@@ -7,8 +7,8 @@ from typing import Any
 
 from upcall.storage.connection import Connection
 from upcall.storage.store import RunStore
-from upcall.workers.queue_state import read_queue
-from upcall.workers.worker import Beat
+from upcall.workers.queue_state import QueueState, read_queue
+from upcall.workers.worker import FleetTimes
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class WorkerStatus:
         concurrency: how many runs it works on at a time.
         runs: the ids of those that it works on now.
         silent_seconds: how long ago it gave its last sign of life.
-        is_alive: whether that is not too long ago. What another one works on goes elsewhere.
+        is_alive: whether that is recent enough. The runs of one that is not alive go to others.
     """
 
     id: int
@@ -39,21 +39,16 @@ class Fleet:
     """The workers of a store, and its queue.
 
     Attributes:
-        workers: those that were not given up yet, the longest at work first.
-        waiting: how many runs wait for a free worker.
-        oldest_seconds: how long the one that waits the longest has been there.
-        later: how many are to be tried again at a later time.
+        workers: those that still have an entry, the longest at work first.
+        queue: what waits for them.
     """
 
     workers: tuple[WorkerStatus, ...]
-    waiting: int
-    oldest_seconds: float
-    later: int
+    queue: QueueState
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that the command line prints."""
-        queue = {"waiting": self.waiting, "oldest_seconds": self.oldest_seconds, "later": self.later}
-        return {"workers": [asdict(each) for each in self.workers], "queue": queue}
+        return {"workers": [asdict(each) for each in self.workers], "queue": asdict(self.queue)}
 
     def as_lines(self) -> list[str]:
         """Return what a person reads, a line a worker."""
@@ -62,9 +57,10 @@ class Fleet:
             f"{'alive' if each.is_alive else 'given up'}, last sign of life {each.silent_seconds:.0f} s ago"
             for each in self.workers
         ]
-        later = f", {self.later} to be tried again later" if self.later else ""
-        oldest = f", the oldest for {self.oldest_seconds:.1f} s" if self.waiting else ""
-        return [*(lines or ["No worker. Start one with: upcall worker"]), f"Waiting: {self.waiting}{oldest}{later}"]
+        queue = self.queue
+        later = f", {queue.later} to be tried again later" if queue.later else ""
+        oldest = f", the oldest for {queue.oldest_seconds:.1f} s" if queue.waiting else ""
+        return [*(lines or ["No worker. Start one with: upcall worker"]), f"Waiting: {queue.waiting}{oldest}{later}"]
 
 
 async def look_at_fleet(store: RunStore) -> Fleet:
@@ -75,7 +71,7 @@ async def look_at_fleet(store: RunStore) -> Fleet:
     """
     store.jobs.refuse_file()
     await store.jobs.open()
-    silence = Beat(store.lease_seconds).silence
+    silence = FleetTimes(store.lease_seconds).silence
     return await store.database.read(lambda connection: _read(connection, silence))
 
 
@@ -93,5 +89,4 @@ def _read(connection: Connection, silence: float) -> Fleet:
         WorkerStatus(id_, host, process, concurrency, tuple((runs or "").split()), float(silent), silent < silence)
         for id_, host, process, concurrency, runs, silent in connection.execute(_WORKERS).fetchall()
     ]
-    queue = read_queue(connection)
-    return Fleet(tuple(workers), queue.waiting, queue.oldest_seconds, queue.later)
+    return Fleet(tuple(workers), read_queue(connection))

@@ -16,6 +16,7 @@ from procrastinate.utils import utcnow
 
 SECONDS_TO_TELL_AGAIN = 1.0
 
+# IS NOT DISTINCT FROM: a job whose worker's entry was deleted names no worker, and is rescued all the same.
 _MINE = (
     "WITH mine AS MATERIALIZED (SELECT id FROM procrastinate_jobs WHERE id = %(job_id)s AND status = 'doing' "
     "AND worker_id IS NOT DISTINCT FROM %(worker_id)s FOR UPDATE) "

@@ -12,7 +12,7 @@ from upcall.storage.store import LogEntry, RunStore, add_to_log, dump_detail
 
 MAX_LOST, MAX_LOST_AMONG_OTHERS = 3, 6
 """How many workers in a row a run may lose at the same point of its work: where all that were lost meanwhile had this
-run, and where workers were lost without it too. Who is there by accident when workers are killed is not to blame."""
+run, and where workers were lost without it too: a run that is merely there when workers are killed is not to blame."""
 
 LOST = "worker_lost"
 
@@ -23,8 +23,8 @@ SELECT (SELECT max(version) FROM upcall_checkpoints WHERE run_id = :run_id),
 
 
 async def rescue_jobs(app: App, store: RunStore, silent_seconds: float) -> int:
-    """Put the jobs of workers that gave no sign of life for so long back into the queue, and note that with the runs.
-    How many there were."""
+    """Put the jobs of workers that gave no sign of life for so long back into the queue, note that with the runs, and
+    return how many there were."""
     stalled = list(await app.job_manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=silent_seconds))
     for job in stalled:
         await _note_lost(store, job)
@@ -56,8 +56,8 @@ async def _note_lost(store: RunStore, job: Job) -> None:
 
 
 async def count_lost(store: RunStore, run_id: str) -> int:
-    """Count the workers that a run has lost in a row, at the point where it lost the last one; 0 where that is not for
-    it to answer for."""
+    """Count the workers that a run has lost in a row, at the point where it lost the last one; 0 where the run is not
+    to blame."""
     row: list[LogEntry] = []
     for entry in await store.log(run_id, kinds=(LOST, "status")):
         if entry.kind == LOST:
@@ -66,6 +66,7 @@ async def count_lost(store: RunStore, run_id: str) -> int:
             row = []  # Somebody has looked at it, and tries again.
     if len(row) < MAX_LOST:
         return 0
+    # Of all runs: workers that are killed from outside lose others beside this one, a run that kills them does not.
     all_lost = await store.trail(row[0].id - 1, kinds=(LOST,))
     others = {each.detail["worker"] for each in all_lost} - {each.detail["worker"] for each in row}
     return len(row) if not others or len(row) >= MAX_LOST_AMONG_OTHERS else 0

@@ -52,7 +52,7 @@ class WorkerMetrics:
 
         return work
 
-    async def measure_all_the_time(self, every: float) -> None:
+    async def keep_measuring(self, every: float) -> None:
         """Measure the queue and the worker, until cancelled."""
         while True:
             await asyncio.sleep(every)

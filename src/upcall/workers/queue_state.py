@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from upcall.storage.connection import Connection
 from upcall.storage.jobs import QUEUE
 
+# A job has no time since when it waits: its last event has it, so that one that was put back begins anew.
 _QUEUE = """
 SELECT count(*) FILTER (WHERE scheduled_at IS NULL OR scheduled_at <= now()),
        count(*) FILTER (WHERE scheduled_at > now()),
@@ -23,16 +24,16 @@ class QueueState:
 
     Attributes:
         waiting: how many runs wait for a free worker.
-        later: how many are to be tried again at a later time.
         oldest_seconds: how long the one that waits the longest has been there.
+        later: how many are to be tried again at a later time.
     """
 
     waiting: int
-    later: int
     oldest_seconds: float
+    later: int
 
 
 def read_queue(connection: Connection) -> QueueState:
     """Read how far behind the queue is."""
     waiting, later, oldest = connection.execute(_QUEUE, {"queue": QUEUE}).fetchone()
-    return QueueState(waiting, later, float(oldest))
+    return QueueState(waiting, float(oldest), later)

@@ -46,9 +46,9 @@ _log = logging.getLogger("upcall")
 
 
 @dataclass(frozen=True)
-class Beat:
-    """The times of one fleet, in seconds, all from the lease of a run: when its worker gives no sign of life, its jobs
-    are back in the queue before the lease is over."""
+class FleetTimes:
+    """The times of one fleet in seconds, all derived from the lease of a run: when its worker gives no sign of life,
+    its jobs are back in the queue before the lease is over."""
 
     lease: float
 
@@ -59,22 +59,22 @@ class Beat:
 
     @property
     def silence(self) -> float:
-        """After how long without a sign of life it is given up."""
+        """How long it may give no sign of life before others take its jobs."""
         return self.lease * 0.6
 
     @property
     def rescue(self) -> int:
-        """How often is looked for such workers; whole seconds."""
+        """How often to look for silent workers, in whole seconds."""
         return max(1, int(self.lease / 8))
 
     @property
     def deadlines(self) -> int:
-        """How often is looked for questions whose time is over; whole seconds."""
+        """How often to look for questions whose time is over, in whole seconds."""
         return max(1, int(self.lease / 3))
 
     @property
     def poll(self) -> float:
-        """How often is looked for jobs that were put back; new ones are told of at once."""
+        """How often to look for jobs that were put back; PostgreSQL announces new ones at once."""
         return min(0.5, self.lease / 8)
 
 
@@ -110,7 +110,7 @@ class Worker:
         self._concurrency = concurrency or app.settings.concurrency
         self._grace = app.settings.grace_seconds if grace is None else grace
         self._drain = drain
-        self._beat = Beat(app.store.lease_seconds)
+        self._times = FleetTimes(app.store.lease_seconds)
         self._apps: dict[str | None, Upcall] = {}
         self._health_port, self._is_ready = health_port, False
         self._metrics = WorkerMetrics(self._store, self._concurrency) if app.settings.tracing else None
@@ -147,6 +147,7 @@ class Worker:
             kwargs=parameters, configure=_commit_at_once, min_size=1, max_size=CONNECTIONS, timeout=10, open=False
         )
         async with pool:
+            # Two, since a periodic task among the runs would wait for one of their slots.
             runs, upkeep = (App(connector=PsycopgConnector(kwargs=parameters)) for _ in range(2))
             runs.job_manager = jobs = IntroducedWorkers(runs.connector, self._concurrency)
             upkeep.job_manager = OwnedJobs(upkeep.connector)
@@ -159,12 +160,12 @@ class Worker:
         runs.task(name=ADVANCE, queue=QUEUE, pass_context=True, retry=_Again())(self._advance)
 
         async def rescue(timestamp: int) -> None:
-            await rescue_jobs(upkeep, self._store, self._beat.silence)
+            await rescue_jobs(upkeep, self._store, self._times.silence)
 
         async def look_at_deadlines(timestamp: int) -> None:
             await self._app.expire(wait=False)
 
-        for work, seconds in ((rescue, self._beat.rescue), (look_at_deadlines, self._beat.deadlines)):
+        for work, seconds in ((rescue, self._times.rescue), (look_at_deadlines, self._times.deadlines)):
             name = f"upcall.{work.__name__}"
             task = upkeep.task(name=name, queue=UPKEEP_QUEUE, queueing_lock=name)(work)
             upkeep.periodic(cron=f"* * * * * */{seconds}")(task)
@@ -174,9 +175,11 @@ class Worker:
         common: dict[str, Any] = {
             "install_signal_handlers": False,
             "delete_jobs": "always",
-            "fetch_job_polling_interval": self._beat.poll,
-            "update_heartbeat_interval": self._beat.heartbeat,
-            "stalled_worker_timeout": self._beat.lease * 20,
+            "fetch_job_polling_interval": self._times.poll,
+            "update_heartbeat_interval": self._times.heartbeat,
+            # Whoever starts deletes entries that were silent for longer, and with an entry goes the name of the worker
+            # that a run has lost: `count_lost` tells workers apart by it.
+            "stalled_worker_timeout": self._times.lease * 20,
         }
         parts = [
             runs.run_worker_async(
@@ -186,10 +189,11 @@ class Worker:
                 shutdown_graceful_timeout=self._grace,
                 **common,
             ),
+            # No grace: what a periodic task leaves undone, its next turn does.
             upkeep.run_worker_async(queues=[UPKEEP_QUEUE], shutdown_graceful_timeout=0, **common),
         ]
         if self._metrics is not None:
-            parts.append(self._metrics.measure_all_the_time(self._beat.deadlines))
+            parts.append(self._metrics.keep_measuring(self._times.deadlines))
         if (notifications := self._app.settings.notifications).is_any:
             parts.append(Sender(self._store, notifications).run())
         tasks = [asyncio.create_task(each) for each in parts]
@@ -250,16 +254,12 @@ class _Again(BaseRetryStrategy):
                 seconds = 0.0  # Given back: the worker ends.
             case RunBusy() | UserAtLimit():
                 seconds = exception.seconds
-            case RunGone():
-                return None
-            case RunConflict():
+            case RunConflict() if not isinstance(exception, RunGone):
                 seconds = 1.0
             case StoreUnavailable():
                 seconds = SECONDS_TO_RECONNECT
-            case SchemaMismatch():
-                seconds = SECONDS_TO_ANOTHER  # A worker of the version that stored it takes it then.
-            case WorkspaceMissing():
-                seconds = SECONDS_TO_ANOTHER  # One that has the folder.
+            case SchemaMismatch() | WorkspaceMissing():
+                seconds = SECONDS_TO_ANOTHER  # A worker of the version that stored it, or with the folder, takes it.
             case _:
                 return None
         return RetryDecision(retry_at=utcnow() + timedelta(seconds=seconds))

@@ -14,7 +14,19 @@ import typer
 from upcall import signals
 from upcall.errors import UpcallError
 from upcall.ui.cli.command import FAILED, Command, describe_refusal, quiet_autogen
-from upcall.ui.cli.options import AS_JSON, CONFIG, DEBUG, STORE, USER, with_options
+from upcall.ui.cli.options import (
+    AS_JSON,
+    BASE_URL,
+    CONFIG,
+    DEBUG,
+    MODEL,
+    PLAIN,
+    STORE,
+    STREAM,
+    TEAM,
+    USER,
+    with_options,
+)
 from upcall.ui.cli.program import Program, explain_pending
 
 if TYPE_CHECKING:
@@ -346,3 +358,6 @@ class RunCommand(Command):
 
 run_options = with_options(RunCommand, STORE, CONFIG, USER, AS_JSON, DEBUG)
 """For a command about stored runs that runs no agents."""
+
+work_options = with_options(RunCommand, TEAM, MODEL, BASE_URL, PLAIN, STREAM, STORE, CONFIG, USER, AS_JSON, DEBUG)
+"""For a command that lets agents work and asks their questions here."""

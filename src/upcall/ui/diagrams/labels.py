@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.question import Question
 from upcall.runs.run import Run
-from upcall.ui.diagrams.svg import MAX_CHARS, count_phrase, length
+from upcall.ui.diagrams.svg import MAX_CHARS, count_phrase, format_duration
 
 AgentPath = tuple[str, ...]
 
@@ -32,7 +32,7 @@ class Asked:
         answer = self.answer
         if answer is None:
             return "open"
-        after = length(max(0.0, (answer.answered_at - self.question.asked_at).total_seconds()))
+        after = format_duration(max(0.0, (answer.answered_at - self.question.asked_at).total_seconds()))
         by = f"{answer.user or answer.by.value} after {after}"
         if self.question.secret or answer.sealed:
             return f"{answer.outcome.value} by {by}: (secret)"
@@ -49,7 +49,7 @@ def list_asked(run: Run) -> list[Asked]:
     return [Asked(number, each, answers.get(each.id)) for number, each in enumerate(questions, 1)]
 
 
-def agents_of(run: Run, more: Iterable[AgentPath] = ()) -> list[AgentPath]:
+def list_agents(run: Run, more: Iterable[AgentPath] = ()) -> list[AgentPath]:
     """Return the agents that took part, each after the one it works for, in the order of their appearance."""
     known: dict[AgentPath, None] = dict.fromkeys((name,) for name in run.execution_path)
     paths = [*more, *(tuple(each.split("/")) for each in run.usage), *(each.path for each in run.asked.values())]
@@ -65,7 +65,7 @@ def agents_of(run: Run, more: Iterable[AgentPath] = ()) -> list[AgentPath]:
     return below(())
 
 
-def summary(run: Run, agents: Sequence[AgentPath], asked: Sequence[Asked]) -> str:
+def summarize(run: Run, agents: Sequence[AgentPath], asked: Sequence[Asked]) -> str:
     """Return one sentence that lists the participants of a run."""
     used = run.total_usage
     tools = sum(run.tools.values())

@@ -42,7 +42,7 @@ def clean_text(text: str) -> str:
     return " ".join("".join(line).split())
 
 
-def width_of(text: str, size: float) -> float:
+def measure_width(text: str, size: float) -> float:
     """Return the maximum width of a text in pixels. Characters from a fallback font may be twice as wide."""
     return sum(map(_cells, text)) * ADVANCE * size
 
@@ -60,7 +60,7 @@ def fit_text(text: str, width: float, size: float) -> str:
     return text
 
 
-def length(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a duration briefly: ``340 ms``, ``12 s``, ``2 h 5 min``, ``3 d 4 h``."""
     if seconds < 1:
         return f"{round(seconds * 1000)} ms"
@@ -105,7 +105,7 @@ class Drawing:
         weight = ' font-weight="bold"' if bold else ""
         at = f' text-anchor="{anchor}"' if anchor != "start" else ""
         self._parts.append(
-            f'<text x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}" fill="{colour}"{weight}{at}>{_escape(line)}</text>'
+            f'<text x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}" fill="{colour}"{weight}{at}>{escape(line)}</text>'
         )
 
     def rect(
@@ -128,7 +128,7 @@ class Drawing:
         more += f' rx="{_n(radius)}"' if radius else ""
         more += f' class="{kind}"' if kind else ""
         shape = f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}" fill="{fill}"{more}'
-        self._parts.append(f"{shape}><title>{_escape(clean_text(tip))}</title></rect>" if tip else f"{shape}/>")
+        self._parts.append(f"{shape}><title>{escape(clean_text(tip))}</title></rect>" if tip else f"{shape}/>")
 
     def line(self, points: Sequence[tuple[float, float]], *, stroke: str = LINE, width: float = 1) -> None:
         """Draw a line through the points."""
@@ -139,7 +139,7 @@ class Drawing:
         """Draw a closed shape with these corners."""
         corners = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
         shape = f'<polygon points="{corners}" fill="{fill}" stroke="{stroke}"'
-        self._parts.append(f"{shape}><title>{_escape(clean_text(tip))}</title></polygon>" if tip else f"{shape}/>")
+        self._parts.append(f"{shape}><title>{escape(clean_text(tip))}</title></polygon>" if tip else f"{shape}/>")
 
     def diamond(self, x: float, y: float, radius: float = 5, *, tip: str = "") -> None:
         """Draw the mark of a question."""
@@ -157,8 +157,8 @@ class Drawing:
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{_n(height)}" viewBox="0 0 {box}" '
             f'role="img" aria-labelledby="{own}-title {own}-text" font-family="{FONT}">'
-            f'<title id="{own}-title">{_escape(self._title)}</title>'
-            f'<desc id="{own}-text">{_escape(self._description)}</desc>'
+            f'<title id="{own}-title">{escape(self._title)}</title>'
+            f'<desc id="{own}-text">{escape(self._description)}</desc>'
             f'<defs><pattern id="{own}-wait" width="6" height="6" patternUnits="userSpaceOnUse">'
             f'<rect width="6" height="6" fill="{SHADE}"/><path d="M0 6L6 0" stroke="{LINE}"/></pattern></defs>'
             f'<rect width="{WIDTH}" height="{_n(height)}" fill="{PAPER}"/>'
@@ -166,16 +166,14 @@ class Drawing:
         return Picture("\n".join([head, *self._parts, "</svg>\n"]), f"{self._title}: {self._description}")
 
 
-def _escape(text: str) -> str:
-    return escape(text, quote=True)
-
-
 def _cells(char: str) -> int:
     """Return the maximum number of columns that a character takes in a monospaced font."""
-    if char < "\u0300":
+    if char < "\u0300":  # Before the first mark that is put on another character.
         return 1
     if unicodedata.category(char) in ("Mn", "Me"):
         return 0
+    # Latin, Greek and Cyrillic are in the fonts above; from Hebrew on a browser may take another one. Dashes, quotation
+    # marks and dots lie behind, and are in them.
     return 2 if char >= "\u0590" and not "\u2010" <= char <= "\u2027" else 1
 
 

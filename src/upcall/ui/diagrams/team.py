@@ -33,7 +33,7 @@ from upcall.ui.diagrams.svg import (
     Drawing,
     clean_text,
     count_phrase,
-    width_of,
+    measure_width,
 )
 from upcall.workspace.commands import ExecutionWorkbench
 
@@ -114,20 +114,27 @@ def _part(part: ChatAgent | Team, above: frozenset[int]) -> Member:
         return Member(part.name, kind, inside=(_team(part.team, above),))
     if isinstance(part, AssistantAgent):
         parts = assistant_parts(part)
-        offered = [each for workbench in parts.workbenches for each in _list_offered(workbench)]
-        tools = tuple(name for name, tool in offered if tool is None or not (agent_of(tool) or team_of(tool)))
-        inside = tuple(_part(each, above) for each in parts_of(part) if isinstance(each, ChatAgent | Team))
-        return Member(part.name, kind, "agent", tools, tuple(each.target for each in parts.handoffs), inside=inside)
+        tools = tuple(
+            name
+            for name, tool in _list_offered(parts.workbenches)
+            if tool is None or not (agent_of(tool) or team_of(tool))
+        )
+        hands_to = tuple(each.target for each in parts.handoffs)
+        return Member(part.name, kind, "agent", tools, hands_to, inside=_read_nested(part, above))
     toolset = getattr(part, "toolset", None)
     if isinstance(toolset, Toolset):
-        offered = [each for workbench in toolset.workbenches for each in _list_offered(workbench)]
-        names = [name for name in (*toolset.tools, *(name for name, _ in offered)) if name not in toolset.nested]
-        hands_to = [*(each.target for each in toolset.handoffs.values()), *_targets(part)]
+        offered = [*toolset.tools, *(name for name, _ in _list_offered(toolset.workbenches))]
+        names = tuple(name for name in offered if name not in toolset.nested)
+        hands_to = tuple(dict.fromkeys([*(each.target for each in toolset.handoffs.values()), *_targets(part)]))
         inside = tuple(_part(each, above) for each in toolset.nested.values())
         asks = toolset.ask_user or isinstance(part, Clarifier)
-        return Member(part.name, kind, "agent", tuple(names), tuple(dict.fromkeys(hands_to)), (), asks, inside)
-    inside = tuple(_part(each, above) for each in parts_of(part) if isinstance(each, ChatAgent | Team))
-    return Member(part.name, kind, hands_to=_targets(part), asks=isinstance(part, Planner), inside=inside)
+        return Member(part.name, kind, "agent", names, hands_to, asks=asks, inside=inside)
+    asks = isinstance(part, Planner)
+    return Member(part.name, kind, hands_to=_targets(part), asks=asks, inside=_read_nested(part, above))
+
+
+def _read_nested(agent: ChatAgent, above: frozenset[int]) -> tuple[Member, ...]:
+    return tuple(_part(each, above) for each in parts_of(agent) if isinstance(each, ChatAgent | Team))
 
 
 def _targets(agent: ChatAgent) -> tuple[str, ...]:
@@ -135,15 +142,17 @@ def _targets(agent: ChatAgent) -> tuple[str, ...]:
     return tuple(getattr(agent, "targets", ()))
 
 
-def _list_offered(workbench: Workbench) -> list[tuple[str, BaseTool[Any, Any] | None]]:
-    """Return the tools of a workbench, with their objects if any; its kind if it must be started to list
-    them."""
-    if is_static(workbench):
-        return [*static_tools(workbench).items()]
-    if isinstance(workbench, FileWorkbench | ExecutionWorkbench):
-        return [(schema["name"], None) for schema in _at_once(workbench.list_tools())]
-    name = getattr(workbench, "name", "")
-    return [(f"{name if isinstance(name, str) and name else type(workbench).__name__} …", None)]
+def _list_offered(workbenches: Iterable[Workbench]) -> Iterator[tuple[str, BaseTool[Any, Any] | None]]:
+    """Yield the tools of workbenches, with the object where there is one; of one that must be started to list them, its
+    name."""
+    for workbench in workbenches:
+        if is_static(workbench):
+            yield from static_tools(workbench).items()
+        elif isinstance(workbench, FileWorkbench | ExecutionWorkbench):
+            yield from ((schema["name"], None) for schema in _at_once(workbench.list_tools()))
+        else:
+            name = getattr(workbench, "name", "")
+            yield f"{name if isinstance(name, str) and name else type(workbench).__name__} …", None
 
 
 def _at_once(listing: Coroutine[Any, Any, Sequence[Any]]) -> Sequence[Any]:
@@ -263,7 +272,7 @@ class _Box:
         drawing.rect(x, y, self.width, self.height, fill=fill, stroke=stroke, dashed=human, radius=6, kind=member.role)
         wide = self.width - 2 * INSET
         kind = member.kind if member.kind != member.name else ""
-        taken = min(width_of(kind, 11) + 12, wide * 0.5) if kind else 0.0
+        taken = min(measure_width(kind, 11) + 12, wide * 0.5) if kind else 0.0
         drawing.text(x + INSET, y + 17, member.name, size=13, bold=True, width=wide - taken)
         drawing.text(x + self.width - INSET, y + 17, kind, size=11, width=taken, colour=FAINT, anchor="end")
         at = y + TITLE
@@ -304,7 +313,9 @@ def _columns(edges: Sequence[tuple[str, str]], order: Sequence[str]) -> list[int
     for number in sorted(range(len(edges)), key=lambda each: spans[each][1] - spans[each][0]):
         low, high = spans[number]
         column = next((at for at, there in enumerate(taken) if _is_free(there, low, high)), len(taken))
-        taken[column:] = [[*taken[column], (low, high)] if column < len(taken) else [(low, high)], *taken[column + 1 :]]
+        if column == len(taken):
+            taken.append([])
+        taken[column].append((low, high))
         columns[number] = column
     return columns
 
@@ -336,7 +347,7 @@ def _wrap(first: str, words: Sequence[str], width: float) -> Iterator[str]:
     line = first
     for number, word in enumerate(words):
         piece = clean_text(word) + ("," if number + 1 < len(words) else "")
-        if line.strip() and line != first and width_of(f"{line} {piece}", 11) > width:
+        if line.strip() and line != first and measure_width(f"{line} {piece}", 11) > width:
             yield line
             line = piece
         else:

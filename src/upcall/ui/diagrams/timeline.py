@@ -10,7 +10,7 @@ from upcall.questions.answer import AnsweredBy
 from upcall.runs.call_timings import TimedCall, WorkPeriod
 from upcall.runs.run import Run
 from upcall.ui.diagrams.diagram import Picture
-from upcall.ui.diagrams.labels import AgentPath, Asked, agents_of, list_asked, summary
+from upcall.ui.diagrams.labels import AgentPath, Asked, list_agents, list_asked, summarize
 from upcall.ui.diagrams.svg import (
     BLUE,
     FAINT,
@@ -24,8 +24,8 @@ from upcall.ui.diagrams.svg import (
     WIDTH,
     Drawing,
     count_phrase,
-    length,
-    width_of,
+    format_duration,
+    measure_width,
 )
 
 LABELS = 184
@@ -56,19 +56,19 @@ class TimelinePart:
         return max(0.0, (self.end - self.start).total_seconds())
 
 
-def timeline(run: Run, worked: Sequence[WorkPeriod] = ()) -> Picture:
+def timeline(run: Run, call_timings: Sequence[WorkPeriod] = ()) -> Picture:
     """Return a run as an SVG.
 
-    `worked` contains when its teams were at work and what they called (`Upcall.call_timings`);
-    without it the picture shows the agents, the questions and the waits, but no calls.
+    `call_timings` says when its teams were at work and what they called (`Upcall.call_timings`); without it the picture
+    has the agents, the questions and the waits, but no calls.
     """
     asked = list_asked(run)
-    calls = [call for each in worked for call in each.calls]
-    agents = agents_of(run, (call.path for call in calls))
+    calls = [call for each in call_timings for call in each.calls]
+    agents = list_agents(run, (call.path for call in calls))
     shown = agents[:MAX_LANES]
     drawing = Drawing(f"Timeline of run {run.id}, {run.status}", _description(run, agents, asked), f"{run.id} timeline")
     _head(drawing, run)
-    scale = _Scale(_parts(run, worked, asked))
+    scale = _Scale(_parts(run, call_timings, asked))
     lanes = _Lanes(shown, calls, scale, top=118)
     for part, left, width in scale.columns:
         _column(drawing, part, left, width, lanes)
@@ -96,7 +96,7 @@ def list_entries(drawing: Drawing, asked: Sequence[Asked], top: float) -> float:
 
 def _description(run: Run, agents: Sequence[AgentPath], asked: Sequence[Asked]) -> str:
     told = [f"{each.number}. {each.who} asked: {each.question.question} ({each.outcome})." for each in asked[:20]]
-    return " ".join([f"{summary(run, agents, asked)}.", *told])
+    return " ".join([f"{summarize(run, agents, asked)}.", *told])
 
 
 def _head(drawing: Drawing, run: Run) -> None:
@@ -115,7 +115,7 @@ def _head(drawing: Drawing, run: Run) -> None:
         else:
             _bar(drawing, x, 62, 14, kind == "tool", kind == "failed", "")
         drawing.text(x + 19, 71, told, size=11)
-        x += 19 + width_of(told, 11) + 18
+        x += 19 + measure_width(told, 11) + 18
     drawing.diamond(x + 5, 67)
     drawing.line([(x + 5, 67), (x + 22, 67)], stroke=RED, width=2)
     drawing.text(x + 27, 71, "question, until its answer", size=11)
@@ -133,10 +133,10 @@ def _bar(drawing: Drawing, x: float, y: float, width: float, tool: bool, failed:
         drawing.line([(x, top), (x + width, top + height)], stroke=RED)
 
 
-def _parts(run: Run, worked: Sequence[WorkPeriod], asked: Sequence[Asked]) -> list[TimelinePart]:
+def _parts(run: Run, call_timings: Sequence[WorkPeriod], asked: Sequence[Asked]) -> list[TimelinePart]:
     """Return the time of a run as alternating work and breaks."""
-    last = max([run.created_at, *(each.end for each in worked)])
-    spans = [(each.start, each.end) for each in worked] or _between(run, asked)
+    last = max([run.created_at, *(each.end for each in call_timings)])
+    spans = [(each.start, each.end) for each in call_timings] or _between(run, asked)
     spans.sort()
     merged: list[tuple[datetime, datetime]] = []
     for start, end in spans:
@@ -189,6 +189,7 @@ class _Scale:
         room = float(RIGHT - LEFT)
         breaks = sum(not part.work for part in parts)
         works = [part for part in parts if part.work]
+        # However many there are, breaks leave more than half of the width to the work, and each bit of work is seen.
         each = min(48.0, 0.45 * room / breaks) if breaks else 0.0
         least = min(4.0, 0.3 * room / max(1, len(works)))
         left_over = room - breaks * each - len(works) * least
@@ -254,7 +255,7 @@ class _Lanes:
         for call, left, after in zip(row, lefts, [*lefts[1:], float(RIGHT)], strict=True):
             width = max(1.5, self._scale.x(call.end) - left)
             width = max(0.5, min(width, after - left))  # Never over the next one.
-            took = length((call.end - call.start).total_seconds())
+            took = format_duration((call.end - call.start).total_seconds())
             what = call.tool or "model call"
             tip = f"{'/'.join(call.path)}: {what}, {took}{', failed' if call.failed else ''}"
             _bar(drawing, left, y, width, bool(call.tool), call.failed, tip)
@@ -292,17 +293,17 @@ def _column(drawing: Drawing, part: TimelinePart, left: float, width: float, lan
     """Draw a break through all lanes, with its length and its questions' numbers; or the duration of some work."""
     middle, top, height = left + width / 2, lanes.top, lanes.bottom - lanes.top
     if part.work:
-        told = length(part.seconds)
-        if width_of(told, 10) <= width - 6:
+        told = format_duration(part.seconds)
+        if measure_width(told, 10) <= width - 6:
             drawing.text(middle, top - 6, told, size=10, width=width - 4, anchor="middle", colour=FAINT)
         return
     numbers = [each.number for each in part.asked]
     named = f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else f"{numbers[0]}" if numbers else ""
-    took = "open" if part.open else length(part.seconds)
+    took = "open" if part.open else format_duration(part.seconds)
     tip = f"waited for the human: {took}" if numbers else f"stopped: {took}"
     drawing.rect(left, top, width, height, fill=drawing.hatched, tip=tip, kind="break")
     for text, above, bold in ((named, 18, True), (took, 6, False)):
-        if width_of(text, 10) <= (width if bold else width - 2):
+        if measure_width(text, 10) <= (width if bold else width - 2):
             drawing.text(middle, top - above, text, size=10, width=width, anchor="middle", bold=bold)
 
 

@@ -9,8 +9,8 @@ from upcall.runs.run import Run, Usage
 from upcall.text import one_line
 from upcall.ui.columns import LINE_CHARS
 from upcall.ui.diagrams.diagram import Picture
-from upcall.ui.diagrams.labels import AgentPath, Asked, agents_of, list_asked, summary
-from upcall.ui.diagrams.svg import FAINT, LINE, MARGIN, WIDTH, Drawing, count_phrase, width_of
+from upcall.ui.diagrams.labels import AgentPath, Asked, list_agents, list_asked, summarize
+from upcall.ui.diagrams.svg import FAINT, LINE, MARGIN, WIDTH, Drawing, count_phrase, measure_width
 
 STEP, MAX_DEPTH = 22, 12
 """The indentation of a node relative to its parent, and the maximum depth that is indented."""
@@ -31,8 +31,8 @@ def tree(run: Run) -> Picture:
     """Return a run as an SVG: agents below those they work for, with their tokens and tools, and the
     questions they asked, with the answers."""
     asked = list_asked(run)
-    agents = agents_of(run)
-    told = f"{summary(run, agents, asked)}."
+    agents = list_agents(run)
+    told = f"{summarize(run, agents, asked)}."
     drawing = Drawing(f"Agents and questions of run {run.id}, {run.status}", told, f"{run.id} tree")
     wide = WIDTH - 2 * MARGIN
     drawing.text(MARGIN, 28, f"Run {run.id}: {run.status}", size=16, width=wide, bold=True)
@@ -57,7 +57,7 @@ def tree(run: Run) -> Picture:
 def tree_lines(run: Run) -> list[str]:
     """Return the same tree as text: agents below those they work for, with their questions and tokens."""
     lines = [f"Run {run.id}: {run.status}"]
-    for node in _nodes(run, agents_of(run), list_asked(run)):
+    for node in _nodes(run, list_agents(run), list_asked(run)):
         indent = "  " * min(node.depth, MAX_DEPTH)
         detail = f"  ({node.detail})" if node.detail else ""
         lines.append(f"{indent}{'? ' if node.asked else ''}{one_line(node.name, LINE_CHARS)}{detail}")
@@ -82,7 +82,7 @@ def _draw(drawing: Drawing, node: _Node, x: float, y: float) -> None:
         drawing.diamond(x + 5, y + 12)
     else:
         drawing.rect(x, y + 8, 9, 9, fill=LINE, radius=2)
-    left, taken = x + 16, width_of(node.detail, 11) + 12 if node.detail else 0.0
+    left, taken = x + 16, measure_width(node.detail, 11) + 12 if node.detail else 0.0
     drawing.text(left, y + 16, node.name, width=right - left - taken, bold=node.asked is None)
     if node.detail:
         drawing.text(right, y + 16, node.detail, size=11, anchor="end", colour=FAINT)

@@ -27,8 +27,9 @@ from upcall.runs.transcript import Transcript
 from upcall.text import QUOTE_MARK, escape_controls, one_line
 from upcall.ui import diagrams as pictures
 from upcall.ui.columns import LINE_CHARS
-from upcall.ui.plan_ticks import tick_steps
-from upcall.ui.run_report import Prices, list_assumptions, list_warnings, report, steps_done
+from upcall.ui.listings import name_status
+from upcall.ui.plan_ticks import find_done_steps_of, tick_step
+from upcall.ui.run_report import Prices, list_assumptions, list_warnings, report
 from upcall.ui.transcript_text import transcript_lines, transcript_markdown
 
 if TYPE_CHECKING:
@@ -97,28 +98,27 @@ def transcript_bundle(transcript: Transcript) -> dict[str, str]:
 
 def inbox_bundle(entries: Sequence[InboxEntry]) -> dict[str, str]:
     """Return open questions of several runs by MIME type."""
-    texts = [
-        f"{entry.question.as_text()}\nRun {entry.run_id}{f': {one_line(entry.task, 160)}' if entry.task else ''}\n"
-        f"Answer with: {_how_to(entry.run_id, [entry.question])}"
-        for entry in entries
-    ]
-    parts = [
-        f"{question_html(entry.question)}{_of_task(entry)}{_hint(entry.run_id, [entry.question])}" for entry in entries
-    ]
     nothing = "You have no open questions."
     return {
-        "text/plain": escape_controls("\n\n".join(texts)) if texts else nothing,
-        "text/html": "".join(map(_box, parts)) if parts else _box(f"<div>{nothing}</div>"),
+        "text/plain": escape_controls("\n\n".join(map(_entry_text, entries))) if entries else nothing,
+        "text/html": "".join(map(_entry_html, entries)) if entries else _box(f"<div>{nothing}</div>"),
     }
+
+
+def _entry_text(entry: InboxEntry) -> str:
+    task = f": {one_line(entry.task, LINE_CHARS)}" if entry.task else ""
+    how = f"Answer with: {_how_to(entry.run_id, [entry.question])}"
+    return f"{entry.question.as_text()}\nRun {entry.run_id}{task}\n{how}"
+
+
+def _entry_html(entry: InboxEntry) -> str:
+    task = f'<div style="opacity:.7">{_escape(one_line(entry.task, LINE_CHARS))}</div>' if entry.task else ""
+    return _box(f"{question_html(entry.question)}{task}{_hint(entry.run_id, [entry.question])}")
 
 
 def as_written(text: str) -> str:
     """Return inline text as HTML that Jupyter does not read as a formula."""
     return f'<span class="{_NO_MATH}">{_escape(text)}</span>'
-
-
-def _of_task(entry: InboxEntry) -> str:
-    return f'<div style="opacity:.7">{_escape(one_line(entry.task, LINE_CHARS))}</div>' if entry.task else ""
 
 
 def run_text(run: Run) -> str:
@@ -147,11 +147,12 @@ def head_html(run: Run) -> str:
     colour = _COLOURS.get(run.status, _WORKING_COLOUR)
     badge = (
         f'<span style="background:{colour};color:#fff;border-radius:3px;padding:1px 6px">'
-        f"{'interrupted' if run.interrupted else run.status.value.replace('_', ' ')}</span>"
+        f"{name_status(run).replace('_', ' ')}</span>"
     )
     whose = f" &middot; {_escape(run.user)}" if run.user else ""
     told = f'<span style="opacity:.7">run {_escape(run.id)}{whose}</span>'
-    return f"<div>{badge} <b>{_escape(one_line(run.task, LINE_CHARS))}</b> {told}</div>{_error(run)}"
+    error = error_html(f"Error: {run.error}") if run.error else ""
+    return f"<div>{badge} <b>{_escape(one_line(run.task, LINE_CHARS))}</b> {told}</div>{error}"
 
 
 def question_html(question: Question, also: Sequence[Question] = (), *, in_form: bool = False) -> str:
@@ -251,8 +252,8 @@ def _plan(run: Run) -> str:
     plan = run.plan
     if plan is None or any(plan.title in each.question for each in run.questions):
         return ""  # Where the planner asks about it, the question holds it.
-    done = steps_done(run, plan)
-    steps = [tick_steps(step, done=step.step_id in done) for step in plan.steps]
+    done = find_done_steps_of(run, plan)
+    steps = [tick_step(step, done=step.step_id in done) for step in plan.steps]
     lines = [*(f"- {section}" for section in plan.sections), *steps]
     lines += [f"Remark: {plan.remark}"] if plan.remark else []
     told = f'<span style="opacity:.7">plan {plan.status.value}, version {len(plan.history) + 1}</span>'
@@ -266,10 +267,6 @@ def _answers(run: Run) -> str:
         who = answer.user or answer.by.value
         lines.append(f"{one_line(question.question, LINE_CHARS)} {said} ({who})")
     return _put_below("<b>Answered</b>", [f"- {line}" for line in lines]) if lines else ""
-
-
-def _error(run: Run) -> str:
-    return error_html(f"Error: {run.error}") if run.error else ""
 
 
 def _tokens(run: Run) -> str:

@@ -39,8 +39,7 @@ from upcall.ui.notebook.bundles import (
     question_html,
     run_bundle,
 )
-from upcall.ui.terminal.live_region import is_for_programs
-from upcall.ui.unfinished_texts import UnfinishedTexts
+from upcall.ui.unfinished_texts import UnfinishedTexts, is_for_programs
 
 try:
     import ipywidgets as widgets

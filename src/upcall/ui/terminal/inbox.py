@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from upcall import signals
@@ -67,9 +68,9 @@ class Inbox:
         Raises:
             KeyboardInterrupt, EOFError: Ctrl-C or Ctrl-D at the list.
         """
-        choose = self._choose_from_list if self._screen.live else self._choose_from_lines
+        choose = partial(self._choose_from_list, watch=watch) if self._screen.live else self._choose_from_lines
         while (entries := signals.run(self._read())) or watch:
-            chosen = choose(entries, watch)
+            chosen = choose(entries)
             if chosen is None:
                 return
             answer(chosen.run_id, chosen.question.id)
@@ -78,7 +79,7 @@ class Inbox:
     async def _read(self) -> Sequence[InboxEntry]:
         found = await self._entries()
         for each in found.damaged:
-            if each.id not in self._damaged:  # Said once, however often is looked.
+            if each.id not in self._damaged:  # Once, however often the list is read.
                 self._screen.error(each.problem)
                 self._damaged.add(each.id)
         return found
@@ -89,7 +90,7 @@ class Inbox:
             self._screen.result(f"  Run {entry.run_id}: {one_line(entry.task, 100)}")
         self._screen.result(self._program.command("answer", entry.run_id, f"{entry.question.id}=..."))
 
-    def _choose_from_list(self, entries: Sequence[InboxEntry], watch: bool) -> InboxEntry | None:
+    def _choose_from_list(self, entries: Sequence[InboxEntry], *, watch: bool) -> InboxEntry | None:
         from upcall.ui.terminal.list_dialog import BACK, ListDialog
 
         known = {entry.question.id: entry for entry in entries}
@@ -111,7 +112,7 @@ class Inbox:
         chosen = signals.run(dialog.ask())
         return None if chosen.key in (BACK, _END, None) else known[chosen.key]
 
-    def _choose_from_lines(self, entries: Sequence[InboxEntry], watch: bool) -> InboxEntry | None:
+    def _choose_from_lines(self, entries: Sequence[InboxEntry]) -> InboxEntry | None:
         while not entries:
             signals.run(asyncio.sleep(SECONDS_BETWEEN_LOOKS))
             entries = signals.run(self._read())

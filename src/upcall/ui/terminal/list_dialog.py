@@ -167,6 +167,7 @@ class ListDialog:
         ]
         for names, handler in bound:
             for name in names.split():
+                # Eager, since Esc alone is a key here: by itself it waits for the rest of a sequence.
                 keys.add(name, eager=True)(handler)
         keys.add(Keys.Any)(self._type)
         keys.add(Keys.BracketedPaste)(self._type)

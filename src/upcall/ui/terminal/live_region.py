@@ -17,7 +17,7 @@ from rich.text import Text
 
 from upcall.text import escape_controls
 from upcall.ui.columns import cut_to_width, wrap_lines
-from upcall.ui.unfinished_texts import UnfinishedTexts
+from upcall.ui.unfinished_texts import UnfinishedTexts, is_for_programs
 
 if TYPE_CHECKING:
     from upcall.runs.call_timings import ActiveCall
@@ -27,11 +27,6 @@ MAX_CALLS = 4
 """How many agents at work get a line; the others are only counted."""
 
 _HINT = "Ctrl-C stops; finished work is kept"
-
-
-def is_for_programs(text: str) -> bool:
-    """Whether an agent writes JSON for a program and nothing for a reader."""
-    return text.lstrip().startswith(("{", "[", "`"))
 
 
 class LiveRegion:
@@ -69,6 +64,7 @@ class LiveRegion:
         )
         self._live.start(refresh=True)
         self._console.show_cursor()  # A process that is killed could not bring it back.
+        # A thread, since the seconds go on where a tool holds up the event loop.
         threading.Thread(target=self._keep_fresh, args=(self._live, self._hidden), daemon=True).start()
 
     def _keep_fresh(self, live: Live, hidden: threading.Event) -> None:

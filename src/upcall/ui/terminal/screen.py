@@ -80,7 +80,7 @@ class Screen:
 
     def settle(self) -> None:
         """Erase work in progress, and keep the parts that should stay."""
-        region = self.__dict__.get("region")
+        region = self.__dict__.get("region")  # By its name it would be made here, with AutoGen behind it.
         if region is not None:
             region.hide()
             if "events" in self.__dict__:
@@ -104,10 +104,10 @@ class Screen:
         """Print lines without wrapping, such as commands to copy."""
         (console or self.err).print(Text(escape_controls(text), style=style))
 
-    def diff(self, lines: Sequence[str], console: Console | None = None) -> None:
-        """Print lines of a diff, in the usual colours."""
+    def diff(self, lines: Sequence[str]) -> None:
+        """Print the lines of a diff that the user asked for, in the usual colours."""
         for line in lines:
-            (console or self.err).print(Text(f"  {escape_controls(line)}", style=style_of_diff_line(line)))
+            self.out.print(Text(f"  {escape_controls(line)}", style=style_of_diff_line(line)))
 
     def changes(self, changes: Iterable[Change]) -> None:
         """Print the first lines of each changed file, below the call that changed it."""

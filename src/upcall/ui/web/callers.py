@@ -25,7 +25,6 @@ CSRF_HEADER, CSRF_FIELD = "X-CSRF-Token", "csrf"
 LET_IN = "upcall.let_in"
 """Where the scope of a request says whose it is: a name of the caller's own, empty where nobody is known by it."""
 
-_CALLER = "upcall_caller"
 FILES = "multipart/"
 FORMS = ("application/x-www-form-urlencoded", FILES)
 MAX_JSON_PIECES = 100_000
@@ -171,9 +170,9 @@ class Doorkeeper:
 async def identify(request: Request) -> Caller:
     """Say who calls; see `Doorkeeper.identify`."""
     doorkeeper: Doorkeeper = request.app.state.doorkeeper
-    if not hasattr(request.state, _CALLER):
-        setattr(request.state, _CALLER, await doorkeeper.identify(request))
-    caller: Caller = getattr(request.state, _CALLER)
+    if not hasattr(request.state, "caller"):
+        request.state.caller = await doorkeeper.identify(request)
+    caller: Caller = request.state.caller
     return caller
 
 

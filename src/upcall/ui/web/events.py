@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import count
 from typing import Any, TypeAlias
 
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -29,6 +30,9 @@ SECONDS_BETWEEN_LOOKS = 0.4
 SECONDS_A_STREAM = 900.0
 """Then it ends, and a browser opens the next one: whoever lost their rights meanwhile gets none."""
 
+LOOKS_A_CHECK = 40
+"""Of so many looks into the store, one is whether the caller still has their rights: a read of its own."""
+
 STREAMS_A_CALLER, STREAMS = 24, 400
 
 LINE_END = "\n"
@@ -36,7 +40,7 @@ LINE_END = "\n"
 
 
 class TooManyStreams(UpcallError):
-    """So many streams are open that no other one is opened."""
+    """Too many streams are open."""
 
     def __init__(self) -> None:
         super().__init__("Too many event streams are open. Close some, or look again later.")
@@ -52,7 +56,7 @@ class Place:
 
     @classmethod
     def parse(cls, text: str | None) -> Place:
-        """Read a ``Last-Event-ID``; what is none of ours is the beginning."""
+        """Read a ``Last-Event-ID``; one that is not ours stands for the beginning."""
         numbers = re.fullmatch(r"(\d{1,18})-(\d{1,18})-(\d{1,18})", text or "")
         return cls(*map(int, numbers.groups())) if numbers else cls()
 
@@ -131,7 +135,7 @@ class Reader:
 
     Args:
         service: where it is.
-        caller: who reads: of whom only questions are, gets nothing but the run as they see it.
+        caller: who reads; somebody to whom only questions are assigned gets the run as they see it, and nothing else.
         run_id: the run.
         place: what they have already.
     """
@@ -218,9 +222,7 @@ async def follow_run(service: Service, doorkeeper: Doorkeeper, caller: Caller, r
     """Yield what is new to a reader, as `follow` does."""
     seen: object = None
     with service.work.listen(reader.run_id) as tokens, suppress(UpcallError):
-        async for tick in _ticks(service):
-            if tick % 40 == 0 and not await doorkeeper.is_still_good(caller):
-                return
+        async for _ in _ticks(service, doorkeeper, caller):
             marks = await service.store.database.read(lambda connection: _read_marks(connection, reader.run_id))
             if marks != seen:
                 for token in _take(tokens) if seen is not None else ():  # What is stored by now was written before.
@@ -263,9 +265,7 @@ async def follow_questions(service: Service, doorkeeper: Doorkeeper, caller: Cal
     """Yield the ids of the open questions of a caller, whenever they are others than before."""
     app, seen = service.app_for(caller), None
     with suppress(UpcallError):
-        async for tick in _ticks(service):
-            if tick % 40 == 0 and not await doorkeeper.is_still_good(caller):
-                return
+        async for _ in _ticks(service, doorkeeper, caller):
             ids = [each.question.id for each in await app.inbox(user=caller.user)]
             if ids != seen:
                 seen = ids
@@ -274,12 +274,16 @@ async def follow_questions(service: Service, doorkeeper: Doorkeeper, caller: Cal
                 await asyncio.wait_for(service.closing.wait(), 3 * SECONDS_BETWEEN_LOOKS)
 
 
-async def _ticks(service: Service) -> AsyncIterator[int]:
+async def _ticks(service: Service, doorkeeper: Doorkeeper, caller: Caller) -> AsyncIterator[None]:
+    """Yield each time the store is to be looked into, as long as the stream may go on."""
     loop = asyncio.get_running_loop()
-    end, tick = loop.time() + SECONDS_A_STREAM, 0
-    while not service.closing.is_set() and loop.time() < end:
-        yield tick
-        tick += 1
+    end = loop.time() + SECONDS_A_STREAM
+    for tick in count():
+        if service.closing.is_set() or loop.time() >= end:
+            return
+        if tick % LOOKS_A_CHECK == 0 and not await doorkeeper.is_still_good(caller):
+            return
+        yield
 
 
 async def _drain(service: Service, tokens: asyncio.Queue[Token]) -> AsyncIterator[Token]:

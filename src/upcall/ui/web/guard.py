@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 
 from starlette.applications import Starlette
@@ -116,22 +117,21 @@ class Guard:
         address = self._proxy.name_origin(scope) if self._proxy else (scope.get("client") or ("",))[0]
         shown = headers.get("Authorization") or headers.get("Cookie")
         caller = sha256(f"{address}\n{shown}".encode(errors="replace")).hexdigest() if shown else address
-        sent = _with_headers(send, lambda _: self._remember(scope, caller, address))
-        problem = self._refuse(scope, headers, caller if caller in self._paces else address)
+        limit = MAX_UPLOAD_BYTES if scope["path"] in self._uploads else MAX_BODY_BYTES
+        sent = _with_headers(send, partial(self._remember, scope, caller, address))
+        problem = self._refuse(headers, caller if caller in self._paces else address, limit)
         if problem is not None:
             await respond(problem)(scope, receive, sent)
             return
-        limit = MAX_UPLOAD_BYTES if scope["path"] in self._uploads else MAX_BODY_BYTES
         await self._app(scope, _limit(receive, limit), sent)
 
-    def _refuse(self, scope: Scope, headers: Headers, caller: str) -> Problem | None:
+    def _refuse(self, headers: Headers, caller: str, limit: int) -> Problem | None:
         host = headers.get("Host", "").rpartition("]")[0] + "]" if "]" in headers.get("Host", "") else ""
         host = host or headers.get("Host", "").partition(":")[0]
         if self._hosts and host not in self._hosts:
             return make_problem("WrongHost", 421, f"This service is not called {host!r}.")
         if not self._pace_of(caller).take():
             return make_problem("TooManyRequests", 429, "Too many requests. Wait a second, and send fewer.")
-        limit = MAX_UPLOAD_BYTES if scope["path"] in self._uploads else MAX_BODY_BYTES
         length = headers.get("Content-Length", "0")
         if length.isdecimal() and int(length) > limit:
             return make_problem("BodyTooLarge", 413, _too_large(limit))
@@ -187,10 +187,10 @@ def _too_large(limit: int) -> str:
     return f"The body is longer than {limit:,} bytes. Send less."
 
 
-def _with_headers(send: Send, on_status: Callable[[int], object]) -> Send:
+def _with_headers(send: Send, on_start: Callable[[], None]) -> Send:
     async def put(message: Message) -> None:
         if message["type"] == "http.response.start":
-            on_status(message["status"])
+            on_start()
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)

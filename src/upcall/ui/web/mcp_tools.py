@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal, TypeAlias
 
 from anyio import ClosedResourceError
@@ -29,7 +30,7 @@ SECONDS_TO_WAIT = 45.0
 
 SECONDS_BETWEEN_LOOKS = 0.2
 MAX_TRIES = 3
-"""How often one question is asked again because the answer was none that it takes."""
+"""How often one question is asked, when the answers do not fit it."""
 
 AnyContext: TypeAlias = Context[Any, Any, Any]
 FindCaller: TypeAlias = Callable[[AnyContext], Awaitable[Caller]]
@@ -47,7 +48,7 @@ def make_mcp(service: Service, find_caller: FindCaller) -> FastMCP[Any]:
         "upcall",
         INSTRUCTIONS,
         log_level="ERROR",
-        # Who asks for which host is looked at before, for all routes.
+        # The guard checks the host for all routes.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
 
@@ -56,7 +57,7 @@ def make_mcp(service: Service, find_caller: FindCaller) -> FastMCP[Any]:
         context: AnyContext, task: Annotated[str, Field(description="What is to be done, in the user's words.")]
     ) -> RunBody:
         """Start a run for a task, and wait for a while: it is completed, has open questions, or is still at work."""
-        with _TellErrors():
+        with _tell_errors():
             caller = await find_caller(context)
             run_id = await begin_run(service, caller, Start(task=task))
             return RunBody.of(await _Conversation(service, caller, context).take_further(run_id))
@@ -64,7 +65,7 @@ def make_mcp(service: Service, find_caller: FindCaller) -> FastMCP[Any]:
     @made.tool()
     async def inbox(context: AnyContext) -> QuestionList:
         """List the open questions that the user may answer, oldest first, each with its run and that one's task."""
-        with _TellErrors():
+        with _tell_errors():
             caller = await find_caller(context)
             return QuestionList.of(await service.app_for(caller).inbox(caller.user))
 
@@ -82,7 +83,7 @@ def make_mcp(service: Service, find_caller: FindCaller) -> FastMCP[Any]:
     ) -> RunBody:
         """Pass on what the user answered to a question of a run, and wait for a while. A risk to confirm is asked of
         the user in the client itself."""
-        with _TellErrors():
+        with _tell_errors():
             caller = await find_caller(context)
             conversation = _Conversation(service, caller, context)
             value: AnswerValue = answer
@@ -94,7 +95,7 @@ def make_mcp(service: Service, find_caller: FindCaller) -> FastMCP[Any]:
     @made.tool()
     async def show(context: AnyContext, run_id: str) -> RunBody:
         """Show a run: how it stands, its plan, its open questions, its result."""
-        with _TellErrors():
+        with _tell_errors():
             caller = await find_caller(context)
             return RunBody.of(await service.app_for(caller).get(run_id, user=caller.user))
 
@@ -120,15 +121,13 @@ async def serve_on_stdio(service: Service, user: str | None) -> None:
         await service.close()
 
 
-class _TellErrors:
-    """Tells a client an error in its own words; what nobody raised on purpose says nothing of itself."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, UpcallError):
-            raise ToolError(str(error)) from error
+@contextmanager
+def _tell_errors() -> Iterator[None]:
+    """Tell a client an error in its own words; what nobody raised on purpose says nothing of itself."""
+    try:
+        yield
+    except UpcallError as error:
+        raise ToolError(str(error)) from error
 
 
 class _Conversation:
@@ -197,7 +196,7 @@ class _Conversation:
             if result.action == "cancel":
                 return False
             try:
-                value = _read_fields(question, result.content or {}) if result.action == "accept" else None
+                value = _read_fields(result.content or {}) if result.action == "accept" else None
                 declined = Answer(question_id=question.id, outcome=Outcome.DECLINED)
                 await self._service.answer(self._caller, run_id, {question.id: declined if value is None else value})
                 return True
@@ -230,7 +229,7 @@ def _describe_fields(question: Question) -> dict[str, Any]:
     return {"type": "object", "properties": fields, "required": [] if len(fields) > 1 else [*fields]}
 
 
-def _read_fields(question: Question, content: dict[str, Any]) -> AnswerValue:
+def _read_fields(content: dict[str, Any]) -> AnswerValue:
     own = str(content.get("own_words") or "").strip()
     chosen = content.get("chosen") or []
     values = [*(chosen if isinstance(chosen, list) else [str(chosen)]), *([own] if own else [])]

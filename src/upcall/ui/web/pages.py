@@ -17,7 +17,7 @@ from upcall.questions.matching import AnswerValue
 from upcall.ui import diagrams
 from upcall.ui.web.bodies import Start
 from upcall.ui.web.callers import Doorkeeper, Me, is_same_origin
-from upcall.ui.web.problems import Problem
+from upcall.ui.web.problems import Problem, respond
 from upcall.ui.web.service import Caller, Service
 from upcall.ui.web.starting import begin_fork, begin_run
 from upcall.ui.web.uploads import DOCUMENTS, IMAGES, read_files
@@ -30,13 +30,10 @@ _PROGRAMS = ("/api", "/healthz", "/openapi.json", "/agui", "/mcp", "/static")
 _PICTURE = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
 
 
-def wants_page(request: Request) -> bool:
-    """Tell whether a person looks at what comes of a request."""
-    return not request.url.path.startswith(_PROGRAMS) and "text/html" in request.headers.get("Accept", "")
-
-
-async def page_problem(request: Request, problem: Problem) -> Response:
-    """Show a problem; who is not logged in is led to where they can."""
+def show_problem(request: Request, problem: Problem) -> Response:
+    """Show a problem: as a page where a person looks at it, who is led to the login where they need one."""
+    if request.url.path.startswith(_PROGRAMS) or "text/html" not in request.headers.get("Accept", ""):
+        return respond(problem)
     if problem.status == 401:
         return RedirectResponse("/login", 303)
     return HTMLResponse(render("problem.html", Page(None), problem=problem), problem.status)
@@ -46,6 +43,7 @@ def make_pages(service: Service, doorkeeper: Doorkeeper, describe_api: Callable[
     """Make the routes of the pages."""
     router = APIRouter()
     router.mount("/static", StaticFiles(directory=STATIC))
+    _add_doors(router, doorkeeper)
 
     async def show_inbox(caller: Caller, wrong: AnswerError | None = None, question: str = "") -> HTMLResponse:
         found = await service.app_for(caller).inbox(caller.user)
@@ -141,6 +139,12 @@ def make_pages(service: Service, doorkeeper: Doorkeeper, describe_api: Callable[
     async def show_reference(caller: Me) -> Response:
         return HTMLResponse(render("reference.html", Page(caller), operations=list_operations(describe_api())))
 
+    return router
+
+
+def _add_doors(router: APIRouter, doorkeeper: Doorkeeper) -> None:
+    """Add what lets browsers in and out."""
+
     @router.get("/login")
     async def show_login(request: Request, token: str = "") -> Response:
         if token and doorkeeper.may_log_in_by_link(request, token):
@@ -164,8 +168,6 @@ def make_pages(service: Service, doorkeeper: Doorkeeper, describe_api: Callable[
         left = RedirectResponse("/login", 303)
         await doorkeeper.log_out(request, left, caller)
         return left
-
-    return router
 
 
 def _read_answer(question: str, choices: list[str], own: str, act: str) -> AnswerValue:

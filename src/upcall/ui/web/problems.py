@@ -12,6 +12,7 @@ from upcall import errors
 from upcall.storage.requests import KeyReused
 from upcall.storage.uploads import UploadsFull
 from upcall.ui.web.callers import Forged, NotLoggedIn
+from upcall.ui.web.events import TooManyStreams
 
 MEDIA_TYPE = "application/problem+json"
 INTERNAL = "This is a fault in upcall; its log says more."
@@ -32,6 +33,7 @@ _STATUSES: Mapping[type[Exception], int] = {
     KeyReused: 422,
     errors.TooLarge: 413,
     UploadsFull: 507,
+    TooManyStreams: 429,
     errors.StoreUnavailable: 503,
     errors.ModelError: 502,
     errors.AgentFailed: 502,
@@ -59,9 +61,9 @@ class Problem(BaseModel):
 
 def describe(error: Exception) -> Problem:
     """Describe an error; what nobody raised on purpose says nothing of itself."""
-    status = next((_STATUSES[each] for each in type(error).__mro__ if each in _STATUSES), 500)
     if not isinstance(error, errors.UpcallError):
         return make_problem("InternalError", 500, INTERNAL)
+    status = next((_STATUSES[each] for each in type(error).__mro__ if each in _STATUSES), 500)
     return make_problem(type(error).__name__, status, str(error))
 
 

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
@@ -25,10 +26,10 @@ from upcall.ui.web.agui import make_agui
 from upcall.ui.web.api import make_router
 from upcall.ui.web.bodies import explain_validation
 from upcall.ui.web.callers import Doorkeeper, NotLoggedIn, refuse_many_pieces
-from upcall.ui.web.events import Streams, TooManyStreams
+from upcall.ui.web.events import Streams
 from upcall.ui.web.guard import Guard
 from upcall.ui.web.mcp_tools import make_mcp
-from upcall.ui.web.pages import make_pages, page_problem, wants_page
+from upcall.ui.web.pages import make_pages, show_problem
 from upcall.ui.web.problems import describe, make_problem, respond
 from upcall.ui.web.service import Service
 
@@ -50,27 +51,13 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
     doorkeeper = Doorkeeper(service, operator)
     tools = make_mcp(service, doorkeeper.identify_tool_call)
     tools_application = tools.streamable_http_app()
-
-    @asynccontextmanager
-    async def live(_: FastAPI) -> AsyncIterator[None]:
-        watching = asyncio.create_task(service.watch_deadlines())
-        sending = asyncio.create_task(service.send_notifications())
-        try:
-            async with tools.session_manager.run():
-                yield
-        finally:
-            sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
-            await service.close()
-            await watching
-
     made = FastAPI(
         title="upcall",
         version=upcall.__version__,
         summary="Runs that ask their humans in the middle of the work.",
         docs_url=None,
         redoc_url=None,
-        lifespan=live,
+        lifespan=lambda _: _work_beside(service, tools.session_manager),
     )
     made.state.doorkeeper = doorkeeper
     streams = Streams()
@@ -87,30 +74,46 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
             await service.store.database.read(lambda connection: connection.execute("SELECT 1").fetchone())
         return {"status": "ok"}
 
-    async def tell_error(request: Request, error: Exception) -> Response:
-        problem = make_problem("TooManyStreams", 429, str(error)) if isinstance(error, TooManyStreams) else None
-        problem = problem or describe(error)
-        if problem.status == 500:
-            _log.error("%s %s: %s", request.method, request.url.path, type(error).__name__, exc_info=error)
-        return await page_problem(request, problem) if wants_page(request) else respond(problem)
-
-    async def tell_validation(_: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, RequestValidationError)
-        return respond(make_problem("InvalidRequest", 422, explain_validation(error.errors())))
-
-    async def tell_http(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        name = {404: "NotFound", 405: "MethodNotAllowed", 413: "BodyTooLarge"}.get(error.status_code, "HttpError")
-        problem = make_problem(name, error.status_code, error.detail)
-        return await page_problem(request, problem) if wants_page(request) else respond(problem)
-
-    made.add_exception_handler(UpcallError, tell_error)
-    made.add_exception_handler(RequestValidationError, tell_validation)
-    made.add_exception_handler(HTTPException, tell_http)
-    made.add_exception_handler(Exception, tell_error)
+    made.add_exception_handler(UpcallError, _show_error)
+    made.add_exception_handler(RequestValidationError, _show_invalid)
+    made.add_exception_handler(HTTPException, _show_http_error)
+    made.add_exception_handler(Exception, _show_error)
     public = [service.public_host] if service.public_host is not None else []
     hosts = [*LOOPBACK_NAMES, *public] if loopback else ()
     return Guard(made, hosts, UPLOAD_PATHS, service.proxy, service.origins)
+
+
+@asynccontextmanager
+async def _work_beside(service: Service, sessions: StreamableHTTPSessionManager) -> AsyncIterator[None]:
+    """Do what no request asks for, as long as the application is up: deadlines, notifications, sessions of MCP."""
+    watching = asyncio.create_task(service.watch_deadlines())
+    sending = asyncio.create_task(service.send_notifications())
+    try:
+        async with sessions.run():
+            yield
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        await service.close()
+        await watching
+
+
+async def _show_error(request: Request, error: Exception) -> Response:
+    problem = describe(error)
+    if problem.status == 500:
+        _log.error("%s %s: %s", request.method, request.url.path, type(error).__name__, exc_info=error)
+    return show_problem(request, problem)
+
+
+async def _show_invalid(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    return respond(make_problem("InvalidRequest", 422, explain_validation(error.errors())))
+
+
+async def _show_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    name = {404: "NotFound", 405: "MethodNotAllowed", 413: "BodyTooLarge"}.get(error.status_code, "HttpError")
+    return show_problem(request, make_problem(name, error.status_code, error.detail))
 
 
 class TokensOnly:
@@ -194,7 +197,7 @@ async def serve(service: Service, host: str, port: int, *, operator: str, tell: 
         server = _Server(config, lambda: tell(link))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
-            await asyncio.shield(serving)
+            await asyncio.shield(serving)  # Who stops us cancels the wait; the server ends its streams first.
         finally:
             service.closing.set()
             server.should_exit = True

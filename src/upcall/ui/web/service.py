@@ -26,7 +26,7 @@ from upcall.ui.web.background import BackgroundWork
 from upcall.ui.web.proxy import TrustedProxy
 
 SECONDS_BETWEEN_LOOKS = 5.0
-"""How often is looked whether the time of a question is over."""
+"""How often to look for questions whose time is over."""
 
 SECONDS_TO_BEGIN = 5.0
 """How long a request waits for the first event of a run that it lets go on: it may come behind a model's reply. What is

@@ -99,6 +99,7 @@ def store_documents(folder: Path, documents: Sequence[Sent]) -> list[Path]:
 def _choose_name(name: str, taken: set[str]) -> str:
     """Choose a name that is no path, hidden by nothing, and not taken."""
     last = re.split(r"[/\\]", name)[-1]
+    # Cut at the front: the ending says how a document is read.
     safe = _UNSAFE.sub("_", last)[-120:].encode(errors="replace")[-MAX_NAME_BYTES:].decode(errors="ignore")
     safe = safe.strip(". ") or "document"
     stem, dot, ending = safe.rpartition(".")

@@ -18,9 +18,10 @@ from upcall.runs.run import Run, Usage
 from upcall.runs.transcript import TranscriptEntry
 from upcall.text import escape_controls
 from upcall.ui.diagrams import tree_lines
-from upcall.ui.listings import status_of
+from upcall.ui.listings import name_status
 from upcall.ui.notebook.bundles import markdown_html
-from upcall.ui.run_report import Prices, steps_done
+from upcall.ui.plan_ticks import find_done_steps_of
+from upcall.ui.run_report import Prices
 from upcall.ui.web.callers import csrf_of
 from upcall.ui.web.service import Caller, Service
 
@@ -70,7 +71,7 @@ async def run_view(service: Service, caller: Caller, run_id: str) -> dict[str, A
         "changes": (),
         "standing": (),
         "usage": _cost(service, run),
-        "done": steps_done(run, run.plan) if run.plan is not None else (),
+        "done": find_done_steps_of(run, run.plan) if run.plan is not None else (),
         "tree": "" if run.restricted else "\n".join(tree_lines(run)),
         "key": identity.new_id(),
         "now": identity.now(),
@@ -141,5 +142,5 @@ def _who(entry: TranscriptEntry) -> str:
 @cache
 def _templates() -> Environment:
     return load_templates(
-        "upcall.ui.web", clean=_clean, markdown=_markdown, time=format_time, who=_who, status=status_of
+        "upcall.ui.web", clean=_clean, markdown=_markdown, time=format_time, who=_who, status=name_status
     )

@@ -41,7 +41,7 @@ def undo(
             return
         for each in done:
             command.screen.note(f"Undone: {', '.join(each.undoes)} in {each.folder}.")
-            command.screen.diff(diff_lines(each), command.screen.out)
+            command.screen.diff(diff_lines(each))
         left = list_standing(signals.run(command.app.changes(run_id)))
         if left:
             earlier = f"{len(left)} earlier changes remain" if len(left) > 1 else "One earlier change remains"

@@ -11,21 +11,8 @@ import typer
 
 from upcall import signals
 from upcall.errors import CallerError
-from upcall.ui.cli.options import (
-    AS_JSON,
-    BASE_URL,
-    CONFIG,
-    DEBUG,
-    MODEL,
-    PLAIN,
-    STORE,
-    STREAM,
-    TEAM,
-    USER,
-    RunId,
-    with_options,
-)
-from upcall.ui.cli.run_command import RunCommand, run_options
+from upcall.ui.cli.options import BASE_URL, CONFIG, DEBUG, MODEL, STORE, TEAM, USER, RunId, with_options
+from upcall.ui.cli.run_command import RunCommand, run_options, work_options
 
 if TYPE_CHECKING:
     from upcall.runs.run import Run
@@ -206,7 +193,7 @@ def audit(
 
 
 @app.command()
-@with_options(RunCommand, TEAM, MODEL, BASE_URL, PLAIN, STREAM, STORE, CONFIG, USER, AS_JSON, DEBUG)
+@work_options
 def inbox(
     command: RunCommand,
     watch: Annotated[bool, typer.Option("--watch", help="Wait for new questions, until Ctrl-C.")] = False,

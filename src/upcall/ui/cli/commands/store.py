@@ -62,7 +62,7 @@ def show_stats(command: StoreCommand) -> None:
 
     with command:
         found = signals.run(maintenance.stats(command.store))
-        command.print_lines(maintenance.as_plain(found), _told_stats(command.store.name, found))
+        command.print_lines(maintenance.as_plain(found), _describe_stats(command.store.name, found))
 
 
 @app.command("check")
@@ -73,7 +73,7 @@ def run_check(command: StoreCommand) -> None:
 
     with command:
         found = signals.run(maintenance.check(command.store))
-        command.print_lines(maintenance.as_plain(found), _told_check(command.store.name, found))
+        command.print_lines(maintenance.as_plain(found), _describe_check(command.store.name, found))
     if found.problems:
         raise typer.Exit(FAILED)
 
@@ -103,7 +103,7 @@ def run_prune(
             command.store, older_than=age, statuses=chosen, last_checkpoints=last_checkpoints, dry_run=dry_run
         )
         found = signals.run(pruning)
-        command.print_lines({**maintenance.as_plain(found), "dry_run": dry_run}, [_told_prune(found, dry_run)])
+        command.print_lines({**maintenance.as_plain(found), "dry_run": dry_run}, [_describe_prune(found, dry_run)])
 
 
 @app.command("restore")
@@ -178,7 +178,7 @@ def run_import(
         command.print_lines(run.as_json(), [f"Run {run.id} ({run.status}) was imported into {command.store.name}."])
 
 
-def _told_stats(name: str, found: Stats) -> list[str]:
+def _describe_stats(name: str, found: Stats) -> list[str]:
     by_status = ", ".join(f"{count} {status}" for status, count in sorted(found.runs.items())) or "none"
     lines = [f"Store {name}", f"Runs: {by_status}", f"Checkpoints: {found.checkpoints}"]
     lines += [f"  {table:20} {found.rows[table]:9,} rows {size:13,} bytes" for table, size in found.bytes.items()]
@@ -187,7 +187,7 @@ def _told_stats(name: str, found: Stats) -> list[str]:
     return lines
 
 
-def _told_check(name: str, found: Checked) -> list[str]:
+def _describe_check(name: str, found: Checked) -> list[str]:
     files = f" and {found.contents} contents of files" if found.contents else ""
     return [
         *(f"damaged: {problem}" for problem in found.problems),
@@ -196,7 +196,7 @@ def _told_check(name: str, found: Checked) -> list[str]:
     ]
 
 
-def _told_prune(found: Pruned, dry_run: bool) -> str:
+def _describe_prune(found: Pruned, dry_run: bool) -> str:
     verb = "Would remove" if dry_run else "Removed"
     ids = f" ({', '.join(found.runs)})" if found.runs else ""
     files = f", and the files that came along for {len(found.uploads)}" if found.uploads else ""

@@ -9,34 +9,18 @@ import typer
 
 from upcall import identity, signals
 from upcall.errors import CallerError
-from upcall.ui.cli.options import (
-    AS_JSON,
-    BASE_URL,
-    CONFIG,
-    DEBUG,
-    MODEL,
-    PLAIN,
-    STORE,
-    STREAM,
-    TEAM,
-    USER,
-    Detach,
-    RunId,
-    Submit,
-    with_options,
-)
-from upcall.ui.cli.run_command import RunCommand
+from upcall.ui.cli.options import Detach, RunId, Submit
+from upcall.ui.cli.run_command import RunCommand, work_options
 
 if TYPE_CHECKING:
     from upcall.execution.start_options import StartOptions
     from upcall.questions.matching import AnswersInput
 
 app = typer.Typer()
-_options = with_options(RunCommand, TEAM, MODEL, BASE_URL, PLAIN, STREAM, STORE, CONFIG, USER, AS_JSON, DEBUG)
 
 
 @app.command()
-@_options
+@work_options
 def run(
     command: RunCommand,
     task: Annotated[str, typer.Argument(metavar="TASK", help="The task.")],
@@ -86,7 +70,7 @@ def run(
 
 
 @app.command()
-@_options
+@work_options
 def chat(
     command: RunCommand,
     run_id: Annotated[
@@ -121,7 +105,7 @@ def chat(
 
 
 @app.command()
-@_options
+@work_options
 def answer(
     command: RunCommand,
     run_id: RunId,
@@ -159,7 +143,7 @@ def answer(
 
 
 @app.command()
-@_options
+@work_options
 def resume(command: RunCommand, run_id: RunId, detach: Detach = False, submit: Submit = False) -> None:
     """Resume a run that failed, was interrupted, or lost its process."""
     with command.work(detach=detach):
@@ -171,7 +155,7 @@ def resume(command: RunCommand, run_id: RunId, detach: Detach = False, submit: S
 
 
 @app.command()
-@_options
+@work_options
 def fork(
     command: RunCommand,
     run_id: RunId,

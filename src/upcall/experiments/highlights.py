@@ -1,4 +1,4 @@
-"""The transcripts that tell the most of an experiment."""
+"""The transcripts that say the most about an experiment."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ _VERBS = {
 
 
 @dataclass(frozen=True)
-class Told:
-    """A transcript that tells something, and why it is shown: who does what, and the text."""
+class Highlight:
+    """A transcript that says much, and why: who does what, and the text."""
 
     record: TrialRecord
     why: str
     entries: Sequence[tuple[str, str]]
 
 
-async def load_telling(store: RunStore, records: Sequence[TrialRecord]) -> list[Told]:
-    """Load the transcripts that tell the most."""
-    told = []
-    for record, why in choose_telling(records):
+async def load_highlights(store: RunStore, records: Sequence[TrialRecord]) -> list[Highlight]:
+    """Load the transcripts that say the most."""
+    highlights = []
+    for record, why in choose_highlights(records):
         run = await store.load_run(record.trial)
         transcript = Transcript.of(run, await load_transcript(store, run.id))
-        told.append(Told(record, why, [_describe(entry) for entry in transcript.entries]))
-    return told
+        highlights.append(Highlight(record, why, [_describe(entry) for entry in transcript.entries]))
+    return highlights
 
 
-def choose_telling(records: Sequence[TrialRecord]) -> list[tuple[TrialRecord, str]]:
-    """Choose the trials whose transcripts tell the most, and say why: those that went wrong in a way of their own
+def choose_highlights(records: Sequence[TrialRecord]) -> list[tuple[TrialRecord, str]]:
+    """Choose the trials whose transcripts say the most, and say why: those that went wrong in a way of their own
     first, of different tasks as far as there are."""
-    ranked = sorted(((_tell(record), record) for record in records), key=lambda each: (-each[0][0], each[1].trial))
+    ranked = sorted(((_weigh(record), record) for record in records), key=lambda each: (-each[0][0], each[1].trial))
     chosen: list[tuple[TrialRecord, str]] = []
     for is_repeat in (False, True):
         for (weight, why), record in ranked:
@@ -57,8 +57,8 @@ def choose_telling(records: Sequence[TrialRecord]) -> list[tuple[TrialRecord, st
     return chosen
 
 
-def _tell(record: TrialRecord) -> tuple[int, str]:
-    """Return how much a trial tells, and why."""
+def _weigh(record: TrialRecord) -> tuple[int, str]:
+    """Return how much a trial says, and why."""
     is_wrong = record.success is False
     reasons = [
         (9, "the run failed", record.status == "failed"),
