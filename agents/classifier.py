@@ -183,7 +183,11 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
 
     def _report_failure(self, message: str) -> Response:
         """End the turn for the group, while the turn itself stays open: called again, it tries again."""
-        return Response(chat_message=TextMessage(source=self.name, content=message, metadata={ERROR: message}))
+        return Response(
+            chat_message=TextMessage(
+                id=identity.new_message_id(), source=self.name, content=message, metadata={ERROR: message}
+            )
+        )
 
 
 def _is_conversation(message: BaseChatMessage, user_proxy: str) -> bool:

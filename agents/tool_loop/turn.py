@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
 from autogen_core import FunctionCall
 from autogen_core.models import (
@@ -15,7 +16,7 @@ from autogen_core.models import (
     LLMMessage,
     UserMessage,
 )
-from pydantic import BaseModel
+from pydantic import PlainSerializer
 
 from upcall.agents.resumable import AgentState
 from upcall.questions.answer import Answer
@@ -23,6 +24,7 @@ from upcall.questions.approval import Allowed, Decision, Denied, read_decision
 from upcall.questions.question import Question
 from upcall.questions.tool_context import name_question, redact_secrets
 from upcall.research.reports import MadeCall
+from upcall.runs.json_text import SparseModel
 from upcall.runs.run import Usage
 from upcall.text import replace_surrogates
 
@@ -30,7 +32,11 @@ REMINDER = "system"
 """The source of what the model is told of its own replies: no task."""
 
 
-class Frame(BaseModel):
+_Question = Annotated[Question, PlainSerializer(partial(Question.model_dump, mode="json", exclude_defaults=True))]
+"""A question stands at each level of nesting: what it does not say is not written."""
+
+
+class Frame(SparseModel):
     """One tool call of a batch: the call, and its result or the questions it waits for.
 
     ``nested`` is the saved state of the nested agent that serves the call: the same agent may serve several calls of
@@ -45,7 +51,7 @@ class Frame(BaseModel):
 
     call: FunctionCall
     result: FunctionExecutionResult | None = None
-    questions: list[Question] = []
+    questions: list[_Question] = []
     answers: list[Answer] = []
     nested: dict[str, Any] | None = None
     interrupted: bool = False
