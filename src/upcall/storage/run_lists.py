@@ -208,9 +208,9 @@ def _read_run(records: Mapping[str, bytes], run_id: str) -> Run:
     return load_run(records[run_id], run_id)
 
 
-def read_leases(connection: Connection, ids: Sequence[str]) -> list[tuple[str, str | None, float]]:
+def read_leases(connection: Connection, ids: Sequence[str]) -> list[tuple[str, str | None, float | None]]:
     """Read the leases of those of some runs that are worked on, now: id, worker, and when it was renewed."""
-    found: list[tuple[str, str | None, float]] = []
+    found: list[tuple[str, str | None, float | None]] = []
     statuses = ", ".join(f"'{each.value}'" for each in WORKING)
     for batch in batch_ids(ids):
         names, values = name_values(batch)
