@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -16,9 +15,10 @@ from autogen_core.models import (
     LLMMessage,
     UserMessage,
 )
-from pydantic import PlainSerializer
+from pydantic import BeforeValidator, PlainSerializer
 
 from upcall.agents.resumable import AgentState
+from upcall.autogen.messages import dump_questions, parse_questions
 from upcall.questions.answer import Answer
 from upcall.questions.approval import Allowed, Decision, Denied, read_decision
 from upcall.questions.question import Question
@@ -32,8 +32,13 @@ REMINDER = "system"
 """The source of what the model is told of its own replies: no task."""
 
 
-_Question = Annotated[Question, PlainSerializer(partial(Question.model_dump, mode="json", exclude_defaults=True))]
-"""A question stands at each level of nesting: what it does not say is not written."""
+_Questions = Annotated[
+    list[Question],
+    BeforeValidator(lambda stored: parse_questions(stored) if isinstance(stored, str) else stored),
+    PlainSerializer(dump_questions),
+]
+"""Written as the text that the message has which asks them: a stored state then holds the same bytes again, which take
+next to nothing, at each level of nesting."""
 
 
 class Frame(SparseModel):
@@ -51,7 +56,7 @@ class Frame(SparseModel):
 
     call: FunctionCall
     result: FunctionExecutionResult | None = None
-    questions: list[_Question] = []
+    questions: _Questions = []
     answers: list[Answer] = []
     nested: dict[str, Any] | None = None
     interrupted: bool = False

@@ -7,6 +7,7 @@ import os
 import platform
 import uuid
 from datetime import UTC, datetime
+from itertools import count
 
 
 def new_id() -> str:
@@ -14,10 +15,32 @@ def new_id() -> str:
     return uuid.uuid4().hex[:12]
 
 
+class _MessageIds:
+    """Ids that this process gives: ten random digits that it alone has (40 bits), and a number."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Choose other digits: a child of this process has the same memory."""
+        self._prefix, self._numbers = uuid.uuid4().hex[:10], count()
+
+    def take(self) -> str:
+        return f"{self._prefix}{next(self._numbers):x}"
+
+
+_message_ids = _MessageIds()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_message_ids.begin)
+
+
 def new_message_id() -> str:
-    """As `new_id`, for a message. AutoGen's own are UUIDs: three times as long, and random so that nothing shrinks them
-    in a stored state, which holds each one more than once."""
-    return new_id()
+    """Give an id for a message: unique in any one run, in whatever processes that is worked on.
+
+    AutoGen gives UUIDs. A stored state holds many, each more than once, and nothing shrinks them; these share their
+    beginning.
+    """
+    return _message_ids.take()
 
 
 def account() -> str:

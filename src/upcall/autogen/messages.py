@@ -118,7 +118,21 @@ def words_before_handoff(known: Sequence[LLMMessage]) -> str:
 
 
 def _question_metadata(questions: Sequence[Question]) -> dict[str, str]:
-    return {QUESTIONS: _questions.dump_json(list(questions), exclude_none=True).decode()}
+    return {QUESTIONS: dump_questions(questions)}
+
+
+def dump_questions(questions: Sequence[Question]) -> str:
+    """Return questions as metadata has them."""
+    return _questions.dump_json(list(questions), exclude_none=True).decode()
+
+
+def parse_questions(text: str) -> list[Question]:
+    """Return the questions that `dump_questions` was given.
+
+    Raises:
+        pydantic.ValidationError: they are damaged.
+    """
+    return list(_read_questions(text))
 
 
 def message_questions(message: object) -> list[Question]:
