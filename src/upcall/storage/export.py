@@ -65,7 +65,7 @@ def _export(connection: Connection, *, run_id: str, all_checkpoints: bool, name:
         "journal": stores.decode_records(run_id, stores.read_journal(connection, run_id)),
         "queued_answers": [answer.model_dump(mode="json") for answer in read_queued(connection, run_id)],
         "log": [
-            {"at": stores.format_seconds(at), "kind": kind, "user": actor, "detail": load_detail(kind, detail)}
+            {"at": stores.format_seconds(at), "kind": kind, "user": actor, "detail": load_detail(kind, detail, at)}
             for at, kind, actor, detail in log.fetchall()
         ],
         "transcripts": {
@@ -124,10 +124,10 @@ def _import(
     entries = [
         {
             "run_id": run_id,
-            "at": int(datetime.fromisoformat(each["at"]).timestamp()),
+            "at": (at := int(datetime.fromisoformat(each["at"]).timestamp())),
             "kind": each["kind"],
             "actor": each["user"],
-            "detail": dump_detail(each["kind"], _place_change(each, folder)),
+            "detail": dump_detail(each["kind"], _place_change(each, folder), at),
         }
         for each in content["log"]
     ]

@@ -1,4 +1,4 @@
-"""The detail of a log entry as its text: the entries of each pause as their values alone, all others as JSON objects.
+"""The detail of a log entry as its text: of the entries of each pause the values alone, of all others a JSON object.
 
 A run that asks once has a handful of entries, and most of their bytes were the same names in every run.
 """
@@ -6,71 +6,70 @@ A run that asks once has a handful of entries, and most of their bytes were the 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from upcall.errors import SchemaMismatch
 from upcall.runs.call_timings import TIMED
-from upcall.runs.run import RunStatus
+from upcall.storage.run_rows import STATUS_NUMBERS, STATUSES
 
-_FIELDS: dict[str, tuple[str, ...]] = {
-    "started": ("status",),
-    "status": ("from", "to"),
-    "asked": ("question", "path"),
-    "answered": ("question", "outcome", "by"),
-    TIMED: ("end", "ms", "calls"),
+_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How a value is written: as a text, with the entry's own second, and back."""
+
+    write: Callable[[Any, int], str]
+    read: Callable[[str, int], Any]
+
+
+def _dump_json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+_WORD = _Form(lambda value, _: str(value), lambda text, _: text)
+_NUMBER = _Form(lambda value, _: str(value), lambda text, _: int(text))
+_STATUS = _Form(lambda value, _: str(STATUS_NUMBERS[value]), lambda text, _: STATUSES[int(text)].value)
+_PATH = _Form(lambda value, _: "/".join(value), lambda text, _: text.split("/"))
+_MOMENT = _Form(lambda value, at: str(value - at * 1000), lambda text, at: int(text) + at * 1000)
+_JSON = _Form(lambda value, _: _dump_json(value), lambda text, _: json.loads(text))
+
+_FORMS: dict[str, dict[str, _Form]] = {
+    "started": {"status": _STATUS},
+    "status": {"from": _STATUS, "to": _STATUS},
+    "asked": {"question": _WORD, "path": _PATH},
+    "answered": {"question": _WORD, "outcome": _WORD, "by": _WORD},
+    TIMED: {"end": _MOMENT, "ms": _NUMBER, "calls": _JSON},
 }
-"""The kinds that are written as values, with their fields in order. Part of the schema."""
-
-_WITH_STATUS = ("started", "status")
-
-_STATUS_NUMBERS: dict[str, int] = {
-    RunStatus.QUEUED: 0,
-    RunStatus.INITIALIZING: 1,
-    RunStatus.PLANNING: 2,
-    RunStatus.EXECUTING: 3,
-    RunStatus.AWAITING_CLARIFICATION: 4,
-    RunStatus.COMPLETED: 5,
-    RunStatus.FAILED: 6,
-    RunStatus.CANCELLED: 7,
-    RunStatus.EXPIRED: 8,
-}
-"""Part of the schema: a number stays what it is."""
-
-_STATUSES = {number: str(status) for status, number in _STATUS_NUMBERS.items()}
+"""The kinds that are written as their values, one space between two: the fields in order. Part of the schema."""
 
 
-def dump_detail(kind: str, detail: Mapping[str, Any]) -> str:
-    """Give the detail of an entry as JSON text."""
-    values = _list_values(kind, detail)
-    return json.dumps(detail if values is None else values, separators=(",", ":"))
+def dump_detail(kind: str, detail: Mapping[str, Any], at: int = 0) -> str:
+    """Give the detail of an entry as a text; `at` is the entry's own second."""
+    try:
+        text = " ".join(form.write(detail[name], at) for name, form in _FORMS[kind].items())
+        if load_detail(kind, text, at) == detail:
+            return text
+    except (*_UNREADABLE, SchemaMismatch):
+        pass  # Another kind, more or other fields, a name with a space in it.
+    return _dump_json(detail)
 
 
-def _list_values(kind: str, detail: Mapping[str, Any]) -> list[Any] | None:
-    """List the values of a detail that has the fields of its kind; None for any other."""
-    fields = _FIELDS.get(kind, ())
-    if not fields or detail.keys() != {*fields}:
-        return None
-    values = [detail[name] for name in fields]
-    if kind not in _WITH_STATUS:
-        return values
-    numbers = [_STATUS_NUMBERS.get(each) if isinstance(each, str) else None for each in values]
-    return None if None in numbers else numbers
-
-
-def load_detail(kind: str, text: str) -> dict[str, Any]:
-    """Give the detail that `dump_detail` was given.
+def load_detail(kind: str, text: str, at: int = 0) -> dict[str, Any]:
+    """Give the detail that `dump_detail` was given, with the same `at`.
 
     Raises:
         SchemaMismatch: it is damaged, or another version of upcall wrote it.
     """
     try:
-        stored = json.loads(text)
-        if isinstance(stored, dict):
-            return stored
-        values = [_STATUSES[each] for each in stored] if kind in _WITH_STATUS else stored
-        return dict(zip(_FIELDS[kind], values, strict=True))
-    except (ValueError, TypeError, KeyError) as error:
+        if text.startswith("{"):
+            return dict(json.loads(text))
+        forms = _FORMS[kind]
+        values = zip(forms.items(), text.split(" ", len(forms) - 1), strict=True)
+        return {name: form.read(value, at) for (name, form), value in values}
+    except _UNREADABLE as error:
         raise SchemaMismatch(
             f"An entry of the log (kind {kind!r}) is damaged, or another version of upcall wrote it. See what else is: "
             "upcall store check"

@@ -25,7 +25,7 @@ from upcall.storage.compression import Damaged, decode, measure
 from upcall.storage.connection import Connection, database_errors
 from upcall.storage.log_details import load_detail
 from upcall.storage.run_lists import batch_ids, read_records
-from upcall.storage.run_rows import load_run, name_values
+from upcall.storage.run_rows import STATUSES, list_numbers, load_run, name_values
 from upcall.storage.schema import CHECKPOINTS, JOURNAL, OF_A_RUN, QUEUED_ANSWERS, RUNS, TABLES
 from upcall.storage.store import RunStore
 from upcall.text import first_line
@@ -102,7 +102,14 @@ def _count(connection: Connection) -> Stats:
         names = ", ".join(f"('{table.name}')" for table in TABLES)
         query = f"SELECT sum(pg_total_relation_size(name::regclass)) FROM (VALUES {names}) t(name)"
     (file,) = connection.execute(query).fetchone()
-    return Stats(dict(by_status), rows[CHECKPOINTS.name], rows, sizes, as_json, int(file))
+    return Stats(
+        {STATUSES[number].value: count for number, count in by_status},
+        rows[CHECKPOINTS.name],
+        rows,
+        sizes,
+        as_json,
+        int(file),
+    )
 
 
 def _measure(begin: bytes) -> int:
@@ -365,12 +372,10 @@ def _prune(
 def _choose(
     connection: Connection, older_than: timedelta | None, statuses: frozenset[RunStatus], *, lock: bool
 ) -> list[str]:
-    chosen = statuses or {each for each in RunStatus if not TRANSITIONS[each]}
-    names, values = name_values(each.value for each in chosen - UNDER_WAY)
+    chosen = (statuses or {each for each in RunStatus if not TRANSITIONS[each]}) - UNDER_WAY
     age = "" if older_than is None else " AND updated_at < :before"
-    if older_than is not None:
-        values["before"] = int((identity.now() - older_than).timestamp())
-    query = f"SELECT id FROM upcall_runs WHERE status IN ({names or 'NULL'}){age} ORDER BY created_at, id"
+    values = {} if older_than is None else {"before": int((identity.now() - older_than).timestamp())}
+    query = f"SELECT id FROM upcall_runs WHERE status IN ({list_numbers(chosen)}){age} ORDER BY created_at, id"
     rows = connection.execute(query + (_for_update(connection) if lock else ""), values).fetchall()
     return [run_id for (run_id,) in rows]
 

@@ -66,7 +66,7 @@ RUNS = Table(
     {
         "id": "NAME",
         "version": "NUMBER NOT NULL",
-        "status": "TEXT NOT NULL",
+        "status": "NUMBER NOT NULL",
         "owner": "TEXT",
         "created_at": "NUMBER NOT NULL",
         "updated_at": "NUMBER NOT NULL",

@@ -27,7 +27,7 @@ from upcall.errors import (
 )
 from upcall.questions.answer import Answer, Outcome
 from upcall.runs.call_timings import TIMED, WorkPeriod, parse_work_period
-from upcall.runs.run import Run, RunStatus, log_changes
+from upcall.runs.run import UNDER_WAY, Run, RunStatus, log_changes
 from upcall.storage import checkpoints, run_lists
 from upcall.storage.asked_kinds import count_closed
 from upcall.storage.compression import SHORT, Damaged, decode, encode
@@ -38,7 +38,15 @@ from upcall.storage.leases import Worker, is_over, take_lease
 from upcall.storage.log_details import dump_detail, load_detail
 from upcall.storage.outbox import Message, Outbox, insert_messages
 from upcall.storage.run_lists import RunPage, Viewer, read_queued
-from upcall.storage.run_rows import COLUMNS, derive_columns, dump_run, load_run, name_values
+from upcall.storage.run_rows import (
+    COLUMNS,
+    STATUS_NUMBERS,
+    derive_columns,
+    dump_run,
+    list_numbers,
+    load_run,
+    name_values,
+)
 from upcall.storage.schema import OF_A_RUN
 from upcall.storage.uploads import Uploads
 
@@ -567,7 +575,7 @@ class RunStore:
         )
         rows = await self.database.read(lambda connection: connection.execute(query, {**values, **named}).fetchall())
         return [
-            LogEntry(number, run_id, format_seconds(at), kind, actor, load_detail(kind, detail))
+            LogEntry(number, run_id, format_seconds(at), kind, actor, load_detail(kind, detail, at))
             for number, run_id, at, kind, actor, detail in rows
         ]
 
@@ -784,8 +792,8 @@ def insert_queued(connection: Connection, run_id: str, answer: Answer) -> None:
 def _refuse_over_limit(connection: Connection, run_id: str, user: str, limit: int, since: float) -> None:
     query = (
         "SELECT count(CASE WHEN worker IS NOT NULL AND renewed_at > :since AND id <> :id THEN 1 END), "
-        "count(CASE WHEN status = 'queued' THEN 1 END) FROM upcall_runs "
-        "WHERE status IN ('queued', 'initializing', 'planning', 'executing') AND owner = :user"
+        f"count(CASE WHEN status = {STATUS_NUMBERS[RunStatus.QUEUED]} THEN 1 END) FROM upcall_runs "
+        f"WHERE status IN ({list_numbers(UNDER_WAY)}) AND owner = :user"
     )
     working, queued = connection.execute(query, {"user": user, "since": since, "id": run_id}).fetchone()
     if working >= limit:
@@ -844,7 +852,7 @@ def add_to_log(connection: Connection, run_id: str, entries: LogEntries) -> None
     """Add entries to the log of a run."""
     at = int(identity.now().timestamp())
     rows = [
-        {"run_id": run_id, "at": at, "kind": kind, "actor": user, "detail": dump_detail(kind, detail)}
+        {"run_id": run_id, "at": at, "kind": kind, "actor": user, "detail": dump_detail(kind, detail, at)}
         for kind, user, detail in entries
     ]
     if rows:
