@@ -35,7 +35,7 @@ from upcall.testing import Call, ScriptedModelClient
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NAMES = ("coder", "researcher", "writer", "tester", "reviewer", "analyst", "architect", "editor")
 RUNS = 60
-KEPT = (b'{"id"', b'{"version":1', b"[")
+STAYS = (b'{"id"', b'{"version":1', b"[")
 """How the texts begin that stay: records, checkpoints and transcripts; the journal goes with each pause."""
 
 
@@ -52,7 +52,7 @@ class Samples:
         found = list[bytes]()
         for number in range(RUNS):
             texts = await self._run(number)
-            found += [self._with_ids(text, number) for text in texts if text.startswith(KEPT)]
+            found += [self._with_ids(text, number) for text in texts if text.startswith(STAYS)]
         return found
 
     async def _run(self, number: int) -> list[bytes]:
