@@ -14,6 +14,7 @@ from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 from autogen_core.tools import BaseTool, ToolSchema, Workbench
 
+from upcall import identity
 from upcall.agents.structured.agent import StructuredAgent, ToolCalls, example_turns
 from upcall.agents.structured.copied_question import replace_copied
 from upcall.agents.structured.merging import holds_most_of, merge_messages
@@ -247,12 +248,12 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         except ModelError as error:
             why = str(error).split(". ")[0].rstrip(".")
             state.scorer_failed = f"ask_scorer failed, so the model alone decided what to ask: {why}"
-            emit(ThoughtEvent(source=self.name, content=f"({state.scorer_failed})"))
+            emit(ThoughtEvent(id=identity.new_message_id(), source=self.name, content=f"({state.scorer_failed})"))
             return
         state.must_ask = score >= self._scorer.threshold
         verdict = "something has to be asked" if state.must_ask else "nothing has to be asked"
         said = f"(scorer: {score:.2f}, threshold {self._scorer.threshold:.2f}: {verdict})"
-        emit(ThoughtEvent(source=self.name, content=said))
+        emit(ThoughtEvent(id=identity.new_message_id(), source=self.name, content=said))
 
     def _warnings(self) -> dict[str, str]:
         failed = self._state.scorer_failed
@@ -381,7 +382,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         room = self._settings.max_context_chars // max(len(context.frames), 1)
         for result in context.results():
             result.content = shorten_middle(result.content, room)
-        emit(ToolCallExecutionEvent(source=self.name, content=context.results()))
+        emit(ToolCallExecutionEvent(id=identity.new_message_id(), source=self.name, content=context.results()))
         context.close_batch(self.name)
         context.rounds += 1
         context.messages.append(UserMessage(content=self._prompts.render(JsonReminderContext()), source="system"))
@@ -393,7 +394,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
                 frame.finish(frame.problem, is_error=True)
         calls = [frame.call for frame in self._state.context.frames]
         self._log_reply("; ".join(f"{call.name}({call.arguments})" for call in calls))
-        return ToolCallRequestEvent(source=self.name, content=calls)
+        return ToolCallRequestEvent(id=identity.new_message_id(), source=self.name, content=calls)
 
     def _should_search(self, schemas: Sequence[ToolSchema]) -> bool:
         return bool(schemas) and not self._state.context.rounds and not self._state.searched

@@ -11,6 +11,7 @@ from autogen_agentchat.base import Response
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
 from autogen_core import CancellationToken
 
+from upcall import identity
 from upcall.agents.resumable import AgentState, answers_from
 from upcall.agents.stand_in import StandIn
 from upcall.autogen.adapters import adapts
@@ -142,5 +143,5 @@ class PausingUserProxy(StandIn[ProxyState]):
         text, by = "" if answer.outcome is Outcome.SKIPPED else answer.as_text(), self._state.handed_by
         self._state = ProxyState()
         if by is None:
-            return TextMessage(source=self.name, content=text)
-        return HandoffMessage(source=self.name, target=by, content=text)
+            return TextMessage(id=identity.new_message_id(), source=self.name, content=text)
+        return HandoffMessage(id=identity.new_message_id(), source=self.name, target=by, content=text)

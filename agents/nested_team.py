@@ -13,6 +13,7 @@ from autogen_agentchat.messages import BaseChatMessage, ChatMessage, TextMessage
 from autogen_core import CancellationToken, Component, ComponentModel
 from pydantic import BaseModel, Field
 
+from upcall import identity
 from upcall.agents.nesting import to_registered
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
 from upcall.autogen.call_path import nested_call
@@ -124,7 +125,9 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
         if said is None:
             raise AgentFailed(f"Team {self.name!r} stopped without a result. The run is stored and can be resumed.")
         state.seen = []
-        yield Response(chat_message=TextMessage(source=self.name, content=said.to_model_text()))
+        yield Response(
+            chat_message=TextMessage(id=identity.new_message_id(), source=self.name, content=said.to_model_text())
+        )
 
     def _take_in(self, messages: Sequence[BaseChatMessage]) -> str:
         """Put new messages into the inbox; return a note if a text was not an answer."""

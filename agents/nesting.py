@@ -17,6 +17,7 @@ from autogen_agentchat.messages import (
 )
 from autogen_core import CancellationToken
 
+from upcall import identity
 from upcall.agents.resumable import ResumableAgent
 from upcall.agents.tool_loop.turn import Frame
 from upcall.autogen import tracing
@@ -78,7 +79,7 @@ async def serve_nested(
             frame.finish(f"Error: call {frame.call.name} with its task, a non-empty text.", is_error=True)
             return
         hears_caller = isinstance(agent, ResumableAgent) and agent.hears_caller
-        task = [TextMessage(source=caller.name if hears_caller else "user", content=text)]
+        task = [TextMessage(id=identity.new_message_id(), source=caller.name if hears_caller else "user", content=text)]
     scope, own = current_scope(), list[BaseException]()  # This call's own: one that is given up interrupts nothing.
     limit = asyncio.timeout(caller.timeout)
     try:

@@ -11,6 +11,7 @@ from autogen_core import CancellationToken, Component
 from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 from pydantic import BaseModel
 
+from upcall import identity
 from upcall.agents.structured.agent import StructuredAgent
 from upcall.agents.structured.merging import merge_messages
 from upcall.agents.structured.options import StructuredOptions, StructuredParts, StructuredSettings
@@ -210,7 +211,13 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         reply = await self._reply(self._plan_prompt(), Plan, note, token, check=self._with_known_names)
         plan, changes = self._plan_of(reply)
         if changes:
-            emit(ThoughtEvent(source=self.name, content=f"(the plan was mended: {'; '.join(changes)})"))
+            emit(
+                ThoughtEvent(
+                    id=identity.new_message_id(),
+                    source=self.name,
+                    content=f"(the plan was mended: {'; '.join(changes)})",
+                )
+            )
         step = self._use_plan(plan, changes)
         if not isinstance(reply, Plan) and not (plan and plan.steps):
             step.metadata.update(self._warn_of_fallback("the plan has no steps" if plan else "the plan is as it was"))
@@ -230,7 +237,13 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
             reply = await self._reply(self._check_prompt(), AmbiguityCheck, emit, token)
         except ModelError as problem:
             self._state.repair = []
-            emit(ThoughtEvent(source=self.name, content=f"(the check for ambiguity failed: {problem})"))
+            emit(
+                ThoughtEvent(
+                    id=identity.new_message_id(),
+                    source=self.name,
+                    content=f"(the check for ambiguity failed: {problem})",
+                )
+            )
             return
         self._state.checked = True
         if isinstance(reply, AmbiguityCheck) and reply.needs_clarification:

@@ -39,6 +39,7 @@ from worker_process import kill, notes, start
 
 from upcall import Run, RunStatus, Settings, Upcall
 from upcall.errors import AnswerError, CallerError, StoredStateError
+from upcall.storage.run_rows import STATUS_NUMBERS, STATUSES
 
 OVER = (RunStatus.COMPLETED, RunStatus.FAILED)
 
@@ -73,7 +74,8 @@ class Fleet:
 
     def count(self) -> Counter[str]:
         """Count the runs by status."""
-        return Counter(dict(execute(self.location, "select status, count(*) from upcall_runs group by status")))
+        found = execute(self.location, "select status, count(*) from upcall_runs group by status")
+        return Counter({STATUSES[number].value: count for number, count in found})
 
     def has_work(self, runs: int) -> bool:
         """Tell whether not all of the runs are over, or a job is left."""
@@ -251,7 +253,7 @@ def fill(location: str, run_id: str, finished: int, waiting: int) -> None:
         execute(
             location,
             "insert into upcall_runs (id, version, status, owner, created_at, updated_at, asked_at, record) "
-            f"select {name}, version, '{status}', owner, created_at - n, updated_at, {asked}, record "
+            f"select {name}, version, {STATUS_NUMBERS[status]}, owner, created_at - n, updated_at, {asked}, record "
             f"from upcall_runs, {ids} where id = ?",
             run_id,
         )

@@ -27,6 +27,7 @@ from autogen_core.models import (
 from autogen_core.tools import ToolSchema
 from pydantic import BaseModel
 
+from upcall import identity
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
 from upcall.agents.structured.json_forms import request_json
 from upcall.agents.structured.options import SettingsT, StructuredSettings
@@ -155,11 +156,17 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
             case HandOver(target, content, metadata):
                 self._state.end()
                 return Response(
-                    chat_message=HandoffMessage(source=self.name, target=target, content=content, metadata=metadata)
+                    chat_message=HandoffMessage(
+                        id=identity.new_message_id(),
+                        source=self.name,
+                        target=target,
+                        content=content,
+                        metadata=metadata,
+                    )
                 )
             case Say(content, metadata):
                 self._state.end()
-                result = TextMessage(source=self.name, content=content, metadata=metadata)
+                result = TextMessage(id=identity.new_message_id(), source=self.name, content=content, metadata=metadata)
                 self._state.messages.append(result)  # A group chat does not send it back to who said it.
                 return Response(chat_message=result)
 
@@ -240,11 +247,15 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
                     return UnreadableReply(str(error))
                 if problem is None:
                     raise
-                emit(ThoughtEvent(source=self.name, content=f"(no reply: {problem})"))
+                emit(ThoughtEvent(id=identity.new_message_id(), source=self.name, content=f"(no reply: {problem})"))
             else:
                 if offered and not isinstance(result.content, str):
                     thought = result.thought or "(calls tools)"
-                    emit(ThoughtEvent(source=self.name, content=thought, models_usage=result.usage))
+                    emit(
+                        ThoughtEvent(
+                            id=identity.new_message_id(), source=self.name, content=thought, models_usage=result.usage
+                        )
+                    )
                     return ToolCalls(result.content, result.thought)
                 text = result.content if isinstance(result.content, str) else ""
                 self._log_reply(text)
@@ -258,7 +269,11 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
                 except UnreadableReply as error:
                     problem = str(error)
                 finally:
-                    emit(ThoughtEvent(source=self.name, content=decided, models_usage=result.usage))
+                    emit(
+                        ThoughtEvent(
+                            id=identity.new_message_id(), source=self.name, content=decided, models_usage=result.usage
+                        )
+                    )
             if repairing:
                 state.repair = []
                 return UnreadableReply(problem, text)
@@ -349,7 +364,13 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
             checked = await self._reply(prompt, QuestionCheck, emit, token)
         except ModelError as error:
             self._state.repair = []
-            emit(ThoughtEvent(source=self.name, content=f"(the second look at a question failed: {error})"))
+            emit(
+                ThoughtEvent(
+                    id=identity.new_message_id(),
+                    source=self.name,
+                    content=f"(the second look at a question failed: {error})",
+                )
+            )
             return None
         return checked if isinstance(checked, QuestionCheck) else None
 

@@ -7,6 +7,7 @@ from typing import ClassVar, cast
 from autogen_agentchat.messages import ThoughtEvent
 from autogen_core import CancellationToken
 
+from upcall import identity
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.agents.tool_loop.turn import Frame, Turn
 from upcall.autogen.concurrency import Emit
@@ -90,4 +91,8 @@ class CitingAgent(PausableAgent):
         if frame in parts and frame.result is not None and len(parts) > 1:
             done = sum(each.result is not None for each in parts)
             told = f"{SECTIONS}: {done} of {len(parts)}"
-            emit(ThoughtEvent(source=self.name, content=told, metadata={PROGRESS: SECTIONS}))
+            emit(
+                ThoughtEvent(
+                    id=identity.new_message_id(), source=self.name, content=told, metadata={PROGRESS: SECTIONS}
+                )
+            )

@@ -9,6 +9,7 @@ from autogen_agentchat.base import Handoff, Response
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
 from autogen_core import CancellationToken
 
+from upcall import identity
 from upcall.agents.structured.parse_output import UnreadableReply
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.autogen.messages import CHECKED, OUTCOME, OUTPUT
@@ -45,7 +46,7 @@ class EscalatingAgent(PausableAgent):
     async def _give_up(self, problem: UnreadableReply, token: CancellationToken) -> TextMessage:
         """Return an empty message, which is not an error here: the task goes to the next agent."""
         if self._escalates_to is not None:
-            return TextMessage(source=self.name, content="")
+            return TextMessage(id=identity.new_message_id(), source=self.name, content="")
         return await super()._give_up(problem, token)
 
     async def _verify_report(self, report: Report, token: CancellationToken) -> Report:
@@ -74,7 +75,11 @@ class EscalatingAgent(PausableAgent):
             content = self._with_findings(content)
         return Response(
             chat_message=HandoffMessage(
-                source=self.name, target=to.target, content=content, models_usage=message.models_usage
+                id=identity.new_message_id(),
+                source=self.name,
+                target=to.target,
+                content=content,
+                models_usage=message.models_usage,
             )
         )
 

@@ -14,6 +14,7 @@ from autogen_core.tools import ParametersSchema, ToolSchema
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError
 
+from upcall import identity
 from upcall.agents.structured.parse_output import (
     UnreadableReply,
     describe_misfit,
@@ -126,7 +127,8 @@ def output_message(output: BaseModel, source: str) -> TextMessage:
     if isinstance(output, Report) and output.warnings:
         metadata[WARNINGS] = dump_warnings(output.warnings)
     to_text = getattr(output, "to_text", None)
-    return TextMessage(source=source, content=to_text() if to_text else data, metadata=metadata)
+    text = to_text() if to_text else data
+    return TextMessage(id=identity.new_message_id(), source=source, content=text, metadata=metadata)
 
 
 def find_calls(text: str, known: Collection[str]) -> list[FunctionCall]:

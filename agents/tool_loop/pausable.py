@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, ClassVar, Self, Unpack
-from uuid import uuid4
 
 from autogen_agentchat.base import ChatAgent, Handoff, Response, Team
 from autogen_agentchat.messages import (
@@ -30,6 +29,7 @@ from autogen_core.models import (
 from autogen_core.tools import BaseTool, ToolSchema, Workbench
 from pydantic import BaseModel
 
+from upcall import identity
 from upcall.agents.nesting import Caller, serve_nested
 from upcall.agents.resumable import STATE_VERSION, ResumableAgent, answers_from
 from upcall.agents.structured.parse_output import UnreadableReply
@@ -262,7 +262,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             return
         known = [] if limit else await self._list_offered(token)
         schemas = [] if self._is_to_answer(known) else known
-        message_id = str(uuid4())
+        message_id = identity.new_message_id()
         async with aclosing(self._call_model(schemas, message_id, token)) as items:
             async for item in items:
                 if isinstance(item, CreateResult):
@@ -275,7 +275,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         calls = self._calls_of(reply, [schema["name"] for schema in known])
         if not calls:
             if reply.thought:
-                yield ThoughtEvent(source=self.name, content=reply.thought)
+                yield ThoughtEvent(id=identity.new_message_id(), source=self.name, content=reply.thought)
             try:
                 concluded = await self._conclude(reply, message_id, token)
             except ModelReplyInvalid:
@@ -307,7 +307,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     def _request_event(self, usage: RequestUsage | None = None) -> ToolCallRequestEvent:
         opened = [frame.call for frame in self._state.frames]
-        return ToolCallRequestEvent(source=self.name, content=opened, models_usage=usage)
+        return ToolCallRequestEvent(id=identity.new_message_id(), source=self.name, content=opened, models_usage=usage)
 
     async def _act(self, note: str, token: CancellationToken) -> AsyncGenerator[Event | Response, None]:
         """Serve the open calls; then pause if any waits, else close the batch, which may end the turn."""
@@ -480,7 +480,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     async def _stop(self, limit: Limit, token: CancellationToken) -> TextMessage:
         """End the turn at a limit, with a report of the work so far if the output can be one."""
         text, kind = f"{self.name} {limit.why}", self._output_type
-        message = TextMessage(source=self.name, content=text)
+        message = TextMessage(id=identity.new_message_id(), source=self.name, content=text)
         if kind is not None and issubclass(kind, Report):
             message = output_message(kind.from_text(text).verify_against(await self._work(token)), self.name)
         stopped = {OUTCOME: limit.outcome, WARNINGS: dump_warnings([limit.why.split(".")[0], *event_warnings(message)])}
@@ -522,7 +522,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         if self._catches_prose(reminded=False) and ends_with_question(text):
             raise NotYet("question", _ASKS)
         if self._output_type is None:
-            return TextMessage(source=self.name, content=text)
+            return TextMessage(id=identity.new_message_id(), source=self.name, content=text)
         return await self._verify_output(read_text(text, self._output_type, insist=turn.was_reminded("form")), token)
 
     async def _verify_output(self, output: BaseModel, token: CancellationToken) -> TextMessage:
@@ -658,7 +658,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             if usage is not None:
                 self._count(self.name, usage)
                 told = f"(looks whether it can answer {frame.call.name}: {'yes' if answer else 'no'})"
-                emit(ThoughtEvent(source=self.name, content=told, models_usage=usage))
+                emit(ThoughtEvent(id=identity.new_message_id(), source=self.name, content=told, models_usage=usage))
             if answer is None:
                 frame.passed_up.append(question.id)
             else:
@@ -682,7 +682,9 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         """End the turn with a hand-off, and with what the next agent has to know about the turn."""
         turn = self._state
         told = turn.handoff_context(self.name, self._toolset.handoffs, ASK_USER)
-        message = HandoffMessage(source=self.name, target=handoff.target, content=handoff.message, context=told)
+        message = HandoffMessage(
+            id=identity.new_message_id(), source=self.name, target=handoff.target, content=handoff.message, context=told
+        )
         turn.end()
         if handoff.target == self.user_proxy:
             message = handoff_question(message, words_before_handoff(turn.messages))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
 from autogen_core import FunctionCall
 from autogen_core.models import (
@@ -15,14 +15,16 @@ from autogen_core.models import (
     LLMMessage,
     UserMessage,
 )
-from pydantic import BaseModel, Field
+from pydantic import BeforeValidator, Field, PlainSerializer
 
 from upcall.agents.resumable import AgentState
+from upcall.autogen.messages import dump_questions, parse_questions
 from upcall.questions.answer import Answer
 from upcall.questions.approval import Allowed, Decision, Denied, read_decision
 from upcall.questions.question import Question
 from upcall.questions.tool_context import name_question, redact_secrets
 from upcall.research.reports import MadeCall
+from upcall.runs.json_text import SparseModel
 from upcall.runs.run import Usage
 from upcall.text import replace_surrogates
 
@@ -30,7 +32,16 @@ REMINDER = "system"
 """The source of feedback to the model on its own replies, which is not a task."""
 
 
-class Frame(BaseModel):
+_Questions = Annotated[
+    list[Question],
+    BeforeValidator(lambda stored: parse_questions(stored) if isinstance(stored, str) else stored),
+    PlainSerializer(dump_questions),
+]
+"""Written as the text that the message has which asks them: a stored state then holds the same bytes again, which take
+next to nothing, at each level of nesting."""
+
+
+class Frame(SparseModel):
     """One tool call of a batch: the call, and its result or the questions it waits for.
 
     ``nested`` is the saved state of the nested agent that serves the call: the same agent may serve several calls of
@@ -45,7 +56,7 @@ class Frame(BaseModel):
 
     call: FunctionCall
     result: FunctionExecutionResult | None = None
-    questions: list[Question] = Field(default_factory=list)
+    questions: _Questions = Field(default_factory=list)
     answers: list[Answer] = Field(default_factory=list)
     nested: dict[str, Any] | None = None
     interrupted: bool = False

@@ -7,11 +7,40 @@ import os
 import platform
 import uuid
 from datetime import UTC, datetime
+from itertools import count
 
 
 def new_id() -> str:
     """Twelve hexadecimal digits, random (48 bits): short enough to type, unique within any one store."""
     return uuid.uuid4().hex[:12]
+
+
+class _MessageIds:
+    """Ids that this process gives: ten random digits that it alone has (40 bits), and a number."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Choose other digits: a child of this process has the same memory."""
+        self._prefix, self._numbers = uuid.uuid4().hex[:10], count()
+
+    def take(self) -> str:
+        return f"{self._prefix}{next(self._numbers):x}"
+
+
+_message_ids = _MessageIds()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_message_ids.begin)
+
+
+def new_message_id() -> str:
+    """Give an id for a message: unique in any one run, in whatever processes that is worked on.
+
+    AutoGen gives UUIDs. A stored state holds many, each more than once, and nothing shrinks them; these share their
+    beginning.
+    """
+    return _message_ids.take()
 
 
 def account() -> str:

@@ -25,6 +25,7 @@ from places import ROOT
 
 from upcall import HumanProxyAgent, PausableAgent, Run, RunStatus, Settings, Upcall, UserInputRequired
 from upcall.agents.tool_loop.ask_user import ASK_USER, HINT
+from upcall.agents.tool_loop.turn import Frame
 from upcall.autogen.messages import CLARIFICATIONS, answer_message, event_path, event_questions, message_questions
 from upcall.errors import AnswerRefused
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
@@ -390,10 +391,10 @@ async def test_a_pause_is_told_stored_as_json_and_ends_the_loop(call: Call) -> N
         paused = items[-1]
         assert isinstance(paused, Run)
         (event,) = [item for item in items if isinstance(item, UserInputRequestedEvent)]
-        (frame,) = (await coder_state(paused))["frames"]
-        ids = {event.request_id, paused.questions[0].id, frame["questions"][0]["id"]}
+        (frame,) = map(Frame.model_validate, (await coder_state(paused))["frames"])
+        ids = {event.request_id, paused.questions[0].id, frame.questions[0].id}
         assert len(ids) == 1
-        assert (paused.status, paused.result, frame["result"]) == (RunStatus.AWAITING_CLARIFICATION, None, None)
+        assert (paused.status, paused.result, frame.result) == (RunStatus.AWAITING_CLARIFICATION, None, None)
         assert [len(of(client, agent)) for agent in ("You code.", "You lead.")] == [1, 1]
         done = await app(client).answer(paused.id, {event.request_id: "Express"})
     assert done.status is RunStatus.COMPLETED
@@ -428,8 +429,9 @@ async def test_a_question_is_told_from_a_result_by_more_than_its_words() -> None
     with scripted([ASK], [DELEGATE]) as client:
         asked = await app(client).start(TASK)
     stored = await RunStore(STORE).load(asked.id)
-    (frame,) = (stored.checkpoint.team_state or {})["agent_states"]["lead"]["agent_state"]["frames"]
-    assert (frame["result"], [each["question"] for each in frame["questions"]]) == (None, ["Which framework?"])
+    (stored_frame,) = (stored.checkpoint.team_state or {})["agent_states"]["lead"]["agent_state"]["frames"]
+    frame = Frame.model_validate(stored_frame)
+    assert (frame.result, [each.question for each in frame.questions]) == (None, ["Which framework?"])
     assert len(of(client, "You lead.")) == 1
 
 
@@ -447,7 +449,7 @@ async def test_the_paused_turn_holds_all_that_it_takes_to_go_on() -> None:
         "FunctionExecutionResultMessage",
     ]
     assert state["rounds"] == 2
-    open_ids = [each["id"] for frame in state["frames"] for each in frame["questions"]]
+    open_ids = [each.id for frame in map(Frame.model_validate, state["frames"]) for each in frame.questions]
     assert open_ids == [question.id for question in asked.questions]
     assert (state["asked"], state["usage"]["coder"]["model_calls"]) == (2, 2)
 

@@ -123,6 +123,13 @@ async def test_worker_elsewhere_keeps_its_run_while_its_lease_lasts(location: st
     assert (await store.load(stored.run.id), await store.journal(stored.run.id)) == (claimed, {})
 
 
+async def test_lease_that_was_given_back_meanwhile_is_in_nobodys_way(location: str) -> None:
+    stored = await at_work(location)
+    execute(location, "update upcall_runs set worker = null, renewed_at = null")
+    claimed = await RunStore(location).claim(stored, stored.run)
+    assert claimed.version == stored.version + 1
+
+
 async def test_lease_from_the_future_that_is_not_renewed_ends(location: str) -> None:
     """The clock went backwards."""
     stored = await at_work(location)

@@ -85,6 +85,8 @@ async def test_whole_store_has_no_problems(location: str) -> None:
         ("update upcall_contents set content = {garbage}", "changed in a file cannot be undone"),
         ("delete from upcall_contents", "changed in a file cannot be undone"),
         ("update upcall_log set detail = '{}' where kind = 'changed'", "another version of upcall wrote"),
+        ("update upcall_log set detail = '99' where kind = 'started'", "of the log, of run"),
+        ("update upcall_log set detail = '{' where kind = 'started'", "is damaged: started"),
         ("delete from upcall_runs", "which is not there"),
         ("drop table upcall_queued_answers", "upcall_queued_answers is missing"),
         ("update upcall_meta set value = '99'", "has schema version 99"),

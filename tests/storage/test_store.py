@@ -189,11 +189,11 @@ async def test_unreadable_run_is_refused_and_left_as_it_is(
     assert execute(location, f"select {column} from {table}") == before
 
 
-@pytest.mark.parametrize("version", ["2", "0", "odd"])
+@pytest.mark.parametrize("version", ["1", "99", "odd"])
 async def test_schema_of_another_version_is_refused_with_what_to_do(version: str, location: str) -> None:
     await RunStore(location).create(Run(task="do it"), FIRST)
     execute(location, "update upcall_meta set value = ?", version)
-    with pytest.raises(SchemaMismatch, match=f"has schema version {version}; .* reads version 1.*upcall store export"):
+    with pytest.raises(SchemaMismatch, match=f"has schema version {version}; .* reads version 2.*upcall store export"):
         await RunStore(location).load("abcd")
 
 

@@ -22,6 +22,7 @@ from autogen_agentchat.messages import (
 from autogen_core.models import AssistantMessage, FunctionExecutionResult, LLMMessage, UserMessage
 from pydantic import TypeAdapter, ValidationError
 
+from upcall import identity
 from upcall.errors import SchemaMismatch
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import MAX_QUESTION_CHARS, Question
@@ -84,6 +85,7 @@ def question_message(questions: Sequence[Question], *, source: str, user_proxy: 
     metadata."""
     lines = ([note] if note else []) + [question.as_text() for question in questions]
     return HandoffMessage(
+        id=identity.new_message_id(),
         source=source,
         target=user_proxy,
         content="\n".join(lines),
@@ -116,7 +118,21 @@ def words_before_handoff(known: Sequence[LLMMessage]) -> str:
 
 
 def _question_metadata(questions: Sequence[Question]) -> dict[str, str]:
-    return {QUESTIONS: _questions.dump_json(list(questions), exclude_none=True).decode()}
+    return {QUESTIONS: dump_questions(questions)}
+
+
+def dump_questions(questions: Sequence[Question]) -> str:
+    """Return questions as metadata has them."""
+    return _questions.dump_json(list(questions), exclude_none=True).decode()
+
+
+def parse_questions(text: str) -> list[Question]:
+    """Return the questions that `dump_questions` was given.
+
+    Raises:
+        pydantic.ValidationError: they are damaged.
+    """
+    return list(_read_questions(text))
 
 
 def message_questions(message: object) -> list[Question]:
@@ -155,6 +171,7 @@ def answer_message(
     """
     asked = {question.id: question for question in questions}
     return HandoffMessage(
+        id=identity.new_message_id(),
         source=source,
         target=target,
         content="\n".join(dict.fromkeys(_describe_answer(answer, asked.get(answer.question_id)) for answer in answers)),
@@ -191,6 +208,7 @@ def message_answers(message: BaseChatMessage) -> list[Answer]:
 def asked_event(question: Question, *, source: str) -> UserInputRequestedEvent:
     """Return the event that tells a stream of a new question: the request id is the question's id (decision X12)."""
     return UserInputRequestedEvent(
+        id=identity.new_message_id(),
         request_id=question.id,
         source=source,
         metadata={
@@ -207,7 +225,7 @@ def executed_event(
     valid."""
     refused = [{"version": "v1", "kind": "clarification", "invalid": True, "reason": reason} for reason in invalid]
     metadata = {CLARIFICATIONS: json.dumps(refused, ensure_ascii=False)} if refused else {}
-    return ToolCallExecutionEvent(source=source, content=list(results), metadata=metadata)
+    return ToolCallExecutionEvent(id=identity.new_message_id(), source=source, content=list(results), metadata=metadata)
 
 
 def answered_event(question: Question, answer: Answer, *, source: str) -> ThoughtEvent:
@@ -217,6 +235,7 @@ def answered_event(question: Question, answer: Answer, *, source: str) -> Though
     told = answer.model_copy(update={"text": "", "selected": (), "sealed": False}) if secret else answer
     why = f" ({answer.by.value}: {answer.reason})" if answer.by in _RESOLVERS else ""
     return ThoughtEvent(
+        id=identity.new_message_id(),
         source=source,
         content=_describe_answer(answer, question) + why,
         metadata={

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from autogen_agentchat.messages import TextMessage
 
+from upcall import identity
 from upcall.autogen.messages import USER
 from upcall.errors import CallerError
 from upcall.execution.start_options import EARLIER, StartOptions
@@ -39,4 +40,7 @@ def follow_up_options(runs: Sequence[Run], options: StartOptions) -> StartOption
 
 def _conversation(run: Run) -> list[TextMessage]:
     ended = run.result or f"(This ended without a result: {run.error or run.status.value})"
-    return [TextMessage(source=USER, content=run.task), TextMessage(source=EARLIER, content=ended)]
+    return [
+        TextMessage(id=identity.new_message_id(), source=USER, content=run.task),
+        TextMessage(id=identity.new_message_id(), source=EARLIER, content=ended),
+    ]

@@ -442,7 +442,12 @@ def _tell_through(queue: Inbox[Event | None]) -> ProgressListener:
     loop = asyncio.get_running_loop()
 
     def tell(reached: progress.Progress) -> None:
-        event = ThoughtEvent(source="upcall", content=reached.to_text(), metadata={progress.PROGRESS: reached.what})
+        event = ThoughtEvent(
+            id=identity.new_message_id(),
+            source="upcall",
+            content=reached.to_text(),
+            metadata={progress.PROGRESS: reached.what},
+        )
         with suppress(RuntimeError):  # The loop was closed meanwhile.
             loop.call_soon_threadsafe(queue.put_nowait, event)
 

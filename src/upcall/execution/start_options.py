@@ -14,6 +14,7 @@ from autogen_agentchat.messages import BaseChatMessage, ChatMessage, MultiModalM
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # pydantic checks no other before Python 3.12
 
+from upcall import identity
 from upcall.autogen.messages import USER
 from upcall.config_source import describe_wrong, list_known
 from upcall.errors import ConfigurationError
@@ -139,7 +140,7 @@ def as_history(message: BaseChatMessage) -> BaseChatMessage:
 
 def _as_messages(task: object, kinds: tuple[type[BaseChatMessage], ...]) -> Sequence[BaseChatMessage]:
     if isinstance(task, str):
-        return [TextMessage(source=USER, content=task)]
+        return [TextMessage(id=identity.new_message_id(), source=USER, content=task)]
     given = task if isinstance(task, Sequence) and not isinstance(task, bytes) else [task]
     messages = [each for each in given if isinstance(each, kinds)]
     if wrong := [each for each in given if not isinstance(each, kinds)]:

@@ -3,8 +3,25 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
+
+
+class SparseModel(BaseModel):
+    """A model that is written without the fields that have their default; reading restores them.
+
+    Not for the settings of a run: they must hold even if a later version has other defaults.
+    """
+
+    @model_serializer(mode="wrap")
+    def _leave_defaults_out(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = type(self).model_fields
+        return {
+            name: value
+            for name, value in dump(self).items()
+            if fields[name].is_required() or getattr(self, name) != fields[name].get_default(call_default_factory=True)
+        }
 
 
 def dump_json(model: BaseModel, *, exclude_none: bool = False) -> str:

@@ -19,6 +19,7 @@ from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecord, QuestionRecords
 from upcall.questions.states import QuestionState
 from upcall.runs.config import RunConfig, RunId
+from upcall.runs.json_text import SparseModel
 from upcall.runs.outputs import Classification
 from upcall.runs.plan import ClarifierResult, ReviewedPlan
 
@@ -113,7 +114,7 @@ def add_usage(usage: Mapping[str, Usage], path: str, spent: RequestUsage) -> dic
     return {**usage, path: used}
 
 
-class RunProgress(BaseModel, frozen=True):
+class RunProgress(SparseModel, frozen=True):
     """What a team's work had told of its run when a checkpoint was taken. A run that is resumed from there begins with
     it again.
 

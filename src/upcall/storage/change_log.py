@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -132,12 +131,6 @@ def read_contents(connection: Connection, run_id: str) -> dict[str, bytes]:
         except Damaged:
             continue
     return found
-
-
-def parse_detail(text: str) -> dict[str, Any]:
-    """Parse the detail of a log entry."""
-    found = json.loads(text)
-    return found if isinstance(found, dict) else {}
 
 
 def _dump(change: Change) -> dict[str, Any]:

@@ -7,6 +7,7 @@ prefix: common parts are references. It can then be read only with the same pref
 from __future__ import annotations
 
 import threading
+from base64 import b85decode
 from functools import cache, cached_property
 from importlib.resources import files
 
@@ -114,4 +115,12 @@ def _short(size: int) -> zstandard.ZstdCompressor:
 def _dictionary() -> zstandard.ZstdCompressionDict:
     """Return a sample of typical states. It belongs to the schema: data written with one is unreadable with another."""
     text = files("upcall.storage").joinpath("dictionary.txt").read_bytes()
-    return zstandard.ZstdCompressionDict(text, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+    return zstandard.ZstdCompressionDict(b85decode(_TABLES) + text, dict_type=zstandard.DICT_TYPE_FULLDICT)
+
+
+_TABLES = (
+    "H>5D^0RR91I}orUX*w_r!!QiPFbu=MQKS9#+uerjUR$fXEs<>nnW51SWDledsKzUxicTV|n~2bou5JPWAppSf0|5XO7zu_$W8!>t"
+    "4FCinOALv|L<2*DLIlL((0D8khJv6#AS4cgf#CoQ24W1!!YIyS&Hw-aRM3U9iA)?#f*b~P$Vg-iCjtNf00031000C4000O8000"
+)
+"""How often each byte and each length comes in what is stored beside the text: a short text brings no tables of its
+own. `python benchmarks/dictionary.py` makes them."""

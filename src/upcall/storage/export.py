@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import os
-import time
 from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
@@ -28,6 +27,7 @@ from upcall.storage import store as stores
 from upcall.storage.change_log import CHANGED, put_contents, read_contents
 from upcall.storage.compression import encode
 from upcall.storage.connection import Connection, Values
+from upcall.storage.log_details import dump_detail, load_detail
 from upcall.storage.run_lists import read_queued
 from upcall.storage.run_rows import load_run
 from upcall.storage.store import RunStore
@@ -65,7 +65,7 @@ def _export(connection: Connection, *, run_id: str, all_checkpoints: bool, name:
         "journal": stores.decode_records(run_id, stores.read_journal(connection, run_id)),
         "queued_answers": [answer.model_dump(mode="json") for answer in read_queued(connection, run_id)],
         "log": [
-            {"at": stores.format_seconds(at), "kind": kind, "user": actor, "detail": json.loads(detail)}
+            {"at": stores.format_seconds(at), "kind": kind, "user": actor, "detail": load_detail(kind, detail, at)}
             for at, kind, actor, detail in log.fetchall()
         ],
         "transcripts": {
@@ -93,7 +93,7 @@ async def import_run(
         run = run.model_copy(update={"id": identity.new_id()})
     folder = workspace or Path(DEFAULT_WORKSPACES, run.id)
     run = run.model_copy(update={"config": run.config.reset_for_import(folder)})
-    row = {**store.prepare_run(run), "version": content["run_version"], "worker": None, "renewed_at": time.time()}
+    row = {**store.prepare_run(run), "version": content["run_version"], **stores.lease_columns(None)}
     texts = {version: store.dump_checkpoint(run, state) for version, state in sorted(states.items())}
     place = run.config.team.workspace if run.config.team else None
     await store.database.write(partial(_import, run_id=run.id, row=row, texts=texts, content=content, folder=place))
@@ -124,10 +124,10 @@ def _import(
     entries = [
         {
             "run_id": run_id,
-            "at": int(datetime.fromisoformat(each["at"]).timestamp()),
+            "at": (at := int(datetime.fromisoformat(each["at"]).timestamp())),
             "kind": each["kind"],
             "actor": each["user"],
-            "detail": stores.dump_detail(_place_change(each, folder)),
+            "detail": dump_detail(each["kind"], _place_change(each, folder), at),
         }
         for each in content["log"]
     ]

@@ -72,10 +72,10 @@ class Worker(BaseModel, frozen=True):
         return _read_start(self.process) != self.started and not _is_hidden(self.process)
 
 
-def is_over(lease: str | None, renewed_at: float, seconds: float) -> bool:
+def is_over(lease: str | None, renewed_at: float | None, seconds: float) -> bool:
     """Return whether a lease is known to be over. One that seems renewed in the future is not: a clock was set back."""
     worker = Worker.load(lease) if lease else None
-    return worker is None or worker.is_gone() or time.time() - renewed_at >= seconds
+    return worker is None or renewed_at is None or worker.is_gone() or time.time() - renewed_at >= seconds
 
 
 _AT_WORK: dict[str, asyncio.Task[Any] | None] = {}

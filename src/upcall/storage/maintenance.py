@@ -20,11 +20,12 @@ from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.run import TRANSITIONS, UNDER_WAY, Run, RunStatus
 from upcall.storage import checkpoints, schema, transcripts
 from upcall.storage import store as stores
-from upcall.storage.change_log import CHANGED, decode_content, list_digests, parse_detail
+from upcall.storage.change_log import CHANGED, decode_content, list_digests
 from upcall.storage.compression import Damaged, decode, measure
 from upcall.storage.connection import Connection, database_errors
+from upcall.storage.log_details import load_detail
 from upcall.storage.run_lists import batch_ids, read_records
-from upcall.storage.run_rows import load_run, name_values
+from upcall.storage.run_rows import STATUSES, list_numbers, load_run, name_values
 from upcall.storage.schema import CHECKPOINTS, JOURNAL, OF_A_RUN, QUEUED_ANSWERS, RUNS, TABLES
 from upcall.storage.store import RunStore
 from upcall.text import first_line
@@ -101,7 +102,14 @@ def _count(connection: Connection) -> Stats:
         names = ", ".join(f"('{table.name}')" for table in TABLES)
         query = f"SELECT sum(pg_total_relation_size(name::regclass)) FROM (VALUES {names}) t(name)"
     (file,) = connection.execute(query).fetchone()
-    return Stats(dict(by_status), rows[CHECKPOINTS.name], rows, sizes, as_json, int(file))
+    return Stats(
+        {STATUSES[number].value: count for number, count in by_status},
+        rows[CHECKPOINTS.name],
+        rows,
+        sizes,
+        as_json,
+        int(file),
+    )
 
 
 def _measure(begin: bytes) -> int:
@@ -136,6 +144,7 @@ def _check(connection: Connection, *, name: str) -> Checked:
     for run_id in ids:
         what = f"the transcript of run {run_id}"
         _try(problems, what, partial(transcripts.read_transcripts, connection, run_id))
+    _try(problems, "the log", lambda: _check_log(connection, problems))
     _try(problems, "what files held", lambda: _check_contents(connection, problems, counted))
     for table in OF_A_RUN:
         _try(problems, f"the table {table.name}", partial(_check_owners, connection, table.name, problems))
@@ -211,6 +220,15 @@ def _check_journal(connection: Connection, problems: list[str]) -> None:
             problems.append(f"run {run_id}: its journal is damaged at {key!r}: {error}")
 
 
+def _check_log(connection: Connection, problems: list[str]) -> None:
+    rows = connection.execute("SELECT run_id, id, kind, detail FROM upcall_log ORDER BY id")
+    for run_id, number, kind, detail in rows:
+        try:
+            load_detail(kind, detail)
+        except SchemaMismatch:
+            problems.append(f"entry {number} of the log, of run {run_id or '(none)'}, is damaged: {kind}")
+
+
 def _check_contents(connection: Connection, problems: list[str], counted: Counter[str]) -> None:
     """Check the contents that are kept to undo changes of files."""
     whole = set()
@@ -222,7 +240,7 @@ def _check_contents(connection: Connection, problems: list[str], counted: Counte
             continue
         whole.add((run_id, name))
     named = connection.execute("SELECT run_id, detail FROM upcall_log WHERE kind = :kind", {"kind": CHANGED})
-    lost = {(run_id, each) for run_id, detail in named for each in list_digests(parse_detail(detail))} - whole
+    lost = {(run_id, each) for run_id, detail in named for each in list_digests(load_detail(CHANGED, detail))} - whole
     problems += [f"what run {run_id} changed in a file cannot be undone: {name}" for run_id, name in sorted(lost)]
 
 
@@ -260,7 +278,7 @@ def _restore(connection: Connection, *, store: RunStore, run_id: str) -> Run:
     checkpoints.go_back_to(connection, run_id, found, text)
     for table in (JOURNAL, QUEUED_ANSWERS):
         connection.execute(f"DELETE FROM {table.name} WHERE run_id = :run_id", {"run_id": run_id})
-    row = {**store.prepare_run(run), "version": version + 1, "worker": None, "renewed_at": None}
+    row = {**store.prepare_run(run), "version": version + 1, **stores.lease_columns(None)}
     stores.update_run(connection, run_id, version, row)
     stores.add_to_log(connection, run_id, [("restored", None, {"checkpoint": found})])
     return run
@@ -354,12 +372,10 @@ def _prune(
 def _choose(
     connection: Connection, older_than: timedelta | None, statuses: frozenset[RunStatus], *, lock: bool
 ) -> list[str]:
-    chosen = statuses or {each for each in RunStatus if not TRANSITIONS[each]}
-    names, values = name_values(each.value for each in chosen - UNDER_WAY)
+    chosen = (statuses or {each for each in RunStatus if not TRANSITIONS[each]}) - UNDER_WAY
     age = "" if older_than is None else " AND updated_at < :before"
-    if older_than is not None:
-        values["before"] = int((identity.now() - older_than).timestamp())
-    query = f"SELECT id FROM upcall_runs WHERE status IN ({names or 'NULL'}){age} ORDER BY created_at, id"
+    values = {} if older_than is None else {"before": int((identity.now() - older_than).timestamp())}
+    query = f"SELECT id FROM upcall_runs WHERE status IN ({list_numbers(chosen)}){age} ORDER BY created_at, id"
     rows = connection.execute(query + (_for_update(connection) if lock else ""), values).fetchall()
     return [run_id for (run_id,) in rows]
 

@@ -17,7 +17,7 @@ from upcall.questions.matching import is_text
 from upcall.runs.run import WORKING, Run, RunStatus
 from upcall.storage.connection import Connection, database_errors
 from upcall.storage.databases import is_unreadable
-from upcall.storage.run_rows import load_run, name_values
+from upcall.storage.run_rows import list_numbers, load_run, name_values
 
 AT_ONCE = 250
 """How many rows one statement returns; databases limit the values that it names."""
@@ -85,10 +85,9 @@ def list_runs(
     Raises:
         UnknownRun: there is no run `before`.
     """
-    conditions, values = [], dict[str, Any]()
+    conditions = []
     if statuses is not None:
-        names, values = name_values(status.value for status in statuses)
-        conditions.append(f"status IN ({names or 'NULL'})")
+        conditions.append(f"status IN ({list_numbers(statuses)})")
     start = None
     if before is not None:
         query = "SELECT created_at FROM upcall_runs WHERE id = :id"
@@ -96,7 +95,7 @@ def list_runs(
         if at is None:
             raise UnknownRun(before)
         start = (at[0], before)
-    return _page(connection, _walk(connection, "created_at", "DESC", conditions, values, viewer, start), limit)
+    return _page(connection, _walk(connection, "created_at", "DESC", conditions, {}, viewer, start), limit)
 
 
 def list_open(connection: Connection, *, viewer: Viewer | None = None, limit: int | None = None) -> RunPage:
@@ -208,10 +207,10 @@ def _read_run(records: Mapping[str, bytes], run_id: str) -> Run:
     return load_run(records[run_id], run_id)
 
 
-def read_leases(connection: Connection, ids: Sequence[str]) -> list[tuple[str, str | None, float]]:
+def read_leases(connection: Connection, ids: Sequence[str]) -> list[tuple[str, str | None, float | None]]:
     """Read the leases of those of some runs that are worked on, now: id, worker, and when it was renewed."""
-    found: list[tuple[str, str | None, float]] = []
-    statuses = ", ".join(f"'{each.value}'" for each in WORKING)
+    found: list[tuple[str, str | None, float | None]] = []
+    statuses = list_numbers(WORKING)
     for batch in batch_ids(ids):
         names, values = name_values(batch)
         query = f"SELECT id, worker, renewed_at FROM upcall_runs WHERE id IN ({names}) AND status IN ({statuses})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,11 +11,32 @@ from pydantic import ValidationError
 
 from upcall.errors import SchemaMismatch
 from upcall.runs.json_text import dump_json
-from upcall.runs.run import ANSWERABLE, Run
+from upcall.runs.run import ANSWERABLE, Run, RunStatus
 from upcall.storage.compression import Damaged, decode
 
 COLUMNS = ("status", "owner", "created_at", "updated_at", "asked_at", "due_at", "assignees", "record")
 """The columns set by a write of a run, besides version and lease."""
+
+
+STATUS_NUMBERS: Mapping[str, int] = {
+    RunStatus.QUEUED: 0,
+    RunStatus.INITIALIZING: 1,
+    RunStatus.PLANNING: 2,
+    RunStatus.EXECUTING: 3,
+    RunStatus.AWAITING_CLARIFICATION: 4,
+    RunStatus.COMPLETED: 5,
+    RunStatus.FAILED: 6,
+    RunStatus.CANCELLED: 7,
+    RunStatus.EXPIRED: 8,
+}
+"""A status as columns and indexes have it. Part of the schema: a number stays what it is."""
+
+STATUSES = {number: RunStatus(status) for status, number in STATUS_NUMBERS.items()}
+
+
+def list_numbers(statuses: Iterable[RunStatus]) -> str:
+    """List statuses for a statement: ``0, 3``; ``NULL`` for none."""
+    return ", ".join(str(STATUS_NUMBERS[each]) for each in statuses) or "NULL"
 
 
 def dump_run(run: Run) -> bytes:
@@ -58,7 +79,7 @@ def derive_columns(run: Run) -> dict[str, Any]:
     asked = run.open_questions if run.status in ANSWERABLE else ()
     assigned = {each.assignee for each in run.asked.values() if each.assignee and each.id not in run.unknown_outcomes}
     return {
-        "status": run.status.value,
+        "status": STATUS_NUMBERS[run.status],
         "owner": run.user,
         "created_at": _seconds(run.created_at),
         "updated_at": _seconds(run.updated_at),

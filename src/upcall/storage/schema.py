@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from upcall.errors import SchemaMismatch, StoreUnavailable
 from upcall.storage.connection import Connection
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised with each change of a table, of what a column holds, or of the dictionary of the compression."""
 
 _TYPES = {
@@ -66,7 +66,7 @@ RUNS = Table(
     {
         "id": "NAME",
         "version": "NUMBER NOT NULL",
-        "status": "TEXT NOT NULL",
+        "status": "NUMBER NOT NULL",
         "owner": "TEXT",
         "created_at": "NUMBER NOT NULL",
         "updated_at": "NUMBER NOT NULL",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,7 +27,7 @@ from upcall.errors import (
 )
 from upcall.questions.answer import Answer, Outcome
 from upcall.runs.call_timings import TIMED, WorkPeriod, parse_work_period
-from upcall.runs.run import Run, RunStatus, log_changes
+from upcall.runs.run import UNDER_WAY, Run, RunStatus, log_changes
 from upcall.storage import checkpoints, run_lists
 from upcall.storage.asked_kinds import count_closed
 from upcall.storage.compression import SHORT, Damaged, decode, encode
@@ -36,9 +35,18 @@ from upcall.storage.connection import Connection, Values, Work, database_errors
 from upcall.storage.databases import Database, Synchronous, is_unreadable, open_database, run_in_thread
 from upcall.storage.jobs import JobQueue
 from upcall.storage.leases import Worker, is_over, take_lease
+from upcall.storage.log_details import dump_detail, load_detail
 from upcall.storage.outbox import Message, Outbox, insert_messages
 from upcall.storage.run_lists import RunPage, Viewer, read_queued
-from upcall.storage.run_rows import COLUMNS, derive_columns, dump_run, load_run, name_values
+from upcall.storage.run_rows import (
+    COLUMNS,
+    STATUS_NUMBERS,
+    derive_columns,
+    dump_run,
+    list_numbers,
+    load_run,
+    name_values,
+)
 from upcall.storage.schema import OF_A_RUN
 from upcall.storage.uploads import Uploads
 
@@ -189,7 +197,7 @@ class RunStore:
         whole = encode(state) if small else await run_in_thread(partial(encode, state))
 
         def work(connection: Connection) -> Mapping[str, bytes]:
-            insert_run(connection, run.id, {**row, "version": 1, "worker": worker, "renewed_at": time.time()})
+            insert_run(connection, run.id, {**row, "version": 1, **lease_columns(worker)})
             checkpoints.insert_whole(connection, run.id, 1, whole)
             put_records(connection, run.id, records)
             add_to_log(connection, run.id, entries)
@@ -327,8 +335,8 @@ class RunStore:
         whole = None if state is None else encode(state) if small else await run_in_thread(partial(encode, state))
 
         def work(connection: Connection) -> Mapping[str, bytes]:
-            more = {"id": run.id, "version": version, "before": stored.version, "worker": worker}
-            update = {**row, **more, "renewed_at": time.time()}
+            more = {"id": run.id, "version": version, "before": stored.version}
+            update = {**row, **more, **lease_columns(worker)}
             if connection.execute(_UPDATE_RUN, update).rowcount != 1:
                 raise RunConflict(run.id) if is_stored(connection, run.id) else RunGone(run.id, self.name)
             _take_queued(connection, stored.run, run)
@@ -398,7 +406,9 @@ class RunStore:
 
         def work(connection: Connection) -> None:
             _renew_lease(connection, stored)
-            connection.execute("UPDATE upcall_runs SET worker = NULL WHERE id = :id", {"id": stored.run.id})
+            connection.execute(
+                "UPDATE upcall_runs SET worker = NULL, renewed_at = NULL WHERE id = :id", {"id": stored.run.id}
+            )
             if also is not None:
                 also(connection)
 
@@ -463,21 +473,24 @@ class RunStore:
         if worker is None or worker.is_gone():
             return
         renewed_at = await self._read_renewal(run_id)
+        if renewed_at is None:
+            return
         age = time.time() - renewed_at
         if age >= self.lease_seconds:
             return
         if age >= 0:
             raise RunBusy(run_id, str(worker), self.lease_seconds - age)
         await asyncio.sleep(self.lease_seconds)
-        if await self._read_renewal(run_id) != renewed_at:
+        if await self._read_renewal(run_id) not in (renewed_at, None):
             raise RunBusy(run_id, str(worker), self.lease_seconds)
 
-    async def _read_renewal(self, run_id: str) -> float:
+    async def _read_renewal(self, run_id: str) -> float | None:
+        """Read when the lease was renewed; None where nobody has it any more."""
         query = "SELECT renewed_at FROM upcall_runs WHERE id = :id"
         row = await self.database.read(lambda connection: connection.execute(query, {"id": run_id}).fetchone())
         if row is None:
             raise RunGone(run_id, self.name)
-        return float(row[0])
+        return None if row[0] is None else float(row[0])
 
     # -- the journal and the log --------------------------------------------------------------------------------------
 
@@ -562,7 +575,7 @@ class RunStore:
         )
         rows = await self.database.read(lambda connection: connection.execute(query, {**values, **named}).fetchall())
         return [
-            LogEntry(number, run_id, format_seconds(at), kind, actor, json.loads(detail))
+            LogEntry(number, run_id, format_seconds(at), kind, actor, load_detail(kind, detail, at))
             for number, run_id, at, kind, actor, detail in rows
         ]
 
@@ -657,6 +670,11 @@ def insert_run(connection: Connection, run_id: str, row: Values) -> None:
 def update_run(connection: Connection, run_id: str, before: int, row: Values) -> None:
     """Store the row of a run, whatever its status."""
     connection.execute(_UPDATE_RUN, {"id": run_id, "before": before, **row})
+
+
+def lease_columns(worker: str | None) -> dict[str, Any]:
+    """Give the columns of a lease that begins or is renewed now; empty ones where nobody has it."""
+    return {"worker": worker, "renewed_at": None if worker is None else time.time()}
 
 
 def is_stored(connection: Connection, run_id: str) -> bool:
@@ -774,8 +792,8 @@ def insert_queued(connection: Connection, run_id: str, answer: Answer) -> None:
 def _refuse_over_limit(connection: Connection, run_id: str, user: str, limit: int, since: float) -> None:
     query = (
         "SELECT count(CASE WHEN worker IS NOT NULL AND renewed_at > :since AND id <> :id THEN 1 END), "
-        "count(CASE WHEN status = 'queued' THEN 1 END) FROM upcall_runs "
-        "WHERE status IN ('queued', 'initializing', 'planning', 'executing') AND owner = :user"
+        f"count(CASE WHEN status = {STATUS_NUMBERS[RunStatus.QUEUED]} THEN 1 END) FROM upcall_runs "
+        f"WHERE status IN ({list_numbers(UNDER_WAY)}) AND owner = :user"
     )
     working, queued = connection.execute(query, {"user": user, "since": since, "id": run_id}).fetchone()
     if working >= limit:
@@ -834,7 +852,7 @@ def add_to_log(connection: Connection, run_id: str, entries: LogEntries) -> None
     """Add entries to the log of a run."""
     at = int(identity.now().timestamp())
     rows = [
-        {"run_id": run_id, "at": at, "kind": kind, "actor": user, "detail": dump_detail(detail)}
+        {"run_id": run_id, "at": at, "kind": kind, "actor": user, "detail": dump_detail(kind, detail, at)}
         for kind, user, detail in entries
     ]
     if rows:
@@ -842,11 +860,6 @@ def add_to_log(connection: Connection, run_id: str, entries: LogEntries) -> None
 
 
 INSERT_LOG = "INSERT INTO upcall_log (run_id, at, kind, actor, detail) VALUES (:run_id, :at, :kind, :actor, :detail)"
-
-
-def dump_detail(detail: Mapping[str, Any]) -> str:
-    """Return the detail of a log entry as JSON text."""
-    return json.dumps(detail, separators=(",", ":"))
 
 
 def format_seconds(at: int) -> str:

@@ -8,7 +8,8 @@ from procrastinate.jobs import Job, Status
 from upcall.runs.run import RunStatus
 from upcall.storage.connection import Connection
 from upcall.storage.jobs import QUEUE, UPKEEP_QUEUE
-from upcall.storage.store import LogEntry, RunStore, add_to_log, dump_detail
+from upcall.storage.log_details import dump_detail
+from upcall.storage.store import LogEntry, RunStore, add_to_log
 
 MAX_LOST, MAX_LOST_AMONG_OTHERS = 3, 6
 """How many workers in a row a run may lose at the same point of its work: where all that were lost meanwhile had this
@@ -48,7 +49,7 @@ async def _note_lost(store: RunStore, job: Job) -> None:
         detail = {"job": job.id, "attempt": job.attempts, "worker": job.worker_id}
         detail |= {"checkpoint": checkpoint, "journal": journal}
         noted = "SELECT 1 FROM upcall_log WHERE run_id = :run_id AND kind = :kind AND detail = :detail"
-        values = {"run_id": run_id, "kind": LOST, "detail": dump_detail(detail)}
+        values = {"run_id": run_id, "kind": LOST, "detail": dump_detail(LOST, detail)}
         if connection.execute(noted, values).fetchone() is None:
             add_to_log(connection, run_id, [(LOST, None, detail)])
 
