@@ -183,9 +183,7 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
 
     def _report_failure(self, message: str) -> Response:
         """End the turn for the group but keep it open: called again, the agent tries again."""
-        told = TextMessage(
-            id=identity.new_message_id(), source=self.name, content=message, metadata={ERROR: message}
-        )
+        told = TextMessage(id=identity.new_message_id(), source=self.name, content=message, metadata={ERROR: message})
         return Response(chat_message=told)
 
 
