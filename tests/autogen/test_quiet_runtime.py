@@ -13,7 +13,7 @@ from opentelemetry.trace import NoOpTracerProvider
 from upcall import PausableAgent
 from upcall.autogen.group_chats import make_resumable
 from upcall.autogen.quiet_runtime import QuietRuntime
-from upcall.testing import Reply, ScriptedModelClient
+from upcall.testing import Fail, Reply, ScriptedModelClient
 
 TOLD = ["user: Go", "one: First.", "two: Second."]
 
@@ -49,4 +49,4 @@ async def test_whoever_logs_events_gets_those_of_autogen(caplog: pytest.LogCaptu
 @pytest.mark.parametrize("level", [logging.WARNING, logging.INFO])
 async def test_agent_that_fails_at_once_ends_the_team(level: int, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(level, EVENT_LOGGER_NAME), pytest.raises(RuntimeError, match="out of order"):
-        await team_of(RuntimeError("out of order"), "Second.").run(task="Go")
+        await team_of(Fail(500, "out of order"), "Second.").run(task="Go")

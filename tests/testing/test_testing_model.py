@@ -154,3 +154,9 @@ async def test_a_reply_cut_short_has_no_finish_reason() -> None:
 async def test_a_raw_body_needs_a_server() -> None:
     with pytest.raises(ValueError, match="only a server can send"):
         await ScriptedModelClient([Raw("not json")]).create(MESSAGES)
+
+
+async def test_what_is_no_reply_is_refused_by_its_name() -> None:
+    client = ScriptedModelClient([RuntimeError("out of order")])  # type: ignore[list-item]
+    with pytest.raises(ScriptError, match=r"RuntimeError.*is no reply"):
+        await client.create(MESSAGES)

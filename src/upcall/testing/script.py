@@ -200,4 +200,8 @@ def lengthen(reply: Reply) -> LongReply:
     """Write a reply in its long form: a string is said, a call is a batch of one."""
     if isinstance(reply, str):
         return Say(reply)
-    return Calls([reply]) if isinstance(reply, Call) else reply
+    if isinstance(reply, LongReply):
+        return reply
+    if isinstance(reply, Call):
+        return Calls([reply])
+    raise ScriptError(f"{reply!r} is no reply; to fail, use Fail(status, message)")
