@@ -405,3 +405,23 @@ def test_a_body_that_is_no_json_is_refused() -> None:
 def test_without_a_start_there_is_no_address() -> None:
     with pytest.raises(RuntimeError, match=r"call start\(\)"):
         _ = LoopbackServer([]).base_url
+
+
+async def test_log_probabilities_are_sent_where_they_are_asked_for(connect: Connect) -> None:
+    with LoopbackServer([Say("yes", logprobs={"no": -2.5, "yes": -0.1})] * 2) as server:
+        client = connect(server)
+        plain = await client.create(MESSAGES)
+        asked = await client.create(MESSAGES, extra_create_args={"logprobs": True, "top_logprobs": 2})
+    assert plain.logprobs is None
+    assert asked.logprobs is not None
+    first = asked.logprobs[0]
+    assert (first.token, first.logprob, [each.logprob for each in first.top_logprobs or ()]) == (
+        "yes",
+        -0.1,
+        [-0.1, -2.5],
+    )
+
+
+def test_the_owner_of_the_model_can_be_chosen() -> None:
+    with LoopbackServer([], owned_by="vllm") as server, urlopen(f"{server.base_url}/models") as response:
+        assert json.load(response)["data"][0]["owned_by"] == "vllm"

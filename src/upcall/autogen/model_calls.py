@@ -22,6 +22,7 @@ from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.model_errors import CutShort, explain_call
 from upcall.autogen.scope import current_scope
 from upcall.autogen.server_waits import call_when_free
+from upcall.autogen.token_odds import FIRST_TOKEN, NO_CALL, drop_broken_odds, tells_odds
 from upcall.errors import UpcallError
 from upcall.text import replace_surrogates
 
@@ -42,10 +43,13 @@ async def call_model(
     json_output: bool | type[BaseModel] | None = None,
     stream: bool = False,
     timeout: float | None = None,
+    first_token: bool = False,
 ) -> AsyncGenerator[str | CreateResult, None]:
     """Text chunks (only with `stream`), then the whole `CreateResult` as the last item.
 
-    `timeout` is in seconds, for the whole call.
+    `timeout` is in seconds, for the whole call. With `first_token` only one token is generated, with the log
+    probabilities of those it could have been; where the server is not known to tell them, no request is sent, and the
+    reply is `NO_CALL`.
 
     Raises:
         ModelError: whatever went wrong, with what to do about it.
@@ -54,9 +58,13 @@ async def call_model(
     # A client may rewrite the messages it is given (Claude models: trailing space), so it gets a list of its own.
     sent = list(messages) if client.model_info["vision"] else remove_images(list(messages))
     options: dict[str, Any] = {"tools": tools, "json_output": json_output, "cancellation_token": cancellation_token}
+    if first_token:
+        options["extra_create_args"] = FIRST_TOKEN
 
     async def ask(emit: Emit[str | CreateResult]) -> CreateResult:
         async def fetch() -> CreateResult:
+            if first_token and not await tells_odds(client):
+                return NO_CALL
             return await call_when_free(client, attempt)
 
         async def attempt() -> CreateResult:
@@ -67,7 +75,7 @@ async def call_model(
         journal = current_scope().journal
         if journal is None:
             return await fetch()
-        return await journal.replay_or_request(agent, sent, _form(tools, json_output), fetch)
+        return await journal.replay_or_request(agent, sent, _form(tools, json_output, first_token), fetch)
 
     async def ask_whole(emit: Emit[str | CreateResult]) -> None:
         emit(await cancellable(ask(emit), cancellation_token))
@@ -115,15 +123,16 @@ async def _stream(
     return whole
 
 
-def _form(tools: Sequence[ToolSchema], json_output: bool | type[BaseModel] | None) -> list[str]:
+def _form(tools: Sequence[ToolSchema], json_output: bool | type[BaseModel] | None, first_token: bool) -> list[str]:
     """Return what tells one call from another besides its messages: the tools it offers, and the form of the reply."""
-    return [*(tool["name"] for tool in tools), getattr(json_output, "__name__", str(json_output))]
+    form = "first token" if first_token else getattr(json_output, "__name__", str(json_output))
+    return [*(tool["name"] for tool in tools), form]
 
 
 def _sendable(reply: CreateResult) -> CreateResult:
     content = replace_surrogates(reply.content) if isinstance(reply.content, str) else reply.content
     thought = replace_surrogates(reply.thought) if reply.thought else reply.thought
-    return reply.model_copy(update={"content": content, "thought": thought})
+    return drop_broken_odds(reply.model_copy(update={"content": content, "thought": thought}))
 
 
 def _usage_in_stream(client: ChatCompletionClient) -> dict[str, Any]:

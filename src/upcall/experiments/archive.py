@@ -15,6 +15,7 @@ from pathlib import Path
 
 from autogen_core.models import CreateResult
 
+from upcall.autogen.token_odds import NO_CALL
 from upcall.errors import ConfigurationError, ModelError
 from upcall.runs.run import Usage
 
@@ -76,8 +77,9 @@ class Archive:
         query = "SELECT reply FROM uses JOIN replies USING (slot, name) WHERE used_by = ? ORDER BY slot, name"
         used = Usage()
         for (text,) in self._database.execute(query, (used_by,)):
-            spent = CreateResult.model_validate_json(text).usage
-            used = used.plus(spent.prompt_tokens, spent.completion_tokens)
+            reply = CreateResult.model_validate_json(text)
+            if reply != NO_CALL:
+                used = used.plus(reply.usage.prompt_tokens, reply.usage.completion_tokens)
         return used
 
     def find(self, slots: Sequence[str], name: str) -> tuple[str, CreateResult] | None:
@@ -117,14 +119,14 @@ class BoundArchive:
         """
         if (there := self.archive.find(self.slots, name)) is not None:
             slot, reply = there
-            self.archive.found += 1
+            self.archive.found += reply != NO_CALL
         elif not self.may_request:
             raise NotRecorded("A reply is not recorded.")
         else:
             since, slot = time.monotonic(), self.slots[0]
             reply = await request()
             self.archive.keep(slot, name, reply, round(time.monotonic() - since, 3))
-            self.archive.requested += 1
+            self.archive.requested += reply != NO_CALL
         self.archive.note_use(self.used_by, slot, name)
         return reply
 

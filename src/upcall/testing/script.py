@@ -14,10 +14,12 @@ from pydantic import BaseModel
 @dataclass(frozen=True)
 class Say:
     """A text reply. A pydantic value or a dict is sent as JSON. When streaming it, a loopback server pauses
-    `pace` seconds between words."""
+    `pace` seconds between words. If asked for log probabilities, it sends `logprobs`: by token, for those that the
+    reply could have begun with."""
 
     content: str | BaseModel | Mapping[str, Any]
     pace: float = 0
+    logprobs: Mapping[str, float] | None = None
 
     @property
     def text(self) -> str:

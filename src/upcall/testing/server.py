@@ -60,12 +60,16 @@ class LoopbackServer(Strict):
         replies: as in `ScriptedModelClient`.
         api_key: any other key gets HTTP 401.
         delay: seconds before each reply.
+        owned_by: what ``GET /v1/models`` calls the owner of its model, by which some programs tell what serves it.
     """
 
-    def __init__(self, replies: Replies | Script, api_key: str | None = None, delay: float = 0) -> None:
+    def __init__(
+        self, replies: Replies | Script, api_key: str | None = None, delay: float = 0, owned_by: str = "upcall"
+    ) -> None:
         self.script = replies if isinstance(replies, Script) else Script(replies)
         self.api_key = api_key
         self.delay = delay
+        self.owned_by = owned_by
         self.authorizations: list[str] = []
         self.errors: list[str] = []
         self.connections = 0
@@ -191,7 +195,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == "/v1/models":
-            model = {"id": MODEL_NAME, "object": "model", "created": 0, "owned_by": "upcall"}
+            model = {"id": MODEL_NAME, "object": "model", "created": 0, "owned_by": self.server.owner.owned_by}
             self._send_json({"object": "list", "data": [model]})
         else:
             self._send_unknown_path()
@@ -298,7 +302,8 @@ class _Exchange:
         message: Json = {"role": "assistant", "content": _text(reply), "refusal": None}
         if isinstance(reply, Calls):
             message["tool_calls"] = self._tool_calls(reply)
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(reply)}
+        odds = _logprobs(reply) if self.body.get("logprobs") else None
+        choice = {"index": 0, "message": message, "logprobs": odds, "finish_reason": _finish_reason(reply)}
         return {**self._head("chat.completion"), "choices": [choice], "usage": self._usage(reply)}
 
     def deltas(self, reply: Say | Calls) -> Iterator[Json]:
@@ -348,6 +353,16 @@ class _Exchange:
 
 def _text(reply: Say | Calls) -> str | None:
     return reply.text if isinstance(reply, Say) else reply.thought
+
+
+def _logprobs(reply: Say | Calls) -> Json | None:
+    """Return what the protocol has for the first token: the likeliest, and beside it all it could have been."""
+    if not isinstance(reply, Say) or reply.logprobs is None:
+        return None
+    tokens = sorted(reply.logprobs.items(), key=lambda pair: -pair[1])
+    told = [{"token": token, "logprob": odds, "bytes": list(token.encode())} for token, odds in tokens]
+    first = told[0] if told else {"token": "", "logprob": 0.0, "bytes": []}
+    return {"content": [{**first, "top_logprobs": told}]}
 
 
 def _finish_reason(reply: Say | Calls) -> str:
