@@ -150,6 +150,13 @@ class SearchFirstContext(Context):
 
 
 @dataclass(frozen=True)
+class FirstLookContext(Context):
+    """For the one token that says whether a task lacks something; its words are those of the worked examples."""
+
+    template: ClassVar[str] = "first_look.j2"
+
+
+@dataclass(frozen=True)
 class QuestionCheckContext(Context):
     """For the second look at a question before it is put to the user."""
 

@@ -31,6 +31,7 @@ from upcall.prompts.contexts import (
     Context,
     Document,
     FeedbackContext,
+    FirstLookContext,
     JsonReminderContext,
     JudgeContext,
     ParentAnswerContext,
@@ -41,6 +42,7 @@ from upcall.prompts.contexts import (
     SearchFirstContext,
     SimulatedUserContext,
 )
+from upcall.prompts.first_look_examples import FIRST_LOOKS, NOTHING, TASTE
 from upcall.prompts.rendering import FOLDER, PROMPTS
 
 UPDATE = bool(os.environ.get("UPCALL_UPDATE_GOLDEN"))  # Read here: the fixture of every test hides such variables.
@@ -65,6 +67,7 @@ RENDERED: dict[str, Context] = {
     "coder": CoderContext(escalates_to=None),
     "coder_executing": CoderContext(escalates_to=None, executes=True),
     "coder_escalating": CoderContext(escalates_to="clarifier"),
+    "first_look": FirstLookContext(),
     "intent_classification": ClassifierContext(
         query="What is CUDA?",
         current_datetime="2026-01-02 12:00 UTC",
@@ -203,6 +206,14 @@ def test_a_prompt_is_tidy(name: str) -> None:
 @pytest.mark.parametrize("name", RENDERED)
 def test_no_prompt_shows_a_value_as_python_would(name: str) -> None:
     assert not {"None", "True", "False"} & set(render(RENDERED[name]).split())
+
+
+def test_the_first_look_names_the_words_that_its_examples_answer_in() -> None:
+    text, replies = render(FirstLookContext()), [reply for _, reply in FIRST_LOOKS]
+    assert f'"{NOTHING}"' in text
+    assert f'"{TASTE.strip()}"' in text
+    assert NOTHING in replies
+    assert any(each.startswith(TASTE) for each in replies)
 
 
 @pytest.mark.parametrize("left", [1, 2])
