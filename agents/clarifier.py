@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import asdict
@@ -11,12 +12,20 @@ from typing import Any, Unpack
 
 from autogen_agentchat.messages import BaseAgentEvent, ThoughtEvent, ToolCallExecutionEvent, ToolCallRequestEvent
 from autogen_core import CancellationToken, Component, ComponentModel
-from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
+from autogen_core.models import (
+    AssistantMessage,
+    ChatCompletionClient,
+    LLMMessage,
+    RequestUsage,
+    SystemMessage,
+    UserMessage,
+)
 from autogen_core.tools import BaseTool, ToolSchema, Workbench
 
 from upcall import identity
 from upcall.agents.structured.agent import StructuredAgent, ToolCalls, example_turns
 from upcall.agents.structured.copied_question import replace_copied
+from upcall.agents.structured.first_look import first_look_messages, read_first_look
 from upcall.agents.structured.merging import holds_most_of, merge_messages
 from upcall.agents.structured.options import StructuredOptions, StructuredParts, StructuredSettings
 from upcall.agents.structured.parse_output import UnreadableReply
@@ -26,6 +35,8 @@ from upcall.agents.tool_loop.turn import Turn
 from upcall.agents.toolset import Tool, Toolset
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.messages import CLARIFIER_LOG, WARNINGS, dump_warnings
+from upcall.autogen.model_calls import call_model, is_unknown_family, result_of
+from upcall.autogen.token_odds import NO_CALL, may_tell_odds
 from upcall.errors import ModelError
 from upcall.options import ApprovalOptions, AskFor, ClarificationOptions
 from upcall.policy.approval import ApprovalRules
@@ -38,8 +49,8 @@ from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import parse_answer, read_default
 from upcall.questions.question import Question
 from upcall.questions.reply_intents import ends_clarification, unwrap_reply
-from upcall.runs.asked_kinds import AskedKind
-from upcall.runs.outputs import Candidate, ClarificationResponse, KnownFrom
+from upcall.runs.asked_kinds import AskedKind, find_factor
+from upcall.runs.outputs import Candidate, ClarificationResponse, KnownFrom, Weight
 from upcall.text import replace_surrogates, shorten, shorten_middle
 
 DEFAULTS = ClarificationOptions()
@@ -56,6 +67,8 @@ MAX_PLACEHOLDER_CHARS = 3
 
 MAX_TOOL_ROUNDS = 5
 """The maximum number of tool call batches per turn; then the model has to answer with its findings."""
+
+_log = logging.getLogger("upcall")
 
 
 class ClarifierSettings(StructuredSettings, ClarificationOptions, ApprovalOptions):
@@ -98,7 +111,8 @@ class ClarifierAgentState(Thread):
 
     ``context`` is its dialog with the model since it received the present task, including tool calls.
     ``iteration`` counts the answered questions, ``clarifier_log`` contains them. ``searched``: it was told to
-    search before asking. ``must_ask`` is the scorer's decision, ``scorer_failed`` why there is none.
+    search before asking. ``must_ask`` is the decision of the scorer or the first look, ``scorer_failed`` why the scorer
+    made none, ``first_look`` the score of the first look.
     """
 
     data_sources: list[str] | None = None
@@ -110,6 +124,7 @@ class ClarifierAgentState(Thread):
     searched: bool = False
     must_ask: bool | None = None
     scorer_failed: str = ""
+    first_look: float | None = None
 
     @property
     def remaining_questions(self) -> int:
@@ -129,7 +144,7 @@ class ClarifierAgentState(Thread):
         """End the turn: forget the dialog, keep the thread."""
         super().end()
         self.clarifier_log, self.iteration, self.context, self.searched = "", 0, Turn(), False
-        self.must_ask, self.scorer_failed = None, ""
+        self.must_ask, self.scorer_failed, self.first_look = None, "", None
 
 
 class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Component[ClarifierConfig]):
@@ -202,8 +217,8 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
             return self._complete()
         if self._state.candidates:  # It was cut off while it took a second look at what to ask.
             return await self._ask_or_complete(emit, token)
-        await self._consult_scorer(emit, token)
-        if self._scorers_word is False:
+        await self._find_verdict(emit, token)
+        if self._verdict is False:
             return self._complete()
         schemas = await cancellable(self._toolset.schemas(), token)
         while True:
@@ -226,34 +241,78 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
 
     async def _ask_or_complete(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
         """Ask the question with the highest weight that passes the check; if none does, clarification is complete."""
-        threshold, keep = self._settings.ask_threshold, bool(self._scorers_word)
+        threshold, keep = self._settings.ask_threshold, bool(self._verdict)
         request = self._whole_request()
         questions = await self._worth_asking(request, emit, token, threshold=threshold, limit=1, keep=keep)
         return self._ask(questions[0]) if questions else self._complete()
 
-    # -- the scorer ---------------------------------------------------------------------------------------------------
+    # -- whether to ask -----------------------------------------------------------------------------------------------
 
     @property
-    def _scorers_word(self) -> bool | None:
-        """Whether the scorer says that something must be asked. It decides only the first question: it knows tasks."""
+    def _verdict(self) -> bool | None:
+        """Whether the scorer or the first look says that something must be asked. They decide only the first question:
+        they know tasks."""
         return None if self._state.dialog else self._state.must_ask
 
-    async def _consult_scorer(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> None:
-        """Let the scorer, if any, decide about a first question, once per task."""
+    async def _find_verdict(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> None:
+        """Let the scorer, or without one the first look, decide about a first question, once per task."""
+        if self._state.dialog or self._state.must_ask is not None:
+            return
+        if self._scorer is not None:
+            await self._consult_scorer(self._scorer, emit, token)
+        elif is_unknown_family(self._model_client) and may_tell_odds(self._model_client):
+            await self._take_first_look(emit, token)
+
+    async def _consult_scorer(self, scorer: Scorer, emit: Emit[BaseAgentEvent], token: CancellationToken) -> None:
         state = self._state
-        if self._scorer is None or state.dialog or state.scorer_failed or state.must_ask is not None:
+        if state.scorer_failed:
             return
         try:
-            score = await cancellable(self._scorer.score(self._whole_request(), self._embed), token)
+            score = await cancellable(scorer.score(self._whole_request(), self._embed), token)
         except ModelError as error:
             why = str(error).split(". ")[0].rstrip(".")
             state.scorer_failed = f"ask_scorer failed, so the model alone decided what to ask: {why}"
-            emit(ThoughtEvent(id=identity.new_message_id(), source=self.name, content=f"({state.scorer_failed})"))
+            self._think(f"({state.scorer_failed})", emit)
             return
-        state.must_ask = score >= self._scorer.threshold
-        verdict = "something has to be asked" if state.must_ask else "nothing has to be asked"
-        said = f"(scorer: {score:.2f}, threshold {self._scorer.threshold:.2f}: {verdict})"
-        emit(ThoughtEvent(id=identity.new_message_id(), source=self.name, content=said))
+        self._note_verdict("scorer", score, scorer.threshold, emit)
+
+    async def _take_first_look(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> None:
+        """If it fails or says nothing, the model decides by what it lists."""
+        client, messages = self._model_client, first_look_messages(self.name, self._prompts, self._whole_request())
+        call = call_model(client, messages, agent=self.name, cancellation_token=token, first_token=True)
+        try:
+            reply = await result_of(call)
+        except ModelError as error:
+            _log.debug("%s: the first look failed: %s", self.name, error)
+            return
+        if reply == NO_CALL:
+            return
+        look = read_first_look(reply, self._settings.ask)
+        if look is None:  # The call was made all the same, and its tokens count.
+            self._think("(first look: the reply tells nothing)", emit, reply.usage)
+            return
+        self._state.first_look = look.score
+        self._note_verdict("first look", look.score, self._settings.ask_threshold, emit, reply.usage)
+
+    def _note_verdict(
+        self, who: str, score: float, threshold: float, emit: Emit[BaseAgentEvent], usage: RequestUsage | None = None
+    ) -> None:
+        self._state.must_ask = score >= threshold
+        verdict = "something has to be asked" if self._state.must_ask else "nothing has to be asked"
+        self._think(f"({who}: {score:.2f}, threshold {threshold:.2f}: {verdict})", emit, usage)
+
+    def _think(self, content: str, emit: Emit[BaseAgentEvent], usage: RequestUsage | None = None) -> None:
+        emit(ThoughtEvent(id=identity.new_message_id(), source=self.name, content=content, models_usage=usage))
+
+    def _may_force(self, candidate: Candidate) -> bool:
+        """Whether a question may be asked whatever its weight, since something must be asked. After a first look, a
+        question of a kind that the user dismissed needs a higher score."""
+        score = self._state.first_look
+        if score is None or not self._verdict:
+            return bool(self._verdict)
+        spoils_all = candidate.weight is Weight.HIGH
+        factor = find_factor(self._settings.asked_kinds, candidate.detail, spoils_all=spoils_all)
+        return score * factor >= self._settings.ask_threshold
 
     def _warnings(self) -> dict[str, str]:
         failed = self._state.scorer_failed
@@ -296,7 +355,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
 
     def _rank(self, reply: ClarificationResponse) -> list[Question]:
         """Return the questions worth asking according to the reply, highest weight first."""
-        path, must = (self.name,), bool(self._scorers_word)
+        path, must = (self.name,), bool(self._verdict)
         request, kinds, needed = self._whole_request(), self._settings.asked_kinds, reply.needs_clarification
         reply = replace_copied(reply, request)
         if not reply.candidates:
@@ -308,12 +367,15 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
             return weigh(each, self._settings.ask, is_said=is_said, is_needed=needed, kinds=kinds)
 
         weighed = [(weight_of(each), each) for each in reply.candidates]
-        worth = [pair for pair in weighed if must or (pair[0] and pair[0] >= self._settings.ask_threshold)]
+        worth = [pair for pair in weighed if self._may_force(pair[1]) or self._reaches(pair[0])]
         told = reply.needs_clarification and reply.clarification_question
         if not worth and told and told not in {each.question for each in reply.candidates}:
             return [reply.question(path)]  # One that it did not weigh.
         looks = 1 if must else MAX_LOOKS
         return [each.to_question(path, weight) for weight, each in sorted(worth, key=lambda pair: -pair[0])[:looks]]
+
+    def _reaches(self, weight: float) -> bool:
+        return weight > 0 and weight >= self._settings.ask_threshold
 
     def _is_said(self, candidate: Candidate, request: str) -> bool:
         """Whether the request contains the words said to settle a question; without a check the reply is trusted."""

@@ -1,0 +1,93 @@
+"""The first look at a task: whether it lacks something that has to be asked, by the odds of a single token.
+
+A small model that is asked to decide nearly always finds a task clear, whatever its reasons are. How likely it was to
+begin its reply with "nothing" says more. `upcall.autogen.token_odds` says which servers tell that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from autogen_core.models import AssistantMessage, CreateResult, LLMMessage, SystemMessage, UserMessage
+
+from upcall.options import AskFor
+from upcall.policy.scorer import find_probability
+from upcall.prompts import Prompts
+from upcall.prompts.contexts import FirstLookContext
+from upcall.prompts.first_look_examples import FIRST_LOOKS, NOTHING, TASTE
+
+SHIFTS: Mapping[AskFor, float] = {"essential": -1.5, "preferences": -2.0}
+"""The log odds that become a score of 0.5, so that the default of `ask_threshold` is the best threshold: by balanced
+accuracy on tasks like those of benchmarks/data, with Qwen2.5 1.5B Instruct on llama.cpp's server."""
+
+FURTHEST = 1e-6
+"""No probability is taken to be nearer to 0 or 1."""
+
+MAX_TOTAL = 1.01
+"""Probabilities come to no more in all, but for what was lost in rounding."""
+
+LEAST_IN_FORM = 0.02
+"""As likely as this it must be that the reply begins like one of the examples. A model that thinks first, or is no chat
+model, does not come near it, and its first token says nothing of the task."""
+
+
+@dataclass(frozen=True)
+class FirstLook:
+    """What a first look found. `score` is how much there is to ask, between 0 and 1."""
+
+    score: float
+
+
+def first_look_messages(agent: str, prompts: Prompts, request: str) -> list[LLMMessage]:
+    """Return what is sent: the prompt, worked examples as turns of a chat with the agent of this name, the request."""
+    system = SystemMessage(content=prompts.render(FirstLookContext()))
+    return [system, *_examples(agent), UserMessage(content=request, source="user")]
+
+
+def read_first_look(reply: CreateResult, ask: AskFor) -> FirstLook | None:
+    """Return what a reply of one token says under a policy; None where its probabilities are missing, broken, or those
+    of a reply in another form."""
+    likely = _first_tokens(reply)
+    nothing, taste = (_share(likely, [word]) for word in (NOTHING, TASTE.strip(" :")))
+    total = math.fsum(likely.values())
+    if math.isnan(total) or total > MAX_TOTAL or _share(likely, _openings()) < LEAST_IN_FORM:
+        return None
+    asked = 1 - nothing if ask == "preferences" else 1 - nothing - taste
+    return FirstLook(find_probability(_log_odds(asked) - SHIFTS[ask]))
+
+
+@cache
+def _examples(agent: str) -> tuple[LLMMessage, ...]:
+    turns: list[LLMMessage] = []
+    for request, missing in FIRST_LOOKS:
+        turns += [UserMessage(content=request, source="user"), AssistantMessage(content=missing, source=agent)]
+    return tuple(turns)
+
+
+@cache
+def _openings() -> frozenset[str]:
+    """Return the first words of the examples' replies."""
+    return frozenset(reply.split()[0].strip(":,").lower() for _, reply in FIRST_LOOKS)
+
+
+def _first_tokens(reply: CreateResult) -> dict[str, float]:
+    """Return the probabilities of what the reply could have begun with, in lower case and without spaces around it."""
+    likely: dict[str, float] = {}
+    for each in (reply.logprobs[0].top_logprobs or ()) if reply.logprobs else ():
+        begun = bytes(each.bytes or ()).decode(errors="replace").strip().lower()
+        likely[begun] = likely.get(begun, 0.0) + math.exp(min(each.logprob, 1.0))
+    return likely
+
+
+def _share(likely: Mapping[str, float], words: Iterable[str]) -> float:
+    """Return how likely it is that a reply begins with one of these words, or with a piece of one."""
+    known = tuple(words)
+    return math.fsum(odds for begun, odds in likely.items() if begun and any(each.startswith(begun) for each in known))
+
+
+def _log_odds(probability: float) -> float:
+    likely = min(max(probability, FURTHEST), 1 - FURTHEST)
+    return math.log(likely) - math.log(1 - likely)

@@ -1,0 +1,310 @@
+"""The first look: the odds of one token decide whether something is asked, the model what."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.messages import ThoughtEvent
+from autogen_core.models import (
+    ChatCompletionTokenLogprob,
+    CreateResult,
+    ModelFamily,
+    RequestUsage,
+    TopLogprob,
+)
+from autogen_ext.models.openai import OpenAIChatCompletionClient
+from conversation import Rest, answers, carried, say
+from scenario import CLEAR, PLAN, TASK, script, upcall
+from scorers import embed, list_needs
+from test_ask_scorer import FILE, write
+from web_servers import serving
+
+from upcall import RunStatus, Settings, Upcall, UserInputRequired
+from upcall.agents import Clarifier
+from upcall.agents.structured.first_look import SHIFTS, read_first_look
+from upcall.execution.embeddings import embedder_for
+from upcall.execution.model_clients import DEFAULT_MODEL_INFO
+from upcall.experiments import Experiment
+from upcall.options import AskFor
+from upcall.policy.scorer import find_probability
+from upcall.prompts.contexts import Document
+from upcall.questions.question import Detail
+from upcall.runs.asked_kinds import AskedKind
+from upcall.testing import Call, Fail, LoopbackServer, Reply, Say
+
+UNWEIGHTY, WEIGHTY = list_needs(area="low"), list_needs(area="high")
+SAME = '{"first": "the IEA", "second": "the IEA", "effect": "nothing"}'
+
+Build = Callable[..., Clarifier]
+
+
+def look(score: float, ask: AskFor = "essential") -> Say:
+    """Return the reply that gets this score."""
+    lacking = find_probability(math.log(score / (1 - score)) + SHIFTS[ask])
+    return Say("nothing", logprobs={"nothing": math.log(1 - lacking), "the": math.log(lacking)})
+
+
+CLEAR_LOOK, LACKING_LOOK = look(0.1), look(0.9)
+
+
+@pytest.fixture
+def servers() -> Iterator[Callable[..., LoopbackServer]]:
+    """Start servers that tell log probabilities; all they are scripted to say must be asked for."""
+    with ExitStack() as stack:
+        yield lambda *replies, owned_by="llamacpp": stack.enter_context(LoopbackServer(replies, owned_by=owned_by))
+
+
+@pytest.fixture
+async def build() -> Any:
+    """Build clarifiers whose model is behind a server."""
+    made: list[OpenAIChatCompletionClient] = []
+
+    def build_one(server: LoopbackServer, *, family: str = ModelFamily.UNKNOWN, **options: Any) -> Clarifier:
+        info = {**DEFAULT_MODEL_INFO, "family": family}
+        made.append(
+            OpenAIChatCompletionClient(
+                model="m", base_url=server.base_url, api_key="k", model_info=info, timeout=10, max_retries=0
+            )
+        )
+        return Clarifier(made[-1], **{"check_questions": False, **options})
+
+    yield build_one
+    for client in made:
+        await client.close()
+
+
+def thoughts(rest: Rest) -> list[str]:
+    return [each.to_text() for each in rest.told(ThoughtEvent) if each.to_text().startswith("(first look")]
+
+
+# -- what it decides --------------------------------------------------------------------------------------------------
+
+
+async def test_below_the_threshold_nothing_is_asked_and_nothing_else_called(servers: Any, build: Build) -> None:
+    rest = await say(build(server := servers(CLEAR_LOOK)), "Add two and two")
+    assert rest.text == "Nothing needs to be clarified."
+    assert thoughts(rest) == ["(first look: 0.10, threshold 0.50: nothing has to be asked)"]
+    assert server.requests[0].messages[-1]["content"] == "Add two and two"
+
+
+async def test_at_the_threshold_the_weightiest_is_put_whatever_it_weighs(servers: Any, build: Build) -> None:
+    rest = await say(build(servers(LACKING_LOOK, UNWEIGHTY)), "Summarise the report")
+    assert [each.question for each in rest.questions] == ["Which area?"]
+    assert thoughts(rest) == ["(first look: 0.90, threshold 0.50: something has to be asked)"]
+
+
+async def test_no_second_look_drops_what_has_to_be_asked(servers: Any, build: Build) -> None:
+    agent = build(servers(LACKING_LOOK, UNWEIGHTY, SAME), check_questions=True)
+    assert (await say(agent, "Summarise the report")).questions
+
+
+@pytest.mark.parametrize(("threshold", "asks"), [(0.3, True), (0.7, False)])
+async def test_its_threshold_is_the_setting(threshold: float, asks: bool, servers: Any, build: Build) -> None:
+    replies = [look(0.5), *([UNWEIGHTY] if asks else [])]
+    assert bool((await say(build(servers(*replies), ask_threshold=threshold), TASK)).questions) is asks
+
+
+async def test_it_sees_the_documents_and_what_was_tried(servers: Any, build: Build) -> None:
+    agent = build(server := servers(CLEAR_LOOK), documents=[Document("report.pdf", "a report")])
+    await say(agent, "Summarise the report")
+    assert "report.pdf" in server.requests[0].messages[-1]["content"]
+
+
+async def test_its_tokens_are_those_of_the_run(servers: Any, build: Build) -> None:
+    (thought,) = (await say(build(servers(CLEAR_LOOK)), "Add two and two")).told(ThoughtEvent)
+    assert isinstance(thought, ThoughtEvent)
+    assert thought.models_usage is not None
+    assert thought.models_usage.completion_tokens == 1
+
+
+# -- where there is none ----------------------------------------------------------------------------------------------
+
+
+async def test_a_server_of_another_kind_gets_no_further_request(servers: Any, build: Build) -> None:
+    rest = await say(build(server := servers(CLEAR, owned_by="openai")), TASK)
+    assert thoughts(rest) == []
+    assert server.calls == 1
+
+
+async def test_a_model_of_a_known_family_gets_none(servers: Any, build: Build) -> None:
+    rest = await say(build(servers(CLEAR), family=ModelFamily.GPT_4O), TASK)
+    assert thoughts(rest) == []
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        None,
+        {},
+        {"nothing": float("nan")},
+        {"nothing": 0.7},
+        {"nothing": 1e9},
+        {"nothing": -0.1, "the": -0.1},
+        {"<think>": -0.001, "nothing": -9.0},
+    ],
+)
+async def test_a_reply_that_tells_nothing_leaves_it_to_the_model(told: Any, servers: Any, build: Build) -> None:
+    rest = await say(build(servers(Say("nothing", logprobs=told), WEIGHTY)), TASK)
+    assert thoughts(rest) == ["(first look: the reply tells nothing)"]
+    assert rest.questions
+
+
+async def test_a_call_that_fails_leaves_it_to_the_model(servers: Any, build: Build) -> None:
+    rest = await say(build(servers(Fail(400, "too long"), CLEAR)), TASK)
+    assert rest.text == "Nothing needs to be clarified."
+    assert thoughts(rest) == []
+
+
+async def test_a_scorer_has_precedence(servers: Any, build: Build) -> None:
+    write()
+    with serving(embed) as embeddings:
+        settings = Settings.read(model="m", base_url=f"{embeddings.url}/v1", timeout=5, max_retries=0)
+        agent = build(server := servers(), ask_scorer=FILE, embed=embedder_for(settings))
+        rest = await say(agent, "Add two and two")
+    assert rest.text == "Nothing needs to be clarified."
+    assert server.calls == 0
+
+
+# -- what was dismissed before ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("score", "asks"), [(0.6, False), (0.9, True)])
+async def test_a_dismissed_kind_is_put_only_by_a_surer_look(
+    score: float, asks: bool, servers: Any, build: Build
+) -> None:
+    kinds = [AskedKind(detail=Detail.PLACE, asked=4, dismissed=3)]
+    rest = await say(build(servers(look(score), UNWEIGHTY), asked_kinds=kinds), TASK)
+    assert bool(rest.questions) is asks
+
+
+async def test_a_dismissed_kind_does_not_hold_back_another(servers: Any, build: Build) -> None:
+    kinds = [AskedKind(detail=Detail.BUDGET, asked=4, dismissed=4)]
+    assert (await say(build(servers(look(0.6), UNWEIGHTY), asked_kinds=kinds), TASK)).questions
+
+
+# -- once a task ------------------------------------------------------------------------------------------------------
+
+
+async def test_an_answered_question_is_the_models_to_follow_up(servers: Any, build: Build) -> None:
+    first = build(servers(LACKING_LOOK, UNWEIGHTY))
+    rest = await say(first, TASK)
+    done = await say(await carried(first, build(servers(UNWEIGHTY))), answers(rest, "The north"))
+    assert "Answer: The north" in done.text
+
+
+async def test_a_turn_that_a_tool_interrupts_is_looked_at_once(servers: Any, build: Build) -> None:
+    def search(answer: str | None = None) -> str:
+        """Search."""
+        if answer is None:
+            raise UserInputRequired("Which folder?")
+        return answer
+
+    first = build(servers(LACKING_LOOK, Call("search")), tools=[search])
+    rest = await say(first, TASK)
+    second = await carried(first, build(servers(UNWEIGHTY), tools=[search]))
+    assert [each.question for each in (await say(second, answers(rest, "Here"))).questions] == ["Which area?"]
+
+
+async def test_each_task_is_looked_at(servers: Any, build: Build) -> None:
+    agent = build(servers(CLEAR_LOOK, LACKING_LOOK, UNWEIGHTY))
+    assert not (await say(agent, "Add two and two")).questions
+    assert (await say(agent, "Summarise the report")).questions
+
+
+def for_run(**said: list[Reply]) -> dict[str, list[Reply]]:
+    """Return what a server says in a run, the first look as one more agent."""
+    looks = said.pop("looks", [])
+    unsaid: dict[str, list[Reply]] = {"clarifier": [], "planner": [], "lead": [], "coder": []}
+    return {"You read a task ": looks, **script(**{**unsaid, **said})}
+
+
+async def test_a_run_that_failed_is_resumed_in_another_process_without_a_second_look() -> None:
+    replies = for_run(looks=[LACKING_LOOK], clarifier=[Fail(400, "no"), UNWEIGHTY])
+    with LoopbackServer(replies, owned_by="vllm") as server:
+        chosen = {"model": "m", "base_url": server.base_url, "store": "runs.db", "check_questions": False}
+        Path("upcall.yaml").write_text(json.dumps(chosen))
+        failed = await Upcall(settings=Settings.read()).start(TASK)
+        run = upcall("resume", failed.id, "--json").json
+    assert failed.status is RunStatus.FAILED
+    assert [each["question"] for each in run["questions"]] == ["Which area?"]
+
+
+@pytest.mark.parametrize(("owned_by", "looks"), [("llamacpp", 1), ("openai", 0)])
+async def test_a_run_counts_the_looks_that_were_made(owned_by: str, looks: int) -> None:
+    replies = for_run(looks=[LACKING_LOOK] * looks, clarifier=[WEIGHTY])
+    with LoopbackServer(replies, owned_by=owned_by) as server:
+        settings = Settings.read(None, model="m", base_url=server.base_url, max_retries=0, check_questions=False)
+        run = await Upcall(settings=settings).start(TASK)
+    assert run.total_usage.model_calls == server.calls == 2 + looks
+
+
+async def replayed(server: LoopbackServer, *, later: str | None) -> None:
+    """Run an experiment and replay it: without its server, or `later` with one whose models are owned by another."""
+    fields: dict[str, Any] = {"name": "trial", "tasks": [{"id": "one", "task": TASK}], "policies": ["always"]}
+    with server:
+        fields["models"] = {"m": {"model": "m", "base_url": server.base_url}}
+        first = await Experiment(**fields).run()
+    calls = server.calls
+    with ExitStack() as stack:
+        if later is not None:
+            server.owned_by = later
+            stack.enter_context(server)
+        again = await Experiment(**fields).run(replay=True)
+    assert (first.requested, again.requested, again.found, server.calls) == (calls, 0, calls, calls)
+    assert repr(again.figures()) == repr(first.figures())
+    assert [each.status for each in again.records] == [RunStatus.COMPLETED]
+
+
+DONE: dict[str, list[Reply]] = {"planner": [CLEAR, PLAN], "lead": ['{"summary": "All done."}']}
+
+
+@pytest.mark.parametrize("later", [None, "openai"])
+async def test_a_replay_goes_by_the_look_that_was_taken(later: str | None) -> None:
+    await replayed(LoopbackServer(for_run(looks=[CLEAR_LOOK], **DONE), owned_by="llamacpp"), later=later)
+
+
+@pytest.mark.parametrize("later", [None, "llamacpp"])
+async def test_a_replay_takes_no_look_that_was_not_taken(later: str | None) -> None:
+    await replayed(LoopbackServer(for_run(clarifier=[CLEAR], **DONE), owned_by="openai"), later=later)
+
+
+# -- what it reads ----------------------------------------------------------------------------------------------------
+
+
+def read(told: Mapping[str, float], ask: AskFor = "essential") -> float:
+    """Return the score of a reply that is as likely as this to begin with these tokens."""
+    top = [TopLogprob(logprob=math.log(each), bytes=list(token.encode())) for token, each in told.items()]
+    tokens = [ChatCompletionTokenLogprob(token="", logprob=0.0, top_logprobs=top)]
+    usage = RequestUsage(prompt_tokens=1, completion_tokens=1)
+    found = read_first_look(
+        CreateResult(finish_reason="length", content="", usage=usage, cached=False, logprobs=tokens), ask
+    )
+    assert found is not None
+    return found.score
+
+
+@pytest.mark.parametrize("ask", ["essential", "preferences"])
+@pytest.mark.parametrize("pieces", [{"nothing": 0.8}, {" Nothing": 0.4, "no": 0.4}, {"not": 0.3, "NOTHING": 0.5}])
+def test_any_beginning_of_nothing_says_that_nothing_is_missing(pieces: dict[str, float], ask: AskFor) -> None:
+    assert read({**pieces, "the": 0.2}, ask) == pytest.approx(find_probability(math.log(0.2 / 0.8) - SHIFTS[ask]))
+
+
+def test_a_taste_is_missing_for_those_who_want_to_be_asked_for_it() -> None:
+    told = {"nothing": 0.1, "t": 0.4, "taste": 0.48, "the": 0.02}
+    assert read(told, "essential") < 0.5 < read(told, "preferences")
+
+
+@pytest.mark.parametrize("ask", ["essential", "preferences"])
+def test_the_surest_replies_have_finite_scores(ask: AskFor) -> None:
+    assert 0 < read({"nothing": 1.0}, ask) < 0.01 < 0.99 < read({"the": 1.0}, ask) < 1
+
+
+def test_a_reply_in_another_form_says_nothing() -> None:
+    with pytest.raises(AssertionError):
+        read({"Okay": 0.99, "the": 0.001})
