@@ -5,7 +5,8 @@
 The tasks of data/ask_well.jsonl know one policy, ``essential``: prompts were tuned on its split "tune"; those of
 "held_out" and "hard" were written after that by others. Those of data/ask_well_kinds.jsonl ("kinds", 16 kinds of tasks)
 are by two hands that saw no prompt, and have a label for each policy. The clarifier puts everything that weighs
-anything, so that its weight is a score: the area under the curve is over all thresholds, the rest at the default one.
+anything, so that its weight is a score; where a first look decides, that has one of its own. The area under the curve
+is over all thresholds, the rest at the default one.
 """
 
 from __future__ import annotations
@@ -29,9 +30,13 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 from pydantic import BaseModel
 
 from upcall.agents import Clarifier
+from upcall.agents.structured.first_look import FirstLook, first_look_messages, read_first_look
 from upcall.autogen.messages import message_questions
+from upcall.autogen.model_calls import call_model, result_of
+from upcall.autogen.token_odds import may_tell_odds
 from upcall.execution.model_clients import DEFAULT_MODEL_INFO, quiet_known_warnings
 from upcall.options import AskFor, ClarificationOptions
+from upcall.prompts import PROMPTS
 from upcall.questions.question import Question
 
 DATA = Path(__file__).parent / "data"
@@ -65,12 +70,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Result:
-    """What the clarifier does with a task under a policy, whatever the threshold is."""
+    """What the clarifier does with a task under a policy, whatever the threshold is: the first look, where the server
+    tells it, and the question."""
 
     task: Task
     policy: AskFor
     question: Question | None
     tokens: int
+    look: FirstLook | None = None
 
     @property
     def is_needed(self) -> bool:
@@ -78,12 +85,14 @@ class Result:
 
     @property
     def score(self) -> float:
+        if self.look is not None:
+            return self.look.score
         weight = self.question.weight if self.question else 0.0
         return 1.0 if weight is None else weight
 
     @property
     def asks(self) -> bool:
-        return self.score >= THRESHOLD
+        return self.question is not None and self.score >= THRESHOLD
 
     @property
     def hit(self) -> Missing | None:
@@ -110,10 +119,20 @@ async def ask(client: ChatCompletionClient, task: Task, policy: AskFor) -> Resul
     """Return the first question of a fresh clarifier."""
     agent = Clarifier(client, check_questions=True, ask=policy, ask_threshold=ANYTHING)
     before = client.total_usage().prompt_tokens
+    look = await take_first_look(client, agent.name, task, policy)
     response = await agent.on_messages([TextMessage(source="user", content=task.text)], CancellationToken())
     questions = message_questions(response.chat_message)
     spent = client.total_usage().prompt_tokens - before
-    return Result(task, policy, questions[0] if questions else None, spent)
+    return Result(task, policy, questions[0] if questions else None, spent, look)
+
+
+async def take_first_look(client: ChatCompletionClient, agent: str, task: Task, policy: AskFor) -> FirstLook | None:
+    """Return what the clarifier's first look finds. It is the same request, which the cache answers the second time."""
+    if not may_tell_odds(client):
+        return None
+    messages, token = first_look_messages(agent, PROMPTS, task.text), CancellationToken()
+    call = call_model(client, messages, agent=agent, cancellation_token=token, first_token=True)
+    return read_first_look(await result_of(call), policy)
 
 
 async def measure(clients: Sequence[ChatCompletionClient], tasks: Iterable[Task]) -> list[Result]:
