@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 from trial_world import experiment, reply, task
 
+from upcall.autogen.token_odds import NO_CALL
 from upcall.errors import ConfigurationError, ModelError
 from upcall.experiments import Experiment, Results, Task
 from upcall.experiments.apps import Apps
+from upcall.experiments.archive import Archive
 from upcall.experiments.budget import Budget
 from upcall.experiments.progress import ExperimentProgress
 from upcall.experiments.statistics import compare_all, estimate_all
 from upcall.experiments.what_if import value_questions
+from upcall.runs.run import Usage
 from upcall.storage.store import RunStore
 from upcall.testing import Call, Fail, Reply, Request, ScriptedModelClient
 
@@ -325,3 +328,11 @@ async def test_differences_are_as_calculated_by_hand(one: str, other: str, diffe
     found = compare_all([*rows[0], alone], rows[1])["success"]
     assert found.estimate.value == pytest.approx(difference)
     assert found.p == pytest.approx(p, abs=0.03)
+
+
+def test_a_call_that_never_was_counts_nowhere() -> None:
+    archive = Archive(Path("replies.db"))
+    archive.keep("slot", "name", NO_CALL, 0.0)
+    archive.note_use("run", "slot", "name")
+    assert archive.usage("run") == Usage()
+    archive.close()
