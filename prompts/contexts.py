@@ -151,7 +151,7 @@ class SearchFirstContext(Context):
 
 @dataclass(frozen=True)
 class FirstLookContext(Context):
-    """For the one token that says whether a task lacks something; its words are those of the worked examples."""
+    """For the one token that says whether a task lacks something; it names the words of the worked examples' replies."""
 
     template: ClassVar[str] = "first_look.j2"
 

@@ -1,17 +1,16 @@
-"""Worked examples of the first look at a task: what is missing in it, in the words that a model answers in.
+"""Worked examples of the first look at a task: what is missing in it, in the words of the model's reply.
 
-They are sent as turns of a chat before the task, all of them to any model. Many a task stands there twice, with
-something missing and with everything said, so that the kind of task decides nothing. No task of benchmarks/data may
-stand here.
+All are sent as turns of a chat before the task. Many kinds of tasks appear twice, with something missing and with
+everything said, so that the kind alone does not decide. No task of benchmarks/data may be among them.
 """
 
 from __future__ import annotations
 
 NOTHING = "nothing"
-"""What is missing where everything is said, or any usual choice will do."""
+"""The reply if everything is said, or any usual choice will do."""
 
 TASTE = "taste: "
-"""Before what is missing where only tastes differ."""
+"""The beginning of the reply if only tastes differ."""
 
 FIRST_LOOKS: tuple[tuple[str, str], ...] = (
     ("What does a driving licence cost, and which tests are there?", "the country"),
@@ -124,4 +123,4 @@ FIRST_LOOKS: tuple[tuple[str, str], ...] = (
     ("Write unit tests for my function, pytest, with the edge cases.", "the function"),
     ("Write pytest tests for: def half(n): return n // 2", NOTHING),
 )
-"""Tasks, each with what only the user can tell of it."""
+"""Tasks, each with what only the user can tell."""

@@ -1,7 +1,7 @@
-"""The first look at a task: whether it lacks something that has to be asked, by the odds of a single token.
+"""The first look at a task: the probabilities of a single token say whether something has to be asked.
 
-A small model that is asked to decide nearly always finds a task clear, whatever its reasons are. How likely it was to
-begin its reply with "nothing" says more. `upcall.autogen.token_odds` says which servers tell that.
+A small model asked for the decision nearly always finds a task clear. The probability that its reply begins with
+"nothing" tells more. `upcall.autogen.token_odds` says which servers return it.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from upcall.prompts.contexts import FirstLookContext
 from upcall.prompts.first_look_examples import FIRST_LOOKS, NOTHING, TASTE
 
 SHIFTS: Mapping[AskFor, float] = {"essential": -1.5, "preferences": -2.0}
-"""The log odds that become a score of 0.5, so that the default of `ask_threshold` is the best threshold: by balanced
-accuracy on tasks like those of benchmarks/data, with Qwen2.5 1.5B Instruct on llama.cpp's server."""
+"""The log odds with a score of 0.5, so that the default of `ask_threshold` is the best threshold: by balanced accuracy
+on benchmarks/data/ask_well_kinds.jsonl, with Qwen2.5 1.5B Instruct on llama.cpp's server (benchmarks/ask_well.py)."""
 
 FURTHEST = 1e-6
-"""No probability is taken to be nearer to 0 or 1."""
+"""The smallest distance of a probability from 0 and 1."""
 
 MAX_TOTAL = 1.01
-"""Probabilities come to no more in all, but for what was lost in rounding."""
+"""The largest sum of the probabilities, with room for rounding; beyond it they are broken."""
 
 LEAST_IN_FORM = 0.02
-"""As likely as this it must be that the reply begins like one of the examples. A model that thinks first, or is no chat
-model, does not come near it, and its first token says nothing of the task."""
+"""The least probability that the reply begins like one of the examples (0.75 and more were measured). A model that thinks
+first is far below it, and its first token says nothing about the task."""
 
 
 @dataclass(frozen=True)
 class FirstLook:
-    """What a first look found. `score` is how much there is to ask, between 0 and 1."""
+    """The result of a first look. `score`, between 0 and 1: the higher, the more likely something is missing."""
 
     score: float
 
 
 def first_look_messages(agent: str, prompts: Prompts, request: str) -> list[LLMMessage]:
-    """Return what is sent: the prompt, worked examples as turns of a chat with the agent of this name, the request."""
+    """Return the messages to send: the prompt, the worked examples as turns of a chat with `agent`, the request."""
     system = SystemMessage(content=prompts.render(FirstLookContext()))
     return [system, *_examples(agent), UserMessage(content=request, source="user")]
 
 
 def read_first_look(reply: CreateResult, ask: AskFor) -> FirstLook | None:
-    """Return what a reply of one token says under a policy; None where its probabilities are missing, broken, or those
-    of a reply in another form."""
+    """Return what a reply of one token says under a policy; None if its probabilities are missing or broken, or the reply
+    has another form."""
     likely = _first_tokens(reply)
     nothing, taste = (_share(likely, [word]) for word in (NOTHING, TASTE.strip(" :")))
     total = math.fsum(likely.values())
@@ -74,7 +74,7 @@ def _openings() -> frozenset[str]:
 
 
 def _first_tokens(reply: CreateResult) -> dict[str, float]:
-    """Return the probabilities of what the reply could have begun with, in lower case and without spaces around it."""
+    """Return the probabilities of the possible first tokens, in lower case and stripped."""
     likely: dict[str, float] = {}
     for each in (reply.logprobs[0].top_logprobs or ()) if reply.logprobs else ():
         begun = bytes(each.bytes or ()).decode(errors="replace").strip().lower()
@@ -83,7 +83,7 @@ def _first_tokens(reply: CreateResult) -> dict[str, float]:
 
 
 def _share(likely: Mapping[str, float], words: Iterable[str]) -> float:
-    """Return how likely it is that a reply begins with one of these words, or with a piece of one."""
+    """Return the probability that a reply begins with one of these words, or with a piece of one."""
     known = tuple(words)
     return math.fsum(odds for begun, odds in likely.items() if begun and any(each.startswith(begun) for each in known))
 

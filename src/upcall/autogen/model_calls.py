@@ -48,8 +48,8 @@ async def call_model(
     """Text chunks (only with `stream`), then the whole `CreateResult` as the last item.
 
     `timeout` is in seconds, for the whole call. With `first_token` only one token is generated, with the log
-    probabilities of those it could have been; where the server is not known to tell them, no request is sent, and the
-    reply is `NO_CALL`.
+    probabilities of its alternatives; if the server is not known to return them, no request is sent, and the reply is
+    `NO_CALL`.
 
     Raises:
         ModelError: whatever went wrong, with what to do about it.

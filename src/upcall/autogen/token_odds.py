@@ -1,11 +1,11 @@
-"""How likely each token was to begin a model's reply: which servers tell it, and how they are asked.
+"""The probabilities of the first token of a reply: which servers return them, and how to request them.
 
-A server that ignores the request for log probabilities would bill a whole call for nothing, and one with a script would
-be out of step. So only those are asked that are known to tell them: AutoGen's clients for servers of OpenAI's protocol
-can be, and the list of models of such a server names the program that serves them.
+A server that ignores the request for log probabilities would bill a call for nothing, and a scripted one would get out
+of step. So the request is sent only to servers known to support it: those behind AutoGen's clients for OpenAI's
+protocol whose list of models names a known program as the owner.
 
-`upcall.autogen.model_calls.call_model` finds that out inside what it records, with `NO_CALL` as the reply where it must
-not ask. So a run that is resumed, and an experiment that is replayed without any server, goes the way that it went.
+`upcall.autogen.model_calls.call_model` checks this inside what it records, with `NO_CALL` as the reply if it must not
+send the request. So a resumed run, and an experiment replayed without any server, takes the same path again.
 """
 
 from __future__ import annotations
@@ -21,19 +21,18 @@ from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
 from upcall.text import first_line
 
 TELLING = frozenset({"llamacpp", "vllm", "sglang"})
-"""What ``GET /models`` calls the owner of a model where it is served by llama.cpp's server, vLLM or SGLang."""
+"""The ``owned_by`` of the models in ``GET /models`` of llama.cpp's server, vLLM and SGLang."""
 
 FIRST_TOKEN: Mapping[str, Any] = {"max_tokens": 1, "logprobs": True, "top_logprobs": 20}
-"""What a request has besides its messages: one token, and the likeliest it could have been, as many as OpenAI's API
-allows."""
+"""The arguments of such a request: one token, and the 20 likeliest alternatives, the maximum of OpenAI's API."""
 
 NO_CALL = CreateResult(
     finish_reason="unknown", content="", usage=RequestUsage(prompt_tokens=0, completion_tokens=0), cached=False
 )
-"""Stands for the reply of a server that was sent no request."""
+"""The stand-in for a reply if no request was sent."""
 
 SECONDS_TO_LIST = 10.0
-"""How long a server may take to list its models."""
+"""The timeout for listing the models of a server."""
 
 _TELLS: WeakKeyDictionary[ChatCompletionClient, bool] = WeakKeyDictionary()
 
@@ -41,14 +40,14 @@ _log = logging.getLogger("upcall")
 
 
 def may_tell_odds(client: ChatCompletionClient) -> bool:
-    """Return whether a client is of a kind whose server may tell how likely tokens were; no server is asked."""
+    """Return whether the server of a client of this class may return token probabilities, without asking it."""
     return _find_openai_client(client) is not None
 
 
 async def tells_odds(client: ChatCompletionClient) -> bool:
-    """Return whether the server of a client is known to tell how likely tokens were.
+    """Return whether the server of a client is known to return token probabilities.
 
-    It is asked for its models, once for each client. One that cannot be asked, or fails, is not known to.
+    Its models are listed once per client. If that fails, it is not known to.
     """
     openai_client = _find_openai_client(client)
     if openai_client is None:
@@ -59,8 +58,7 @@ async def tells_odds(client: ChatCompletionClient) -> bool:
 
 
 def drop_broken_odds(reply: CreateResult) -> CreateResult:
-    """Return a reply without log probabilities where one of them is no number: JSON has no word for it, so that it
-    could not be stored."""
+    """Return a reply, without its log probabilities if one of them is not finite: JSON cannot store that."""
     told = [*(reply.logprobs or ()), *(each for one in reply.logprobs or () for each in one.top_logprobs or ())]
     if all(math.isfinite(each.logprob) for each in told):
         return reply
@@ -68,8 +66,7 @@ def drop_broken_odds(reply: CreateResult) -> CreateResult:
 
 
 def _find_openai_client(client: Any) -> Any:
-    """Return AutoGen's client for servers of OpenAI's protocol that this one is, or whose replies it caches; None where
-    it is another."""
+    """Return the client if it is AutoGen's for OpenAI's protocol, or such a client in AutoGen's cache; else None."""
     if _is_of(client, "cache"):
         client = client.client
     return client if _is_of(client, "openai") else None
@@ -84,7 +81,7 @@ async def _serves_by_known_program(client: Any) -> bool:
     try:
         server = client._client.with_options(timeout=SECONDS_TO_LIST, max_retries=0)
         owners = {model.owned_by async for model in server.models.list()}
-    except Exception as error:  # noqa: BLE001  (whatever a stranger's server does: it is not known to tell them)
+    except Exception as error:  # noqa: BLE001  (any failure means that it is not known to)
         _log.debug("a model server did not list its models: %s", first_line(error))
         return False
     return bool(owners) and owners <= TELLING

@@ -60,7 +60,7 @@ class LoopbackServer(Strict):
         replies: as in `ScriptedModelClient`.
         api_key: any other key gets HTTP 401.
         delay: seconds before each reply.
-        owned_by: what ``GET /v1/models`` calls the owner of its model, by which some programs tell what serves it.
+        owned_by: the owner of its model in ``GET /v1/models``, which tells clients which program serves it.
     """
 
     def __init__(
@@ -356,7 +356,7 @@ def _text(reply: Say | Calls) -> str | None:
 
 
 def _logprobs(reply: Say | Calls) -> Json | None:
-    """Return what the protocol has for the first token: the likeliest, and beside it all it could have been."""
+    """Return the first token in the form of the protocol: the likeliest one, with all its alternatives."""
     if not isinstance(reply, Say) or reply.logprobs is None:
         return None
     tokens = sorted(reply.logprobs.items(), key=lambda pair: -pair[1])
