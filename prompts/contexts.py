@@ -151,7 +151,7 @@ class SearchFirstContext(Context):
 
 @dataclass(frozen=True)
 class FirstLookContext(Context):
-    """For the one token that says whether a task lacks something; it names the words of the worked examples' replies."""
+    """For the one token that says whether a task lacks something, in the words of the worked examples' replies."""
 
     template: ClassVar[str] = "first_look.j2"
 

@@ -30,8 +30,8 @@ MAX_TOTAL = 1.01
 """The largest sum of the probabilities, with room for rounding; beyond it they are broken."""
 
 LEAST_IN_FORM = 0.02
-"""The least probability that the reply begins like one of the examples (0.75 and more were measured). A model that thinks
-first is far below it, and its first token says nothing about the task."""
+"""The least probability that the reply begins like one of the examples (0.75 and more were measured). A model that
+thinks first is far below it, and its first token says nothing about the task."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ def first_look_messages(agent: str, prompts: Prompts, request: str) -> list[LLMM
 
 
 def read_first_look(reply: CreateResult, ask: AskFor) -> FirstLook | None:
-    """Return what a reply of one token says under a policy; None if its probabilities are missing or broken, or the reply
-    has another form."""
+    """Return what a reply of one token says under a policy; None if its probabilities are missing or broken, or the
+    reply has another form."""
     likely = _first_tokens(reply)
     nothing, taste = (_share(likely, [word]) for word in (NOTHING, TASTE.strip(" :")))
     total = math.fsum(likely.values())
