@@ -3,10 +3,10 @@
     python benchmarks/ask_well.py --base-url http://127.0.0.1:18080/v1 --model NAME --temperature 0 --split kinds
 
 The tasks of data/ask_well.jsonl know one policy, ``essential``: prompts were tuned on its split "tune"; those of
-"held_out" and "hard" were written after that by others. Those of data/ask_well_kinds.jsonl ("kinds", 16 kinds of tasks)
-are by two hands that saw no prompt, and have a label for each policy. The clarifier puts everything that weighs
-anything, so that its weight is a score; where a first look decides, that has one of its own. The area under the curve
-is over all thresholds, the rest at the default one.
+"held_out" and "hard" were written after that by others. Those of data/ask_well_kinds.jsonl ("kinds", 320 tasks of 16
+kinds) and of data/ask_well_more.jsonl ("more", 400 tasks) have a label for each policy, and are by two hands each that
+saw no prompt. The clarifier puts everything that weighs anything, so that its weight is a score; where a first look
+decides, that has one of its own. The area under the curve is over all thresholds, the rest at the default one.
 """
 
 from __future__ import annotations
@@ -107,12 +107,13 @@ def read_tasks() -> Iterator[Task]:
         each = json.loads(line)
         lacks = () if each["clear"] else (Missing.model_validate(each),)
         yield Task(each["id"], each["split"], each["task"], {"essential": lacks})
-    for line in (DATA / "ask_well_kinds.jsonl").read_text(encoding="utf-8").splitlines():
-        each = json.loads(line)
-        lacks = {name: Missing.model_validate(each[name]) for name in ("essential", "preference") if each[name]}
-        essential = tuple(lacks[name] for name in lacks if name == "essential")
-        wanted: dict[AskFor, tuple[Missing, ...]] = {"essential": essential, "preferences": tuple(lacks.values())}
-        yield Task(each["id"], "kinds", each["task"], wanted)
+    for split in ("kinds", "more"):
+        for line in (DATA / f"ask_well_{split}.jsonl").read_text(encoding="utf-8").splitlines():
+            each = json.loads(line)
+            lacks = {name: Missing.model_validate(each[name]) for name in ("essential", "preference") if each[name]}
+            essential = tuple(lacks[name] for name in lacks if name == "essential")
+            wanted: dict[AskFor, tuple[Missing, ...]] = {"essential": essential, "preferences": tuple(lacks.values())}
+            yield Task(each["id"], split, each["task"], wanted)
 
 
 async def ask(client: ChatCompletionClient, task: Task, policy: AskFor) -> Result:
@@ -230,7 +231,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--base-url", action="append", required=True, help="a server; repeatable, to share the work")
     parser.add_argument("--model", required=True)
-    parser.add_argument("--split", nargs="*", help="tune, held_out, hard, kinds; default: all")
+    parser.add_argument("--split", nargs="*", help="tune, held_out, hard, kinds, more; default: all")
     parser.add_argument("--every", type=int, default=1, help="only each so many-th task")
     parser.add_argument("--temperature", type=float, help="default: the server's")
     parser.add_argument("--json", type=Path, help="where the figures go")

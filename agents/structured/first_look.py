@@ -19,9 +19,10 @@ from upcall.prompts import Prompts
 from upcall.prompts.contexts import FirstLookContext
 from upcall.prompts.first_look_examples import FIRST_LOOKS, NOTHING, TASTE
 
-SHIFTS: Mapping[AskFor, float] = {"essential": -1.5, "preferences": -2.0}
-"""The log odds with a score of 0.5, so that the default of `ask_threshold` is the best threshold: by balanced accuracy
-on benchmarks/data/ask_well_kinds.jsonl, with Qwen2.5 1.5B Instruct on llama.cpp's server (benchmarks/ask_well.py)."""
+SHIFTS: Mapping[AskFor, float] = {"essential": -1.4, "preferences": -1.0}
+"""The log odds with a score of 0.5, the default of `ask_threshold`. Chosen on half of the tasks of
+benchmarks/data/ask_well_kinds.jsonl, with Qwen2.5-Coder 1.5B Instruct on llama.cpp's server: balanced accuracy hardly
+changes between -2 and -1, and the nearer to -1, the fewer questions are needless (docs/benchmarks.md)."""
 
 FURTHEST = 1e-6
 """The smallest distance of a probability from 0 and 1."""
