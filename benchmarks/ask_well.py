@@ -118,9 +118,10 @@ def read_tasks() -> Iterator[Task]:
 
 async def ask(client: ChatCompletionClient, task: Task, policy: AskFor) -> Result:
     """Return the first question of a fresh clarifier."""
-    agent = Clarifier(client, check_questions=True, ask=policy, ask_threshold=ANYTHING)
     before = client.total_usage().prompt_tokens
-    look = await take_first_look(client, agent.name, task, policy)
+    look = await take_first_look(client, "clarifier", task, policy)
+    threshold = ANYTHING if look is None else THRESHOLD  # The score of a look is known, whatever the threshold.
+    agent = Clarifier(client, check_questions=True, ask=policy, ask_threshold=threshold)
     response = await agent.on_messages([TextMessage(source="user", content=task.text)], CancellationToken())
     questions = message_questions(response.chat_message)
     spent = client.total_usage().prompt_tokens - before

@@ -1,0 +1,69 @@
+"""How well a trained scorer (``ask_scorer``) tells tasks that lack something from clear ones, on kinds it never saw.
+
+    python benchmarks/ask_scorer.py
+    python benchmarks/ask_scorer.py --base-url http://127.0.0.1:8080/v1 --model NAME
+
+Each kind of tasks in data/ask_well_kinds.jsonl and data/ask_well_more.jsonl is left out in turn: weights and threshold
+come from the other kinds. Without a server the features are hashed words and characters; with one they are its
+embeddings (see benchmarks/cut_model.py). The two files call the same subject by the same kind, so that no subject is
+both learned and tested.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from upcall.execution.embeddings import Embedder
+from upcall.experiments.training import Example, evaluation_lines, fit
+from upcall.options import AskFor
+from upcall.policy.scorer import Embed, EmbeddingFeatures, TextFeatures
+from upcall.settings import ModelSettings
+
+DATA = Path(__file__).parent / "data"
+FILES = ("ask_well_kinds.jsonl", "ask_well_more.jsonl")
+LABELS: Mapping[AskFor, Sequence[str]] = {"essential": ("essential",), "preferences": ("essential", "preference")}
+"""The labels that make a task one to ask about, by policy."""
+
+
+def read_examples(ask: AskFor) -> list[Example]:
+    """Read the tasks, labelled for a policy."""
+    lines = [line for name in FILES for line in (DATA / name).read_text(encoding="utf-8").splitlines()]
+    tasks = [json.loads(line) for line in lines]
+    return [Example(each["task"], each["kind"], any(each[name] for name in LABELS[ask])) for each in tasks]
+
+
+def remember(embed: Embed) -> Embed:
+    """Return the same embedder, which asks its server once for each text."""
+    known: dict[str, Sequence[float]] = {}
+
+    async def embed_once(model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        new = [text for text in texts if text not in known]
+        known.update(zip(new, await embed(model, new), strict=True))
+        return [known[text] for text in texts]
+
+    return embed_once
+
+
+async def main() -> None:
+    """Print a table for each policy."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--base-url", help="an OpenAI-compatible server that returns embeddings")
+    parser.add_argument("--model", default="embeddings", help="what that server calls its model")
+    arguments = parser.parse_args()
+    features: TextFeatures | EmbeddingFeatures = TextFeatures()
+    embed: Embed | None = None
+    if arguments.base_url:
+        features = EmbeddingFeatures(model=arguments.model)
+        server = ModelSettings(base_url=arguments.base_url, model=arguments.model)
+        embed = remember(Embedder(server, timeout=600, max_retries=0))
+    for ask in LABELS:
+        scorer = await fit(read_examples(ask), features, ask=ask, embed=embed)
+        print(f"ask: {ask}", *evaluation_lines(scorer), "", sep="\n")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
