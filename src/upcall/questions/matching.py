@@ -329,15 +329,15 @@ def _list_parts(answer: Answer) -> list[str]:
 
 
 def _refuse_another(earlier: Answer, value: AnswerValue, question: Question | None) -> None:
-    """Refuse what is not what was said before. Where the question is not known, an option counts by its label only."""
+    """Refuse a value that differs from the earlier answer. If the question is unknown, options count by label only."""
     if not _is_same(earlier.unseal(), value, question):
         said = repr(HIDDEN if earlier.sealed else one_line(earlier.text or earlier.outcome.value, 200))
         who = f"{earlier.user or earlier.by.value} at {earlier.answered_at.isoformat()}"
         if earlier.by is not AnsweredBy.HUMAN and earlier.outcome is not Outcome.CANCELLED:
             who = f"{earlier.by.value} ({earlier.reason})"
         raise AlreadyAnswered(
-            f"Question {earlier.question_id} was answered by {who}: {said}. That answer stands. A branch of the run "
-            f"goes on with another one: upcall fork RUN {earlier.question_id} ANSWER"
+            f"Question {earlier.question_id} was answered by {who}: {said}. That answer stands. To continue a copy of "
+            f"the run with another answer: upcall fork RUN {earlier.question_id} ANSWER"
         )
 
 
