@@ -1,6 +1,6 @@
-"""The same runs by AG-UI 1.0: a front end of that protocol starts one, sees it at work, and answers what it asks.
+"""The same runs over AG-UI 1.0: a front end of that protocol starts a run, watches it, and answers its questions.
 
-A run of AG-UI goes from a start or an answer to the next pause; the run of the store goes on through all of them.
+A run of AG-UI goes from a start or an answer to the next pause; the stored run continues through all of them.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ def make_agui(service: Service, doorkeeper: Doorkeeper, streams: Streams) -> API
 
 
 def _refuse_broken_text(given: RunAgentInput) -> None:
-    """Refuse what cannot be sent back: the messages are, with all that they say beside what the protocol knows.
+    """Refuse what cannot be sent back: the messages are, including fields that the protocol does not know.
 
     Raises:
-        CallerError: it holds half a character.
+        CallerError: it contains a lone surrogate.
     """
     try:
         given.model_dump_json()
@@ -83,14 +83,14 @@ async def _encode(exchange: _Exchange) -> AsyncIterator[ServerSentEvent]:
 
 
 class _Exchange:
-    """One run of AG-UI: what the front end says, and what comes of it."""
+    """One run of AG-UI: the front end's request, and the events that follow."""
 
     def __init__(self, service: Service, doorkeeper: Doorkeeper, caller: Caller, given: RunAgentInput) -> None:
         self._service, self._doorkeeper, self._caller, self._given = service, doorkeeper, caller, given
         self._app = service.app_for(caller)
 
     async def tell(self) -> AsyncGenerator[BaseEvent]:
-        """Do what is asked, and yield what happens."""
+        """Carry out the request, and yield what happens."""
         given = self._given
         yield RunStartedEvent(thread_id=given.thread_id, run_id=given.run_id, protocol_version=PROTOCOL_VERSION)
         says_more = bool(given.messages) and isinstance(given.messages[-1], UserMessage)
@@ -106,7 +106,7 @@ class _Exchange:
                 raise
 
     async def _begin(self) -> AsyncGenerator[BaseEvent]:
-        """Begin a run for what the user said last, behind the last one of the conversation; said twice, it is once."""
+        """Begin a run for the user's last message, after the last run of the conversation; once, even if sent twice."""
         run_id = self._choose_id()
         is_repeated = await is_begun(self._service, run_id)
         if not is_repeated:
@@ -128,7 +128,7 @@ class _Exchange:
             yield event
 
     async def _answer(self) -> AsyncGenerator[BaseEvent]:
-        """Answer questions of a run, and see it go on."""
+        """Answer questions of a run, and follow it."""
         names = [each.interrupt_id.partition(":") for each in self._given.resume or ()]
         runs = {run_id for run_id, _, _ in names}
         if len(runs) != 1:
@@ -150,7 +150,7 @@ class _Exchange:
             yield event
 
     async def _look(self) -> AsyncGenerator[BaseEvent]:
-        """Look at the last run of the conversation, as it goes on by itself."""
+        """Watch the last run of the conversation, which continues by itself."""
         run = await self._find_last()
         if run is None:
             raise CallerError(
@@ -174,7 +174,7 @@ class _Exchange:
         return await self._app.get(run_id, user=self._caller.user) if isinstance(run_id, str) else None
 
     async def _wake(self, run_id: str) -> None:
-        """Let a run go on whose process is gone."""
+        """Continue a run whose process is gone."""
         if (await self._app.get(run_id, user=self._caller.user)).interrupted:
             await self._service.resume(self._caller, run_id)
 
@@ -183,7 +183,7 @@ class _Exchange:
         return reader, Conversation(run_id, self._given.messages)
 
     async def _recall(self, reader: Reader, conversation: Conversation) -> tuple[BaseEvent, BaseEvent]:
-        """Read what was said and done so far, and tell it at once, with how the run stands."""
+        """Read what was said and done so far, and yield it at once, with the run's state."""
         for each in await reader.read_new():
             if isinstance(each.item, TranscriptEntry):
                 conversation.remember(each.item, each.place, each.text_id, reader.find_question(each.item))
@@ -216,8 +216,8 @@ class _Exchange:
             yield event
 
     def _is_at_pause(self, run: Run, answered: Collection[str]) -> bool:
-        """Tell whether nothing follows without this caller. What others are asked is theirs to answer, and what was
-        answered just now may not be stored yet."""
+        """Return whether nothing follows without this caller. Others' questions are theirs to answer, and the answer
+        just given may not be stored yet."""
         if run.under_way:
             return run.interrupted
         mine = self._app.answerable(run, self._caller.user)
@@ -250,7 +250,7 @@ class _Exchange:
 
 
 class StreamEnded(UpcallError):
-    """The run goes on, and this stream does not: the service stops, the caller lost their rights, or time is over."""
+    """The run continues, and this stream does not: the service stops, the caller lost their rights, or time is up."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__(f"The stream of run {run_id} ended before the run did. Call again to see how it goes on.")
@@ -277,7 +277,7 @@ def _show_state(run: Run) -> StateSnapshotEvent:
 
 
 def _count_usage(run: Run, before: Usage) -> list[TokenUsage] | None:
-    """Count what was used since then; the protocol has its count begin anew at each answer."""
+    """Count what was used since then; in the protocol the count starts again at each answer."""
     sent = run.total_usage.prompt_tokens - before.prompt_tokens
     written = run.total_usage.completion_tokens - before.completion_tokens
     if sent + written <= 0:
@@ -286,10 +286,10 @@ def _count_usage(run: Run, before: Usage) -> list[TokenUsage] | None:
 
 
 def _read_task(given: RunAgentInput, follows: str | None) -> _Task:
-    """Read the task out of the last message: its text, and the files that it brings along.
+    """Read the task from the last message: its text and its files.
 
     Raises:
-        CallerError: it has parts that no agent reads, or options that there are not.
+        CallerError: it has parts that no agent reads, or unknown options.
     """
     said = given.messages[-1].content
     texts, documents, images = list[str](), list[Sent](), list[Sent]()

@@ -1,5 +1,5 @@
-"""What the agents of a run say and do as events and messages of AG-UI. An id comes from where the thing stands in the
-run, so that it is the same in each process and for each reader."""
+"""What the agents of a run say and do, as events and messages of AG-UI. Ids are derived from the position in the run,
+so that they are the same in each process and for each reader."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ASK = "ask_user"
 
 
 class Conversation:
-    """The messages of a front end, which grow with a run.
+    """A front end's messages, which grow with a run.
 
     Args:
         run_id: the run.
@@ -48,7 +48,7 @@ class Conversation:
     def __init__(self, run_id: str, known: Sequence[Message]) -> None:
         self._run_id = run_id
         self._has_task = any(each.role == "user" for each in known)
-        own = f"{run_id}:"  # What the front end has of this run is told anew: some of it it saw half written.
+        own = f"{run_id}:"  # What the front end has of this run is sent again: it may have seen some half written.
         self._messages: dict[str, Message] = {each.id: each for each in known if not each.id.startswith(own)}
         self._written: dict[str, tuple[Sequence[str], str]] = {}
         self._calls: dict[str, tuple[str, str, str]] = {}
@@ -58,7 +58,7 @@ class Conversation:
     def add(
         self, entry: TranscriptEntry, place: Place, text_id: str, question: Question | None = None
     ) -> Iterator[BaseEvent]:
-        """Take in an entry of the transcript, with the question that it names; yield the events that tell it."""
+        """Add an entry of the transcript, with the question that it names; yield its events."""
         if self._has_task and (entry.kind is EntryKind.TASK or entry.path == (EARLIER,)):
             return  # The front end has it.
         match entry.kind:
@@ -78,25 +78,25 @@ class Conversation:
                 yield from self._say(entry, text_id)
 
     def remember(self, entry: TranscriptEntry, place: Place, text_id: str, question: Question | None = None) -> None:
-        """Take in an entry that was told before."""
+        """Add an entry that was sent before."""
         for _ in self.add(entry, place, text_id, question):
             pass
         self._subagents = []
 
     def snapshot(self) -> MessagesSnapshotEvent:
-        """Tell all messages."""
+        """Return all messages as one event."""
         return MessagesSnapshotEvent(messages=[*self._messages.values()])
 
     def name(self, question: Question) -> str:
-        """Name a question so that an answer to it says of which run it is."""
+        """Name a question so that an answer to it identifies the run."""
         return f"{self._run_id}:{question.id}"
 
     def call_of(self, question: Question) -> str | None:
-        """Return the id of the tool call that a question stops, where it was told."""
+        """Return the id of the tool call that a question stops, if that call was sent."""
         return self._call_of.get(question.id)
 
     def write(self, token: Token) -> Iterator[BaseEvent]:
-        """Tell a piece of text as it is written."""
+        """Send a piece of text as it is written."""
         message, owner = self._id_of(token.path, token.text_id), self._owner(token.path)
         if message not in self._written:
             yield from self._begin(message, token.path)
@@ -105,7 +105,7 @@ class Conversation:
         yield TextMessageContentEvent(message_id=message, delta=token.text, subagent_run_id=owner)
 
     def close(self, waiting: Sequence[Question] = ()) -> Iterator[BaseEvent]:
-        """End what is open, and tell all messages: what was written by the piece is as it was kept then."""
+        """End what is open, and send all messages: streamed texts are then as they were stored."""
         for message, (writer, _) in [*self._written.items()]:
             yield self._end(message, writer)
         if not waiting:
@@ -119,7 +119,7 @@ class Conversation:
         yield self.snapshot()
 
     def _return_rest(self) -> Iterator[BaseEvent]:
-        """Give the calls that came to nothing an empty result: a front end takes an open one for its own to answer."""
+        """Return an empty result for calls that ended in nothing: a front end would answer an open call itself."""
         for call in [*self._calls]:
             yield from self._put_result(call, "", None)
 
@@ -153,7 +153,7 @@ class Conversation:
         yield TextMessageEndEvent(message_id=message)
 
     def _ask(self, question: Question) -> Iterator[BaseEvent]:
-        """Tell a question: by the call that it stops, where that is told already, or as a call of its own."""
+        """Send a question: through the call that it stops, if that was sent already, or as a call of its own."""
         tool = question.approval.tool if question.approval is not None else question.tool
         wanted = None if question.approval is None else question.approval.arguments
         call = tool and self._find_call(question.path, tool, wanted)
@@ -190,14 +190,14 @@ class Conversation:
         )
 
     def _find_call(self, path: Sequence[str], tool: str, arguments: object = None) -> str | None:
-        """Find the first open call of a tool by an agent, with these arguments where there are several."""
+        """Find an agent's first open call of a tool; of several, the one with these arguments."""
         found = [each for each, (by, name, _) in self._calls.items() if (by, name) == ("/".join(path), tool)]
         same = [each for each in found if arguments is not None and _read(self._calls[each][2]) == arguments]
         free = [each for each in same or found if arguments is None or each not in self._call_of.values()]
         return next(iter(free), None)
 
     def _announce(self, path: Sequence[str]) -> Iterator[BaseEvent]:
-        """Tell of the nested agents on a path, those above first, that they are at work."""
+        """Announce that the nested agents on a path are at work, outermost first."""
         for length in range(2, len(path) + 1):
             name = "/".join(path[:length])
             if name not in self._subagents:

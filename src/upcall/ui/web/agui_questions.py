@@ -36,7 +36,7 @@ def describe_interrupt(question: Question, name: str, call: str | None) -> Inter
 
 
 def describe_answer(question: Question) -> dict[str, Any]:
-    """Describe what a question takes for an answer, as a JSON schema."""
+    """Describe the answers that a question accepts, as a JSON schema."""
     if question.approval is not None:
         return _describe_decision(question.approval)
     labels = [option.label for option in question.options]
@@ -60,10 +60,10 @@ def _describe_decision(call: PendingCall) -> dict[str, Any]:
 
 
 def read_payload(question: Question, entry: ResumeEntry) -> AnswerValue:
-    """Read the answer to a question out of a resume entry.
+    """Read the answer to a question from a resume entry.
 
     Raises:
-        AnswerRefused: it has another shape than the interrupt's schema says.
+        AnswerRefused: it does not match the interrupt's schema.
     """
     given = entry.payload
     if entry.status == "cancelled":
@@ -79,8 +79,8 @@ def read_payload(question: Question, entry: ResumeEntry) -> AnswerValue:
 
 
 def _read_decision(question: Question, call: PendingCall, given: object) -> AnswerValue:
-    """Read whether a call is to be made. Edited arguments stand for all of them, so that none may be missing: one that
-    the human took away is not to be called with after all."""
+    """Read whether to make a call. Edited arguments replace all of them, so none may be missing: otherwise the call
+    would be made with one that the human removed."""
     edited = given.get("editedArgs") if isinstance(given, dict) else None
     if not isinstance(given, dict) or not isinstance(given.get("approved"), bool) or given.keys() - _DECISION:
         raise AnswerRefused(

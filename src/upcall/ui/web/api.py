@@ -71,7 +71,7 @@ def make_router(service: Service, doorkeeper: Doorkeeper, streams: Streams) -> A
 
     @router.post("/runs", status_code=202, response_model=RunBody, openapi_extra=_START)
     async def start(request: Request, caller: Me, key: Key = None) -> JSONResponse:
-        """Start a run; documents and images come along in a form. It goes on by itself: look at it, or follow its
+        """Start a run; send documents and images in a form. The run continues by itself: look at it, or follow its
         events."""
         wanted, documents, images = await _read_start(request)
         run_id = await begin_run(service, caller, wanted, documents, images, key)
@@ -80,7 +80,7 @@ def make_router(service: Service, doorkeeper: Doorkeeper, streams: Streams) -> A
 
     @router.get("/runs")
     async def list_runs(caller: Me, limit: Limit = 50, before: str | None = None) -> RunList:
-        """List the runs that the caller sees, newest first."""
+        """List the runs that the caller may see, newest first."""
         page = await service.app_for(caller).list(caller.user, limit=limit, before=before)
         return RunList(runs=[RunBody.of(each) for each in (*page, *page.damaged)], next=page.next)
 
@@ -91,7 +91,7 @@ def make_router(service: Service, doorkeeper: Doorkeeper, streams: Streams) -> A
 
     @router.post("/runs/{run_id}/answers")
     async def answer(run_id: str, body: Answers, caller: Me, key: Key = None) -> RunBody:
-        """Answer one or several questions of a run; it goes on by itself. The same answer again changes nothing."""
+        """Answer one or several questions of a run, which then continues. The same answer again changes nothing."""
         if key is not None:
             await reserve_request(service.store, caller.user, key, [run_id, body.model_dump()], run_id)
         await service.answer(caller, run_id, body.read())
@@ -113,7 +113,7 @@ def make_router(service: Service, doorkeeper: Doorkeeper, streams: Streams) -> A
 
     @router.post("/runs/{run_id}/resume", status_code=202)
     async def resume(run_id: str, caller: Me) -> RunBody:
-        """Go on with a run that failed or was interrupted."""
+        """Continue a run that failed or was interrupted."""
         await service.resume(caller, run_id)
         return await show_run(run_id, caller)
 
@@ -125,12 +125,12 @@ def make_router(service: Service, doorkeeper: Doorkeeper, streams: Streams) -> A
 
     @router.get("/runs/{run_id}/changes")
     async def list_changes(run_id: str, caller: Me) -> Changes:
-        """Show what a run changed in files, with the diffs."""
+        """Show which files a run changed, with the diffs."""
         return Changes(changes=[*await service.app_for(caller).changes(run_id, user=caller.user)])
 
     @router.post("/runs/{run_id}/undo")
     async def undo(run_id: str, body: Undo, caller: Me) -> Changes:
-        """Undo the last change, or one and all after it."""
+        """Undo the last change, or the given one and all after it."""
         return Changes(changes=[*await service.app_for(caller).undo(run_id, body.change, user=caller.user)])
 
     @router.get("/runs/{run_id}/events", responses=_STREAM, response_class=EventSourceResponse)
@@ -148,14 +148,14 @@ def make_router(service: Service, doorkeeper: Doorkeeper, streams: Streams) -> A
 
     @router.get("/questions/events", responses=_STREAM, response_class=EventSourceResponse)
     async def stream_questions(caller: Me) -> EventSourceResponse:
-        """Follow one's open questions: ``questions`` with the ids of all, whenever they change."""
+        """Follow the caller's open questions: ``questions`` with the ids of all, whenever they change."""
         return respond_with(follow_questions(service, doorkeeper, caller), streams, caller)
 
     return router
 
 
 async def _read_start(request: Request) -> tuple[Start, list[Any], list[Any]]:
-    """Read a start out of JSON, or out of a form with files.
+    """Read a start from JSON, or from a form with files.
 
     Raises:
         CallerError: it is neither.

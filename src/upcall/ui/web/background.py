@@ -1,4 +1,4 @@
-"""Runs that go on in the service's own loop, behind the requests that set them going."""
+"""Runs that work in the service's own loop, after the requests that started them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _log = logging.getLogger(__name__)
 
 
 class Token(NamedTuple):
-    """A piece of text as it comes from a model.
+    """A piece of text as it arrives from a model.
 
     Attributes:
         path: the agent that writes.
         text: the piece.
-        text_id: the text that it is of, among those of this agent; its entry in the transcript has the same.
+        text_id: the text that it belongs to, among those of this agent; its transcript entry has the same id.
     """
 
     path: tuple[str, ...]
@@ -39,13 +39,13 @@ class Token(NamedTuple):
 
 
 def join_tokens(tokens: Iterable[Token]) -> Iterator[Token]:
-    """Yield tokens, those of one text behind one another as one."""
+    """Yield tokens, joining successive ones of the same text."""
     for (path, text_id), pieces in groupby(tokens, key=lambda each: (each.path, each.text_id)):
         yield Token(path, "".join(each.text for each in pieces), text_id)
 
 
 class BackgroundWork:
-    """The work that was set going here. Closed, each run is left so that it can be resumed."""
+    """The work started here. When closed, it leaves each run resumable."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -53,10 +53,10 @@ class BackgroundWork:
         self._written: dict[str, dict[TextKey, list[Token]]] = {}
 
     async def begin(self, run_id: str, items: Stream, *, patience: float | None = None) -> None:
-        """Set a stream going, and return when its work has begun, or after so many seconds.
+        """Start a stream, and return when its work has begun, or after a number of seconds.
 
         Raises:
-            UpcallError: what keeps it from beginning; nothing was changed.
+            UpcallError: it cannot begin; nothing was changed.
         """
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._consume(run_id, items, begun))
@@ -99,8 +99,8 @@ class BackgroundWork:
 
     @contextmanager
     def listen(self, run_id: str) -> Iterator[asyncio.Queue[Token]]:
-        """Give what the agents of a run write, as it comes, as long as the block lasts; first, in one piece a text,
-        what was written already of those that are not whole yet."""
+        """Pass on what the agents of a run write, as it arrives, as long as the block lasts; first what was already
+        written of each unfinished text, in one piece."""
         queue: asyncio.Queue[Token] = asyncio.Queue(MAX_TOKENS_AHEAD)
         for token in join_tokens(chain.from_iterable(self._written.get(run_id, {}).values())):
             queue.put_nowait(token)
@@ -113,7 +113,7 @@ class BackgroundWork:
                 del self._listeners[run_id]
 
     async def close(self) -> None:
-        """Stop all of it, and wait until it is stored."""
+        """Stop all work, and wait until it is stored."""
         tasks = [*self._tasks]
         for task in tasks:
             task.cancel()

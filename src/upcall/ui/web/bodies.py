@@ -1,4 +1,4 @@
-"""What the HTTP API takes and gives, as its OpenAPI description says it."""
+"""The bodies of the HTTP API's requests and responses, as in its OpenAPI description."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from upcall.storage.run_lists import DamagedRun
 
 
 class Body(BaseModel, extra="forbid"):
-    """What a request says: nothing else is taken."""
+    """The body of a request: unknown fields are refused."""
 
 
 class Start(Body):
     """A task and the options of its run.
 
     Attributes:
-        task: what is to be done.
+        task: what to do.
         follows: the run that this one follows, in a conversation.
-        facts: answers that stand for this run.
-        unattended: whether questions come to their own default.
+        facts: standing answers for this run.
+        unattended: whether questions get their own default.
         expires_after: how long each question waits: seconds, or a text like ``2h``.
         on_expiry: what happens then.
         user_info: name and email, told to the classifier.
@@ -47,7 +47,7 @@ class Start(Body):
 
 
 class Without(Body):
-    """An answer that is none: to skip a question, or to decline it, with a reason."""
+    """A reply without an answer: skip a question, or decline it, with a reason."""
 
     outcome: Literal["skipped", "declined"]
     text: str = ""
@@ -79,13 +79,13 @@ class Fork(Body):
 
 
 class Undo(Body):
-    """What to undo: a change and all after it; the last one where none is named."""
+    """What to undo: a change and all after it, or the last one if none is named."""
 
     change: str | None = None
 
 
 class RunBody(BaseModel):
-    """A run. ``status`` is `damaged` where it cannot be read; then ``error`` says why."""
+    """A run. ``status`` is `damaged` if it cannot be read; then ``error`` says why."""
 
     run_id: str
     status: str
@@ -119,14 +119,14 @@ class RunBody(BaseModel):
 
 
 class RunList(BaseModel):
-    """A page of runs, newest first; ``next`` is what ``before`` takes for the page behind it."""
+    """A page of runs, newest first; pass ``next`` as ``before`` for the following page."""
 
     runs: list[RunBody]
     next: str | None
 
 
 class QuestionList(BaseModel):
-    """Open questions, oldest first, each with its run and that one's task; and the runs that cannot be read."""
+    """Open questions, oldest first, each with its run and the run's task; and the runs that cannot be read."""
 
     questions: list[dict[str, JsonValue]]
     damaged: list[RunBody]
@@ -149,7 +149,7 @@ class Entry(BaseModel):
 
 
 class Changes(BaseModel):
-    """What a run changed in files, oldest first."""
+    """The files that a run changed, oldest change first."""
 
     changes: list[Change]
 
@@ -160,7 +160,7 @@ def read_value(value: Value, question_id: str) -> AnswerValue:
 
 
 def explain_validation(errors: Any) -> str:
-    """Say in one line what is wrong with a body: the first thing."""
+    """Say in one line what is wrong with a body; only the first error."""
     first = errors[0]
     where = ".".join(str(each) for each in first["loc"] if each not in ("body", "query", "header", "path"))
     return f"{where or 'The body'}: {first['msg']}."

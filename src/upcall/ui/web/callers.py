@@ -1,4 +1,4 @@
-"""Who calls: by a token in the header, or by the session of a browser; never by what a request says of itself."""
+"""Who calls: identified by a token in the header or a browser session, never by what a request claims."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class NotLoggedIn(UpcallError):
-    """The request shows no token, or one that is not good."""
+    """The request has no token, or an invalid one."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -43,7 +43,7 @@ class NotLoggedIn(UpcallError):
 
 
 class Forged(UpcallError):
-    """The request may come from a page of somebody else."""
+    """The request may come from somebody else's page."""
 
     def __init__(self) -> None:
         super().__init__("The form is too old, or another page sent it; nothing was changed. Load the page again.")
@@ -54,7 +54,7 @@ class Doorkeeper:
 
     Args:
         service: whose store has the tokens.
-        operator: the secret of who runs the service on this machine; None where there is no such caller.
+        operator: the secret of whoever runs the service on this machine; None if there is no such caller.
     """
 
     def __init__(self, service: Service, operator: str | None) -> None:
@@ -62,10 +62,10 @@ class Doorkeeper:
         self._proxy_key = secrets.token_bytes(32)
 
     async def identify(self, request: Request) -> Caller:
-        """Say who calls; a request that changes something, and that a browser made, has to show where it comes from.
+        """Return who calls; a browser's request that changes something has to show where it comes from.
 
         Raises:
-            NotLoggedIn: nobody who is known.
+            NotLoggedIn: the caller is unknown.
             Forged: see above.
         """
         caller = await self.find_caller(request)
@@ -78,10 +78,10 @@ class Doorkeeper:
         return caller
 
     async def identify_tool_call(self, context: AnyContext) -> Caller:
-        """Say whose call of a tool it is: each request shows its token.
+        """Return who calls a tool: each request carries its token.
 
         Raises:
-            NotLoggedIn: nobody who is known.
+            NotLoggedIn: the caller is unknown.
         """
         request = context.request_context.request
         caller = await self.find_caller(request) if request is not None else None
@@ -90,7 +90,7 @@ class Doorkeeper:
         return caller
 
     async def find_caller(self, request: HTTPConnection) -> Caller | None:
-        """Find out who calls, whatever they want: a good token counts, then what the proxy says, then a session.
+        """Find out who calls, whatever they want: by a valid token, else by the proxy, else by a session.
 
         Raises:
             ProxyRefused: the proxy's header does not say who calls.
@@ -114,16 +114,16 @@ class Doorkeeper:
         found = self._service.proxy.find_user(request.scope) if self._service.proxy is not None else None
         if found is None:
             return None
-        # A browser is let in by the proxy whatever page makes the request: its forms hold what only ours can know.
+        # The proxy lets a browser in whatever page makes the request: forms contain what only our pages can know.
         secret = hmac.new(self._proxy_key, found.user.encode(), sha256).hexdigest()
         return Caller(found.user, found.role, secret, by_cookie=True, by_proxy=True)
 
     async def is_still_good(self, caller: Caller) -> bool:
-        """Tell whether who was let in for longer would be let in again; a proxy says that anew with each request."""
+        """Return whether a caller let in earlier would be let in again; a proxy decides that with each request."""
         return caller.by_proxy or await self.check(caller.secret, sessions=caller.by_cookie) is not None
 
     async def check(self, secret: str, *, sessions: bool) -> Caller | None:
-        """Find whose token, or whose session, a secret is."""
+        """Find the owner of a secret: a token or a session."""
         if not sessions and self._is_operator(secret):
             return Caller(None, None, secret)
         token = await find_token(self._service.store, secret)
@@ -134,15 +134,15 @@ class Doorkeeper:
         return Caller(token.user, token.role, secret, by_cookie=sessions)
 
     def may_log_in_by_link(self, request: Request, secret: str) -> bool:
-        """Tell whether a link that holds a secret is followed. One of another page, with a token of whoever made that
-        page, would have people work in a stranger's name; nobody else knows that of who runs the service."""
+        """Return whether to follow a link that contains a secret. A link on another page, with a token of that page's
+        author, would make people work in a stranger's name; only the operator knows the operator's secret."""
         return self._is_operator(secret) or is_same_origin(request)
 
     def _is_operator(self, secret: str) -> bool:
         return self._operator is not None and secrets.compare_digest(secret.encode(), self._operator.encode())
 
     async def log_in(self, request: Request, response: Response, secret: str) -> bool:
-        """Give a browser a new session for a token; False where that is not good."""
+        """Give a browser a new session for a token; return False if the token is invalid."""
         token: Token | None = None
         if not self._is_operator(secret):
             token = await find_token(self._service.store, secret)
@@ -168,7 +168,7 @@ class Doorkeeper:
 
 
 async def identify(request: Request) -> Caller:
-    """Say who calls; see `Doorkeeper.identify`."""
+    """Return who calls; see `Doorkeeper.identify`."""
     doorkeeper: Doorkeeper = request.app.state.doorkeeper
     if not hasattr(request.state, "caller"):
         request.state.caller = await doorkeeper.identify(request)
@@ -177,8 +177,8 @@ async def identify(request: Request) -> Caller:
 
 
 class KnownCallersRoute(APIRoute):
-    """A route that looks who calls before the body is taken apart, which FastAPI does first: a stranger's 25 MB of JSON
-    can be a gigabyte then. And of what pieces it is: nothing else is served while it is read."""
+    """A route that identifies the caller before it parses the body, which FastAPI does first: a stranger's 25 MB of
+    JSON can become a gigabyte. It also counts the pieces of the body: nothing else is served while it is parsed."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """See `APIRoute`."""
@@ -186,7 +186,7 @@ class KnownCallersRoute(APIRoute):
 
         async def identify_first(request: Request) -> Response:
             await identify(request)
-            # A file is not read as JSON; and what calls itself the other kind of form may be JSON all the same.
+            # A file is not read as JSON; a body declared as the other kind of form may still be JSON.
             if not request.headers.get("Content-Type", "").startswith(FILES):
                 refuse_many_pieces(await request.body())
             return await handle(request)
@@ -195,9 +195,9 @@ class KnownCallersRoute(APIRoute):
 
 
 def refuse_many_pieces(body: bytes) -> None:
-    """Refuse JSON that would hold up all other requests. Its bytes do not say so: 24 MB are read in 0.1 s where they
-    are one document, and 5 MB of wrong values take 30. A thread would not help: the readers of JSON and pydantic let no
-    other thread run.
+    """Refuse JSON that would hold up all other requests. Its size does not show that: 24 MB take 0.1 s if they are one
+    document, and 5 MB of wrong values take 30. A thread would not help: the JSON parser and pydantic let no other
+    thread run.
 
     Raises:
         HTTPException: it has too many pieces.
@@ -213,17 +213,17 @@ Me = Annotated[Caller, Depends(identify)]
 
 
 def csrf_of(caller: Caller) -> str:
-    """Return what a form of this session holds, and no other page can know."""
+    """Return the value that this session's forms contain, and no other page can know."""
     return hmac.new(caller.secret.encode(), b"csrf", sha256).hexdigest()
 
 
 def cookie_name(request: HTTPConnection) -> str:
-    """Name the cookie by the port: cookies of a host are those of all its ports."""
+    """Name the cookie by the port: a host's cookies are shared by all its ports."""
     return f"upcall-session-{request.url.port or 80}"
 
 
 def is_same_origin(request: HTTPConnection) -> bool:
-    """Tell whether a browser says that a page of ours made the request; one that says nothing is old, or no browser."""
+    """Return whether the browser says that our page made the request; one that says nothing is old, or no browser."""
     if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
         return False
     origin = request.headers.get("Origin")

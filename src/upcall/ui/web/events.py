@@ -1,5 +1,5 @@
 """What happens to a run, as it happens: read from the store, whichever process works on it, so that a reader who names
-a place goes on behind it, after a restart too. Pieces of text come along where they are written in this process."""
+a place continues after it, even after a restart. Pieces of text are included if they are written in this process."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TooManyStreams(UpcallError):
 
 @dataclass(frozen=True)
 class Place:
-    """How far a reader is: the last entry of the log that they have, and of the transcript, by segment and number."""
+    """A reader's position: the last entry of the log that they have, and of the transcript, by segment and number."""
 
     log: int = 0
     segment: int = 0
@@ -56,7 +56,7 @@ class Place:
 
     @classmethod
     def parse(cls, text: str | None) -> Place:
-        """Read a ``Last-Event-ID``; one that is not ours stands for the beginning."""
+        """Parse a ``Last-Event-ID``; one that is not ours means the beginning."""
         numbers = re.fullmatch(r"(\d{1,18})-(\d{1,18})-(\d{1,18})", text or "")
         return cls(*map(int, numbers.groups())) if numbers else cls()
 
@@ -71,17 +71,17 @@ class Streams:
         self._open: dict[str, int] = {}
 
     def refuse_more(self, caller: Caller) -> None:
-        """Refuse a caller another one, where there are too many, of theirs or of all.
+        """Refuse a caller another stream if too many are open, of theirs or in all.
 
         Raises:
-            TooManyStreams: there are.
+            TooManyStreams: too many are open.
         """
         if self._open.get(caller.user or "", 0) >= STREAMS_A_CALLER or sum(self._open.values()) >= STREAMS:
             raise TooManyStreams
 
     @contextmanager
     def count(self, caller: Caller) -> Iterator[None]:
-        """Count one more, as long as the block lasts."""
+        """Count one more stream, as long as the block lasts."""
         name = caller.user or ""
         self._open[name] = self._open.get(name, 0) + 1
         try:
@@ -110,12 +110,12 @@ def respond_with(events: AsyncIterator[ServerSentEvent], streams: Streams, calle
 
 @dataclass(frozen=True)
 class Stored:
-    """Something that the store has of a run.
+    """A stored item of a run.
 
     Attributes:
-        item: what it is.
-        place: how far a reader is who has it.
-        text_id: of an entry whose text may have come by the piece, what its `Token` have; of all else empty.
+        item: the item.
+        place: the position of a reader who has it.
+        text_id: the one of its `Token` objects, if the text of an entry may have been streamed; otherwise empty.
     """
 
     item: LogEntry | TranscriptEntry | Run
@@ -134,10 +134,10 @@ class Reader:
     """One reader of one run.
 
     Args:
-        service: where it is.
+        service: the service that has the run.
         caller: who reads; somebody to whom only questions are assigned gets the run as they see it, and nothing else.
         run_id: the run.
-        place: what they have already.
+        place: what they already have.
     """
 
     def __init__(self, service: Service, caller: Caller, run_id: str, place: Place) -> None:
@@ -149,7 +149,7 @@ class Reader:
 
     @property
     def run(self) -> Run:
-        """The run as it was read last."""
+        """The run as last read."""
         assert self._run is not None, "nothing was read yet"
         return self._run
 
@@ -159,10 +159,10 @@ class Reader:
         return None if record is None else record.question
 
     async def read_new(self) -> list[Stored]:
-        """Read what the reader does not have yet: log, transcript, and the run where it is another than before.
+        """Read what the reader does not have yet: log, transcript, and the run if it has changed.
 
         Raises:
-            UnknownRun: there is no such run for them any more.
+            UnknownRun: the run no longer exists for them.
         """
         segments = await load_segments(self._service.store, self.run_id, self._place.segment)
         run = await self._app.get(self.run_id, user=self._caller.user)
@@ -205,7 +205,7 @@ class Reader:
         return self._run is not None and self._run.is_final
 
     def hears(self, token: Token) -> bool:
-        """Tell whether a piece of what the agents write is for them, and of no text that they have whole."""
+        """Return whether a piece that an agent writes is for them, and not part of a text that they have in full."""
         is_whole = (token.path, token.text_id) in self._texts
         return self._run is not None and not self._run.restricted and not is_whole
 
@@ -213,7 +213,7 @@ class Reader:
 async def follow(
     service: Service, doorkeeper: Doorkeeper, caller: Caller, run_id: str, place: Place
 ) -> AsyncIterator[ServerSentEvent]:
-    """Yield what happens to a run until it is over, or the caller may not see it any more."""
+    """Yield what happens to a run until it is over, or the caller may no longer see it."""
     async for news in follow_run(service, doorkeeper, caller, Reader(service, caller, run_id, place)):
         yield _as_event(news)
 
@@ -262,7 +262,7 @@ def _event(kind: str, data: dict[str, Any], place: Place) -> ServerSentEvent:
 
 
 async def follow_questions(service: Service, doorkeeper: Doorkeeper, caller: Caller) -> AsyncIterator[ServerSentEvent]:
-    """Yield the ids of the open questions of a caller, whenever they are others than before."""
+    """Yield the ids of a caller's open questions, whenever they change."""
     app, seen = service.app_for(caller), None
     with suppress(UpcallError):
         async for _ in _ticks(service, doorkeeper, caller):
@@ -275,7 +275,7 @@ async def follow_questions(service: Service, doorkeeper: Doorkeeper, caller: Cal
 
 
 async def _ticks(service: Service, doorkeeper: Doorkeeper, caller: Caller) -> AsyncIterator[None]:
-    """Yield each time the store is to be looked into, as long as the stream may go on."""
+    """Yield each time to look into the store, as long as the stream may continue."""
     loop = asyncio.get_running_loop()
     end = loop.time() + SECONDS_A_STREAM
     for tick in count():
@@ -287,7 +287,7 @@ async def _ticks(service: Service, doorkeeper: Doorkeeper, caller: Caller) -> As
 
 
 async def _drain(service: Service, tokens: asyncio.Queue[Token]) -> AsyncIterator[Token]:
-    """Yield the pieces of text that come until it is time to look into the store again; those of one text in one."""
+    """Yield the pieces of text that arrive until it is time to look into the store again, joined by text."""
     loop = asyncio.get_running_loop()
     end = loop.time() + SECONDS_BETWEEN_LOOKS
     while (left := end - loop.time()) > 0 and not service.closing.is_set():
@@ -300,7 +300,7 @@ async def _drain(service: Service, tokens: asyncio.Queue[Token]) -> AsyncIterato
 
 
 def _take(tokens: asyncio.Queue[Token], *before: Token) -> Iterator[Token]:
-    """Take the pieces of text that wait, behind those before; those of one text in one."""
+    """Take the waiting pieces of text, after those before, joined by text."""
     return join_tokens([*before, *(tokens.get_nowait() for _ in range(tokens.qsize()))])
 
 
@@ -317,7 +317,7 @@ def _read_marks(connection: Connection, run_id: str) -> tuple[Any, ...]:
 
 
 def _log_as_json(entry: LogEntry) -> dict[str, Any]:
-    """Give an entry of the log; of a change of files not the diff, which `changes` has."""
+    """Return an entry of the log, without the diff of a file change, which `changes` has."""
     found = asdict(entry)
     if "files" in entry.detail:
         files = [each.get("path") for each in entry.detail["files"]]

@@ -1,4 +1,4 @@
-"""What every request has to keep to before anything looks at it (host, size, pace), and the headers of responses."""
+"""Checks on every request before anything else (host, size, rate), and the headers of responses."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ HEADERS = {
 
 
 class BodyTooLarge(HTTPException):
-    """A body is longer than it may be, or takes too long. FastAPI passes on this kind of exception alone."""
+    """A body is too long, or takes too long. FastAPI passes on only this kind of exception."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(413, detail)
@@ -53,13 +53,13 @@ class BodyTooLarge(HTTPException):
 
 @dataclass
 class _Pace:
-    """How many requests are left, now: a bucket that fills again."""
+    """How many requests are left now: a token bucket."""
 
     left: float
     at: float
 
     def take(self) -> bool:
-        """Count a request; False where there is no room for it."""
+        """Count a request; return False if there is no room for it."""
         now = time.monotonic()
         self.left = min(REQUESTS_AT_ONCE, self.left + (now - self.at) * REQUESTS_A_SECOND)
         self.at = now
@@ -72,13 +72,13 @@ class Guard:
     """An ASGI application around another one.
 
     Args:
-        app: the other one.
-        hosts: the names by which it may be called; any where there are none. A page of another name that leads to this
-            machine is not to read it.
-        uploads: the paths that take files.
-        proxy: the one in front, behind which each user has a pace of their own.
-        origins: where pages of others come from that may read what is answered, refusals too: else their browser tells
-            them of a network error.
+        app: the other application.
+        hosts: the names by which it may be called; any if empty. A page under another name that leads to this machine
+            must not read it.
+        uploads: the paths that accept files.
+        proxy: the one in front, behind which each user has their own rate limit.
+        origins: origins of other pages that may read responses, including refusals: otherwise their browser reports a
+            network error.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Guard:
         self._app, self._hosts, self._uploads, self._proxy = app, hosts, uploads, proxy
         self._paces: OrderedDict[str, _Pace] = OrderedDict()
         self._handle: ASGIApp = self._guard
-        if origins:  # Tokens come in a header: no cookie is ever sent along, or taken.
+        if origins:  # Tokens come in a header: cookies are never sent or accepted.
             self._handle = CORSMiddleware(
                 self._guard,
                 allow_origins=origins,
@@ -102,7 +102,7 @@ class Guard:
 
     @property
     def routes(self) -> Sequence[BaseRoute]:
-        """What the application around which it stands answers."""
+        """The routes of the application inside."""
         return self._app.routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -138,8 +138,8 @@ class Guard:
         return None
 
     def _remember(self, scope: Scope, caller: str, address: str) -> None:
-        """Give who was let in a pace of their own, one for all that they may show. All others of an address share one:
-        who guesses has no more of it with each guess, and takes nothing from those who were let in before."""
+        """Give a caller who was let in one rate limit, whatever secrets they show. All others at an address share one:
+        guessing gains nothing with each guess, and takes nothing from those let in before."""
         name = scope.get(LET_IN)
         if caller == address or name is None:
             return
@@ -147,13 +147,13 @@ class Guard:
             self._paces.pop(caller, None)
         elif caller not in self._paces:
             pace = self._pace_of(sha256(f"{address}\n{name}".encode(errors="replace")).hexdigest())
-            if pace.take():  # Otherwise it stays counted as one of the address.
+            if pace.take():  # Otherwise it still counts for the address.
                 self._paces[caller] = pace
                 if address in self._paces:
                     self._paces[address].left += 1
 
     def _pace_of(self, caller: str) -> _Pace:
-        """Return the pace of a caller, or of an address, a full one where it is not known."""
+        """Return the rate limit of a caller or an address; a fresh one if it is unknown."""
         pace = self._paces.pop(caller, None) or _Pace(REQUESTS_AT_ONCE, time.monotonic())
         self._paces[caller] = pace
         while len(self._paces) > MAX_CALLERS:
@@ -167,7 +167,7 @@ def _limit(receive: Receive, limit: int) -> Receive:
 
     async def take() -> Message:
         nonlocal size, is_whole
-        if is_whole:  # What comes now is that the caller has gone, which a stream waits for.
+        if is_whole:  # The next message says that the caller has gone; a stream waits for it.
             return await receive()
         try:
             async with asyncio.timeout(max(0.0, end - time.monotonic())):

@@ -1,5 +1,5 @@
-"""The same runs as tools of the Model Context Protocol: start, inbox, answer, show. Where the client can ask its user,
-the questions of a run come up there in the middle of the call."""
+"""The same runs as tools of the Model Context Protocol: start, inbox, answer, show. If the client can ask its user,
+the questions of a run appear there in the middle of the call."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ INSTRUCTIONS = (
 
 
 def make_mcp(service: Service, find_caller: FindCaller) -> FastMCP[Any]:
-    """Make the MCP server of a service; `find_caller` says whose call it is."""
+    """Make the MCP server of a service; `find_caller` identifies the caller."""
     logging.getLogger("mcp.server.streamable_http").addFilter(_is_no_farewell)
     made: FastMCP[Any] = FastMCP(
         "upcall",
@@ -103,14 +103,14 @@ def make_mcp(service: Service, find_caller: FindCaller) -> FastMCP[Any]:
 
 
 def _is_no_farewell(record: logging.LogRecord) -> bool:
-    """Leave out of the log that a client has ended its session. mcp (1.30) writes 40 lines of an error about it, since
-    it closes the stream that it still reads; delete this when it does not
-    (https://github.com/modelcontextprotocol/python-sdk/pull/1384 mended other such places)."""
+    """Keep a client's end of session out of the log. mcp (1.30) logs it as an error of 40 lines, since it closes the
+    stream that it still reads; delete this when it no longer does
+    (https://github.com/modelcontextprotocol/python-sdk/pull/1384 fixed other such places)."""
     return not (record.exc_info and record.exc_info[0] is ClosedResourceError)
 
 
 async def serve_on_stdio(service: Service, user: str | None) -> None:
-    """Serve the client at the other end of standard input and output, who acts for a user, until it goes."""
+    """Serve the client on standard input and output, which acts for a user, until it disconnects."""
 
     async def find_caller(_: AnyContext) -> Caller:
         return Caller(user)
@@ -123,7 +123,7 @@ async def serve_on_stdio(service: Service, user: str | None) -> None:
 
 @contextmanager
 def _tell_errors() -> Iterator[None]:
-    """Tell a client an error in its own words; what nobody raised on purpose says nothing of itself."""
+    """Report an error to a client in its own words; an unexpected error reveals nothing."""
     try:
         yield
     except UpcallError as error:
@@ -143,7 +143,7 @@ class _Conversation:
         return bool(self._context.session.check_client_capability(wanted))
 
     async def pass_on(self, run_id: str, question_id: str, value: AnswerValue) -> None:
-        """Answer a question with what the client says; a risk, with what its user says themselves.
+        """Answer a question with what the client says; a risk only with what its user says.
 
         Raises:
             AnswerRefused: the user cannot be asked, or did not answer.
@@ -162,7 +162,7 @@ class _Conversation:
         await self._service.answer(self._caller, run_id, {question_id: value})
 
     async def take_further(self, run_id: str) -> Run:
-        """Wait until a run is not at work, and ask the user what it asks; the run as it stands then."""
+        """Wait until a run stops working, and ask the user its questions; return the run as it is then."""
         run = await self._wait(run_id)
         while self.can_ask and (question := self._find_question(run)) is not None:
             if not await self._ask(run.id, question):
@@ -186,7 +186,7 @@ class _Conversation:
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
 
     async def _ask(self, run_id: str, question: Question) -> bool:
-        """Ask the user one question of a run, and answer it; False where they leave it open."""
+        """Ask the user one question of a run, and answer it; return False if they leave it open."""
         text = "\n".join([f"{question.introduce()}: {question.question}", *question.details()])
         wrong = ""
         for _ in range(MAX_TRIES):
@@ -213,7 +213,7 @@ def _is_refusal(value: AnswerValue) -> bool:
 
 
 def _describe_fields(question: Question) -> dict[str, Any]:
-    """Describe what the client is to ask for: flat fields, as the protocol has them."""
+    """Describe what the client has to ask for: flat fields, as the protocol requires."""
     labels = [option.label for option in question.options]
     fields: dict[str, Any] = {}
     if labels and question.multi_select:

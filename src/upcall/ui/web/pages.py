@@ -1,4 +1,4 @@
-"""The pages for the browser. They work without scripts; what scripts there are keep them up to date."""
+"""The pages for the browser. They work without scripts; scripts only keep them up to date."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PICTURE = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-in
 
 
 def show_problem(request: Request, problem: Problem) -> Response:
-    """Show a problem: as a page where a person looks at it, who is led to the login where they need one."""
+    """Show a problem: to a person as a page, or as the login if they need one."""
     if request.url.path.startswith(_PROGRAMS) or "text/html" not in request.headers.get("Accept", ""):
         return respond(problem)
     if problem.status == 401:
@@ -143,7 +143,7 @@ def make_pages(service: Service, doorkeeper: Doorkeeper, describe_api: Callable[
 
 
 def _add_doors(router: APIRouter, doorkeeper: Doorkeeper) -> None:
-    """Add what lets browsers in and out."""
+    """Add the routes for login and logout."""
 
     @router.get("/login")
     async def show_login(request: Request, token: str = "") -> Response:
@@ -171,7 +171,7 @@ def _add_doors(router: APIRouter, doorkeeper: Doorkeeper) -> None:
 
 
 def _read_answer(question: str, choices: list[str], own: str, act: str) -> AnswerValue:
-    """Read the answer out of the fields of a form: what is pressed, then what is ticked and written."""
+    """Read the answer from the fields of a form: the button pressed, then what is ticked and written."""
     if act in (Outcome.SKIPPED, Outcome.DECLINED):
         return Answer(question_id=question, outcome=Outcome(act), text=own)
     values = [*choices, *([own] if own.strip() else [])]

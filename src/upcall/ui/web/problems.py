@@ -1,4 +1,4 @@
-"""Errors as problem details (RFC 9457): the words are those of the error, the status says who must act."""
+"""Errors as problem details (RFC 9457): the words are the error's, the status says who must act."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Problem(BaseModel):
 
     Attributes:
         type: a name for the kind of problem.
-        title: the same in words.
+        title: the kind in words.
         status: the HTTP status.
         detail: what, which value, and what to do, in one line or a few.
     """
@@ -60,7 +60,7 @@ class Problem(BaseModel):
 
 
 def describe(error: Exception) -> Problem:
-    """Describe an error; what nobody raised on purpose says nothing of itself."""
+    """Describe an error; an unexpected one reveals nothing."""
     if not isinstance(error, errors.UpcallError):
         return make_problem("InternalError", 500, INTERNAL)
     status = next((_STATUSES[each] for each in type(error).__mro__ if each in _STATUSES), 500)
@@ -68,7 +68,7 @@ def describe(error: Exception) -> Problem:
 
 
 def make_problem(name: str, status: int, detail: str) -> Problem:
-    """Make a problem out of the name of its kind."""
+    """Make a problem from the name of its kind."""
     words = re.sub(r"(?<!^)(?=[A-Z])", " ", name)
     return Problem(
         type=f"urn:upcall:problem:{words.lower().replace(' ', '-')}",

@@ -1,4 +1,4 @@
-"""Who calls, as a proxy says it that has authenticated them. Only named addresses are such a proxy."""
+"""Who calls, according to a proxy that has authenticated them. Only configured addresses count as such a proxy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TrustedProxy:
     """Reads the headers of the proxy.
 
     Args:
-        settings: where it is, and what its headers are called.
+        settings: its addresses, and the names of its headers.
         roles: those of the settings.
     """
 
@@ -41,10 +41,10 @@ class TrustedProxy:
         self._settings, self._roles = settings, {ADMIN, *roles}
 
     def find_user(self, scope: Scope) -> ProxyUser | None:
-        """Find out whom the proxy has let in; None where the request is not from it, or it names nobody.
+        """Find out whom the proxy has let in; None if the request is not from it, or names nobody.
 
         Raises:
-            ProxyRefused: the header is there several times, or holds no name; or there is no such role.
+            ProxyRefused: the header is repeated or contains no name, or there is no such role.
         """
         if not self._is_from(scope):
             return None
@@ -57,14 +57,14 @@ class TrustedProxy:
         return ProxyUser(user, role)
 
     def name_origin(self, scope: Scope) -> str:
-        """Name where a request comes from, to count requests by: behind the proxy each user is one origin."""
+        """Name the origin of a request, for counting: behind the proxy each user is one origin."""
         address = str((scope.get("client") or ("",))[0])
         if not self._is_from(scope):
             return address
         return "\n".join([address, *Headers(scope=scope).getlist(self._settings.user_header)])
 
     def _is_from(self, scope: Scope) -> bool:
-        """Tell whether the other end of the connection is the proxy; what a header says of that does not count."""
+        """Return whether the other end of the connection is the proxy, whatever a header says."""
         client = scope.get("client")
         try:
             address = ipaddress.ip_address(client[0]) if client else None
@@ -77,7 +77,7 @@ class TrustedProxy:
         found = Headers(scope=scope).getlist(name)
         if not any(found):
             return None
-        if len(found) > 1 or "," in found[0]:  # One of them may be what the caller said of itself.
+        if len(found) > 1 or "," in found[0]:  # One of them may be the caller's own claim.
             raise ProxyRefused(f"The header {name} is there several times. Let the proxy set it anew in each request.")
         try:
             value = found[0].encode("latin-1").decode().strip()

@@ -44,9 +44,9 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
     """Make the ASGI application of a service.
 
     Args:
-        service: what it is the door to.
-        operator: the secret of who runs it on this machine; None where there is no such caller.
-        loopback: whether it is called from this machine alone, by its own names.
+        service: the service that it opens.
+        operator: the secret of whoever runs it on this machine; None if there is no such caller.
+        loopback: whether it is called only from this machine, by the machine's own names.
     """
     doorkeeper = Doorkeeper(service, operator)
     tools = make_mcp(service, doorkeeper.identify_tool_call)
@@ -85,7 +85,7 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
 
 @asynccontextmanager
 async def _work_beside(service: Service, sessions: StreamableHTTPSessionManager) -> AsyncIterator[None]:
-    """Do what no request asks for, as long as the application is up: deadlines, notifications, sessions of MCP."""
+    """Do the work that no request asks for while the application is up: deadlines, notifications, MCP sessions."""
     watching = asyncio.create_task(service.watch_deadlines())
     sending = asyncio.create_task(service.send_notifications())
     try:
@@ -117,8 +117,8 @@ async def _show_http_error(request: Request, error: Exception) -> Response:
 
 
 class TokensOnly:
-    """An ASGI application that is for programs: a token has to be shown, and no session of a browser counts. JSON of
-    too many pieces is refused, as at all other addresses."""
+    """An ASGI application for programs: it requires a token, and accepts no browser session. JSON of too many pieces
+    is refused, as at all other addresses."""
 
     def __init__(self, app: ASGIApp, doorkeeper: Doorkeeper) -> None:
         self._app, self._doorkeeper = app, doorkeeper
@@ -137,7 +137,7 @@ class TokensOnly:
 
 
 def _receive_again(body: bytes, receive: Receive) -> Receive:
-    """Return what receives a body that was read already, and then what follows it."""
+    """Return a function that receives a body already read, and then what follows it."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_again() -> Message:
@@ -147,7 +147,7 @@ def _receive_again(body: bytes, receive: Receive) -> Receive:
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to who runs it, and says when it listens."""
+    """A server that leaves signals to its caller, and reports when it listens."""
 
     def __init__(self, config: uvicorn.Config, on_start: Callable[[], None]) -> None:
         super().__init__(config)
@@ -164,17 +164,17 @@ class _Server(uvicorn.Server):
 
 
 async def serve(service: Service, host: str, port: int, *, operator: str, tell: Callable[[str], None]) -> None:
-    """Serve until it is cancelled; every run is left so that it can be resumed.
+    """Serve until cancelled; leave every run resumable.
 
     Args:
-        service: what is served.
-        host: the address to listen at.
-        port: 0 for any that is free.
-        operator: the secret of who runs it; it counts on loopback only.
-        tell: gets the link that leads in, once the service answers.
+        service: the service.
+        host: the address to listen on.
+        port: 0 for any free one.
+        operator: the secret of whoever runs it; valid on loopback only.
+        tell: gets the login link, once the service answers.
 
     Raises:
-        ConfigurationError: there is nobody who could log in from elsewhere, or the address cannot be used.
+        ConfigurationError: nobody could log in from elsewhere, or the address cannot be used.
     """
     loopback = is_loopback(host)
     if not loopback and service.proxy is None and not await list_tokens(service.store):
@@ -188,7 +188,7 @@ async def serve(service: Service, host: str, port: int, *, operator: str, tell: 
             application,
             log_config=None,
             access_log=False,
-            proxy_headers=False,  # X-Forwarded-For would let anybody on this machine have the proxy's address.
+            proxy_headers=False,  # With X-Forwarded-For anybody on this machine could claim the proxy's address.
             server_header=False,
             timeout_graceful_shutdown=SECONDS_TO_CLOSE,
             h11_max_incomplete_event_size=64_000,
@@ -197,7 +197,7 @@ async def serve(service: Service, host: str, port: int, *, operator: str, tell: 
         server = _Server(config, lambda: tell(link))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
-            await asyncio.shield(serving)  # Who stops us cancels the wait; the server ends its streams first.
+            await asyncio.shield(serving)  # A stop cancels the wait; the server ends its streams first.
         finally:
             service.closing.set()
             server.should_exit = True
@@ -205,7 +205,7 @@ async def serve(service: Service, host: str, port: int, *, operator: str, tell: 
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether an address can be reached from this machine only."""
+    """Return whether an address can be reached from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

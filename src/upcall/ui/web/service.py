@@ -1,4 +1,4 @@
-"""What the doors of the service share: the store, the settings, who calls, and the work under way."""
+"""What the service's interfaces share: the store, the settings, the caller, and the work in progress."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Caller:
-    """Who calls, as their token or session says.
+    """Who calls, according to their token or session.
 
     Attributes:
-        user: their name; None is who runs the service, from whom nothing is kept.
-        role: what the token gives them beyond what is theirs.
-        secret: what they showed.
-        by_cookie: whether a browser showed it by itself, so that a request needs more to be theirs.
-        by_proxy: whether a proxy said who they are.
+        user: their name; None is the operator, from whom nothing is hidden.
+        role: the rights that the token gives them beyond their own runs.
+        secret: the secret that they showed.
+        by_cookie: whether a browser sent it by itself, so that a request needs more proof to be theirs.
+        by_proxy: whether a proxy identified them.
     """
 
     user: str | None
@@ -58,9 +58,9 @@ class Service:
     """The runs of one store, for many callers.
 
     Args:
-        settings: those of the program.
-        team: the team of new runs in place of the root team, or its name.
-        origins: where pages of others come from that may call it, with a token of their user.
+        settings: the program's settings.
+        team: the team of new runs instead of the root team, or its name.
+        origins: origins of other pages that may call it, with a token of their user.
     """
 
     def __init__(
@@ -79,8 +79,8 @@ class Service:
         self.sender = Sender(self.store, told) if told.is_any and not self.has_fleet else None
 
     def app_for(self, caller: Caller, run: Run | None = None) -> Upcall:
-        """Return the application with the rights of a caller, to go on with a run: with the model that it was started
-        with, and its team where that is the built-in one or was named by this account."""
+        """Return the application with a caller's rights, to continue a run: with the model that it was started with,
+        and its team if that is the built-in one or was named by this account."""
         settings, team = self.settings, self._team
         if caller.role == ADMIN and caller.user is not None:
             settings = settings.model_copy(update={"admins": [*settings.admins, caller.user]})
@@ -93,28 +93,28 @@ class Service:
 
     @property
     def public_host(self) -> str | None:
-        """The name that browsers know the service by, where the settings say it."""
+        """The name by which browsers know the service, if the settings say it."""
         return urlsplit(self.settings.public_url).hostname if self.settings.public_url is not None else None
 
     def is_public_name(self, host: str) -> bool:
-        """Tell whether a request that names this host came over HTTPS, through the proxy in front."""
+        """Return whether a request that names this host came over HTTPS, through the proxy in front."""
         public = urlsplit(self.settings.public_url or "")
         return public.scheme == "https" and public.netloc.lower().removesuffix(":443") == host.lower()
 
     @property
     def has_fleet(self) -> bool:
-        """Whether workers elsewhere take the runs on (`upcall worker`), and not this process."""
+        """Whether workers elsewhere advance the runs (`upcall worker`), and not this process."""
         return self.store.file is None
 
     async def start(self, app: Upcall, run_id: str, task: Task, options: StartOptions) -> None:
-        """Start a run, here or by leaving it to a worker."""
+        """Start a run, here or in a worker."""
         if self.has_fleet:
             await app.submit(task, **options)
         else:
             await self.work.begin(run_id, app.start_stream(task, **options))
 
     async def answer(self, caller: Caller, run_id: str, answers: AnswersInput) -> None:
-        """Answer questions of a run, and let it go on."""
+        """Answer questions of a run, and let it continue."""
         app, whole_id = await self._app_of(caller, run_id)
         if self.has_fleet:
             await app.answer(whole_id, answers, user=caller.user, wait=False)
@@ -122,7 +122,7 @@ class Service:
             await self._continue(whole_id, app.answer_stream(whole_id, answers, user=caller.user))
 
     async def resume(self, caller: Caller, run_id: str) -> None:
-        """Let a run go on that failed or was interrupted."""
+        """Continue a run that failed or was interrupted."""
         app, whole_id = await self._app_of(caller, run_id)
         if self.has_fleet:
             await app.resume(whole_id, user=caller.user, wait=False)
@@ -130,9 +130,9 @@ class Service:
             await self._continue(whole_id, app.resume_stream(whole_id, user=caller.user))
 
     async def _app_of(self, caller: Caller, run_id: str) -> tuple[Upcall, str]:
-        """Return the application that goes on with a run, and the whole of the run's id."""
+        """Return the application that continues a run, and the run's full id."""
         run = await self.app_for(caller).get(run_id, user=caller.user)
-        if run.restricted:  # What they do not see says with which model it goes on.
+        if run.restricted:  # The model is in a part that they do not see.
             run = (await self.store.load(run.id)).run
         return self.app_for(caller, run), run.id
 
@@ -140,21 +140,20 @@ class Service:
         await self.work.begin(run_id, items, patience=SECONDS_TO_BEGIN)
 
     async def watch_deadlines(self) -> None:
-        """Act on questions whose time is over, as `Upcall.expire` does, until the service closes. A fleet does it
-        itself."""
+        """Act on expired questions, as `Upcall.expire` does, until the service closes. A fleet does it itself."""
         while not (self.closing.is_set() or self.has_fleet):
             for run_id in await self._list_due():
                 try:
                     run = (await self.store.load(run_id)).run
                     app = self.app_for(Caller(None), run)
                     await self._continue(run_id, app.expire_stream(run_id=run_id))
-                except UpcallError as error:  # One that is damaged keeps no other from being looked at.
+                except UpcallError as error:  # A damaged run must not keep others from being checked.
                     _log.warning("Run %s: %s", run_id, first_line(error))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.closing.wait(), SECONDS_BETWEEN_LOOKS)
 
     async def send_notifications(self) -> None:
-        """Send webhooks and mail until it is cancelled. A fleet does it itself."""
+        """Send webhooks and mail until cancelled. A fleet does it itself."""
         if self.sender is not None:
             await self.sender.run()
 
@@ -166,7 +165,7 @@ class Service:
             return []
 
     async def close(self) -> None:
-        """End the streams, and leave every run so that it can be resumed."""
+        """End the streams, and leave every run resumable."""
         self.closing.set()
         await self.work.close()
         await self.store.close()

@@ -1,4 +1,4 @@
-"""How a run is started from outside, by the API and by the pages: once for each key."""
+"""Starting a run from outside, by the API and by the pages: once for each key."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ async def begin_run(
     key: str | None = None,
     run_id: str | None = None,
 ) -> str:
-    """Begin a run, with an id where one was chosen; its id. With a key that was used before for the same, it is the run
-    that was begun then.
+    """Begin a run, with the given id if any, and return its id. With a key used before for the same request, return the
+    run begun then.
 
     Raises:
-        UpcallError: it cannot be started; no run is stored then.
+        UpcallError: it cannot be started; no run is stored.
     """
     run_id = run_id or identity.new_id()
     if key is not None:
@@ -54,7 +54,7 @@ async def begin_run(
         if not await is_begun(service, run_id):
             await service.store.uploads.forget(run_id)
             raise
-    return run_id  # Where it was begun by the same request, made twice at once, that is the run.
+    return run_id  # If the same request was made twice at once, this is the run that it began.
 
 
 async def _keep_documents(service: Service, run_id: str, documents: Sequence[Sent]) -> list[Path]:
@@ -68,7 +68,7 @@ async def _keep_documents(service: Service, run_id: str, documents: Sequence[Sen
 async def begin_fork(
     service: Service, caller: Caller, run_id: str, question_id: str, answer: AnswerValue, new_id: str
 ) -> None:
-    """Begin a branch of a run, unless there is one with this id already.
+    """Begin a branch of a run, unless one with this id exists.
 
     Raises:
         UpcallError: it cannot be forked there.
@@ -81,7 +81,7 @@ async def begin_fork(
 
 
 async def is_begun(service: Service, run_id: str) -> bool:
-    """Tell whether there is a run with this id."""
+    """Return whether there is a run with this id."""
     try:
         return (await service.store.load(run_id)).run.id == run_id
     except UnknownRun:

@@ -1,4 +1,4 @@
-"""What somebody sends along with a task: documents, kept in a folder of the run, and images, which go into the task."""
+"""Files sent with a task: documents, stored in a folder of the run, and images, which go into the task."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ _UNSAFE = re.compile(r"[^\w .()+-]|^[. ]+", re.UNICODE)
 
 @dataclass(frozen=True)
 class Sent:
-    """A file that somebody sent: the name as they say, and what it holds."""
+    """An uploaded file: its name according to the sender, and its content."""
 
     name: str
     content: bytes
 
 
 async def read_files(form: FormData, field: str) -> list[Sent]:
-    """Read the files of a field of a form; an empty one stands for none."""
+    """Read the files in a form field; an empty file means none."""
     files = [each for each in form.getlist(field) if isinstance(each, UploadFile) and each.filename]
     return [Sent(each.filename or "", await each.read()) for each in files]
 
 
 def make_task(text: str, images: Sequence[Sent]) -> Task:
-    """Make the task of a text and images.
+    """Make a task from a text and images.
 
     Raises:
-        CallerError: one of them is no image, or there are too many, or too large ones.
+        CallerError: one of them is not an image, or they are too many or too large.
     """
     if not images:
         return text
@@ -77,7 +77,7 @@ def _read_image(sent: Sent, pixels: int) -> AutoGenImage:
 
 
 def store_documents(folder: Path, documents: Sequence[Sent]) -> list[Path]:
-    """Store documents in a folder of their own, each under a name that stays in it.
+    """Store documents in their own folder, each under a name that cannot leave it.
 
     Raises:
         CallerError: there are too many, or the folder cannot be written.
@@ -97,7 +97,7 @@ def store_documents(folder: Path, documents: Sequence[Sent]) -> list[Path]:
 
 
 def _choose_name(name: str, taken: set[str]) -> str:
-    """Choose a name that is no path, hidden by nothing, and not taken."""
+    """Choose a name that is not a path, not hidden, and not taken."""
     last = re.split(r"[/\\]", name)[-1]
     # Cut at the front: the ending says how a document is read.
     safe = _UNSAFE.sub("_", last)[-120:].encode(errors="replace")[-MAX_NAME_BYTES:].decode(errors="ignore")

@@ -1,4 +1,4 @@
-"""What the pages show, and how a template becomes a page. All texts are escaped by the templates."""
+"""What the pages show, and how a template becomes a page. The templates escape all texts."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ MAX_ENTRIES = 500
 
 @dataclass(frozen=True)
 class Page:
-    """What every page knows: who looks at it."""
+    """What every page knows: who is looking at it."""
 
     caller: Caller | None
 
     @property
     def csrf(self) -> str:
-        """What its forms hold."""
+        """The token that its forms contain."""
         return csrf_of(self.caller) if self.caller is not None else ""
 
     @property
     def who(self) -> str | None:
-        """Who looks at it, in words; None before anybody has logged in."""
+        """Who is looking at it, in words; None before login."""
         return None if self.caller is None else self.caller.user or "you"
 
 
@@ -57,7 +57,7 @@ def inbox_view(found: OpenQuestions) -> dict[str, Any]:
 
 
 async def run_view(service: Service, caller: Caller, run_id: str) -> dict[str, Any]:
-    """Return what the page of a run shows: all of it, or the questions of somebody to whom only they are assigned."""
+    """Return what the page of a run shows: everything, or to a mere assignee only their questions."""
     app = service.app_for(caller)
     run = await app.get(run_id, user=caller.user)
     mine = app.answerable(run, caller.user) if run.waiting or run.under_way else ()
@@ -86,7 +86,7 @@ async def run_view(service: Service, caller: Caller, run_id: str) -> dict[str, A
 
 
 def _cost(service: Service, run: Run) -> list[tuple[str, Usage, str]]:
-    """List what each agent used, and all together, with the price where there is one."""
+    """List what each agent used, and the total, with the price if there is one."""
     if not run.usage:
         return []
     prices = Prices.of(service.settings, run)
@@ -102,7 +102,7 @@ def _cost(service: Service, run: Run) -> list[tuple[str, Usage, str]]:
 
 @dataclass(frozen=True)
 class Operation:
-    """One thing that the API does, for its reference page."""
+    """One operation of the API, for its reference page."""
 
     method: str
     path: str
@@ -112,7 +112,7 @@ class Operation:
 
 
 def list_operations(description: dict[str, Any]) -> list[Operation]:
-    """List what an OpenAPI description describes, in its order."""
+    """List the operations of an OpenAPI description, in its order."""
     return [
         Operation(
             method.upper(),
@@ -127,12 +127,12 @@ def list_operations(description: dict[str, Any]) -> list[Operation]:
 
 
 def _clean(text: object) -> str:
-    """Write out what would turn or hide other text; the template escapes the rest."""
+    """Write out characters that would reverse or hide other text; the template escapes the rest."""
     return escape_controls(str(text).replace("\r\n", "\n"))
 
 
 def _markdown(text: str) -> Markup:
-    return Markup(markdown_html(text))  # It escapes all that is no Markdown, and leaves images out.
+    return Markup(markdown_html(text))  # It escapes everything but Markdown, and leaves images out.
 
 
 def _who(entry: TranscriptEntry) -> str:
