@@ -1,4 +1,4 @@
-"""What the models are told: one template a prompt, one frozen context class a template, one way to render."""
+"""What the models are told: one template per prompt, one frozen context class per template, one way to render."""
 
 from upcall.prompts.contexts import (
     AmbiguityContext,

@@ -1,4 +1,4 @@
-"""Checks of a folder of the user's own prompts: what would fail in the middle of a run is reported before it starts."""
+"""Checks of the user's prompt folder: what would fail in the middle of a run is reported before it starts."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SUFFIX = ".j2"
 
 
 def read_prompts(folder: Path) -> dict[str, str]:
-    """Read a folder's templates by file name; files of other kinds and hidden ones are left alone.
+    """Read a folder's templates by file name; ignore hidden files and files of other kinds.
 
     Raises:
-        ConfigurationError: it is no folder, a file cannot be read or is not UTF-8, or replaces no prompt of ours.
+        ConfigurationError: it is not a folder, or a file cannot be read, is not UTF-8, or replaces no prompt of ours.
     """
     try:
         files = sorted(each for each in folder.iterdir() if each.suffix == SUFFIX and not each.name.startswith("."))
@@ -54,7 +54,7 @@ def check(folder: Path, texts: dict[str, str], environment: Environment) -> None
     for name, text in texts.items():
         try:
             environment.compile(text, name, str(folder / name))
-        except Exception as error:  # Besides syntax errors, what the compiler itself cannot take (RecursionError, ...).
+        except Exception as error:  # Besides syntax errors, failures of the compiler itself (RecursionError, ...).
             line = getattr(error, "lineno", None)
             place = f"{folder / name}{f', line {line}' if line else ''}"
             raise ConfigurationError(f"{place}: {_describe(error)}") from error
@@ -70,7 +70,7 @@ def _refuse_failing(folder: Path, texts: dict[str, str], environment: Environmen
         environment.get_template(context.template).render(variables)
     except Exception as error:  # A template can fail in as many ways as Python can.
         place, step = str(folder / context.template), error.__traceback__
-        while step is not None:  # The innermost of the user's files is the one to look at.
+        while step is not None:  # Report the innermost of the user's files.
             file = Path(step.tb_frame.f_code.co_filename)
             if file.parent == folder and file.name in texts:
                 place = f"{file}, line {step.tb_lineno}"
@@ -80,7 +80,7 @@ def _refuse_failing(folder: Path, texts: dict[str, str], environment: Environmen
 
 
 def make_sample(kind: Any, bare: bool) -> Any:
-    """Make a value of a type for trying a template; a `bare` one is as empty as a real one may be."""
+    """Make a sample value of a type to try a template with; a `bare` one is as empty as a real one may be."""
     if is_dataclass(kind) and isinstance(kind, type):
         hints = get_type_hints(kind)
         return kind(**{field.name: make_sample(hints[field.name], bare) for field in fields(kind)})

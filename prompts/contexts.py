@@ -1,4 +1,4 @@
-"""The variables of each prompt. A class here and the template it names have the same fields; a test holds that."""
+"""The variables of each prompt. A class here and the template it names have the same fields; a test ensures that."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ToolInfo:
 
 @dataclass(frozen=True)
 class Document:
-    """A document that the user named: its name in the folder and what it holds, if that is known."""
+    """A document that the user named: its name in the folder, and its content if known."""
 
     file_name: str
     summary: str = ""
@@ -31,9 +31,8 @@ class Context:
 
 @dataclass(frozen=True)
 class ClassifierContext(Context):
-    """For the one call that gives intent, meta reply and depth (S2-26 to S2-30). `files` are names in the workspace,
-    `reply_format` is what the reply has to look like: the message to classify comes last, behind what is the same for
-    each."""
+    """For the one call that returns intent, meta reply and depth (S2-26 to S2-30). `files` are names in the workspace,
+    `reply_format` describes the reply: the message to classify comes last, after what is the same for each."""
 
     template: ClassVar[str] = "intent_classification.j2"
 
@@ -48,7 +47,7 @@ class ClassifierContext(Context):
 @dataclass(frozen=True)
 class ClarifierContext(Context):
     """For the question before planning, if one is needed (S0-50, S0-51). `clarifier_result` is what others asked;
-    nothing changes from turn to turn, so that a server's prompt cache holds it."""
+    nothing changes from turn to turn, so that a server's prompt cache can keep it."""
 
     template: ClassVar[str] = "research_clarification.j2"
 
@@ -61,7 +60,7 @@ class ClarifierContext(Context):
 
 @dataclass(frozen=True)
 class AmbiguityContext(Context):
-    """For the planner's check of what it cannot plan with (S3-40)."""
+    """For the planner's check for what it cannot plan with (S3-40)."""
 
     template: ClassVar[str] = "check_for_ambiguity.j2"
 
@@ -72,7 +71,7 @@ class AmbiguityContext(Context):
 
 @dataclass(frozen=True)
 class PlanContext(Context):
-    """For the plan itself (S0-53). `feedback_history` holds what the user said of earlier plans, oldest first."""
+    """For the plan itself (S0-53). `feedback_history` is the user's feedback on earlier plans, oldest first."""
 
     template: ClassVar[str] = "plan_generation.j2"
 
@@ -93,7 +92,7 @@ class LeadContext(Context):
 
 @dataclass(frozen=True)
 class CoderContext(Context):
-    """For the agent that writes files. `escalates_to`: the peer that gets a task that is too large, if any. `executes`:
+    """For the agent that writes files. `escalates_to`: the peer that gets tasks that are too large, if any. `executes`:
     whether it can run commands."""
 
     template: ClassVar[str] = "coder.j2"
@@ -104,8 +103,8 @@ class CoderContext(Context):
 
 @dataclass(frozen=True)
 class ResearcherContext(Context):
-    """For the agent that reads the user's documents. `escalates_to` as for the coder (S2-42). `sources` are others that
-    it has ("the web"), `unavailable` those that it would have, with the reason."""
+    """For the agent that reads the user's documents. `escalates_to` as for the coder (S2-42). `sources` are its other
+    sources ("the web"), `unavailable` those that it cannot use, with the reason."""
 
     template: ClassVar[str] = "researcher.j2"
 
@@ -117,7 +116,7 @@ class ResearcherContext(Context):
 
 @dataclass(frozen=True)
 class AskRuleContext(Context):
-    """The rule that every agent with `ask_user` gets (S1-02, S1-30). Soft: it may carry on where it can assume."""
+    """The rule that every agent with `ask_user` gets (S1-02, S1-30). Soft: it may continue if it can assume."""
 
     template: ClassVar[str] = "ask_rule.j2"
 
@@ -135,14 +134,14 @@ class ReplyFormatContext(Context):
 
 @dataclass(frozen=True)
 class JsonReminderContext(Context):
-    """After a batch of tool calls: what the reply has to be in the end (S0-08)."""
+    """After a batch of tool calls: the form that the final reply must have (S0-08)."""
 
     template: ClassVar[str] = "json_reminder.j2"
 
 
 @dataclass(frozen=True)
 class SearchFirstContext(Context):
-    """After a first question that no tool was used for: look before you ask (S0-64)."""
+    """After a first question asked without using a tool: look before you ask (S0-64)."""
 
     template: ClassVar[str] = "search_first.j2"
 
@@ -151,21 +150,21 @@ class SearchFirstContext(Context):
 
 @dataclass(frozen=True)
 class FirstLookContext(Context):
-    """For the one token that says whether a task lacks something, in the words of the worked examples' replies."""
+    """For the one token that says whether a task lacks something, worded as in the worked examples' replies."""
 
     template: ClassVar[str] = "first_look.j2"
 
 
 @dataclass(frozen=True)
 class QuestionCheckContext(Context):
-    """For the second look at a question before it is put to the user."""
+    """For the second look at a question before the user is asked."""
 
     template: ClassVar[str] = "question_check.j2"
 
 
 @dataclass(frozen=True)
 class QuestionToCheckContext(Context):
-    """The question of that second look, and the request with all that was said of it."""
+    """The question of that second look, and the request with all that was said about it."""
 
     template: ClassVar[str] = "question_to_check.j2"
 
@@ -175,7 +174,7 @@ class QuestionToCheckContext(Context):
 
 @dataclass(frozen=True)
 class ParentAnswerContext(Context):
-    """For an agent whose nested agent would ask the user: whether it was told the answer already (S4-23)."""
+    """For an agent whose nested agent would ask the user: whether it was already told the answer (S4-23)."""
 
     template: ClassVar[str] = "parent_answer.j2"
 
@@ -186,7 +185,7 @@ class ParentAnswerContext(Context):
 
 @dataclass(frozen=True)
 class SameQuestionContext(Context):
-    """Whether a question asks the same as one that was answered in the run."""
+    """Whether a question asks the same as one already answered in the run."""
 
     template: ClassVar[str] = "same_question.j2"
 
@@ -196,7 +195,7 @@ class SameQuestionContext(Context):
 
 @dataclass(frozen=True)
 class FeedbackContext(Context):
-    """What the user said of the plan, to the model that revises it."""
+    """The user's feedback on the plan, for the model that revises it."""
 
     template: ClassVar[str] = "plan_feedback.j2"
 
@@ -214,7 +213,7 @@ class ReminderContext(Context):
 
 @dataclass(frozen=True)
 class RepairContext(Context):
-    """The one more chance after a reply that could not be read, with what was wrong with it."""
+    """The one retry after a reply that could not be parsed, with what was wrong with it."""
 
     template: ClassVar[str] = "repair.j2"
 
@@ -223,7 +222,7 @@ class RepairContext(Context):
 
 @dataclass(frozen=True)
 class SimulatedUserContext(Context):
-    """For a model that plays the user of an experiment: what that one knows, and what is asked."""
+    """For a model that plays the user of an experiment: what this user knows, and what is asked."""
 
     template: ClassVar[str] = "simulated_user.j2"
 

@@ -1,7 +1,7 @@
 """Worked examples, sent as turns of a chat before the task: a small model follows them far better than a rule.
 
-The same kind of request stands there with something missing, with nothing but tastes open, and clear. A model of a
-known family is shown the first ones alone. No task of benchmarks/data may stand here.
+Each kind of request appears with something missing, with only tastes open, and clear. A model of a known family sees
+only the first ones. No task of benchmarks/data may appear here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Needed:
-    """One thing that the result of a request depends on. The fields are those of `upcall.runs.outputs.Candidate`."""
+    """One thing that the result of a request depends on, with the fields of `upcall.runs.outputs.Candidate`."""
 
     detail: str
     question: str
@@ -25,7 +25,7 @@ class Needed:
 
 @dataclass(frozen=True)
 class Example:
-    """A request, and what the clarifier finds that it depends on."""
+    """A request, and what it depends on according to the clarifier."""
 
     request: str
     candidates: tuple[Needed, ...]

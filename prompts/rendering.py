@@ -1,4 +1,4 @@
-"""One way from a context to the text of a prompt. User text is a value in it, never a template."""
+"""One way to render a context as the text of a prompt. User text is a value in it, never a template."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ FOLDER = Path(__file__).parent
 
 
 class Prompts:
-    """Our prompts, those in a folder of the user's own taking the place of ours by their file names.
+    """Our prompts, with those in the user's folder replacing ours by file name.
 
     All files are read and checked here, so that a run neither fails at a template halfway nor changes its prompts on
-    the way. A file whose name begins with ``_`` is a part for others to include or import. Equal by folder.
+    the way. A file whose name begins with ``_`` is a part for others to include or import. Equal if the folder is.
 
     Raises:
         ConfigurationError: the folder or a template in it cannot be used; see ``upcall.prompts.checking``.
@@ -41,8 +41,8 @@ class Prompts:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-        # Prompts get copied from others and are edited in good faith: a sandbox costs them nothing, and keeps what
-        # looks like text from reaching Python's internals. Ours need none.
+        # Users copy prompts from others and edit them in good faith: a sandbox costs them nothing, and keeps what
+        # looks like text away from Python's internals. Ours need none.
         kind = Environment if self.folder is None else ImmutableSandboxedEnvironment
         made = kind(
             undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False, auto_reload=False
@@ -57,7 +57,7 @@ class Prompts:
         return self.environment.get_template(context.template).render(variables).strip()
 
     def _before(self, ours: Any) -> Any:
-        """Load the user's texts, ours where there is none. The paths are for messages to name."""
+        """Load the user's texts before ours. The paths are for messages to name."""
         from jinja2 import ChoiceLoader, FunctionLoader
 
         def load(name: str) -> tuple[str, str, Any] | None:

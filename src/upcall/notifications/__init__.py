@@ -1,1 +1,1 @@
-"""Who else is told what happens to a run: programs by webhooks, people by mail."""
+"""Notifications about runs: to programs by webhooks, to people by mail."""

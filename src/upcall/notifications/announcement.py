@@ -1,4 +1,4 @@
-"""What is to be delivered of a change of a run: made with the change, stored with it, sent later."""
+"""The deliveries for a change of a run: made with the change, stored with it, sent later."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Event:
 
 
 def make_announce(notifications: Notifications) -> Announce | None:
-    """Return what gives the store the messages of a change; None where nobody is to be told."""
+    """Return the function that gives the store the messages of a change; None if nobody is to be notified."""
     if not notifications.is_any:
         return None
 
@@ -85,7 +85,7 @@ def _find_question(run: Run, event: _Event) -> Question | None:
 
 
 def _list_recipients(run: Run, question: Question, roles: Mapping[str, Collection[str]]) -> Collection[str]:
-    """List the users whom a question is for."""
+    """List the users that a question is for."""
     if question.assignee is None:
         return [run.user] if run.user is not None else []
     if question.assignee.startswith(ROLE):
@@ -94,7 +94,7 @@ def _list_recipients(run: Run, question: Question, roles: Mapping[str, Collectio
 
 
 def _dump(run: Run, event: _Event, *, texts: bool) -> str:
-    """Give the body of a webhook. Answers are never in it; what was asked and for which task only with `texts`."""
+    """Return the body of a webhook. It never contains answers; the question and task only with `texts`."""
     data: dict[str, Any] = {"run_id": run.id, "status": run.status.value, "user": run.user}
     if texts:
         data["task"] = run.task

@@ -1,4 +1,4 @@
-"""What comes of one attempt to deliver something."""
+"""The outcome of one attempt to deliver something."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Attempt:
     """One attempt.
 
     Attributes:
-        state: ``pending`` where it is to be tried again.
-        problem: what came of it where it was not taken, in one line.
+        state: ``pending`` if it is to be retried.
+        problem: why it was not accepted, in one line.
         wait: seconds that the receiver asks for before the next one.
     """
 
@@ -26,5 +26,5 @@ TAKEN = Attempt(DeliveryState.DELIVERED)
 
 
 def fail(problem: str, wait: float = 0.0, *, for_good: bool = False) -> Attempt:
-    """Return an attempt that failed; one that failed `for_good` is not made again."""
+    """Return an attempt that failed; one that failed `for_good` is not retried."""
     return Attempt(DeliveryState.FAILED if for_good else DeliveryState.PENDING, problem, wait)

@@ -1,4 +1,4 @@
-"""Where notifications go, as the settings say it."""
+"""Where notifications go, according to the settings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SECRET_PREFIX = "whsec_"
 
 
 def check_url(value: str) -> str:
-    """Refuse what is no address of a page, and a user or password in one: it would be shown."""
+    """Refuse anything but the address of a page, and an address with a user or password: it would be shown."""
     try:
         parts = urlsplit(value)
         is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -62,11 +62,11 @@ def _check_secret(value: SecretStr) -> SecretStr:
 
 
 class WebhookSettings(BaseModel, extra="forbid"):
-    """A program that is told of runs.
+    """A program that is notified about runs.
 
     Attributes:
-        secret: what it knows us by; of two, the first is the new one.
-        texts: whether it is told the texts of tasks and questions as well; answers it never is.
+        secret: the secret that proves who sent it; of two, the first is the new one.
+        texts: whether it also gets the texts of tasks and questions; it never gets answers.
         tries: how often a delivery is sent before it is given up.
         timeout: seconds that one try may take.
     """
@@ -80,13 +80,13 @@ class WebhookSettings(BaseModel, extra="forbid"):
 
 
 def _check_address(value: str) -> str:
-    from email.errors import MessageError  # With the grammar of addresses: only who sends mail needs it.
+    from email.errors import MessageError  # With the grammar of addresses: only senders of mail need it.
     from email.headerregistry import Address
 
     try:
         parsed = Address(addr_spec=value)
         has_both = bool(parsed.username) and (parsed.domain == "localhost" or "." in parsed.domain.strip("."))
-    except (MessageError, ValueError, IndexError):  # The parser reads beyond the end of some that are cut off.
+    except (MessageError, ValueError, IndexError):  # The parser reads beyond the end of some truncated addresses.
         has_both = False
     if not (has_both and value.isprintable() and value.isascii() and len(value) <= 254):
         raise PydanticCustomError("address", "it is no mail address such as alice@example.org")
@@ -97,11 +97,11 @@ MailAddress = Annotated[str, AfterValidator(_check_address)]
 
 
 class MailSettings(BaseModel, extra="forbid"):
-    """The SMTP server that questions are sent through, and who gets them where.
+    """The SMTP server that sends questions, and the addresses that get them.
 
     Attributes:
-        security: how the connection is made safe; ``none`` is for a server on this machine.
-        addresses: those of users. Nobody else gets a mail.
+        security: how the connection is secured; ``none`` is for a server on this machine.
+        addresses: the users' addresses. Nobody else gets mail.
         tries: how often a mail is sent before it is given up.
         timeout: seconds that one try may take.
     """
@@ -126,7 +126,7 @@ class MailSettings(BaseModel, extra="forbid"):
 
 @dataclass(frozen=True)
 class Notifications:
-    """Who is told, where and of what.
+    """Who is notified, where and about what.
 
     Attributes:
         roles: users by role.
@@ -140,5 +140,5 @@ class Notifications:
 
     @property
     def is_any(self) -> bool:
-        """Whether anybody is told anything."""
+        """Whether anybody is notified of anything."""
         return bool(self.webhooks) or self.mail is not None

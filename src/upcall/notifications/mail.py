@@ -26,19 +26,19 @@ NOT_OPEN = Attempt(DeliveryState.DROPPED, "the question is no longer open")
 
 
 def check_mail_library() -> None:
-    """Refuse to go on without it.
+    """Refuse to continue without the mail library.
 
     Raises:
         ConfigurationError: it is not installed.
     """
     try:
-        import aiosmtplib  # noqa: F401  (told at the start, not at the first mail)
+        import aiosmtplib  # noqa: F401  (reported at the start, not at the first mail)
     except ImportError as missing:
         raise missing_extra(f"Mail needs {missing.name}", "notifications") from missing
 
 
 async def send_mail(store: RunStore, mail: MailSettings, public_url: str | None, delivery: Delivery) -> Attempt:
-    """Send a question once, where it is still open and the user has an address."""
+    """Send a question once, if it is still open and the user has an address."""
     try:
         run = await store.load_run(delivery.run_id)
     except UnknownRun:
@@ -66,7 +66,7 @@ async def _submit(mail: MailSettings, message: EmailMessage, address: str) -> At
                 recipients=[address],
                 hostname=mail.host,
                 port=mail.port,
-                local_hostname=socket.gethostname(),  # Otherwise the network is asked for it, in the event loop.
+                local_hostname=socket.gethostname(),  # Otherwise it is looked up on the network, in the event loop.
                 username=mail.user,
                 password=password,
                 timeout=mail.timeout,
@@ -88,7 +88,7 @@ async def _submit(mail: MailSettings, message: EmailMessage, address: str) -> At
 def compose(
     run: Run, question: Question, delivery: Delivery, sender: str, address: str, public_url: str | None
 ) -> EmailMessage:
-    """Return the mail: as text and as HTML. Who does not own the run sees the question alone."""
+    """Return the mail: as text and as HTML. Only the run's owner sees more than the question."""
     asks = _clean(f"{question.asker} asks: {question.header or question.question}")
     # The email package decodes encoded words when it is given a header, and before Python 3.11.10 writes a newline out
     # of one as it is (CVE-2024-6923): it would begin another header.
@@ -103,7 +103,7 @@ def compose(
     message["From"] = Address("upcall", addr_spec=sender)
     message["To"] = Address(addr_spec=address)
     message["Subject"] = subject
-    # The same each time it is sent: who gets it twice has one mail, where the mail program looks at that.
+    # The same each time it is sent, so that a mail program that checks this shows it once.
     message["Message-ID"] = f"<{delivery.id}@{sender.rpartition('@')[2]}>"
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(_templates().get_template("question.txt.j2").render(values))

@@ -1,4 +1,4 @@
-"""What sends the deliveries that are due: one of it in each process that serves or works, as many as there are."""
+"""The sender of due deliveries: one in each process that serves or works."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _log = logging.getLogger("upcall")
 
 
 class Sender:
-    """Sends what is due in a store. A slow receiver holds up no other one.
+    """Sends what is due in a store. A slow receiver holds up no other.
 
     Args:
-        store: whose deliveries they are.
+        store: the store with the deliveries.
         notifications: where they go.
         clock: the time in seconds since 1970.
 
@@ -57,7 +57,7 @@ class Sender:
         self._client = make_client() if notifications.webhooks else None
 
     async def run(self) -> None:
-        """Send what becomes due, until it is cancelled. What is under way then is sent again, with the same id."""
+        """Send what becomes due, until cancelled. Deliveries in progress then are sent again, with the same id."""
         try:
             await asyncio.gather(*(self._watch(target) for target in self._ways))
         finally:
@@ -69,7 +69,7 @@ class Sender:
             await self._client.aclose()
 
     async def send_due(self) -> int:
-        """Send all that is due now, to every target; how many attempts that were."""
+        """Send all that is due now, to every target; return the number of attempts."""
         return sum(await asyncio.gather(*(self._send_all(target) for target in self._ways)))
 
     async def _watch(self, target: str) -> None:
@@ -94,7 +94,7 @@ class Sender:
     async def _send(self, way: WebhookSettings | MailSettings, claimed: Delivery) -> None:
         try:
             attempt = await self._attempt(way, claimed)
-        except Exception as error:  # noqa: BLE001  (ends neither others nor a worker; its text may hold a password)
+        except Exception as error:  # noqa: BLE001  (ends neither others nor a worker; its text may contain a password)
             attempt = fail(f"a fault in upcall: {type(error).__name__}")
         tried = claimed.attempts + 1
         state = attempt.state
@@ -113,6 +113,6 @@ class Sender:
 
 
 def _choose_wait(tried: int, asked: float) -> float:
-    """Return the seconds to the next attempt; not all that failed at once come back at once."""
+    """Return the seconds to the next attempt, varied so that not all that failed at once is retried at once."""
     wait = WAITS[min(tried, len(WAITS)) - 1] * random.uniform(1.0, 1.2)
     return max(wait, min(asked, MAX_WAIT))

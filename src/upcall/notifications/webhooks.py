@@ -1,4 +1,4 @@
-"""Webhooks, signed as Standard Webhooks says it (https://www.standardwebhooks.com)."""
+"""Webhooks, signed according to Standard Webhooks (https://www.standardwebhooks.com)."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ GONE = 410
 
 
 def make_client() -> httpx.AsyncClient:
-    """Return a client that follows no redirect: only the operator says where a webhook goes.
+    """Return a client that follows no redirects: only the operator decides where a webhook goes.
 
     Raises:
         ConfigurationError: a library is not installed.
     """
     try:
         import httpx
-        import standardwebhooks  # noqa: F401  (told at the start, not at the first delivery)
+        import standardwebhooks  # noqa: F401  (reported at the start, not at the first delivery)
     except ImportError as missing:
         raise missing_extra(f"Webhooks need {missing.name}", "notifications") from missing
     return httpx.AsyncClient(follow_redirects=False)
 
 
 def sign(webhook: WebhookSettings, delivery_id: str, at: datetime, body: str) -> dict[str, str]:
-    """Return the headers that tell the receiver that a body is ours, and when it was sent."""
+    """Return the headers that prove to the receiver that a body is ours, and when it was sent."""
     from standardwebhooks.webhooks import Webhook
 
     secrets = webhook.secret.get_secret_value().split()
@@ -45,7 +45,7 @@ def sign(webhook: WebhookSettings, delivery_id: str, at: datetime, body: str) ->
 
 
 async def post_webhook(client: httpx.AsyncClient, webhook: WebhookSettings, delivery: Delivery) -> Attempt:
-    """Send a delivery once. What the receiver says beside its status is not read."""
+    """Send a delivery once. The body of the response is not read."""
     import httpx
 
     headers = sign(webhook, delivery.id, datetime.now(UTC), delivery.content)

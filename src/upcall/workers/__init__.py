@@ -1,5 +1,5 @@
-"""Workers: processes on any number of machines that take submitted runs from pause to pause, over PostgreSQL.
+"""Workers: processes on any number of machines that advance submitted runs from pause to pause, over PostgreSQL.
 
-The queue, its notifications, periodic tasks and signs of life are procrastinate's; what is done with a run is
-`upcall.execution`'s, as everywhere else.
+procrastinate provides the queue, its notifications, periodic tasks and signs of life; `upcall.execution` works on the
+runs, as everywhere else.
 """

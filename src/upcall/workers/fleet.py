@@ -1,4 +1,4 @@
-"""Who is alive in a fleet, with what, and how far behind its queue is."""
+"""Which workers of a fleet are alive, what they work on, and how far behind the queue is."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class WorkerStatus:
         host: the machine.
         process: its process there.
         concurrency: how many runs it works on at a time.
-        runs: the ids of those that it works on now.
-        silent_seconds: how long ago it gave its last sign of life.
-        is_alive: whether that is recent enough. The runs of one that is not alive go to others.
+        runs: the ids of the runs that it works on now.
+        silent_seconds: seconds since its last sign of life.
+        is_alive: whether that is recent enough. The runs of a dead worker go to others.
     """
 
     id: int
@@ -39,19 +39,19 @@ class Fleet:
     """The workers of a store, and its queue.
 
     Attributes:
-        workers: those that still have an entry, the longest at work first.
-        queue: what waits for them.
+        workers: those that still have an entry, the longest running first.
+        queue: the runs that wait for them.
     """
 
     workers: tuple[WorkerStatus, ...]
     queue: QueueState
 
     def as_json(self) -> dict[str, Any]:
-        """Return the object that the command line prints."""
+        """Return the JSON object that the command line prints."""
         return {"workers": [asdict(each) for each in self.workers], "queue": asdict(self.queue)}
 
     def as_lines(self) -> list[str]:
-        """Return what a person reads, a line a worker."""
+        """Return lines for a person, one per worker."""
         lines = [
             f"{each.id:>5}  {each.host}  process {each.process}  {len(each.runs)}/{each.concurrency} runs  "
             f"{'alive' if each.is_alive else 'given up'}, last sign of life {each.silent_seconds:.0f} s ago"

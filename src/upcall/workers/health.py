@@ -1,4 +1,4 @@
-"""Whether a worker lives and is ready, over HTTP, for who watches it: ``/healthz`` and ``/readyz``, nothing else."""
+"""Health of a worker over HTTP, for monitoring: ``/healthz`` and ``/readyz``, nothing else."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SECONDS_TO_ASK = 5.0
 
 @asynccontextmanager
 async def serve_health(port: int | None, is_ready: Callable[[], bool]) -> AsyncIterator[None]:
-    """Answer on a port of all interfaces, inside; nothing is served where no port is given.
+    """Serve health checks on a port of all interfaces while the block lasts; without a port, serve nothing.
 
     ``/healthz`` is 200 as long as the worker's event loop runs, ``/readyz`` while it can take runs, and 503 otherwise.
 
     Raises:
-        ConfigurationError: the port cannot be had.
+        ConfigurationError: the port is not available.
     """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""procrastinate's jobs, changed only by the worker that has them."""
+"""procrastinate's jobs, changed only by the worker that owns them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from procrastinate.utils import utcnow
 
 SECONDS_TO_TELL_AGAIN = 1.0
 
-# IS NOT DISTINCT FROM: a job whose worker's entry was deleted names no worker, and is rescued all the same.
+# IS NOT DISTINCT FROM: a job whose worker's entry was deleted names no worker, and is rescued too.
 _MINE = (
     "WITH mine AS MATERIALIZED (SELECT id FROM procrastinate_jobs WHERE id = %(job_id)s AND status = 'doing' "
     "AND worker_id IS NOT DISTINCT FROM %(worker_id)s FOR UPDATE) "
@@ -30,11 +30,11 @@ _INTRODUCE = (
 
 
 class OwnedJobs(JobManager):
-    """A worker that stood still for longer than its signs of life are waited for has lost its jobs to others.
-    procrastinate 3.10 lets it finish them all the same when it goes on, under the hands of who has them now."""
+    """Jobs that only their present worker can finish. A worker suspended for longer than others wait for its signs of
+    life has lost its jobs to them; procrastinate 3.10 lets it finish them anyway when it wakes up."""
 
     async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
-        """Finish a job, unless somebody else has it now."""
+        """Finish a job, unless another worker has it now."""
         await self._change(job, _FINISH, status=status.value, delete_job=delete_job)
 
     async def retry_job(
@@ -45,7 +45,7 @@ class OwnedJobs(JobManager):
         queue: str | None = None,
         lock: str | None = None,
     ) -> None:
-        """Put a job back into the queue, unless somebody else has it now."""
+        """Put a job back into the queue, unless another worker has it now."""
         await self._change(job, _RETRY, retry_at=retry_at or utcnow())
 
     async def _change(self, job: Job, query: str, **values: Any) -> None:
@@ -53,22 +53,22 @@ class OwnedJobs(JobManager):
 
 
 class IntroducedWorkers(OwnedJobs):
-    """The jobs of workers that say who they are, for `upcall workers`, and that insist on what they tell of a job: one
-    that a living worker seems to have is taken up by nobody, and procrastinate 3.10 tells of it once."""
+    """The jobs of workers that register by name, for `upcall workers`, and that retry reports of a job's end: nobody
+    takes up a job that a live worker seems to have, and procrastinate 3.10 reports its end only once."""
 
     def __init__(self, connector: BaseConnector, concurrency: int) -> None:
         super().__init__(connector)
         self._concurrency, self._insists = concurrency, True
 
     def stop_insisting(self) -> None:
-        """Leave to others what cannot be told now: the worker ends, and they see that."""
+        """Leave to others what cannot be reported now: the worker ends, and they notice."""
         self._insists = False
 
     async def _change(self, job: Job, query: str, **values: Any) -> None:
         while True:
             try:
                 return await super()._change(job, query, **values)
-            except ConnectorException:  # A full disk, a server that is started anew.
+            except ConnectorException:  # A full disk, a server that restarts.
                 if not self._insists:
                     raise
             await asyncio.sleep(SECONDS_TO_TELL_AGAIN)

@@ -1,4 +1,4 @@
-"""What becomes of the runs of a worker that is gone: others take them up, unless a run is what ends its workers."""
+"""The runs of a worker that is gone: others take them over, unless the run itself kills its workers."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SELECT (SELECT max(version) FROM upcall_checkpoints WHERE run_id = :run_id),
 
 
 async def rescue_jobs(app: App, store: RunStore, silent_seconds: float) -> int:
-    """Put the jobs of workers that gave no sign of life for so long back into the queue, note that with the runs, and
-    return how many there were."""
+    """Put the jobs of workers that were silent for so long back into the queue, record that with the runs, and return
+    how many there were."""
     stalled = list(await app.job_manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=silent_seconds))
     for job in stalled:
         await _note_lost(store, job)
         await app.job_manager.retry_job(job)
-    # The next turn of a periodic task comes by itself.
+    # A periodic task runs again by itself.
     for job in await app.job_manager.get_stalled_jobs(queue=UPKEEP_QUEUE, seconds_since_heartbeat=silent_seconds):
         await app.job_manager.finish_job(job, Status.FAILED, delete_job=True)
     return len(stalled)
@@ -40,7 +40,7 @@ async def _note_lost(store: RunStore, job: Job) -> None:
     run_id = str(job.task_kwargs["run_id"])
 
     def work(connection: Connection) -> None:
-        # Of two who rescue the same job at once, one is counted.
+        # If two rescue the same job at once, one is counted.
         query = "SELECT attempts FROM procrastinate_jobs WHERE id = :id AND status = 'doing' FOR UPDATE"
         row = connection.execute(query, {"id": job.id}).fetchone()
         if row is None or row[0] != job.attempts:
@@ -57,8 +57,8 @@ async def _note_lost(store: RunStore, job: Job) -> None:
 
 
 async def count_lost(store: RunStore, run_id: str) -> int:
-    """Count the workers that a run has lost in a row, at the point where it lost the last one; 0 where the run is not
-    to blame."""
+    """Count the workers that a run has lost in a row, at the point where it lost the last one; 0 if the run is not to
+    blame."""
     row: list[LogEntry] = []
     for entry in await store.log(run_id, kinds=(LOST, "status")):
         if entry.kind == LOST:
@@ -67,7 +67,7 @@ async def count_lost(store: RunStore, run_id: str) -> int:
             row = []  # Somebody has looked at it, and tries again.
     if len(row) < MAX_LOST:
         return 0
-    # Of all runs: workers that are killed from outside lose others beside this one, a run that kills them does not.
+    # For all runs: workers that are killed from outside lose others beside this one, a run that kills them does not.
     all_lost = await store.trail(row[0].id - 1, kinds=(LOST,))
     others = {each.detail["worker"] for each in all_lost} - {each.detail["worker"] for each in row}
     return len(row) if not others or len(row) >= MAX_LOST_AMONG_OTHERS else 0

@@ -1,4 +1,4 @@
-"""What one worker measures: its queue, how busy it is, and how long answers wait for it."""
+"""The metrics of one worker: its queue, how busy it is, and how long answers wait for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHERE job_id = :job AND type = 'deferred'
 
 
 class WorkerMetrics:
-    """The measurements of one worker.
+    """The metrics of one worker.
 
     Args:
         store: whose queue it works on.
@@ -34,7 +34,7 @@ class WorkerMetrics:
 
     @contextmanager
     def use_slot(self) -> Iterator[None]:
-        """Count one of the worker's slots as used, inside."""
+        """Count one of the worker's slots as used while the block lasts."""
         self._add_up(1)
         try:
             yield
@@ -42,7 +42,7 @@ class WorkerMetrics:
             self._add_up(-1)
 
     def measure_delay(self, job_id: int | None, version: int) -> Work[None]:
-        """Return the work that measures, where a run goes on, for how long its job was there: by the database's clock,
+        """Return a function that measures, when a run continues, how long its job had waited: by the database's clock,
         so that it does not matter which machine took the answer."""
 
         def work(connection: Connection) -> None:
@@ -64,7 +64,7 @@ class WorkerMetrics:
         if (seconds := self._changed - self._since) > 0:
             instruments().busy.set(self._busy_seconds / seconds / self._concurrency)
         self._since, self._busy_seconds = self._changed, 0.0
-        with suppress(StoreUnavailable):  # The worker itself says so.
+        with suppress(StoreUnavailable):  # The worker itself reports it.
             queue = await self._store.database.read(read_queue)
             instruments().waiting.set(queue.waiting)
             instruments().later.set(queue.later)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from upcall.storage.connection import Connection
 from upcall.storage.jobs import QUEUE
 
-# A job has no time since when it waits: its last event has it, so that one that was put back begins anew.
+# A job does not record since when it waits: its last event does, so that a job that was put back starts again.
 _QUEUE = """
 SELECT count(*) FILTER (WHERE scheduled_at IS NULL OR scheduled_at <= now()),
        count(*) FILTER (WHERE scheduled_at > now()),
@@ -24,8 +24,8 @@ class QueueState:
 
     Attributes:
         waiting: how many runs wait for a free worker.
-        oldest_seconds: how long the one that waits the longest has been there.
-        later: how many are to be tried again at a later time.
+        oldest_seconds: how long the oldest of them has waited.
+        later: how many will be retried at a later time.
     """
 
     waiting: int

@@ -1,4 +1,4 @@
-"""One worker process: it takes jobs from the queue, and comes back when the database does."""
+"""One worker process: it takes jobs from the queue, and reconnects when the database is back."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ _log = logging.getLogger("upcall")
 
 @dataclass(frozen=True)
 class FleetTimes:
-    """The times of one fleet in seconds, all derived from the lease of a run: when its worker gives no sign of life,
-    its jobs are back in the queue before the lease is over."""
+    """The intervals of one fleet in seconds, all derived from the lease of a run: the jobs of a silent worker are back
+    in the queue before the lease ends."""
 
     lease: float
 
     @property
     def heartbeat(self) -> float:
-        """How often a worker says that it lives."""
+        """How often a worker gives a sign of life."""
         return self.lease / 6
 
     @property
     def silence(self) -> float:
-        """How long it may give no sign of life before others take its jobs."""
+        """How long it may be silent before others take its jobs."""
         return self.lease * 0.6
 
     @property
@@ -69,7 +69,7 @@ class FleetTimes:
 
     @property
     def deadlines(self) -> int:
-        """How often to look for questions whose time is over, in whole seconds."""
+        """How often to look for expired questions, in whole seconds."""
         return max(1, int(self.lease / 3))
 
     @property
@@ -79,18 +79,18 @@ class FleetTimes:
 
 
 class Worker:
-    """Takes runs from pause to pause, until it is cancelled.
+    """Advances runs from pause to pause, until cancelled.
 
-    A run has the team that it was started with: the root team, a team that its account named on the command line, or
+    A run uses the team that it was started with: the root team, a team that its account named on the command line, or
     the one of `app`.
 
     Args:
-        app: over a PostgreSQL store.
+        app: an application over a PostgreSQL store.
         concurrency: how many runs at a time; the setting of this name if not given.
-        grace: seconds that runs have to come to a pause when the worker is cancelled; those that do not are given
-            back, to go on elsewhere from their journal.
+        grace: seconds that runs have to reach a pause when the worker is cancelled; those that do not are given back,
+            to continue elsewhere from their journal.
         drain: end when the queue is empty.
-        health_port: where ``/healthz`` and ``/readyz`` are answered.
+        health_port: the port that serves ``/healthz`` and ``/readyz``.
 
     Raises:
         ConfigurationError: the store is a file.
@@ -116,10 +116,10 @@ class Worker:
         self._metrics = WorkerMetrics(self._store, self._concurrency) if app.settings.tracing else None
 
     async def run(self) -> None:
-        """Work until it is cancelled; with `drain` until the queue is empty.
+        """Work until cancelled; with `drain` until the queue is empty.
 
         Raises:
-            ConfigurationError: the port for its health cannot be had.
+            ConfigurationError: the health port is not available.
         """
         async with serve_health(self._health_port, lambda: self._is_ready):
             await self._run()
@@ -177,8 +177,8 @@ class Worker:
             "delete_jobs": "always",
             "fetch_job_polling_interval": self._times.poll,
             "update_heartbeat_interval": self._times.heartbeat,
-            # Whoever starts deletes entries that were silent for longer, and with an entry goes the name of the worker
-            # that a run has lost: `count_lost` tells workers apart by it.
+            # Each worker that starts deletes entries silent for longer, and with an entry the name of the worker that
+            # a run has lost: `count_lost` tells workers apart by it.
             "stalled_worker_timeout": self._times.lease * 20,
         }
         parts = [
@@ -189,7 +189,7 @@ class Worker:
                 shutdown_graceful_timeout=self._grace,
                 **common,
             ),
-            # No grace: what a periodic task leaves undone, its next turn does.
+            # No grace: a periodic task's next turn does what this one leaves undone.
             upkeep.run_worker_async(queues=[UPKEEP_QUEUE], shutdown_graceful_timeout=0, **common),
         ]
         if self._metrics is not None:
@@ -217,7 +217,7 @@ class Worker:
         """Take one run to its next pause.
 
         Raises:
-            StoredStateError: it is to be tried again later; `_Again` says when.
+            StoredStateError: it has to be retried later; `_Again` says when.
         """
         metrics = self._metrics
         with suppress(UnknownRun), nullcontext() if metrics is None else metrics.use_slot():
@@ -229,14 +229,14 @@ class Worker:
             await self._select_app(stored.run).driver.advance_loaded(stored, version, taken=taken)
 
     def _select_app(self, run: Run) -> Upcall:
-        """Return what builds the team of a run."""
+        """Return the application that builds the team of a run."""
         team = run.config.select_team(self._app)
         if isinstance(team, Upcall):
             return team
         return self._app if team is None and not self._app.has_own_team else self._app_with(team)
 
     def _app_with(self, team: str | None) -> Upcall:
-        """Return what builds a team by its name, or the root team."""
+        """Return the application that builds a team by its name, or the root team."""
         if team not in self._apps:
             settings = self._app.settings
             if team is not None:  # What the root team's agents need approval for; another team says so itself.
@@ -246,7 +246,7 @@ class Worker:
 
 
 class _Again(BaseRetryStrategy):
-    """When a job is tried again that could not be done now."""
+    """When to retry a job that could not be done now."""
 
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
         match exception:
@@ -266,7 +266,7 @@ class _Again(BaseRetryStrategy):
 
 
 async def _commit_at_once(connection: psycopg.AsyncConnection[Any]) -> None:
-    """Leave no transaction open between two messages: a worker that stands still there would hold up all others."""
+    """Leave no transaction open between two messages: a worker suspended there would hold up all others."""
     await connection.set_autocommit(True)
 
 
