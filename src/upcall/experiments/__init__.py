@@ -1,4 +1,4 @@
-"""Experiments: tasks with a simulated user, done under several policies, counted and compared.
+"""Experiments: tasks with a simulated user, run under several policies, counted and compared.
 
 Nothing here is loaded before it is used.
 """

@@ -1,4 +1,4 @@
-"""The applications and model clients of an experiment: one for each team, model, seed and what a policy sets."""
+"""The applications and model clients of an experiment: one for each team, model, seed and set of policy settings."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Apps:
     """Makes applications over one store, and closes the clients that it made.
 
     Args:
-        experiment: whose they are.
-        store: where their runs are.
+        experiment: the experiment.
+        store: the store of their runs.
         work: the folder of the workspaces.
     """
 
@@ -40,13 +40,13 @@ class Apps:
         self._of_settings: list[ModelClients] = []
 
     def for_trial(self, trial: Trial) -> tuple[Upcall, StartOptions]:
-        """Return the application that does a trial, and the options of its run.
+        """Return the application that runs a trial, and the options of its run.
 
         Raises:
             ConfigurationError: settings, team or model are wrong.
         """
         policy = next(each for each in self._experiment.policies if each.name == trial.policy).for_task(trial.task)
-        # By the settings, not by the policy's name: a function of the user's own may set others for each task.
+        # By the settings, not by the policy's name: a user's function may set others for each task.
         key = (trial.team, trial.model, trial.seed, repr(sorted(policy.settings.items())))
         if key not in self._made:
             self._made[key] = self._make(trial, policy.settings)
@@ -61,7 +61,7 @@ class Apps:
         """Return the client of a model by its name in the experiment.
 
         Raises:
-            ConfigurationError: there is none.
+            ConfigurationError: there is no such model.
         """
         key = (name, seed)
         if key not in self._clients:
@@ -75,7 +75,7 @@ class Apps:
         return self._clients[key]
 
     def price(self, name: str) -> Price | None:
-        """Return what tokens of a model cost: as the experiment says, else as the settings do."""
+        """Return the price of a model's tokens, from the experiment or else from the settings."""
         if name not in self._prices:
             spec = self._experiment.models[name]
             settings = Settings.read(**spec.settings)
@@ -89,7 +89,7 @@ class Apps:
 
     def _make(self, trial: Trial, chosen: Mapping[str, Any]) -> Upcall:
         team, spec = self._experiment.teams[trial.team], self._experiment.models[trial.model]
-        # What one trial is answered must not change what another asks.
+        # The answers in one trial must not change what another asks.
         given = {"ask_memory": False, **team.settings, **spec.settings, **chosen}
         settings = Settings.read(team.config, **given)
         if team.team is None:
@@ -105,7 +105,7 @@ class Apps:
 
 
 def _own_client(spec: ModelSpec, name: str, seed: int) -> ChatCompletionClient | None:
-    """Return the client that the experiment brings; None where settings choose the model."""
+    """Return the client that the experiment provides; None if settings choose the model."""
     if isinstance(spec.client, ChatCompletionClient):
         return spec.client
     if spec.client is not None:

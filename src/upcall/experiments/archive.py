@@ -1,7 +1,7 @@
-"""The replies of the models of an experiment, kept by what was asked: a replay needs no model, nothing is paid twice.
+"""The replies of an experiment's models, stored by request: a replay needs no model, and nothing is paid for twice.
 
 A reply has the name of its request (`upcall.autogen.journal`), in the slot of its trial: the task, team, policy, model
-and seed by name. So what asks the same again after a change elsewhere finds its reply.
+and seed by name. So the same request still finds its reply after a change elsewhere.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ AFTER_FAILURE, EARLIER = "/after failure", "/earlier failure"
 
 
 class NotRecorded(ModelError):
-    """A reply is not recorded, and none may be requested."""
+    """A reply is not recorded, and must not be requested."""
 
 
 _SCHEMA = """
@@ -44,7 +44,7 @@ class Archive:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._database = sqlite3.connect(path, isolation_level=None)
-            # What a killed process has written is there all the same; only a crash of the machine may lose replies.
+            # What a killed process has written survives; only a crash of the machine may lose replies.
             self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;" + _SCHEMA)
         except (sqlite3.Error, OSError) as error:
             raise ConfigurationError(f"The recorded replies {path} cannot be opened: {error}.") from error
@@ -54,26 +54,26 @@ class Archive:
         """How many were there."""
 
     def bind(self, used_by: str, *slots: str, may_request: bool = True) -> BoundArchive:
-        """Return the replies of slots, as one user of them has them; a new one comes into the first."""
+        """Return the replies of slots, as seen by one user of them; a new reply goes into the first slot."""
         return BoundArchive(self, used_by, slots, may_request)
 
     def forget_uses(self, prefix: str) -> None:
-        """Forget who used replies, where the user's name begins so."""
+        """Forget which replies were used by users whose names begin with this."""
         self._database.execute("DELETE FROM uses WHERE substr(used_by, 1, ?) = ?", (len(prefix), prefix))
 
     def begin_attempt(self, slot: str) -> None:
-        """Have the next attempt at a trial that failed get none of the replies of the last one. A replay needs them."""
+        """Keep the replies of a failed attempt at a trial from the next one. A replay needs them."""
         for table in ("replies", "uses"):
             move = f"UPDATE OR REPLACE {table} SET slot = ? WHERE slot = ?"
             self._database.execute(move, (slot + EARLIER, slot + AFTER_FAILURE))
 
     def seconds(self, used_by: str) -> float:
-        """Return how long the models took for all that was used under this name."""
+        """Return how long the models took for all replies used under this name."""
         query = "SELECT seconds FROM uses JOIN replies USING (slot, name) WHERE used_by = ?"
         return fsum(seconds for (seconds,) in self._database.execute(query, (used_by,)))
 
     def usage(self, used_by: str) -> Usage:
-        """Return the tokens of all that was used under this name."""
+        """Return the tokens of all replies used under this name."""
         query = "SELECT reply FROM uses JOIN replies USING (slot, name) WHERE used_by = ? ORDER BY slot, name"
         used = Usage()
         for (text,) in self._database.execute(query, (used_by,)):
@@ -83,7 +83,7 @@ class Archive:
         return used
 
     def find(self, slots: Sequence[str], name: str) -> tuple[str, CreateResult] | None:
-        """Return the reply of this name, and its slot, the first that has one."""
+        """Return the reply of this name and its slot, from the first slot that has one."""
         query = "SELECT reply FROM replies WHERE slot = ? AND name = ?"
         rows = ((slot, self._database.execute(query, (slot, name)).fetchone()) for slot in slots)
         return next(((slot, CreateResult.model_validate_json(row[0])) for slot, row in rows if row is not None), None)
@@ -104,7 +104,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class BoundArchive:
-    """The replies of slots, for one user of them: what a run's scope has (`upcall.autogen.scope.ReplyArchive`)."""
+    """The replies of slots, for one user of them: the `upcall.autogen.scope.ReplyArchive` of a run's scope."""
 
     archive: Archive
     used_by: str
@@ -112,10 +112,10 @@ class BoundArchive:
     may_request: bool = True
 
     async def find_or_request(self, name: str, request: Callable[[], Awaitable[CreateResult]]) -> CreateResult:
-        """Return the reply kept under a name, or request one and keep it.
+        """Return the reply stored under a name, or request one and store it.
 
         Raises:
-            NotRecorded: there is none, and none may be requested.
+            NotRecorded: there is none, and it must not be requested.
         """
         if (there := self.archive.find(self.slots, name)) is not None:
             slot, reply = there
@@ -132,4 +132,4 @@ class BoundArchive:
 
 
 async def write_nothing(records: Mapping[str, str | None]) -> None:
-    """Take a journal's records and keep none: the archive has the replies."""
+    """Accept a journal's records and keep none: the archive has the replies."""

@@ -1,4 +1,4 @@
-"""What an experiment may cost, and what things cost: in money by a price table, or in tokens."""
+"""The budget of an experiment, and costs: in money by a price table, or in tokens."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _MONEY = re.compile(r"\d+(\.\d+)?")
 
 
 class Cost(BaseModel, frozen=True):
-    """Tokens, and money as far as there are prices."""
+    """Tokens, and money where there are prices."""
 
     tokens: int = 0
     money: float = 0.0
 
     @classmethod
     def total(cls, costs: Iterable[Cost]) -> Cost:
-        """Return what several things cost together."""
+        """Return the sum of several costs."""
         each = tuple(costs)
         return cls(tokens=sum(one.tokens for one in each), money=fsum(one.money for one in each))
 
@@ -35,22 +35,22 @@ class Cost(BaseModel, frozen=True):
 
 
 def cost_of(usage: Usage, price: Price | None) -> Cost:
-    """Return what tokens cost."""
+    """Return the cost of tokens."""
     return Cost(tokens=usage.tokens, money=0.0 if price is None else price.cost(usage))
 
 
 class Budget(BaseModel, frozen=True):
-    """A cost at which nothing further is begun: tokens or money."""
+    """A cost at which nothing more is started: tokens or money."""
 
     tokens: int | None = None
     money: float | None = None
 
     @classmethod
     def parse(cls, value: Any) -> Budget:
-        """Return the budget that is meant: ``2.50`` in money, ``200000 tokens``, ``200k tokens``.
+        """Parse a budget: ``2.50`` in money, ``200000 tokens``, ``200k tokens``.
 
         Raises:
-            ConfigurationError: it is none.
+            ConfigurationError: it is not a budget.
         """
         if isinstance(value, Budget):
             return value
@@ -63,7 +63,7 @@ class Budget(BaseModel, frozen=True):
         return cls(money=float(text))
 
     def is_spent(self, cost: Cost) -> bool:
-        """Whether nothing further is to be begun."""
+        """Whether nothing more may be started."""
         if self.tokens is not None:
             return cost.tokens >= self.tokens
         return self.money is not None and cost.money >= self.money

@@ -1,4 +1,4 @@
-"""Whether what came out of a trial is right."""
+"""Checks whether the result of a trial is right."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from upcall.text import first_line
 
 
 class CheckResult(BaseModel, frozen=True):
-    """Whether a result is right, and why where that can be said."""
+    """Whether a result is right, and why, if known."""
 
     is_right: bool
     reason: str = ""

@@ -1,4 +1,4 @@
-"""`Experiment`: what is to be tried, from a YAML file or a program, and the trials that it comes to."""
+"""`Experiment`: what to try, from a YAML file or a program, and the resulting trials."""
 
 from __future__ import annotations
 
@@ -67,22 +67,22 @@ class Experiment(Spec):
     ```
 
     Attributes:
-        name: what it is kept under.
+        name: the name under which it is stored.
         tasks: a file of tasks, or tasks.
         teams: by name, or functions that build one; the built-in team if none is given.
-        policies: by name (`upcall.experiments.policies.POLICIES`), or of one's own.
-        models: by name: clients, functions that script the replies, or what settings say of a model.
+        policies: by name (`upcall.experiments.policies.POLICIES`), or your own.
+        models: by name: clients, functions that script the replies, or settings of a model.
         seeds: how often each is tried: a number, or the seeds.
         user: the simulated user.
-        expect: what must come out of tasks that do not say so themselves.
+        expect: the expected result of tasks that name none.
         judge: the model that checks results, among `models`.
         scorer: what `upcall.experiments.train` learns from.
-        folder: where replies and reports are kept; ``upcall-experiments/NAME`` if not given.
-        store: where the runs are kept; a file in that folder if not given, or a PostgreSQL URL.
-        parallel: how many trials are under way at once.
-        budget: at what cost it stops: ``2.50`` in the currency of the prices, or ``200000 tokens``.
+        folder: the folder of replies and reports; ``upcall-experiments/NAME`` if not given.
+        store: the store of the runs; a file in that folder if not given, or a PostgreSQL URL.
+        parallel: how many trials run at once.
+        budget: the cost at which it stops: ``2.50`` in the currency of the prices, or ``200000 tokens``.
         pages: the address of ``upcall serve``, for links to the pages of runs.
-        clock: what the agents are told the time is, so that a replay asks the same.
+        clock: the time that the agents are told, so that a replay asks the same.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
@@ -113,7 +113,7 @@ class Experiment(Spec):
 
     @classmethod
     def read(cls, path: Path | str) -> Experiment:
-        """Return the experiment of a YAML file; relative paths of tasks begin where the file is.
+        """Return the experiment of a YAML file; relative paths of tasks start at the file's folder.
 
         Raises:
             ConfigurationError: the file cannot be read, or something in it is wrong; with its line.
@@ -131,7 +131,7 @@ class Experiment(Spec):
         return cls(source, **data)
 
     def _check(self) -> None:
-        """Refuse what is wrong before anything is done."""
+        """Refuse what is wrong before anything runs."""
         for policy in self.policies:
             policy.check()
         for name, team in self.teams.items():
@@ -170,8 +170,8 @@ class Experiment(Spec):
 
     @cached_property
     def trials(self) -> Sequence[Trial]:
-        """All trials: all of a task one after the other, so that policies are compared on the same tasks when the
-        experiment stops early."""
+        """All trials, grouped by task, so that policies are compared on the same tasks even if the experiment stops
+        early."""
         policies = {each.name: each for each in self.policies}
         every = product(self.all_tasks, self.seeds, self.teams, policies, self.models)
         return [
@@ -181,7 +181,7 @@ class Experiment(Spec):
         ]  # fmt: skip
 
     def _trial_id(self, task: Task, team: str, policy: PolicySpec, model: str, seed: int) -> str:
-        """Return an id that tells this trial from all that would go otherwise. What is expected makes no difference."""
+        """Return an id that differs for trials that would run differently. The expected result makes no difference."""
         parts = [
             *(self.name, team, model, seed, self.clock.isoformat()),
             task.model_dump(mode="json", exclude=_NO_PART_OF_A_TRIAL),
@@ -190,7 +190,7 @@ class Experiment(Spec):
         return blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=6).hexdigest()
 
     def expectation(self, task: Task) -> Expectation | None:
-        """Return what must come out of a task."""
+        """Return the expected result of a task."""
         return task.expect or self.expect
 
     async def run(
@@ -202,20 +202,20 @@ class Experiment(Spec):
         limit: int | None = None,
         listener: Listener | None = None,
     ) -> Results:
-        """Do the trials that are not done yet, and return the results of all that are.
+        """Run the trials that are not done yet, and return the results of all that are.
 
-        It can be killed at any time: the next call goes on where it was.
+        It can be killed at any time: the next call continues where it stopped.
 
         Args:
-            budget: at what cost it stops, instead of the experiment's own.
-            replay: do all trials anew, with the recorded replies; a model is called only for what is new.
-            what_if: fork each run at its questions with other answers, too.
-            limit: only so many trials.
-            listener: hears how far it has come.
+            budget: the cost at which it stops, instead of the experiment's own.
+            replay: repeat all trials with the recorded replies; a model is called only for what is new.
+            what_if: also fork each run at its questions with other answers.
+            limit: only this many trials.
+            listener: receives the progress.
 
         Raises:
             ConfigurationError: a team, a model or the store cannot be used.
-            ExperimentBusy: it is under way already, here or in another process.
+            ExperimentBusy: it is already running, here or in another process.
         """
         from upcall.experiments.folder import hold_folder
         from upcall.experiments.runner import Runner
@@ -226,7 +226,7 @@ class Experiment(Spec):
             return await runner.run(what_if=what_if)
 
     async def load(self) -> Results:
-        """Return the results of the trials that are done, while others are under way too; nothing is run."""
+        """Return the results of the trials that are done, even while others run; start nothing."""
         return await self.run(limit=0)
 
 
@@ -234,7 +234,7 @@ _NO_PART_OF_A_TRIAL: Any = {"expect": True, "split": True, "kind": True, "facts"
 
 
 def _explain(error: ValidationError, source: ConfigSource) -> str:
-    """One line about the first thing that is wrong."""
+    """Explain the first error in one line."""
     first = max(error.errors(include_url=False), key=lambda each: len(each["loc"]))
     place = tuple(part for part in first["loc"] if not _is_of_union(part))
     at = f"{source.at(*place)}: "

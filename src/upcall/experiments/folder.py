@@ -1,4 +1,4 @@
-"""The folder of an experiment: one start at a time works in it, and a replay begins in it with nothing."""
+"""The folder of an experiment: only one start at a time works in it, and a replay begins with it empty."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from upcall.errors import ConfigurationError, ExperimentBusy
 
 @contextmanager
 def hold_folder(folder: Path) -> Iterator[None]:
-    """Keep others from working in a folder, inside. What a process that was killed held is free.
+    """Keep others from working in a folder while the block lasts. A killed process releases its folder.
 
     Raises:
         ConfigurationError: the folder cannot be made or written.
-        ExperimentBusy: somebody works in it, in this process or in another.
+        ExperimentBusy: it is in use, in this process or in another.
     """
     with ExitStack() as held:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            # A database that stays empty. Its lock ends with the process on every system, and holds inside one too.
+            # A database that stays empty. Its lock ends with the process on every system, and works within one too.
             lock = held.enter_context(closing(sqlite3.connect(folder / "lock.db", timeout=0, isolation_level=None)))
             lock.execute("BEGIN EXCLUSIVE")
         except sqlite3.Error as error:
@@ -35,10 +35,10 @@ def hold_folder(folder: Path) -> Iterator[None]:
 
 
 def choose_store(named: str | None, folder: Path, *, replay: bool) -> tuple[str, Path]:
-    """Return where the runs are kept, and the folder of their workspaces; both are emptied for a replay.
+    """Return the store of the runs, and the folder of their workspaces; both are emptied for a replay.
 
     Raises:
-        ConfigurationError: a replay of runs that are done by workers, which record no replies.
+        ConfigurationError: a replay of runs done by workers, which record no replies.
     """
     if not replay:
         return named or str(folder / "runs.db"), folder / "work"
@@ -48,5 +48,5 @@ def choose_store(named: str | None, folder: Path, *, replay: bool) -> tuple[str,
         )
     for name in ("replay.db", "replay.db-wal", "replay.db-shm"):
         (folder / name).unlink(missing_ok=True)
-    rmtree(folder / "replay-work", ignore_errors=True)  # What a coder finds there it would tell its model.
+    rmtree(folder / "replay-work", ignore_errors=True)  # A coder would tell its model what it finds there.
     return str(folder / "replay.db"), folder / "replay-work"

@@ -1,4 +1,4 @@
-"""Functions of the user's own in an experiment: a team, a policy, a check, a model; by name or as they are."""
+"""The user's functions in an experiment: a team, a policy, a check, a model; by name or as objects."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def find_function(named: Named, what: str) -> Callable[..., Any]:
     """Return a function.
 
     Raises:
-        ConfigurationError: it cannot be imported, or is none.
+        ConfigurationError: it cannot be imported, or is not a function.
     """
     return import_function(named, what, "shop.checks:is_right") if isinstance(named, str) else named
 
 
 def call_with(function: Callable[..., Any], offered: Mapping[str, object]) -> Any:
-    """Call a function with those of the offered values that it has parameters for."""
+    """Call a function with those of the offered values for which it has parameters."""
     names = inspect.signature(function).parameters
     return function(**{name: value for name, value in offered.items() if name in names})
 

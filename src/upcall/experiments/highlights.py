@@ -45,8 +45,8 @@ async def load_highlights(store: RunStore, records: Sequence[TrialRecord]) -> li
 
 
 def choose_highlights(records: Sequence[TrialRecord]) -> list[tuple[TrialRecord, str]]:
-    """Choose the trials whose transcripts say the most, and say why: those that went wrong in a way of their own
-    first, of different tasks as far as there are."""
+    """Choose the trials whose transcripts say the most, and say why: first those that went wrong in a unique way, from
+    different tasks if possible."""
     ranked = sorted(((_weigh(record), record) for record in records), key=lambda each: (-each[0][0], each[1].trial))
     chosen: list[tuple[TrialRecord, str]] = []
     for is_repeat in (False, True):

@@ -1,4 +1,4 @@
-"""The measures of an experiment, each a ratio of sums over trials, or the mean of two such."""
+"""The measures of an experiment, each a ratio of sums over trials, or the mean of two such ratios."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ COLUMNS: Mapping[str, Column] = {
 
 @dataclass(frozen=True)
 class Ratio:
-    """A sum of columns over another; a column may be named twice."""
+    """One sum of columns divided by another; a column may be named twice."""
 
     over: Sequence[str]
     under: Sequence[str]
@@ -51,9 +51,9 @@ class Measure:
     Attributes:
         name: for programs.
         title: for people.
-        ratios: what it is made of.
-        digits: behind the point.
-        in_table: whether the table in the terminal has it.
+        ratios: its parts.
+        digits: decimal places.
+        in_table: whether the terminal's table shows it.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""The report of an experiment as one page of HTML that needs nothing else: tables, plots, transcripts.
+"""The report of an experiment as one self-contained HTML page: tables, plots, transcripts.
 
-Whatever models and users said is escaped by the template. The plots are drawn there too, as SVG.
+The template escapes everything that models and users said, and draws the plots as SVG.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6
 
 @dataclass(frozen=True)
 class Point:
-    """A cell in a plot, with its intervals; all from 0 to 1 of the plot's width and height."""
+    """A cell in a plot, with its intervals; all values are fractions of the plot's width and height."""
 
     number: int
     label: str
@@ -45,7 +45,7 @@ class Plot:
 
     @property
     def x_max(self) -> float:
-        """How far its axis goes: as far as the points, and shares to 1."""
+        """The end of its axis: the largest point, or 1 for shares."""
         return max(1.0, *(each.x.high or 0 for each in self.points))
 
     @property
@@ -81,7 +81,7 @@ def render_page(results: Results) -> str:
 
 
 def _plots(results: Results) -> Sequence[Plot]:
-    """Return the frontier of success against questions, and how questions go with what is missing."""
+    """Return the frontier of success against questions, and the plot of questions against missing details."""
     titles = {each.name: each.title for each in MEASURES}
     plots = []
     for x, y, title in (
@@ -99,7 +99,7 @@ def _plots(results: Results) -> Sequence[Plot]:
 
 
 def _calibration(results: Results) -> Sequence[Plot]:
-    """Return how many questions were asked where so many details are missing: on the diagonal, as many as that."""
+    """Return how many questions were asked by number of missing details: equally many on the diagonal."""
     points = []
     for at, cell in enumerate(results.cells):
         records = results.of_cell(cell)
@@ -122,6 +122,6 @@ def _templates() -> Environment:
 
 
 def link_run(results: Results, run_id: str) -> str | None:
-    """Return the address of a run's page; None where nobody said where the pages are, or it is no address."""
+    """Return the address of a run's page; None if the address of the pages is missing or invalid."""
     pages = results.pages or ""
     return f"{pages.rstrip('/')}/runs/{run_id}" if pages.startswith("http") else None

@@ -1,7 +1,7 @@
-"""Policies by name: when the user is asked, as a set of settings that runs have anyway.
+"""Policies by name: when the user is asked, as a set of ordinary settings of runs.
 
-A policy of another kind is one more function in `POLICIES`, or a function of the user's own: it returns settings by
-name, and whether the project's facts are given to the agents.
+Another kind of policy is another function in `POLICIES`, or a user's function: it returns settings by name, and
+whether the agents get the project's facts.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ NO_LIMIT = 1_000
 
 
 class Policy(BaseModel, frozen=True, extra="forbid"):
-    """What a policy comes to for one task.
+    """The effect of a policy on one task.
 
     Attributes:
-        settings: what is set otherwise than in the team's settings.
+        settings: what differs from the team's settings.
         gives_facts: whether the agents get the facts of the task that are ``known``.
     """
 
@@ -37,7 +37,7 @@ _SILENT = {"max_turns": 0, "max_clarifications": 0, "skip_ambiguity_check": True
 
 
 def _never() -> Policy:
-    """Ask nothing before the work; who asks in its middle hears that nobody is there."""
+    """Ask nothing before the work; agents that ask during it are told that nobody is there."""
     return Policy(settings={**_SILENT, "max_questions_run": 0, "unattended": True})
 
 
@@ -63,7 +63,7 @@ def _resolver() -> Policy:
 
 
 def _assume() -> Policy:
-    """Let agents ask with nobody there: the default of each question is taken and recorded as an assumption."""
+    """Let agents ask with nobody there: each question's default is used and recorded as an assumption."""
     return Policy(settings={"unattended": True})
 
 
@@ -84,10 +84,10 @@ class PolicySpec(BaseModel, frozen=True, extra="forbid"):
     """A policy of an experiment.
 
     Attributes:
-        name: one of `POLICIES`, or any name where a function or settings say what it is.
-        function: ``MODULE:FUNCTION`` of one's own, given ``task`` as far as it has a parameter of this name; it
-            returns a `Policy`, or settings by name.
-        settings: settings on top.
+        name: one of `POLICIES`, or any name if a function or settings define it.
+        function: your own ``MODULE:FUNCTION``, given ``task`` if it has a parameter of this name; it returns a
+            `Policy`, or settings by name.
+        settings: further settings.
     """
 
     name: str
@@ -95,10 +95,10 @@ class PolicySpec(BaseModel, frozen=True, extra="forbid"):
     settings: dict[str, Any] = {}
 
     def check(self) -> None:
-        """Refuse a name that says nothing.
+        """Refuse an undefined name.
 
         Raises:
-            ConfigurationError: says what there is.
+            ConfigurationError: lists the defined names.
         """
         if self.function is not None:
             find_function(self.function, f"The policy {self.name}:")
@@ -106,7 +106,7 @@ class PolicySpec(BaseModel, frozen=True, extra="forbid"):
             self._find()
 
     def for_task(self, task: Task) -> Policy:
-        """Return what it comes to for a task.
+        """Return its effect on a task.
 
         Raises:
             ConfigurationError: its function returns something else.

@@ -1,4 +1,4 @@
-"""How far an experiment has come, for who watches it."""
+"""The progress of an experiment, for display."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from upcall.experiments.budget import Cost
 
 @dataclass(frozen=True)
 class ExperimentProgress:
-    """Trials that are done, what they cost, and what those to come will cost if they are like these.
+    """Trials that are done, their cost, and the cost of the remaining ones if they are similar.
 
     Attributes:
-        done: trials that are done, `failed` among them.
+        done: trials that are done, including `failed` ones.
         total: all trials.
         failed: those whose run failed.
-        cost: what was spent so far, by what is under way too.
-        to_come: what is still to be spent; None while nobody can know.
+        cost: the cost so far, including trials in progress.
+        to_come: the expected remaining cost; None while unknown.
     """
 
     done: int

@@ -1,4 +1,4 @@
-"""Where the replies of the models in a trial are recorded, and which of them are used again."""
+"""Where the model replies of a trial are recorded, and which of them are reused."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ OTHERS = ("user", "judge")
 
 
 class Recording:
-    """The recorded replies of an experiment, trial by trial. `who` is one of `OTHERS`; else the run is meant.
+    """The recorded replies of an experiment, trial by trial. `who` is one of `OTHERS`; otherwise it means the run.
 
     Args:
-        archive: where they are.
-        clock: what the agents are told the time is.
-        replay: whether all is done anew with them.
+        archive: where they are stored.
+        clock: the time that the agents are told.
+        replay: whether all trials are repeated with them.
     """
 
     def __init__(self, archive: Archive, clock: datetime, *, replay: bool) -> None:
@@ -35,7 +35,7 @@ class Recording:
     def enter(
         self, trial: Trial, who: str = "", *, after_failure: bool = False, may_request: bool = True
     ) -> AbstractContextManager[None]:
-        """Have all that is requested inside recorded for a trial, and what is recorded found."""
+        """Record the replies requested inside the block for a trial, and reuse those recorded."""
         own, after, earlier = trial.slot, trial.slot + AFTER_FAILURE, trial.slot + EARLIER
         slots = [f"{own}/{who}"] if who else [own, after, earlier]
         if after_failure:  # Not with the replies that made it fail, but in a replay as it was.
@@ -53,7 +53,7 @@ class Recording:
         return self._archive.usage(self._name(trial, who))
 
     def seconds(self, trial: Trial) -> float:
-        """Return how long the models took for all replies that were used."""
+        """Return how long the models took for the replies that were used."""
         return round(sum(self._archive.seconds(self._name(trial, who)) for who in ("", *OTHERS)), 3)
 
     def _name(self, trial: Trial, who: str) -> str:

@@ -1,4 +1,4 @@
-"""What is counted of one trial, from its stored run."""
+"""The figures of one trial, counted from its stored run."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from upcall.runs.run import Run, Usage
 
 
 class TrialRecord(BaseModel, frozen=True):
-    """One trial in figures: a row of the table of all.
+    """One trial in figures: a row of the results.
 
     Attributes:
-        success: whether what came out is right; None where nothing is expected.
+        success: whether the result is right; None if nothing is expected.
         note: why, or the error of the run.
         missing: how many details the task lacks.
         questions: how many the user was asked.
         hits: how many of the missing details were asked for.
         needless: questions that ask for no missing detail.
-        repeated: questions that were asked before, or for a detail that was.
+        repeated: questions asked before, or for a detail asked for before.
         assumptions: answers that nobody gave: defaults, facts, what another agent was told.
-        wrong: those that are not what the user would have said.
+        wrong: assumptions that differ from what the user would have said.
         leaks: facts that the simulated user gave away unasked.
-        turns: how often a model had the word.
+        turns: how often a model had its turn.
         seconds: how long the models took.
         waited: how long the user took, on a simulated clock, in seconds.
     """
@@ -82,10 +82,10 @@ def count_trial(
 
     Args:
         trial: the trial.
-        run: its run, as far as it came.
+        run: its run, however far it got.
         check: whether its result is right.
-        others: what the models that play user and judge took.
-        cost: what all of them cost.
+        others: the tokens of the models that play user and judge.
+        cost: the cost of all of them.
         seconds: how long the models took.
         takes: how long the user takes for a round of questions.
     """
@@ -119,7 +119,7 @@ def count_trial(
 
 
 def _reached_user(record: QuestionRecord) -> bool:
-    """Whether the user was asked a question, and not told what became of a call that was cut off."""
+    """Whether the user was asked a real question, not one about a call that was cut off."""
     answer = record.answer
     if record.call_in_doubt is not None or record.duplicate_of is not None:
         return False
@@ -129,7 +129,7 @@ def _reached_user(record: QuestionRecord) -> bool:
 
 
 def _count_questions(task: Task, questions: Sequence[Question]) -> dict[str, int]:
-    """Count what was asked for, in the order of the questions. Approvals are no questions about the task."""
+    """Count what was asked for, in the order of the questions. Approvals do not count as questions about the task."""
     asked: set[str] = set()
     texts: set[object] = set()
     needless = repeated = 0

@@ -1,4 +1,4 @@
-"""What an experiment came to: a row a trial, the measures of each cell, and how the policies differ."""
+"""The results of an experiment: a row per trial, the measures of each cell, and how the policies differ."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Results:
-    """The results of an experiment, as far as it came.
+    """The results of an experiment so far.
 
     Attributes:
-        name: the experiment's.
+        name: the experiment's name.
         total: how many trials it has.
         records: a row for each trial that is done, in the order of the trials.
-        cost: what all of it cost.
-        to_come: what the rest will cost if it is like that; None where nobody can know.
-        requested: replies that models were asked for in this call.
+        cost: the total cost.
+        to_come: the cost of the rest if it is similar; None if unknown.
+        requested: replies that were requested from models in this call.
         found: replies that were recorded before.
         stopped: why it stopped before its end.
-        pages: where the pages of the runs are.
-        branches: what would have come of other answers, where that was asked for.
+        pages: the address of the runs' pages.
+        branches: the effect of other answers, if requested.
         highlights: the transcripts that say the most.
     """
 
@@ -65,7 +65,7 @@ class Results:
 
     @cached_property
     def differences(self) -> Mapping[tuple[Cell, Cell], Mapping[str, Difference]]:
-        """How each two policies differ with the same team and model, the second minus the first."""
+        """How each pair of policies differs with the same team and model, the second minus the first."""
         from upcall.experiments.statistics import compare_all
 
         return {
@@ -79,7 +79,7 @@ class Results:
         return [each for each in self.records if each.cell == cell]
 
     def compare(self, other: Results) -> Mapping[Cell, Mapping[str, Difference]]:
-        """Return how the cells of the same names differ from those of another experiment, these minus those."""
+        """Return how cells differ from those of the same name in another experiment, these minus those."""
         from upcall.experiments.statistics import compare_all
 
         return {
@@ -87,7 +87,7 @@ class Results:
         }
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it as plain JSON."""
+        """Return everything as plain JSON."""
         return {
             "experiment": self.name,
             "trials": self.total,
@@ -102,7 +102,7 @@ class Results:
         }
 
     def figures(self) -> dict[str, Any]:
-        """Return the measures and differences as plain JSON: what a replay gives again bit for bit."""
+        """Return the measures and differences as plain JSON, which a replay reproduces bit for bit."""
         return {
             "cells": [
                 {
@@ -124,7 +124,7 @@ class Results:
         }  # fmt: skip
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a pandas DataFrame, a row a trial.
+        """Return a pandas DataFrame, one row per trial.
 
         Raises:
             ConfigurationError: pandas is not installed.
@@ -135,10 +135,10 @@ class Results:
         return pd.DataFrame([each.model_dump() for each in self.records], columns=list(TrialRecord.model_fields))
 
     def write(self, path: Path | str) -> None:
-        """Write the rows as CSV or Parquet, or the report as a page of HTML, as the ending of the file says.
+        """Write the rows as CSV or Parquet, or the report as an HTML page, depending on the file's extension.
 
         Raises:
-            ConfigurationError: it has another ending, or cannot be written.
+            ConfigurationError: it has another extension, or cannot be written.
         """
         path = Path(path)
         check_report(path, str(path))
@@ -149,7 +149,7 @@ class Results:
             raise ConfigurationError(f"{path} cannot be written: {error.strerror or error}.") from error
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows of it."""
+        """Return what a notebook shows."""
         return f"<pre>{escape(escape_controls(chr(10).join(self.lines())))}</pre>"
 
     def lines(self) -> list[str]:
@@ -178,7 +178,7 @@ def _write_parquet(results: Results, path: Path) -> None:
 
 @dataclass(frozen=True)
 class ReportKind:
-    """How results are written to a file, and the packages that it takes."""
+    """How to write results to a file, and the packages required."""
 
     write: Callable[[Results, Path], None]
     needs: tuple[str, ...]
@@ -196,7 +196,7 @@ def check_report(path: Path, named: str) -> None:
     """Refuse a file that cannot become a report, and say how it was `named`.
 
     Raises:
-        ConfigurationError: it has an unknown ending, or what it takes is not installed.
+        ConfigurationError: its extension is unknown, or a required package is not installed.
     """
     kind = REPORTS.get(path.suffix)
     if kind is None:
@@ -206,7 +206,7 @@ def check_report(path: Path, named: str) -> None:
 
 
 def require_packages(*packages: str) -> None:
-    """Refuse to go on without packages of the extra.
+    """Refuse to continue without packages of the extra.
 
     Raises:
         ConfigurationError: one of them cannot be loaded.

@@ -1,6 +1,6 @@
-"""Does the trials of an experiment: each is a run, so that a kill at any time costs nothing that was done.
+"""Runs the trials of an experiment: each is a run, so that a kill at any time loses nothing that was done.
 
-The id of a trial is that of its run. Whether a trial is done is read from its run; nothing else remembers it.
+A trial's id is that of its run. Whether a trial is done is read from its run; it is stored nowhere else.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _log = logging.getLogger(__name__)
 
 
 class Runner:
-    """Does trials, as many at once as the experiment and its models allow.
+    """Runs trials, as many at once as the experiment and its models allow.
 
     Args:
-        experiment: what is to be done.
-        limit: how many trials are to be done; with 0 all that are done are read.
-        budget: at what cost nothing further is begun. A replay has none.
-        replay: whether all is done anew with recorded replies.
-        listener: hears how far it has come.
+        experiment: the experiment.
+        limit: how many trials to run; with 0, only read those that are done.
+        budget: the cost at which nothing more is started. A replay has none.
+        replay: whether to repeat all trials with recorded replies.
+        listener: receives the progress.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Runner:
         self._branches: dict[str, Sequence[Branch]] = {}
 
     async def run(self, *, what_if: bool = False) -> Results:
-        """Do the trials; none further when the budget is spent."""
+        """Run the trials; start no more when the budget is spent."""
         try:
             if self._chosen:
                 self._refuse_unpriced()
@@ -108,7 +108,7 @@ class Runner:
 
     @asynccontextmanager
     async def _watch_workers(self) -> AsyncIterator[None]:
-        """Say so, once each time, when runs wait and no worker is there to take them."""
+        """Report, once each time, when runs wait and there is no worker to take them."""
         if not self.store.jobs.is_shared:
             yield
             return
@@ -125,7 +125,7 @@ class Runner:
         was_told = False
         while True:
             await asyncio.sleep(SECONDS_WITHOUT_WORKER)
-            with suppress(StoreUnavailable):  # The trials say so.
+            with suppress(StoreUnavailable):  # The trials report it.
                 fleet = await look_at_fleet(self.store)
                 is_idle = fleet.queue.oldest_seconds >= SECONDS_WITHOUT_WORKER and not any(
                     each.is_alive for each in fleet.workers
@@ -153,7 +153,7 @@ class Runner:
         if run is None:
             with self.recording.enter(trial):
                 run = await self._start(app, trial, options)
-        elif run.status is RunStatus.FAILED:  # It is tried again, and not with the replies that made it fail.
+        elif run.status is RunStatus.FAILED:  # It is retried, but not with the replies that made it fail.
             self.archive.begin_attempt(trial.slot)
         run, is_done = await self.finish(app, trial, run)
         if is_done:
@@ -177,13 +177,13 @@ class Runner:
         return await app.start(trial.task.task, **options)
 
     async def finish(self, app: Upcall, trial: Trial, run: Run) -> tuple[Run, bool]:
-        """Take a run to its end, with the user's answers; it is done where nothing further comes of it."""
+        """Take a run to its end, with the user's answers; it is done when nothing more will come of it."""
         shared, has_failed = self.store.jobs.is_shared, False
         while True:
             if shared:
                 run = await self._wait(app, run)
             self._note_cost(trial, run)
-            # A failure is tried again once: an experiment does not wait for a server that stays away.
+            # A failure is retried once: an experiment does not wait for a server that stays away.
             if run.is_final or (run.status is RunStatus.FAILED and has_failed):
                 return run, True
             if not self.tally.may_begin():
@@ -207,7 +207,7 @@ class Runner:
         return run
 
     async def _reply(self, app: Upcall, trial: Trial, run: Run) -> Run | None:
-        """Let the user answer, or let the time of the questions pass; None where neither leads on."""
+        """Let the user answer, or let the questions expire; None if neither helps."""
         spec, wait = self._experiment.user, not self.store.jobs.is_shared
         client = self.apps.client(spec.model, trial.seed) if spec.kind == "model" and spec.model else None
         user = SimulatedUser(spec, trial.task, trial.seed, client)
@@ -226,22 +226,22 @@ class Runner:
         return await app.get(run.id)
 
     def _list_answered(self, trial: Trial, run: Run) -> list[Question]:
-        """Return the questions of a run to which an answer comes, and in time."""
+        """Return the questions of a run that are answered in time."""
         after, spec = run.config.expires_after, self._experiment.user
         user = SimulatedUser(spec, trial.task, trial.seed)
         in_time = after is None or spec.takes <= after
         return [question for question in run.questions if in_time and not user.ignores(question)]
 
     def _is_done(self, trial: Trial, run: Run) -> bool:
-        """Whether nothing comes of a run any more, as far as it can be told from what is stored."""
+        """Whether nothing more will come of a run, judging by what is stored."""
         is_stuck = run.waiting and not self._list_answered(trial, run) and _expiry(run) is None
         return run.is_final or run.status is RunStatus.FAILED or is_stuck
 
     # -- figures ------------------------------------------------------------------------------------------------------
 
     async def _read(self, trials: Sequence[Trial]) -> None:
-        """Read what is done already, and what the others have cost so far. No model is called: what is still to be
-        judged is not done."""
+        """Read what is already done, and what the others have cost so far. No model is called: a trial that still has
+        to be judged is not done."""
         if not await self.store.exists():
             return
         for trial in trials:
@@ -257,11 +257,11 @@ class Runner:
         self._tell()
 
     async def count(self, trial: Trial, run: Run, *, may_request: bool = True) -> TrialRecord:
-        """Return what is counted of a trial that is done.
+        """Return the figures of a trial that is done.
 
         Raises:
             ConfigurationError: the user's own check failed.
-            ModelError: the judge cannot be called; `NotRecorded` where it may not be.
+            ModelError: the judge cannot be called; `NotRecorded` if it must not be.
         """
         experiment = self._experiment
         expectation, check = experiment.expectation(trial.task), None
@@ -294,7 +294,7 @@ class Runner:
         """Refuse a budget that would never be spent.
 
         Raises:
-            ConfigurationError: it is money, and a model has no price.
+            ConfigurationError: it is in money, and a model has no price.
         """
         if self._budget is not None and self._budget.money is not None:
             for name in self._experiment.models:
@@ -328,6 +328,6 @@ class Runner:
 
 
 def _expiry(run: Run) -> datetime | None:
-    """Return when the time of all open questions is over; None where that leads nowhere."""
+    """Return when all open questions will have expired; None if that does not help."""
     ends = [question.expires_at for question in run.open_questions if question.expires_at is not None]
     return max(ends) if ends and run.config.on_expiry != "wait" else None

@@ -1,4 +1,4 @@
-"""What an experiment says of its teams and models, and how one choice is told from another."""
+"""The teams and models of an experiment, and how to distinguish one choice from another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from upcall.settings import Price
 
 
 class Spec(BaseModel):
-    """A part of what describes an experiment; a field that is unknown is refused."""
+    """A part of an experiment's description; unknown fields are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), arbitrary_types_allowed=True)
 
@@ -25,10 +25,10 @@ class TeamSpec(Spec):
     """A team, or settings of the built-in one.
 
     Attributes:
-        team: ``MODULE:FUNCTION`` that builds a team, given ``model`` (a client), ``settings`` and ``seed`` as far as
-            it has parameters of these names; the built-in team if not given.
+        team: ``MODULE:FUNCTION`` that builds a team, given ``model`` (a client), ``settings`` and ``seed`` if it has
+            parameters of these names; the built-in team if not given.
         config: a YAML file with settings.
-        settings: settings on top.
+        settings: further settings.
     """
 
     team: Named | None = None
@@ -40,9 +40,9 @@ class ScorerSpec(Spec):
     """What a scorer is trained from, besides the tasks.
 
     Attributes:
-        ask: what it is to have asked for.
+        ask: what the clarifier should ask for.
         embeddings: the name of one of the models; features of the text if not given.
-        stores: stores of runs, in which the user answered or declined what the clarifier asked.
+        stores: stores of runs in which the user answered or declined the clarifier's questions.
     """
 
     ask: AskFor = "essential"
@@ -51,13 +51,13 @@ class ScorerSpec(Spec):
 
 
 class ModelSpec(Spec):
-    """A model: by name on a server, as a component, as a client of one's own, or as replies of a script.
+    """A model: by name on a server, as a component, as your own client, or as scripted replies.
 
     Attributes:
         client: ``MODULE:FUNCTION`` that returns a model client, given ``seed`` if it has such a parameter; or a client.
         replies: ``MODULE:FUNCTION`` of a `upcall.testing.Request` that returns what a scripted model says.
         limit: how many trials use it at once.
-        price: what a million tokens cost.
+        price: the price of a million tokens.
     """
 
     model: str | None = None
@@ -77,7 +77,7 @@ class ModelSpec(Spec):
 
     @property
     def has_own_client(self) -> bool:
-        """Whether the experiment brings its client, and settings choose none."""
+        """Whether the experiment provides its client, and settings choose none."""
         return self.client is not None or self.replies is not None
 
     @property
@@ -92,19 +92,19 @@ def _name_source(value: Any) -> str:
 
 
 def as_team(value: object) -> object:
-    """Return what says of a team, or is one, as fields."""
+    """Return a team, or its description, as fields."""
     return {"team": value} if isinstance(value, str) or callable(value) else ({} if value is None else value)
 
 
 def as_model(value: object) -> object:
-    """Return what says of a model, or is one, as fields."""
+    """Return a model, or its description, as fields."""
     if isinstance(value, ChatCompletionClient):
         return {"client": value}
     return {"replies": value} if callable(value) else {"model": value} if isinstance(value, str) else value
 
 
 def dump_choice(value: BaseModel) -> Mapping[str, Any]:
-    """Return what tells one choice from another, without keys, and without how much may be done at once."""
+    """Return what distinguishes one choice from another, without keys and limits on concurrency."""
     return value.model_dump(mode="json", exclude={"limit", "price"}, fallback=_name_any)
 
 

@@ -1,6 +1,6 @@
-"""Intervals and tests, the same each time: bootstrap over tasks, and a permutation test for pairs.
+"""Reproducible intervals and tests: bootstrap over tasks, and a permutation test for pairs.
 
-Tasks are drawn, with all their seeds: what was done with one task is not independent.
+Tasks are drawn with all their seeds: the trials of one task are not independent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its 95 % interval; None where there is nothing to tell it from."""
+    """A value with its 95 % interval; None if there are no data for it."""
 
     value: float | None
     low: float | None = None
@@ -36,7 +36,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Difference:
-    """How a measure of one cell differs from that of another, on the tasks that both did.
+    """How a measure of one cell differs from that of another, on the tasks that both have.
 
     Attributes:
         p: how often chance alone gives a difference this large, by a permutation test that exchanges the two within
@@ -52,7 +52,7 @@ class Difference:
 
 
 def sum_by_task(records: Sequence[TrialRecord], tasks: Sequence[str]) -> Floats:
-    """Return the sums of the columns, a row for each of the tasks."""
+    """Return the sums of the columns, a row per task."""
     rows = {task: np.zeros(len(COLUMNS)) for task in tasks}
     for record in sorted(records, key=lambda each: each.trial):  # Sums of floats depend on their order.
         if record.task in rows:
@@ -69,8 +69,8 @@ def estimate_all(records: Sequence[TrialRecord]) -> dict[str, Estimate]:
 
 
 def compare_all(one: Sequence[TrialRecord], other: Sequence[TrialRecord]) -> dict[str, Difference]:
-    """Return how all measures differ, the first minus the second, on the tasks that both have, each with the seeds that
-    both have: an experiment that stopped early may have done a task once more under one policy."""
+    """Return how all measures differ, the first minus the second, on the tasks and seeds that both have: an experiment
+    that stopped early may have run a task once more under one policy."""
     pairs = {(each.task, each.seed) for each in one} & {(each.task, each.seed) for each in other}
     one, other = ([each for each in of if (each.task, each.seed) in pairs] for of in (one, other))
     tasks = sorted({task for task, _ in pairs})
@@ -97,7 +97,7 @@ def draw_weights(tasks: int) -> Floats:
 
 
 def _value(measure: Measure, sums: Floats) -> Floats:
-    """Return a measure of sums: of one row, or of many."""
+    """Return a measure computed from sums: of one row, or of many."""
     columns = {name: sums[..., at] for at, name in enumerate(COLUMNS)}
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = [

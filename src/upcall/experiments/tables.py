@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def result_lines(results: Results) -> list[str]:
-    """Return a line a cell with its measures, then how the policies differ."""
+    """Return a line per cell with its measures, then how the policies differ."""
     lines = [f"{results.name}: {len(results.records)} of {results.total} trials, {results.cost.to_text()}"]
     if results.stopped:
         lines.append(results.stopped)
@@ -33,7 +33,7 @@ def result_lines(results: Results) -> list[str]:
 
 
 def difference_lines(results: Results) -> list[str]:
-    """Return what differs between each two policies, as far as it is not by chance."""
+    """Return the differences between each pair of policies that are not due to chance."""
     lines = []
     names = [each for each in _heads(results) if each != "policy"]
     for (one, other), of in results.differences.items():
@@ -73,7 +73,7 @@ def format_difference(difference: Difference, measure: Measure) -> str:
 
 
 def format_table(rows: Sequence[Sequence[str]], names: int) -> list[str]:
-    """Return rows in columns as wide as they need to be: the first so many are names, numbers to the right."""
+    """Return rows in columns of the required width: first columns of names, then numbers, aligned to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     forms = [f"{'<' if at < names else '>'}{width}" for at, width in enumerate(widths)]
     return ["  ".join(format(cell, form) for cell, form in zip(row, forms, strict=True)) for row in rows]

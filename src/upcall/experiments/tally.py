@@ -1,5 +1,4 @@
-"""How far the trials of an experiment are and what they cost, in sums that are kept: what ends is told without a look
-at all the others."""
+"""The progress and cost of an experiment's trials, as running sums: reporting one trial does not read all the others."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from upcall.runs.run import RunStatus
 
 @dataclass
 class _Sum:
-    """A sum of costs. As a fraction the money is exact, in whatever order it comes and goes."""
+    """A sum of costs. Money is a fraction, so that it is exact in whatever order costs are added and removed."""
 
     number: int = 0
     tokens: int = 0
@@ -30,15 +29,15 @@ class _Sum:
 
 
 class Tally:
-    """What trials came to and cost so far.
+    """The results and costs of trials so far.
 
     Args:
-        trials: those that are to be done.
-        budget: at what cost nothing further is begun.
+        trials: the trials to run.
+        budget: the cost at which nothing more is started.
 
     Attributes:
-        records: of the trials that are done, by their ids.
-        held_back: whether something was not begun because the budget was spent.
+        records: the records of finished trials, by id.
+        held_back: whether something was not started because the budget was spent.
     """
 
     def __init__(self, trials: Sequence[Trial], budget: Budget | None = None) -> None:
@@ -65,7 +64,7 @@ class Tally:
         self._change(trial, record, 1)
 
     def take_up(self, trial: Trial) -> None:
-        """Note that a trial is under way, though it may have been done before, and failed."""
+        """Note that a trial is in progress, even if it was done before and failed."""
         if (record := self.records.pop(trial.id, None)) is not None:
             self._change(trial, record, -1)
 
@@ -76,11 +75,11 @@ class Tally:
 
     @property
     def cost(self) -> Cost:
-        """What all of it has cost."""
+        """The total cost so far."""
         return Cost(tokens=self._all.tokens, money=float(self._all.money))
 
     def may_begin(self) -> bool:
-        """Whether the budget allows for something further."""
+        """Whether the budget allows starting something more."""
         self.held_back = self.held_back or self.is_spent
         return not self.is_spent
 
@@ -90,14 +89,14 @@ class Tally:
         return self._budget is not None and self._budget.is_spent(self.cost)
 
     def progress(self) -> ExperimentProgress:
-        """Return how far it is."""
+        """Return the progress."""
         return ExperimentProgress(
             len(self.records), self._total, self._failed, self.cost, self.estimate_cost(self._left)
         )
 
     def estimate_cost(self, left: Mapping[Cell, int]) -> Cost | None:
-        """Return what so many trials of each cell will cost: as much as those that are done, of the cell where there
-        are some; None where none is done."""
+        """Estimate the cost of a number of trials of each cell from the finished trials, of the same cell if there are
+        any; None if none is done."""
         if not self.records:
             return None
         done = self._done.values()

@@ -1,4 +1,4 @@
-"""The tasks of an experiment: what is said, what the user knows besides, and what must come out."""
+"""The tasks of an experiment: the text, what else the user knows, and the expected result."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _as_fact(value: object) -> object:
 
 
 def _as_text(value: object) -> object:
-    """Return a number or a truth value as the text that it was written as."""
+    """Return a number or a boolean as the text that was written."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value) if isinstance(value, int | float) else value
@@ -38,10 +38,10 @@ class HiddenFact(BaseModel, frozen=True, extra="forbid", str_strip_whitespace=Tr
 
     Attributes:
         answer: what the user would say.
-        words: stems of words, one of which a question has that asks for it; the words of its name if not given.
-        missing: whether the task cannot be done well without it; otherwise to ask for it is needless.
+        words: word stems, one of which must be in a question that asks for it; the words of its name if not given.
+        missing: whether the task cannot be done well without it; otherwise asking for it is needless.
         preference: whether it is a matter of taste: a scorer counts it as missing only for ``ask: preferences``.
-        known: whether it stands in the project's facts, which the policy ``resolver`` gives to the agents.
+        known: whether it is in the project's facts, which the policy ``resolver`` gives to the agents.
         others: answers that another user might have given, for what-if.
     """
 
@@ -61,13 +61,13 @@ def as_expectation(value: object) -> object:
 
 
 class Expectation(BaseModel, frozen=True, extra="forbid"):
-    """What must come out, said in one of four ways. A plain text is the exact result.
+    """The expected result, given in one of four ways. A plain text is the exact result.
 
     Attributes:
-        exact: the result, but for white space around it.
+        exact: the result, except for surrounding white space.
         pattern: a regular expression that is found in the result.
-        function: ``MODULE:FUNCTION``, given ``task``, ``run`` and ``result``, as far as it has parameters of these
-            names; it returns whether that is right.
+        function: ``MODULE:FUNCTION``, given ``task``, ``run`` and ``result`` if it has parameters of these names; it
+            returns whether the result is right.
         judge: what a model is told to check the result for.
     """
 
@@ -98,10 +98,10 @@ class Task(BaseModel, frozen=True, extra="forbid", str_strip_whitespace=True):
     Attributes:
         id: its name, unique in the experiment.
         task: what the agents are told.
-        facts: what the user knows besides, by name.
-        expect: what must come out; that of the experiment if not given.
-        split: a part of the tasks by name, such as ``test``.
-        kind: what kind of task it is; a scorer is tried on kinds that it never saw.
+        facts: what else the user knows, by name.
+        expect: the expected result; the experiment's if not given.
+        split: the name of a part of the tasks, such as ``test``.
+        kind: the kind of task; a scorer is tested on kinds that it never saw.
     """
 
     id: Annotated[str, BeforeValidator(_as_text), Field(min_length=1)]
@@ -132,11 +132,11 @@ class TaskFile(BaseModel, frozen=True, extra="forbid"):
     """A file of tasks: JSON lines, CSV, or the Parquet or Arrow file of a Hugging Face dataset.
 
     Attributes:
-        file: the file; its ending says what it is.
-        columns: which column holds a field of a task, where it has another name: ``{task: prompt}``. A task without
-            an id is called by its line or row.
+        file: the file; its extension gives the format.
+        columns: the column of each field that has another name there: ``{task: prompt}``. A task without an id is
+            named after its line or row.
         split: only the tasks of this split.
-        limit: only the first so many.
+        limit: only this many, from the first.
     """
 
     file: Path
@@ -145,7 +145,7 @@ class TaskFile(BaseModel, frozen=True, extra="forbid"):
     limit: Annotated[int, Field(ge=1)] | None = None
 
     def read(self, folder: Path) -> list[Task]:
-        """Return the tasks; `folder` is where a relative path begins.
+        """Return the tasks; a relative path starts at `folder`.
 
         Raises:
             ConfigurationError: the file cannot be read, or a task in it is wrong; with its line.
@@ -165,13 +165,13 @@ class TaskFile(BaseModel, frozen=True, extra="forbid"):
         taken = set(self.columns.values())
         fields = {name: value for name, value in row.items() if name not in taken}
         fields |= {name: row[column] for name, column in self.columns.items() if column in row}
-        if self.columns:  # Whoever names columns takes those only: datasets have many more.
+        if self.columns:  # If columns are named, only those are used: datasets have many more.
             fields = {name: value for name, value in fields.items() if name in Task.model_fields or _is_fact(name)}
         return parse_task({"id": where, **fields}, f"{path}, {where}")
 
 
 def parse_task(fields: Mapping[str, Any], where: str) -> Task:
-    """Return the task that fields describe; `where` says where they stand.
+    """Return the task that fields describe; `where` is their place in the file.
 
     Raises:
         ConfigurationError: one of them is unknown or wrong.
@@ -199,7 +199,7 @@ def parse_task(fields: Mapping[str, Any], where: str) -> Task:
 
 
 def check_tasks(tasks: Sequence[Task]) -> None:
-    """Refuse no tasks, tasks of the same id, and functions that cannot be imported.
+    """Refuse an empty list, tasks with the same id, and functions that cannot be imported.
 
     Raises:
         ConfigurationError: says which.
@@ -231,7 +231,7 @@ def _read_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _read_jsonl(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    # Not splitlines: a text may hold other ends of lines, such as U+2028, as they are.
+    # Not splitlines: a text may contain other line ends, such as U+2028, unescaped.
     for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), start=1):
         if not line.strip():
             continue
@@ -259,7 +259,7 @@ def _read_csv(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _parse_cell(name: str, text: str) -> Any:
-    """Return what a cell holds: facts and expectations may be JSON."""
+    """Return the value of a cell: facts and expectations may be JSON."""
     if name in ("facts", "expect") and text.lstrip().startswith("{"):
         try:
             return json.loads(text)
@@ -279,7 +279,7 @@ def _read_table(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
             rows = parquet.read_table(path).to_pylist()
         else:
             with arrow.memory_map(str(path)) as source:
-                try:  # Hugging Face's datasets write streams, others files.
+                try:  # Hugging Face's datasets write streams, others write files.
                     rows = ipc.open_stream(source).read_all().to_pylist()
                 except arrow.ArrowInvalid:
                     rows = ipc.open_file(source).read_all().to_pylist()

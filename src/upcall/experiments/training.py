@@ -1,4 +1,4 @@
-"""Train a scorer: from labelled tasks, and from what people answered and declined; tried on kinds it never saw."""
+"""Train a scorer: from labelled tasks, and from what people answered and declined; tested on kinds it never saw."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Example:
 
 
 def label_tasks(tasks: Sequence[Task], ask: AskFor) -> list[Example]:
-    """Return tasks with whether they lack something that a user with this wish wants to be asked for."""
+    """Label each task with whether it lacks something that a user with this `ask` setting wants to be asked for."""
     return [
         Example(
             task.task,
@@ -69,8 +69,8 @@ def label_tasks(tasks: Sequence[Task], ask: AskFor) -> list[Example]:
 
 
 async def label_runs(location: str) -> list[Example]:
-    """Return the tasks of the runs of a store whose clarifier asked: rightly where one question was answered,
-    needlessly where all were dismissed, or answered with what would have been assumed.
+    """Label the tasks of a store's runs whose clarifier asked: rightly if one question was answered, needlessly if all
+    were dismissed, or answered with what would have been assumed.
 
     Raises:
         ConfigurationError: there is no such store.
@@ -86,7 +86,7 @@ async def label_runs(location: str) -> list[Example]:
 
 
 def _was_right(run: Run) -> bool | None:
-    """Whether the user answered one of the clarifier's questions; None where the user was not asked."""
+    """Whether the user answered one of the clarifier's questions; None if the user was not asked."""
     needless = [
         is_needless(each.question, each.answer)
         for each in run.records
@@ -96,11 +96,11 @@ def _was_right(run: Run) -> bool | None:
 
 
 async def train(experiment: Experiment) -> Scorer:
-    """Train a scorer from the tasks of an experiment, and the stores that it names. `Scorer.write` makes its file.
+    """Train a scorer on the tasks of an experiment, and the stores that it names. `Scorer.write` writes its file.
 
     Raises:
         ConfigurationError: there are too few examples, or scikit-learn is not installed.
-        ModelError: the server gives no embeddings.
+        ModelError: the server returns no embeddings.
     """
     chosen = experiment.scorer
     examples = label_tasks(experiment.all_tasks, chosen.ask)
@@ -124,7 +124,7 @@ async def fit(
     ask: AskFor = "essential",
     embed: Embed | None = None,
 ) -> Scorer:
-    """Return the scorer that examples make, with how well it does on each kind when trained on the others."""
+    """Fit a scorer to examples, and evaluate it on each kind when trained on the others."""
     require_scikit_learn()
     kinds, truth = np.array([each.kind for each in examples]), np.array([each.ask for each in examples], dtype=bool)
     for label, what in ((True, "lack something"), (False, "lack nothing")):
@@ -155,7 +155,7 @@ async def fit(
 
 
 def _fit_head(rows: Any, truth: Truths) -> tuple[Floats, float]:
-    """Return weights and bias for features as they are, from a head that was trained on standardised ones."""
+    """Return weights and bias for raw features, from a head trained on standardised ones."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
 
@@ -171,13 +171,13 @@ def _fit_head(rows: Any, truth: Truths) -> tuple[Floats, float]:
 
 
 def choose_threshold(scores: Floats, truth: Truths) -> float:
-    """Return the threshold halfway between the medians of the scores, as log odds, of those that lack something and of
-    those that do not. The threshold of the best balanced accuracy hangs on a few examples, and is worse on others."""
+    """Return the threshold halfway between the median scores, as log odds, of tasks that lack something and of those
+    that do not. The threshold of the best balanced accuracy depends on a few examples, and is worse on others."""
     return float(np.median(scores[truth]) + np.median(scores[~truth])) / 2
 
 
 def _evaluate(scores: Floats, truth: Truths, kinds: NDArray[np.str_]) -> Iterator[KindFigures]:
-    """Yield the figures of each kind, with the threshold that the others choose, then of all together."""
+    """Yield the figures of each kind, with the threshold chosen on the others, then of all together."""
     told = np.zeros(len(scores), dtype=bool)
     for kind in sorted({*kinds}):
         own = kinds == kind

@@ -1,4 +1,4 @@
-"""A trial: one task, done once, under one of each of what is compared."""
+"""A trial: one task, run once, in one cell of the comparison."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from upcall.experiments.tasks import Task
 
 
 class Cell(NamedTuple):
-    """What is compared."""
+    """One combination of what is compared."""
 
     team: str
     policy: str
@@ -18,7 +18,7 @@ class Cell(NamedTuple):
 
     @property
     def name(self) -> str:
-        """It in one line."""
+        """The cell in one line."""
         return " / ".join(self)
 
 
@@ -26,8 +26,8 @@ class Trial(BaseModel, frozen=True):
     """One task under one policy, with a team, a model and a seed.
 
     Attributes:
-        id: the same each time that the same is tried; the id of its run.
-        branch: where a fork of its run is meant, which question was answered how.
+        id: the same each time the same is tried; also the id of its run.
+        branch: for a fork of its run, which question got which answer.
     """
 
     id: str
@@ -40,11 +40,11 @@ class Trial(BaseModel, frozen=True):
 
     @property
     def slot(self) -> str:
-        """Its name, by which its recorded replies are found: the same after a change of what is behind these names."""
+        """The name of its recorded replies: it stays the same if what is behind these names changes."""
         parts = (self.task.id, self.team, self.policy, self.model, str(self.seed), *filter(None, [self.branch]))
         return "/".join(parts)
 
     @property
     def cell(self) -> Cell:
-        """What it is a trial of."""
+        """The cell that it belongs to."""
         return Cell(self.team, self.policy, self.model)

@@ -1,7 +1,7 @@
 """The simulated user of an experiment: it knows the hidden facts of its task, and nothing else.
 
-It answers only what was asked. What it says to a question depends on nothing but the task, the question and the seed,
-so that a trial that is killed goes on as it was.
+It answers only what was asked. Its answer depends on nothing but the task, the question and the seed, so that a killed
+trial continues unchanged.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ Chance = Annotated[float, Field(ge=0, le=1)]
 
 
 class UserSpec(BaseModel, frozen=True, extra="forbid"):
-    """How the simulated user is.
+    """The behaviour of the simulated user.
 
     Attributes:
         kind: whether rules answer, or a model.
         model: the name of that model, among those of the experiment.
         persona: who the model is told to be.
-        unknown: how often it does not know what it was asked, from 0 to 1.
-        errs: how often it says the answer that another user would have given (`HiddenFact.others`), or that it does
-            not know where there is none.
+        unknown: how often it does not know the answer, from 0 to 1.
+        errs: how often it gives the answer of another user (`HiddenFact.others`), or, if there is none, says that it
+            does not know.
         silent: how often it never answers.
-        takes: how long it takes to answer, in seconds or as ``2h``: on a clock that is simulated.
-        consents: whether it allows what has to be approved.
+        takes: how long it takes to answer, in seconds or as ``2h``, on a simulated clock.
+        consents: whether it approves what needs approval.
     """
 
     kind: Literal["scripted", "model"] = "scripted"
@@ -61,9 +61,9 @@ class SimulatedUser:
     """The user of one trial.
 
     Args:
-        spec: how it is.
-        task: what it knows.
-        seed: what its chances depend on.
+        spec: its behaviour.
+        task: the task, with what it knows.
+        seed: the seed of its random choices.
         client: the model that plays it.
     """
 
@@ -71,7 +71,7 @@ class SimulatedUser:
         self._spec, self._task, self._seed, self._client = spec, task, seed, client
 
     async def answer(self, question: Question) -> Answer | None:
-        """Return the answer to a question; None where it never comes.
+        """Return the answer to a question; None if it never comes.
 
         Raises:
             ModelError: the model that plays the user could not be called.
@@ -91,7 +91,7 @@ class SimulatedUser:
         return fit_answer(question, [self._task.facts[name].answer for name in asked])
 
     def ignores(self, question: Question) -> bool:
-        """Whether no answer to a question ever comes."""
+        """Whether a question is never answered."""
         return self._draw(question)[0] < self._spec.silent
 
     def _draw(self, question: Question) -> list[float]:
@@ -119,8 +119,8 @@ class SimulatedUser:
 
 
 def fit_answer(question: Question, answers: Sequence[str]) -> Answer:
-    """Return what is known as an answer that the question takes: an option where one says the same. Where nothing is
-    known, or it can be said in no way that the question takes, the user does not know."""
+    """Return what is known as an answer that the question accepts: an option if one says the same. If nothing is known,
+    or the question accepts no form of it, the user does not know."""
     said = "; ".join(dict.fromkeys(answers))
     for text in (said, *((UNKNOWN,) if not said else ())):
         try:
@@ -133,8 +133,8 @@ def fit_answer(question: Question, answers: Sequence[str]) -> Answer:
 
 
 def find_leaks(task: Task, question: Question, answer: Answer) -> tuple[str, ...]:
-    """Return the names of the facts that an answer gives away, and that nobody asked for. What stands in the task or
-    in the question is no secret."""
+    """Return the names of the facts that an answer gives away unasked. What is in the task or in the question is no
+    secret."""
     asked = task.find_asked(question)
     known = f"{task.task}\n{question.question}\n" + "\n".join(option.label for option in question.options)
     return tuple(
@@ -145,5 +145,5 @@ def find_leaks(task: Task, question: Question, answer: Answer) -> tuple[str, ...
 
 
 def says(text: str, fact: str) -> bool:
-    """Whether a text has the words of a fact."""
+    """Whether a text contains the words of a fact."""
     return re.search(rf"(?<!\w){re.escape(fact.casefold())}(?!\w)", text.casefold()) is not None

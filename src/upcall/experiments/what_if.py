@@ -1,6 +1,6 @@
-"""What if the user had answered otherwise: each run is forked at its questions, to see which of them mattered.
+"""What if the user had answered differently: each run is forked at its questions, to see which of them mattered.
 
-A question whose other answers all lead to the same result was needless, whatever it seemed when it was asked.
+A question whose other answers all lead to the same result was needless, however it seemed when it was asked.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Branch:
     Attributes:
         trial: the trial whose run was forked.
         run: the branch.
-        fact: the fact that was asked for; the question itself where it is none.
-        same_result: whether the same came out.
-        success: whether the run was right; None where nothing is expected.
-        success_other: whether the branch is.
+        fact: the fact that was asked for, or else the question itself.
+        same_result: whether the result is the same.
+        success: whether the run was right; None if nothing is expected.
+        success_other: whether the branch is right.
     """
 
     trial: str
@@ -58,9 +58,9 @@ class QuestionValue:
 
     Attributes:
         fact: what it asks for.
-        asked: in how many runs.
-        mattered: the share of them in which another answer gives another result.
-        value: by how much the share of right results falls with other answers; None where nothing is expected.
+        asked: how many runs asked it.
+        mattered: the share of them in which another answer leads to another result.
+        value: by how much the share of right results falls with other answers; None if nothing is expected.
     """
 
     fact: str
@@ -78,7 +78,7 @@ def value_questions(branches: Sequence[Branch]) -> list[QuestionValue]:
 
 
 def branches_json(branches: Sequence[Branch]) -> dict[str, Any]:
-    """Return the branches, and what they say of the questions, as plain JSON."""
+    """Return the branches, and the value of the questions, as plain JSON."""
     return {
         "questions": [asdict(each) for each in value_questions(branches)],
         "branches": [asdict(each) for each in branches],
@@ -86,7 +86,7 @@ def branches_json(branches: Sequence[Branch]) -> dict[str, Any]:
 
 
 def branch_lines(branches: Sequence[Branch]) -> list[str]:
-    """Return a line a question: how often it was asked, and how often another answer changes the result."""
+    """Return a line per question: how often it was asked, and how often another answer changes the result."""
     lines = ["", "What if the answer had been another one:"]
     for each in value_questions(branches):
         value = "" if each.value is None else f", worth {each.value:+.2f} of success"
@@ -95,14 +95,14 @@ def branch_lines(branches: Sequence[Branch]) -> list[str]:
 
 
 async def fork_questions(runner: Runner, app: Upcall, trial: Trial, run: Run, success: bool | None) -> list[Branch]:
-    """Fork a run at each of its questions, with each of the other answers. A branch that is there is not made again.
+    """Fork a run at each of its questions, with each of the other answers. Existing branches are not made again.
 
     What is no longer stored cannot be forked, and is left out.
     """
     branches = []
     for question, answer in run.clarification_history:
         for other in _list_others(trial.task, question, answer):
-            # By what it is, so that the next start finds the branch.
+            # Derived from its content, so that the next start finds the branch.
             key = blake2b(f"{run.id}/{question.id}/{other}".encode(), digest_size=6).hexdigest()
             where = f"{question.question}={other}"
             branched = trial.model_copy(update={"id": key, "branch": where})
@@ -110,7 +110,7 @@ async def fork_questions(runner: Runner, app: Upcall, trial: Trial, run: Run, su
                 forked = await _take(runner, app, branched, run, question, other)
             except (CallerError, AnswerRefused):
                 continue
-            if forked is None or forked.status is RunStatus.FAILED:  # It tells nothing of the question.
+            if forked is None or forked.status is RunStatus.FAILED:  # It says nothing about the question.
                 continue
             record = await runner.count(branched, forked)
             asked = trial.task.find_asked(question)
@@ -133,7 +133,7 @@ async def fork_questions(runner: Runner, app: Upcall, trial: Trial, run: Run, su
 
 
 async def _take(runner: Runner, app: Upcall, branched: Trial, run: Run, question: Question, other: str) -> Run | None:
-    """Take a branch to its end; None where the budget does not allow for that."""
+    """Take a branch to its end; None if the budget does not allow it."""
     try:
         forked = (await runner.store.load(branched.id)).run
     except UnknownRun:
@@ -146,7 +146,7 @@ async def _take(runner: Runner, app: Upcall, branched: Trial, run: Run, question
 
 
 def _list_others(task: Task, question: Question, answer: Answer) -> Sequence[str]:
-    """Return what another user might have said to what the human answered."""
+    """Return other answers that another user might have given."""
     if answer.by is not AnsweredBy.HUMAN or answer.outcome is not Outcome.ANSWERED or question.is_risk:
         return ()
     given = {answer.text.casefold(), *(each.casefold() for each in answer.selected)}
