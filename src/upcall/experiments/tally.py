@@ -1,4 +1,4 @@
-"""The progress and cost of an experiment's trials, as running sums: reporting one trial does not read all the others."""
+"""The progress and cost of an experiment's trials, as running sums: reporting one does not read all the others."""
 
 from __future__ import annotations
 
