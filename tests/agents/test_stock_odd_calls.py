@@ -65,7 +65,7 @@ async def test_a_hand_off_with_odd_arguments_is_one() -> None:
 @pytest.mark.parametrize("call", [{"name": "note", "id": 5}, {"name": None}], ids=["id", "name"])
 async def test_a_call_without_a_text_where_one_has_to_be_ends_a_plain_team(call: dict[str, Any]) -> None:
     """Its result could not be told to the model."""
-    with pytest.raises(RuntimeError, match="both have to be texts"):
+    with pytest.raises(RuntimeError, match="both must be strings"):
         await soon(make_resumable(team_of(Call(**call))).run(task="Go"))
 
 

@@ -1,4 +1,4 @@
-"""Answers that come while a team still works: who asked goes on at once, without waiting for the slowest sibling."""
+"""Answers that arrive while a team still works: the asker continues at once, without waiting for its siblings."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from upcall.questions.answer import Answer
 
 
 class AnswerQueue:
-    """The answers that came in one segment of a run, for whoever waits for them while others work.
+    """The answers that arrived in one segment of a run, for agents that wait while others work.
 
     Args:
-        answers: those of the run by now. Where the segment was cut off before, some were not in its checkpoint.
+        answers: those of the run so far. If the segment was cut off before, its checkpoint may lack some of them.
     """
 
     def __init__(self, answers: Iterable[Answer] = ()) -> None:
@@ -20,17 +20,17 @@ class AnswerQueue:
         self._came = asyncio.Event()
 
     def put(self, answers: Sequence[Answer]) -> None:
-        """Take answers in, and wake who waits."""
+        """Add answers, and wake the agents that wait for them."""
         self.answers |= {answer.question_id: answer for answer in answers}
         came, self._came = self._came, asyncio.Event()
         came.set()
 
     def there_for(self, waiting: Collection[str]) -> list[Answer]:
-        """Return the answers that are here already to the questions with these ids."""
+        """Return the answers already here to the questions with these ids."""
         return [answer for question_id, answer in self.answers.items() if question_id in waiting]
 
     async def answers_to(self, waiting_for: Callable[[], Collection[str]]) -> list[Answer]:
-        """Return the answers to any of the questions whose ids `waiting_for` gives, as soon as there is one."""
+        """Return the answers to any of the questions whose ids `waiting_for` returns, as soon as there is one."""
         while True:
             if found := self.there_for(waiting_for()):
                 return found

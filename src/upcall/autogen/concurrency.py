@@ -1,4 +1,4 @@
-"""Work at the same time, and work that may hang: run it, hear from it, let go of it."""
+"""Concurrent work, and work that may hang: run it, receive from it, abandon it."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ T = TypeVar("T")
 Emit: TypeAlias = Callable[[T], None]
 
 SECONDS_TO_LET_GO = 1.0
-"""How long work that is cancelled may take to end before it is left to itself."""
+"""How long cancelled work may take to end before it is abandoned."""
 
 Work: TypeAlias = Callable[[Emit[T]], Coroutine[Any, Any, None]]
-"""Work that tells of what it does by calling what it is given."""
+"""Work that reports by calling the function it is given."""
 
 
 class Inbox(Generic[T]):
-    """A queue without bound for one reader, of which every run has a few at any time. An `asyncio.Queue` holds four
-    deques, 3 KB, for readers, writers and a `join` that there are none of here."""
+    """An unbounded queue for one reader; every run always has a few. An `asyncio.Queue` holds four deques, 3 KB, for
+    readers, writers and a `join` that are not needed here."""
 
     def __init__(self) -> None:
         self._came: list[T] = []
         self._next: list[T] = []
-        """What the reader takes before that, the last one first."""
+        """Items that the reader takes first, the last one before the others."""
         self._reader: asyncio.Future[None] | None = None
 
     def put_nowait(self, item: T) -> None:
-        """Put an item in, and wake the reader."""
+        """Add an item, and wake the reader."""
         self._came.append(item)
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
     async def put(self, item: T) -> None:
-        """As `put_nowait`: there is no bound to wait for."""
+        """Add an item as `put_nowait` does: an unbounded queue never makes the writer wait."""
         self.put_nowait(item)
 
     async def get(self) -> T:
@@ -47,7 +47,7 @@ class Inbox(Generic[T]):
             try:
                 await reader
             finally:
-                if self._reader is reader:  # One that is cancelled may not have ended when the next one begins.
+                if self._reader is reader:  # A cancelled one may not have ended when the next begins.
                     self._reader = None
         return self.get_nowait()
 
@@ -64,14 +64,13 @@ class Inbox(Generic[T]):
         return self._next.pop()
 
     def empty(self) -> bool:
-        """Whether there is no item."""
+        """Whether the queue is empty."""
         return not (self._next or self._came)
 
 
 class SegmentToken(CancellationToken):
-    """A cancellation token that lets go of what is done. AutoGen's keeps each future that was linked to it, with its
-    result, as long as it lives: in a run that is each request to a model, its reply, and each event of the team
-    (autogen-core 0.7.5)."""
+    """A cancellation token that forgets finished futures. AutoGen's keeps every future linked to it, with its result,
+    for its lifetime: in a run, every model request with its reply and every event of the team (autogen-core 0.7.5)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +78,7 @@ class SegmentToken(CancellationToken):
         self.add_callback(self._cancel_linked)
 
     def link_future(self, future: asyncio.Future[Any]) -> asyncio.Future[Any]:
-        """As AutoGen's."""
+        """Link a future, as AutoGen's token does."""
         if self.is_cancelled():
             future.cancel()
         elif not future.done():
@@ -95,9 +94,9 @@ class SegmentToken(CancellationToken):
 async def merge_streams(
     works: Sequence[Work[T]], more: Callable[[], Coroutine[Any, Any, Sequence[Work[T]]]] | None = None
 ) -> AsyncGenerator[T, None]:
-    """Yield what works that run at the same time emit, as it comes. One that fails does not stop the others.
+    """Yield the items of concurrent works as they come. One that fails does not stop the others.
 
-    While any of them runs, `more` is awaited, again and again, for works that can begin now.
+    While any of them runs, `more` is awaited repeatedly for works that can begin now.
 
     Raises:
         BaseException: the first error of any, in the order of `works`, after all have ended.
@@ -134,10 +133,10 @@ async def merge_streams(
 
 
 async def cancellable(work: Coroutine[Any, Any, T], token: CancellationToken) -> T:
-    """Return what `work` gives: work of others, which may hang, ignore its cancellation, or end in an odd way.
+    """Return the result of `work`: foreign code, which may hang, ignore its cancellation, or end in an odd way.
 
     Raises:
-        asyncio.CancelledError: the token was cancelled; not where the work cancelled itself.
+        asyncio.CancelledError: the token was cancelled; not raised if the work cancelled itself.
         RuntimeError: the work cancelled itself, or tried to end the program.
     """
     if token.is_cancelled():
@@ -165,7 +164,7 @@ async def cancellable(work: Coroutine[Any, Any, T], token: CancellationToken) ->
 
 
 async def run_to_completion(work: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
-    """Return the result of `work`, which is done to its end also if the caller is cancelled meanwhile."""
+    """Return the result of `work`, which runs to its end even if the caller is cancelled meanwhile."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
@@ -176,8 +175,8 @@ async def run_to_completion(work: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
 
 
 async def _contain_exit(work: Coroutine[Any, Any, T]) -> T:
-    """Contain `SystemExit`: a task that raises it ends the whole event loop; a tool may be the `main` of some command
-    line."""
+    """Contain `SystemExit`: a task that raises it ends the whole event loop, and a tool may be the `main` of some
+    command line."""
     try:
         return await work
     except SystemExit as error:
@@ -185,7 +184,7 @@ async def _contain_exit(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _let_go(tasks: Sequence[asyncio.Task[Any]], *, timeout: float | None = None) -> None:
-    """Cancel what still runs and wait until it has ended, for `timeout` seconds at most."""
+    """Cancel what still runs and wait until it has ended, for at most `timeout` seconds."""
     running = [task for task in tasks if not task.done()]
     for task in tasks:
         if task.done():
@@ -198,19 +197,19 @@ async def _let_go(tasks: Sequence[asyncio.Task[Any]], *, timeout: float | None =
 
 
 def _error_seen(task: asyncio.Task[Any]) -> None:
-    """Without this, asyncio complains of the error of a task that nobody asks for its result any more."""
+    """Retrieve the error of an abandoned task; otherwise asyncio logs that nobody did."""
     if not task.cancelled():
         task.exception()
 
 
 class Locks(Generic[T]):
-    """One lock for each object and event loop: a lock of another loop cannot be waited for."""
+    """One lock per object and event loop: a lock of another loop cannot be awaited."""
 
     def __init__(self) -> None:
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakKeyDictionary[T, asyncio.Lock]]
         self._by_loop = WeakKeyDictionary()
 
     def of(self, shared: T) -> asyncio.Lock:
-        """Return the lock of an object that is shared, in this loop."""
+        """Return the lock of a shared object in this loop."""
         locks = self._by_loop.setdefault(asyncio.get_running_loop(), WeakKeyDictionary())
         return locks.setdefault(shared, asyncio.Lock())

@@ -1,8 +1,8 @@
-"""Group chats that keep the turn of a member that asks: the one place that touches the internals of AutoGen's teams.
+"""Group chats in which a member that asks keeps its turn: the one place that touches the internals of AutoGen's teams.
 
-A stock group chat takes whatever a member says as the end of its turn, so that a question ends it (autogen-agentchat
-0.7.5). Its manager is given a class here that stops at a question, and gives the turn back with the answer. Who waits
-for what is read from the thread; stored besides is only what AutoGen forgets.
+A stock group chat treats any message of a member as the end of its turn, so a question ends it (autogen-agentchat
+0.7.5). Here its manager gets a class that stops at a question and returns the turn with the answer. Which members wait
+for which answers is read from the thread; only what AutoGen forgets is stored besides.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 
 WAITING = "A member waits for the user."
-"""Why a group chat stopped that has open questions (`TaskResult.stop_reason`)."""
+"""The stop reason of a group chat with open questions (`TaskResult.stop_reason`)."""
 
 _OURS = "upcall"
 
@@ -78,7 +78,8 @@ TeamT = TypeVar("TeamT", bound=Team)
 
 @dataclass
 class PendingQuestions:
-    """What a thread tells of its members: the open questions, by id, and who has an answer and has not spoken since."""
+    """The state of the members by a thread: the open questions by id, and who has an answer and has not spoken
+    since."""
 
     questions: dict[str, Question] = field(default_factory=dict)
     answered: list[str] = field(default_factory=list)
@@ -92,11 +93,11 @@ class PendingQuestions:
         return waiting
 
     def copy(self) -> PendingQuestions:
-        """Return a copy that can take messages of its own."""
+        """Return a copy that can take further messages independently."""
         return PendingQuestions(dict(self.questions), list(self.answered))
 
     def take(self, message: Event, members: Sequence[str], user_proxy: str) -> None:
-        """Note what one more message tells."""
+        """Update the state with one more message."""
         if asked := extract_questions(message, user_proxy):
             member = asked[0].path[0]
             self.answered = [each for each in self.answered if each != member]
@@ -109,14 +110,14 @@ class PendingQuestions:
                 if question is not None and question.path[0] not in self.answered:
                     self.answered.append(question.path[0])
         elif isinstance(message, BaseChatMessage) and (message.source != user_proxy or self._involves(user_proxy)):
-            # The members of an inner team speak in their own names; then it is the one team that has the turn.
+            # The members of an inner team speak in their own names; the turn then belongs to that one team.
             known = message.source in members
             self.answered = [each for each in self.answered if known and each != message.source]
-            # Who ends its turn waits for nothing more: the answer came while it worked, and no message told of it.
+            # A member that ends its turn waits no longer: the answer came while it worked, and no message reported it.
             self.questions = {key: each for key, each in self.questions.items() if each.path[0] != message.source}
 
     def _involves(self, name: str) -> bool:
-        """Whether the member `name` waits, or has an answer: a `UserProxyAgent` may have the user's own name."""
+        """Whether the member `name` waits or has an answer: a `UserProxyAgent` may have the user's own name."""
         return name in self.answered or any(each.path[0] == name for each in self.questions.values())
 
     def _first(self, target: str) -> str:
@@ -126,10 +127,10 @@ class PendingQuestions:
 
 
 class ResumableGroupChatManager(BaseGroupChatManager):
-    """What a group chat's manager needs beside its own class to keep the turn of a member that asks.
+    """What a group chat's manager needs beyond its own class so that a member that asks keeps its turn.
 
-    It goes in front of the manager's class (`make_resumable`). With `live` the user proxy is a member, which speaks
-    next; without, the group chat stops with the question, and goes on when it is run with the answer as its task.
+    `make_resumable` puts it in front of the manager's class. With `live` the user proxy is a member and speaks next;
+    without, the group chat stops with the question, and continues when it is run with the answer as its task.
     """
 
     user_proxy: str
@@ -137,40 +138,39 @@ class ResumableGroupChatManager(BaseGroupChatManager):
     turns: _Turns
 
     _interrupted: list[str]
-    """Who had the turn when the stored state was written, in the middle of it."""
+    """The members that had the turn when the stored state was written, in mid-turn."""
 
     _given: list[str]
-    """The ids of the messages that the group chat was last started with."""
+    """The ids of the messages that last started the group chat."""
 
     _since: int
-    """How long the thread was when the group chat last came to its end."""
+    """The length of the thread when the group chat last ended."""
 
     _behind: bool
-    """Whether the termination condition has yet to see what came after that: it has no stored state of its own."""
+    """Whether the termination condition has yet to see what came after that: its own state is not stored."""
 
     _pending: PendingQuestions
-    """Who waits for what, by the messages of the thread that were read: the first `_read`, of which `_last_read` is the
-    last."""
+    """Who waits for what, by the first `_read` messages of the thread, of which `_last_read` is the last."""
 
     _read: int
     _last_read: Event | None
 
     _listening: asyncio.Task[None] | None
-    """Waits for answers that come while other members still work (`GraphFlow`)."""
+    """Waits for answers that arrive while other members still work (`GraphFlow`)."""
 
     def keep(self, user_proxy: str, live: bool) -> None:
-        """Set it up, once, in the place of a constructor."""
+        """Set the manager up, once, in place of a constructor."""
         self.user_proxy, self.live, self._listening = user_proxy, live, None
         self._interrupted, self._given, self._since, self._behind = [], [], 0, False
         self._forget_thread()
 
     def waiting(self) -> PendingQuestions:
-        """Return who waits for what: what was read of the thread before, and what came since."""
+        """Return who waits for what, by reading the part of the thread that is new since the last call."""
         thread = self._message_thread
         if self._last_read is not None and not (
             self._read <= len(thread) and thread[self._read - 1] is self._last_read
         ):
-            self._forget_thread()  # It was loaded anew, or cleared (`MagenticOneGroupChat`).
+            self._forget_thread()  # It was reloaded, or cleared (`MagenticOneGroupChat`).
         for message in thread[self._read :]:
             if PATH not in message.metadata:
                 self._pending.take(message, self._participant_names, self.user_proxy)
@@ -181,25 +181,25 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         self._pending, self._read, self._last_read = PendingQuestions(), 0, None
 
     async def on_message_impl(self, message: Any, ctx: MessageContext) -> Any:
-        """As the group chat, in the context of its run."""
+        """Handle a message as the group chat does, in the context of its run."""
         return await self.turns.run_in_context(self.id, super().on_message_impl(message, ctx))
 
     @rpc
     async def handle_start(self, message: GroupChatStart, ctx: MessageContext) -> None:  # type: ignore[override]
-        """Start, or go on, with what is new."""
+        """Start, or continue, with what is new."""
         await super().handle_start(self._select_new(message), ctx)  # type: ignore[call-arg]
 
     @event
     async def handle_agent_response(  # type: ignore[override]
         self, message: GroupChatAgentResponse | GroupChatTeamResponse, ctx: MessageContext
     ) -> None:
-        """As the group chat, and let those know that wait for it."""
+        """Handle a response as the group chat does, and notify those that wait for it."""
         await super().handle_agent_response(message, ctx)  # type: ignore[call-arg]
         self.turns.note_end()
 
     def _select_new(self, start: GroupChatStart) -> GroupChatStart:
-        """Return what is new: after an error an inner team is given the same again (`ChatAgentContainer`). What is
-        asked in the outer group chat comes again with its answer."""
+        """Return what is new: after an error an inner team is given the same messages again (`ChatAgentContainer`). A
+        question of the outer group chat comes again with its answer."""
         given = start.messages or []
         known = self._given if self._message_thread else []
         self._given = [each.id for each in given]
@@ -207,8 +207,8 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         return GroupChatStart(messages=new or None, output_task_messages=start.output_task_messages)
 
     def _as_heard(self, message: BaseChatMessage) -> BaseChatMessage:
-        """Return what the thread has of a message from outside. A hand-off of others is a text here: `Swarm` would
-        hand over to whom it does not have."""
+        """Return an outside message as the thread stores it. Someone else's hand-off becomes a text: `Swarm` would hand
+        over to an agent that is not a member."""
         if not isinstance(message, HandoffMessage) or message.target in self._participant_names:
             return message
         questions = self.waiting().questions
@@ -220,14 +220,14 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         )
 
     async def validate_group_state(self, messages: list[BaseChatMessage] | None) -> None:
-        """Allow a question in the thread to a user who is no member, after which `Swarm` would refuse to go on."""
+        """Allow a question in the thread to a user who is not a member; `Swarm` would refuse to continue after it."""
         if not any(message_answers(message) for message in messages or ()) and not self.waiting().questions:
             heard = None if messages is None else [self._as_heard(message) for message in messages]
             await super().validate_group_state(heard)  # type: ignore[safe-super]
 
     async def update_message_thread(self, messages: Sequence[Event]) -> None:
-        """Keep questions from the next members, who do not wait for them (`GraphFlow`); an answer goes
-        to who asked (`Swarm`)."""
+        """Hide questions from the next members, who do not wait for them (`GraphFlow`); aim an answer at its asker
+        (`Swarm`)."""
         waiting = self.waiting()
         asks = any(extract_questions(message, self.user_proxy) for message in messages if PATH not in message.metadata)
         added = [self._aim(message, waiting) for message in messages]
@@ -238,7 +238,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
             await super().update_message_thread(added)
 
     def _listen(self) -> None:
-        """While others work, an answer goes to its asker as soon as it comes."""
+        """While others work, pass each answer to its asker as soon as it arrives."""
         box = current_scope().answers
         if box is not None and len(self._active_speakers) > 1 and self._listening is None:
             self._listening = asyncio.create_task(self._pass_on(box))
@@ -257,7 +257,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
                 self._fifo_lock.release()
 
     async def _tell(self, answers: Sequence[Answer]) -> None:
-        """Say to all what was answered."""
+        """Publish the answers to all members."""
         questions = self.waiting().questions
         asker = questions[answers[0].question_id].path[0]
         asked = [questions[answer.question_id] for answer in answers]
@@ -269,8 +269,8 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         await self.update_message_thread([message])
 
     async def _tell_from_mail(self, waiting: PendingQuestions) -> bool:
-        """Say what was answered by mail before the group chat would stop for it, if anything was. To stop would be a
-        rest, which ends the journal of what followed that answer before the run was cut off."""
+        """Publish any answers that came by mail before the group chat would stop for them. Stopping would make a
+        checkpoint, which ends the journal of what followed that answer before the run was cut off."""
         box = current_scope().answers
         answers = box.there_for(waiting.questions) if box is not None else []
         if answers:
@@ -295,7 +295,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
             self._listening = None
 
     def _aim(self, message: Event, waiting: PendingQuestions) -> Event:
-        """Return the message, an answer that names nobody here with the target that asked."""
+        """Return the message; an answer that names no member here gets the target that asked."""
         if isinstance(message, BaseChatMessage) and message.id in self._given:
             message = self._as_heard(message)
         if PATH not in message.metadata:
@@ -306,7 +306,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         return message
 
     async def select_speaker(self, thread: Sequence[Event]) -> list[str] | str:
-        """Who was interrupted, who has an answer now, the user if live, and else whoever the group chat selects."""
+        """Select who was interrupted, who has an answer now, the user if live, else whoever the group chat selects."""
         if self._interrupted:
             interrupted, self._interrupted = self._interrupted, []
             return interrupted
@@ -317,12 +317,13 @@ class ResumableGroupChatManager(BaseGroupChatManager):
             return [self.user_proxy]
         with _name_failure(self._name):
             self._refuse_nobody(thread)
-            # A function that counts messages, or looks for the user's last one, finds what it would without a pause.
+            # A function that counts messages, or looks for the user's last one, gets the same result as without a
+            # pause.
             told = [each for each in thread if not _asks_or_answers(each, self.user_proxy)]
             return await super().select_speaker(told)  # type: ignore[safe-super]
 
     def _refuse_nobody(self, thread: Sequence[Event]) -> None:
-        """`Swarm` asserts that the target of a hand-off is a member, without a word."""
+        """Raise a clear error for a hand-off to a non-member, which `Swarm` refuses with a bare assertion."""
         last = thread[-1] if thread and hasattr(self, "_current_speaker") else None
         if isinstance(last, HandoffMessage) and last.target not in self._participant_names:
             members = ", ".join(self._participant_names)
@@ -335,7 +336,8 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         return self.live and self.user_proxy in self._participant_names
 
     async def _apply_termination_condition(self, delta: Sequence[Event], increment_turn_count: bool = False) -> bool:
-        """Stop with a question when nothing is left to do without its answer. Questions and answers are not counted."""
+        """Stop with a question when nothing is left to do without its answer. Questions and answers do not count as
+        turns."""
         waiting = self.waiting()
         if self._interrupted or waiting.answered:
             return False
@@ -360,13 +362,13 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         return [each for each in self._message_thread[self._since :] if not _asks_or_answers(each, self.user_proxy)]
 
     async def reset(self) -> None:
-        """As of the group chat."""
+        """Reset as the group chat does."""
         await super().reset()  # type: ignore[safe-super]
         self._interrupted, self._given, self._since, self._behind = [], [], 0, False
 
     async def save_state(self) -> Mapping[str, Any]:
-        """Return the group chat's, and what AutoGen forgets: who has the turn, and what a `GraphFlow` counts anew in
-        loops."""
+        """Return the group chat's state, and what AutoGen forgets: who has the turn, and what a `GraphFlow` counts
+        afresh in loops."""
         speaking = self._interrupted or list(dict.fromkeys(self._active_speakers))
         ours: dict[str, Any] = {"speaking": speaking, "given": self._given, "since": self._since}
         ours = {name: each for name, each in ours.items() if each}
@@ -377,10 +379,10 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         return {**await super().save_state(), _OURS: ours}
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Load a state, also one that was saved without this class.
+        """Load a state, even one that was saved without this class.
 
         Raises:
-            SchemaMismatch: it is the state of another graph, in which other nodes are still to run.
+            SchemaMismatch: the state belongs to another graph, in which other nodes are still to run.
         """
         if hasattr(self, "_model_context"):
             await self._model_context.clear()  # `SelectorGroupChat` adds to it at every load.
@@ -399,11 +401,11 @@ class ResumableGroupChatManager(BaseGroupChatManager):
 
 
 class KeepsOrchestratedTurns(ResumableGroupChatManager, MagenticOneOrchestrator):  # type: ignore[misc]
-    """`ResumableGroupChatManager` for `MagenticOneGroupChat`, whose orchestrator plans anew at every start."""
+    """`ResumableGroupChatManager` for `MagenticOneGroupChat`, whose orchestrator makes a new plan at every start."""
 
     @rpc
     async def handle_start(self, message: GroupChatStart, ctx: MessageContext) -> None:  # type: ignore[override]
-        """Go on where an answer came, or nothing new; else plan the new task."""
+        """Continue if an answer or nothing new arrived; else plan the new task."""
         message = self._select_new(message)
         goes_on = message.messages is None or any(message_answers(each) for each in message.messages)
         if not goes_on or not self._message_thread:
@@ -414,7 +416,7 @@ class KeepsOrchestratedTurns(ResumableGroupChatManager, MagenticOneOrchestrator)
             await BaseGroupChatManager.handle_start(self, message, ctx)
 
     async def publish_message(self, message: Any, *args: Any, **options: Any) -> None:
-        """Note who is asked to speak: this manager does not."""
+        """Record which members are asked to speak: this manager does not."""
         if isinstance(message, GroupChatRequestPublish):
             topic = options["topic_id"].type
             names = {kind: name for name, kind in self._participant_name_to_topic_type.items()}
@@ -422,7 +424,7 @@ class KeepsOrchestratedTurns(ResumableGroupChatManager, MagenticOneOrchestrator)
         await super().publish_message(message, *args, **options)
 
     async def _orchestrate_step(self, cancellation_token: CancellationToken) -> None:
-        """Stop with a question, or go on as the orchestrator does."""
+        """Stop with a question, or take the orchestrator's step."""
         self._active_speakers = []
         waiting = self.waiting()
         if waiting.questions and not self._proxied and await self._tell_from_mail(waiting):
@@ -448,7 +450,7 @@ def members(team: Team) -> Mapping[str, ChatAgent | Team] | None:
 
 
 def manager_of(team: Team) -> str:
-    """Return the name of what manages a group chat: it stands for the kind, and its state is stored under it."""
+    """Return the name of a group chat's manager: it identifies the kind of chat, and its state is stored under it."""
     return manager_of(team.inner) if isinstance(team, InnerTeam) else getattr(team, "_group_chat_manager_name", "")
 
 
@@ -473,16 +475,16 @@ def _refuse_other_edges(stored: Sequence[str] | None, graph: DiGraph) -> None:
 
 
 def make_resumable(team: TeamT, *, user_proxy: str = "user", live: bool = False) -> TeamT:
-    """Make an AutoGen team, and every team in it, keep the turn of a member that asks. Gives the same team back.
+    """Let a member that asks keep its turn, in an AutoGen team and every team in it. Returns the same team.
 
-    Where a member ends its turn with a hand-off to `user_proxy`, the group chat stops (`TaskResult.stop_reason` says
-    so) and goes on with that member when it is run with the answer (`answer_message`) as its task.
+    If a member ends its turn with a hand-off to `user_proxy`, the group chat stops (`TaskResult.stop_reason` says so)
+    and continues with that member when it is run with the answer (`answer_message`) as its task.
     With `live`, a user proxy among the members speaks next instead. `Upcall` and `NestedTeam` do this to their teams
-    themselves. Teams that are no group chats of AutoGen's are left as they are; of one that keeps turns already the
-    last call says whether it is live: `Upcall` puts questions to whoever answers the run, and to no prompt.
+    themselves. Teams other than AutoGen's group chats are left unchanged; for a team that is resumable already, the
+    last call decides whether it is live: `Upcall` puts questions to whoever answers the run, not to a prompt.
 
     Raises:
-        ConfigurationError: a member has the name of the user proxy and is none: what it says would pass for the user's.
+        ConfigurationError: a member that is not the user proxy has its name: its words would pass for the user's.
     """
     if not isinstance(team, BaseGroupChat):
         return team
@@ -551,7 +553,7 @@ def _make_container(
         container = make()
         container.__class__ = _Container
         container._turns = turns  # type: ignore[attr-defined]
-        # As fair as AutoGen's own, which has a queue for who waits, and stays held where one of them is cancelled.
+        # As fair as AutoGen's lock, which queues its waiters and stays locked if one of them is cancelled.
         container._fifo_lock = asyncio.Lock()  # type: ignore[assignment]
         return container
 
@@ -559,17 +561,17 @@ def _make_container(
 
 
 class _Container(ChatAgentContainer):
-    """A member's place in a group chat, which leaves out of its messages what is for others alone: open questions, and
-    what the user answers to a user proxy, which says it itself."""
+    """A member's place in a group chat, which leaves out messages meant for others alone: open questions, and the
+    user's answers to a user proxy, which repeats them itself."""
 
     _turns: _Turns
 
     async def on_message_impl(self, message: Any, ctx: MessageContext) -> Any:
-        """As the member, in the context of the team's run."""
+        """Handle a message as the member does, in the context of the team's run."""
         return await self._turns.run_in_context(self.id, super().on_message_impl(message, ctx))
 
     async def _log_message(self, message: Event) -> None:
-        """Tell of a message: where nobody watches the runtime, without a message to the manager, which would do no more
+        """Publish a message; if nobody watches the runtime, without sending it to the manager, which would do no more
         than this."""
         manager, runtime = self._turns.manager, self.runtime
         if manager is None or not isinstance(runtime, QuietRuntime) or runtime.is_watched:
@@ -585,13 +587,13 @@ class _Container(ChatAgentContainer):
 
 
 class _Turns:
-    """How a team keeps turns, and who of its members has failed: an error ends the group chat for all, so it waits for
-    who still works."""
+    """How a team keeps turns, and which members have failed: an error ends the group chat for all, so it waits for
+    those still at work."""
 
     manager: ResumableGroupChatManager | None = None
     context: Context | None = None
-    """Where the team was run from. A runtime of the user's own handles messages in the context in which it was started,
-    which knows nothing of a run."""
+    """The context the team was run from. A runtime of the user's own handles messages in the context in which it was
+    started, which knows of no run."""
 
     def __init__(self, user_proxy: str, live: bool) -> None:
         self.user_proxy, self.live = user_proxy, live
@@ -600,7 +602,7 @@ class _Turns:
         self._waiting: list[asyncio.Future[None]] = []
 
     async def run_in_context(self, recipient: AgentId, work: Coroutine[Any, Any, Any]) -> Any:
-        """Do the work on a message as part of the run that the team was called from."""
+        """Handle a message as part of the run that the team was called from."""
         if self.context is None or current_scope() is self.context.run(current_scope):
             return await work
 
@@ -620,18 +622,18 @@ class _Turns:
         }
 
     def began(self, name: str) -> None:
-        """Take note that a member gets the turn."""
+        """Note that a member gets the turn."""
         self._failed.discard(name)
 
     def note_end(self) -> None:
-        """Take note that a member has come to its end."""
+        """Note that a member has finished."""
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(None)
         self._waiting.clear()
 
     async def last(self, failed: str, token: CancellationToken) -> None:
-        """Return when nobody but members that failed has the turn."""
+        """Return when only members that failed still have the turn."""
         self._failed.add(failed)
         self.note_end()
         while self.manager is not None and set(self.manager._active_speakers) - self._failed:
@@ -642,14 +644,14 @@ class _Turns:
 
 
 def waiting_for(agent: ChatAgent) -> set[str]:
-    """Return the ids of the questions that an agent waits for; none of one that cannot wait in its turn."""
+    """Return the ids of the questions that an agent waits for; none for an agent that cannot wait in mid-turn."""
     waiting: Callable[[], set[str]] | None = getattr(agent, "waiting_for", None)
     return waiting() if waiting is not None else set()
 
 
 def _hold(agent: ChatAgent, turns: _Turns) -> None:
-    """Make an agent that fails do so when the others are done. A stock one forgets its turn: its state may hold
-    half a batch; ours go on."""
+    """Make a failing agent fail only after the others are done. A stock agent forgets its turn, since its state may
+    contain half a batch; ours continue."""
     stream, stock = agent.on_messages_stream, not hasattr(agent, "waiting_for")
 
     async def on_messages_stream(
@@ -680,7 +682,7 @@ def _hold(agent: ChatAgent, turns: _Turns) -> None:
 
 @contextmanager
 def _name_failure(name: str) -> Iterator[None]:
-    """Say who failed, and note what cuts off the work of `name`, whose state can be gone on from."""
+    """Name the member that failed, and note what interrupts the work of `name` if its state can be resumed."""
     try:
         yield
     except (Exception, asyncio.CancelledError) as error:
@@ -701,7 +703,7 @@ def _keeping_class(kind: type[BaseGroupChatManager]) -> type[BaseGroupChatManage
 
 @cache
 def _handlers_of(kind: type[BaseGroupChatManager]) -> Sequence[Any]:
-    """Return what handles the messages of a manager; AutoGen looks at each attribute of the class for that."""
+    """Return a manager's message handlers, for which AutoGen inspects every attribute of the class."""
     return kind._discover_handlers()
 
 
@@ -710,9 +712,9 @@ def _join(ours: type[ResumableGroupChatManager], kind: type[BaseGroupChatManager
 
 
 class InnerTeam(TeamProxy):
-    """A team that is a member of a group chat: the same team, its questions told as its own.
+    """A team that is a member of a group chat: the same team, which raises its questions as its own.
 
-    Everything else passes through, so that the members of the outer group chat receive all that is said, as in AutoGen.
+    Everything else passes through, so that the members of the outer group chat receive every message, as in AutoGen.
     """
 
     def __init__(self, team: Team, user_proxy: str) -> None:
@@ -721,9 +723,9 @@ class InnerTeam(TeamProxy):
         self._unreported: list[Event] = []
 
     async def run_stream(self, **given: Any) -> AsyncGenerator[Event | TaskResult, None]:
-        """As the team's, questions raised through its name.
+        """Run the team, and raise its questions under its name.
 
-        What was said before it was cut off is in the next result, which is what the outer group chat goes by.
+        Messages from before an interruption are in the next result, which the outer group chat relies on.
         """
         said: list[Event] = []
         try:
@@ -748,24 +750,25 @@ class InnerTeam(TeamProxy):
         return item if isinstance(item, BaseChatMessage) else prefix_path(self.name, item, "")
 
     async def reset(self) -> None:
-        """As the team's."""
+        """Reset the team."""
         self._unreported = []
         await super().reset()
 
     async def save_state(self) -> Mapping[str, Any]:
-        """Return the team's state, and what the outer group chat has yet to receive."""
+        """Return the team's state, and the messages that the outer group chat has yet to receive."""
         unreported = [each.dump() for each in self._unreported]
         return {**await super().save_state(), **({_OURS: unreported} if unreported else {})}
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """As the team's."""
+        """Load the team's state."""
         await super().load_state({name: each for name, each in state.items() if name != _OURS})
         factory = getattr(self.inner, "_message_factory", None) or MessageFactory()
         self._unreported = [factory.create(each) for each in state.get(_OURS, ())]
 
 
 def _teller(message: Event, question: Question) -> tuple[str, ...]:
-    """Return the path of who tells of its open questions, all of them each time: a member, or one of an inner team."""
+    """Return the path of the sender, which lists all its open questions each time: a member, or one of an inner
+    team."""
     inner = question.path.index(message.source) if message.source in question.path else 0
     return question.path[: inner + 1]
 

@@ -1,4 +1,4 @@
-"""What is read from AutoGen's agents and tools that they offer no way to read (autogen-agentchat and -core 0.7.5)."""
+"""Access to parts of AutoGen's agents and tools that have no public accessor (autogen-agentchat and -core 0.7.5)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from pydantic import BaseModel, ValidationError
 
 @dataclass(frozen=True)
 class AssistantParts:
-    """What an `AssistantAgent` was made of, besides its name and description."""
+    """The parts an `AssistantAgent` was made of, besides its name and description."""
 
     model_client: ChatCompletionClient
     system_message: str
@@ -52,7 +52,7 @@ class AssistantParts:
 
 
 def assistant_parts(agent: AssistantAgent) -> AssistantParts:
-    """Its parts: only its model context is public. A component dump is no way around that, since tools made of local
+    """Return its parts: only its model context is public. A component dump is no substitute, since tools made of local
     functions and clients with keys cannot be dumped (autogen-agentchat 0.7.5). Its tools are in a workbench already."""
     return AssistantParts(
         model_client=agent._model_client,
@@ -68,8 +68,8 @@ def assistant_parts(agent: AssistantAgent) -> AssistantParts:
 
 
 def agent_of(tool: BaseTool[Any, Any]) -> BaseChatAgent | None:
-    """Return the agent behind a stock `AgentTool`: the tool runs it itself and offers no other way to it
-    (autogen-agentchat 0.7.5). None for any other tool; a subclass may do more than to run its agent."""
+    """Return the agent behind a stock `AgentTool`, which runs it and offers no other access to it (autogen-agentchat
+    0.7.5). None for any other tool: a subclass may do more than run its agent."""
     return tool._agent if type(tool) is AgentTool else None
 
 
@@ -84,27 +84,27 @@ def function_of(tool: object) -> Callable[..., Any] | None:
 
 
 def with_agent(tool: BaseTool[Any, Any], agent: BaseChatAgent) -> AgentTool:
-    """Return a stock `AgentTool` like `tool`, which is one, of another agent: whether it gives back the last message
-    alone is private (autogen-agentchat 0.7.5)."""
+    """Return a stock `AgentTool` like `tool`, also one, for another agent: whether it returns only the last message is
+    private (autogen-agentchat 0.7.5)."""
     assert isinstance(tool, AgentTool)
     return AgentTool(agent, return_value_as_last_message=tool._return_value_as_last_message)
 
 
 def is_static(workbench: Workbench) -> bool:
-    """Whether it is a stock static workbench; a subclass may do more than to hold tools."""
+    """Whether it is a stock static workbench; a subclass may do more than store tools."""
     return type(workbench) in (StaticWorkbench, StaticStreamWorkbench)
 
 
 def is_running(server: Workbench | CodeExecutor) -> bool:
     """Whether a workbench has started a server, or a code executor a container or kernel: `McpTools` says so, AutoGen's
-    own have it in private fields (autogen-ext 0.7.5)."""
+    own classes keep it in private fields (autogen-ext 0.7.5)."""
     if isinstance(server, CodeExecutor):
         return is_started(server) is True
     return bool(getattr(server, "is_running", False) or getattr(server, "_actor", None))
 
 
 def is_started(executor: CodeExecutor) -> bool | None:
-    """Whether a code executor of AutoGen's was started; None where it does not say, or runs code without that."""
+    """Whether a code executor of AutoGen's was started; None if it does not say, or runs code without starting."""
     if any(kind.__module__ == "autogen_ext.code_executors.local" for kind in type(executor).__mro__):
         return None
     states = (getattr(executor, name, None) for name in ("_running", "_started"))
@@ -112,16 +112,16 @@ def is_started(executor: CodeExecutor) -> bool | None:
 
 
 def executor_of(part: object) -> CodeExecutor | None:
-    """Return the code executor that a stock agent was made with; None for a part of another kind."""
+    """Return the code executor that a stock agent was made with; None for any other part."""
     return part._code_executor if isinstance(part, CodeExecutorAgent) else None
 
 
 def in_this_context(
     tool: BaseTool[Any, Any], begin: Callable[[], None], show: Callable[[Any], Any]
 ) -> BaseTool[Any, Any]:
-    """Return the same tool, its function called with the present context variables, `begin` right before it, and what
-    it returns given to `show`: a `FunctionTool` runs a plain function in a thread, when there is one, that has none of
-    them, and writes a model that it returns as JSON, which fails where a field is a time (autogen-core 0.7.5)."""
+    """Return the same tool, whose function runs with the current context variables, after `begin`, and passes its
+    result to `show`. A `FunctionTool` runs a plain function in a thread, if there is one, without those variables, and
+    serializes a returned model as JSON, which fails if a field is a time (autogen-core 0.7.5)."""
     if not isinstance(tool, FunctionTool):
         return tool
     twin = copy(tool)
@@ -142,8 +142,8 @@ def in_this_context(
 
 
 def static_tools(workbench: Workbench) -> dict[str, BaseTool[Any, Any]]:
-    """Return the tools of a stock static workbench, by the names it offers them under: `list_tools` gives their
-    schemas alone (autogen-core 0.7.5). None for any other workbench."""
+    """Return the tools of a stock static workbench by the names it offers; `list_tools` returns only their schemas
+    (autogen-core 0.7.5). None for any other workbench."""
     if not is_static(workbench):
         return {}
     assert isinstance(workbench, StaticWorkbench)
@@ -152,14 +152,14 @@ def static_tools(workbench: Workbench) -> dict[str, BaseTool[Any, Any]]:
 
 
 def with_tools(workbench: Workbench, tools: Sequence[BaseTool[Any, Any]]) -> Workbench:
-    """Return a static workbench like `workbench`, which is one, of other tools: its overrides are private (autogen-core
+    """Return a static workbench like `workbench`, also one, with other tools: its overrides are private (autogen-core
     0.7.5)."""
     assert isinstance(workbench, StaticWorkbench)
     return type(workbench)(list(tools), dict(workbench._tool_overrides))
 
 
 def parts_of(part: object) -> list[object]:
-    """Return the agents and teams that a stock agent or team works through; none for a part of another kind."""
+    """Return the agents and teams that a stock agent or team works through; none for any other part."""
     if isinstance(part, MessageFilterAgent):
         return [part._wrapped_agent]
     if isinstance(part, SocietyOfMindAgent):
@@ -173,22 +173,22 @@ def parts_of(part: object) -> list[object]:
 
 
 def apply_filter(agent: MessageFilterAgent, messages: Sequence[BaseChatMessage]) -> Sequence[BaseChatMessage]:
-    """Return the messages that a `MessageFilterAgent` lets pass."""
+    """Return the messages that pass a `MessageFilterAgent`."""
     return agent._apply_filter(messages)
 
 
 Approve: TypeAlias = Callable[[ApprovalRequest], Awaitable[ApprovalResponse] | ApprovalResponse]
-"""Approves code, or not."""
+"""Approves code, or refuses it."""
 
 CallTool: TypeAlias = Callable[
     [FunctionCall, CancellationToken, Callable[[Any], None]], Awaitable[FunctionExecutionResult | None]
 ]
-"""Makes a tool call, which may emit events; gives None where AutoGen is to make it."""
+"""Makes a tool call, which may emit events; returns None if AutoGen should make it."""
 
 
 @dataclass(frozen=True)
 class Wrappers:
-    """What is put around the parts of a stock agent through which it works; some are given the agent's name too."""
+    """The wrappers for the parts a stock agent works through; some get the agent's name too."""
 
     model: Callable[[ChatCompletionClient, str], ChatCompletionClient]
     code: Callable[[CodeExecutor, str], CodeExecutor]
@@ -198,8 +198,7 @@ class Wrappers:
 
 
 def wrap_parts(part: object, wrappers: Wrappers) -> None:
-    """Put wrappers around the parts of a stock agent: what it was made with is private (autogen-agentchat 0.7.5). A
-    part of another kind is left as it is."""
+    """Wrap the parts of a stock agent, which are private (autogen-agentchat 0.7.5). Leave other parts unchanged."""
     if isinstance(part, AssistantAgent):
         part._model_client = wrappers.model(part._model_client, part.name)
         part.__class__ = _calling(type(part), wrappers.call)
@@ -217,7 +216,7 @@ def wrap_parts(part: object, wrappers: Wrappers) -> None:
 
 
 def wrap_manager(team: BaseGroupChat, wrappers: Wrappers) -> None:
-    """As `wrap_parts` for the model with which a team itself selects and plans, before the team is first run."""
+    """Do the same as `wrap_parts` for the model a team itself selects and plans with, before the team's first run."""
     if isinstance(team, SelectorGroupChat | MagenticOneGroupChat):
         team._model_client = wrappers.model(team._model_client, team._group_chat_manager_name)
 
@@ -225,8 +224,9 @@ def wrap_manager(team: BaseGroupChat, wrappers: Wrappers) -> None:
 class _Calling(AssistantAgent):
     """An `AssistantAgent` whose tool calls can be made in another way, and always end.
 
-    Its own wait for ever for a call that raises, as one that is cancelled, or whose arguments are JSON and no object
-    (autogen-agentchat 0.7.5: the queue of their events has no `finally`). So an error ends the wait too.
+    The stock one waits forever for a call that raises, for example one that is cancelled, or whose arguments are JSON
+    but not an object (autogen-agentchat 0.7.5: the queue of their events has no `finally`). Here an error ends the wait
+    too.
     """
 
     _call: ClassVar[CallTool]
@@ -249,16 +249,16 @@ class _Calling(AssistantAgent):
             return await super()._execute_tool_call(
                 tool_call, workbench, handoff_tools, agent_name, cancellation_token, stream
             )
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  (told to the model, as other errors)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  (reported to the model, like other errors)
             said = str(error) or type(error).__name__
         try:
             return tool_call, FunctionExecutionResult(
                 content=f"Error: {said}", call_id=tool_call.id, is_error=True, name=tool_call.name
             )
-        except ValidationError as error:  # Nothing can be told under such an id or name: the turn ends with an error.
+        except ValidationError as error:  # No result fits such an id or name: the turn ends with an error.
             stream.put_nowait(None)
             raise ValueError(
-                f"the model called {tool_call.name!r} under the id {tool_call.id!r}: both have to be texts"
+                f"the model called {tool_call.name!r} under the id {tool_call.id!r}: both must be strings"
             ) from error
 
 
@@ -271,7 +271,7 @@ def _calling(kind: type[AssistantAgent], call: CallTool) -> type[AssistantAgent]
 
 
 def has_stock_turn(agent: object) -> bool:
-    """Whether the turn of a stock agent is AutoGen's own; a subclass may have another."""
+    """Whether the turn of a stock agent is AutoGen's own; a subclass may override it."""
     for kind in (AssistantAgent, CodeExecutorAgent, SocietyOfMindAgent):
         if isinstance(agent, kind):
             return type(agent).on_messages_stream is kind.on_messages_stream
@@ -279,14 +279,14 @@ def has_stock_turn(agent: object) -> bool:
 
 
 def gives_last_message(tool: BaseTool[Any, Any]) -> bool:
-    """Whether the result of a stock `AgentTool` or `TeamTool` is the last message alone, which is private."""
+    """Whether the result of a stock `AgentTool` or `TeamTool` is only the last message, which is private."""
     return bool(getattr(tool, "_return_value_as_last_message", True))
 
 
 @cache
 def without_tracebacks_of(kind: type[Exception]) -> None:
-    """Keep AutoGen's runtime from logging errors of this kind, each with its whole traceback (it logs every error that
-    an agent raises, and hands it on; autogen-core 0.7.5). Whoever handles them reports them."""
+    """Keep AutoGen's runtime from logging errors of this class with a full traceback (it logs every error that an agent
+    raises, and passes it on; autogen-core 0.7.5). The code that handles them reports them."""
 
     def other(record: logging.LogRecord) -> bool:
         return not (record.exc_info and isinstance(record.exc_info[1], kind))
@@ -295,8 +295,8 @@ def without_tracebacks_of(kind: type[Exception]) -> None:
 
 
 OwnSpan = Callable[[str, str], AbstractContextManager[bool]]
-"""Given the operation and the name of the agent or tool: makes a span of our own, if any; False where AutoGen is to
-make its own."""
+"""Given the operation and the name of the agent or tool: makes a span of our own, if any; False if AutoGen should make
+its own."""
 
 _SPANS = {
     "trace_tool_span": "execute_tool",
@@ -306,8 +306,8 @@ _SPANS = {
 
 
 def with_own_spans(own: OwnSpan) -> None:
-    """Put `own` in the place of the spans that AutoGen makes of agents and tools, once for a process. They cannot be
-    turned off, and hold the texts of exceptions (autogen-core 0.7.5)."""
+    """Replace the spans that AutoGen makes of agents and tools with `own`, once per process. They cannot be turned off,
+    and contain the texts of exceptions (autogen-core 0.7.5)."""
     packages = ("autogen_core.", "autogen_agentchat.", "autogen_ext.")
     for module in [each for name, each in [*sys.modules.items()] if name.startswith(packages)]:
         for name, operation in _SPANS.items():

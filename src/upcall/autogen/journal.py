@@ -1,8 +1,8 @@
-"""The journal: what a team did since its last checkpoint, so that none of it is done again after a kill or a failure.
+"""The journal: everything a team did since its last checkpoint, so that nothing is repeated after a kill or a failure.
 
-A run that was cut off starts again from its last checkpoint. Each model call and each tool call is then looked up by
-who makes it (the path, with the tool call at each level) and by what it is; what was recorded is replayed. The intent
-is recorded before a tool runs: a call without a result is in doubt, and only the human can say what became of it.
+A run that was cut off restarts from its last checkpoint. Each model call and tool call is then looked up by its caller
+(the path, with the tool call at each level) and its content; what was recorded is replayed. The intent is recorded
+before a tool runs: a call without a result is in doubt, and only the human can say what became of it.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from upcall.runs.journal_records import ReplyRecord, ToolOutcome, ToolRecord
 from upcall.text import replace_surrogates
 
 Write: TypeAlias = Callable[[Mapping[str, str | None]], Awaitable[None]]
-"""Writes records into the store, by their keys; None takes one out."""
+"""Writes records into the store by their keys; None deletes one."""
 
 Check: TypeAlias = Callable[[Mapping[str, str | None]], None]
-"""Raises where records can never be written."""
+"""Raises for records that can never be written."""
 
 SECONDS_WITHOUT_DOUBT = 0.2
-"""A worker that takes longer from recording an intent to running the tool checks whether the run is still its own."""
+"""A worker that takes longer from recording an intent to running the tool checks whether it still owns the run."""
 
 SECONDS_BUFFERED = 0.02
-"""How long a model's reply waits for a write that takes it along: most often that of the tool call it asks for."""
+"""How long a model's reply waits for a write to join: usually that of the tool call it requests."""
 
 _SECONDS_TAKEN = re.compile(r"\bafter \d+\.\d s\b")
-"""How the result of a command says how long that took (`upcall.workspace.command_runs`): never twice the same."""
+"""The duration in the result of a command (`upcall.workspace.command_runs`), which is never the same twice."""
 
 MAX_BUFFERED = 100_000
-"""A longer reply does not wait, in characters."""
+"""A longer reply, in characters, does not wait."""
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -57,12 +57,12 @@ class Journal:
 
     Args:
         run_id: the run, for idempotency keys.
-        epoch: names the last checkpoint; a fork of a run has that of the run.
-        records: what was recorded since that checkpoint, by key.
-        write: stores new records; it raises where they cannot be kept, and then nothing more may be done.
-        check: raises for records that can never be kept: their caller gets the error, and no others are held up.
-        exact: whether a reply is replayed for the very same request only, as in a fork, where an answer is another.
-        on_delivery: is told of questions whose answers reached who asked in the middle of the turn.
+        epoch: identifies the last checkpoint; a fork of a run has the same as the run.
+        records: those since that checkpoint, by key.
+        write: stores new records; it raises if they cannot be stored, and then nothing more may be done.
+        check: raises for records that can never be stored: their caller gets the error, and no others are delayed.
+        exact: whether a reply is replayed only for an identical request, as in a fork, where an answer differs.
+        on_delivery: receives the questions whose answers reached their askers in mid-turn.
     """
 
     def __init__(
@@ -98,18 +98,18 @@ class Journal:
 
     @property
     def records(self) -> dict[str, str]:
-        """All that was recorded since the last checkpoint."""
+        """All records since the last checkpoint."""
         known = {**self._records, **self._new, **self._buffer}
         return {key: text for key, text in known.items() if text is not None}
 
     async def _write(self, records: Mapping[str, str | None]) -> None:
-        """Write records, and with them those that were to be written later."""
+        """Write records, together with those that were postponed."""
         self._check(records)
         self._buffer |= records
         await run_to_completion(self._write_buffer(always=not records))
 
     def _write_later(self, records: Mapping[str, str | None]) -> None:
-        """Have the next write take records along, and write them soon if there is none."""
+        """Add records to the next write, and write them soon if there is none."""
         self._check(records)
         self._buffer |= records
         if self._timer is None:
@@ -118,16 +118,16 @@ class Journal:
     def _begin_writing(self) -> None:
         self._timer = None
         if self._writer is not None and not self._writer.done():
-            self._write_later({})  # It writes what there was before.
+            self._write_later({})  # It writes the earlier records.
         elif self._buffer:
             self._writer = asyncio.create_task(self._write_soon())
 
     async def _write_soon(self) -> None:
-        with suppress(Exception):  # It stays in the buffer: the next writer gets the error.
+        with suppress(Exception):  # They stay in the buffer: the next writer gets the error.
             await run_to_completion(self._write_buffer())
 
     async def _write_buffer(self, *, always: bool = False) -> None:
-        """Write the buffer, of all agents at once. What cannot be written stays in it."""
+        """Write the buffer, which all agents share. Records that cannot be written stay in it."""
         async with self._writing:
             batch, self._buffer = self._buffer, {}
             if not batch and not always:
@@ -140,24 +140,24 @@ class Journal:
             self._new |= batch
 
     async def flush(self) -> None:
-        """Write what is still to be written.
+        """Write all pending records.
 
         Raises:
-            Whatever the writing raises; the records stay in the buffer.
+            Whatever the writer raises; the records stay in the buffer.
         """
         await self.stop_writing()
         if self._buffer:
             await run_to_completion(self._write_buffer())
 
     async def stop_writing(self) -> None:
-        """Start no more writes, and wait for the one under way: a checkpoint takes the journal's place."""
+        """Start no more writes, and wait for the current one: a checkpoint replaces the journal."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.cancel()
-            await asyncio.wait([writer])  # What it has begun to write must not come behind the checkpoint.
+            await asyncio.wait([writer])  # Its write must not land after the checkpoint.
         async with self._writing:
             pass
 
@@ -170,15 +170,15 @@ class Journal:
     ) -> CreateResult:
         """Return the recorded reply to a model call of `agent`, or request one with `fetch` and record it.
 
-        The call is identified by its messages, in any order, and its `options`. Members that work at the same time may
-        have received more or less of each other when they are replayed: a request without a record gets the next
+        The call is identified by its messages, in any order, and its `options`. In a replay, members that work at the
+        same time may have received more or fewer of each other's messages: a request without a record gets the next
         unused reply to the same agent.
 
-        A new reply is written with what is done with it, or soon: a kill in between costs this one call. Everything
-        that led to the request is written before it.
+        A new reply is written together with its consequences, or soon: a kill in between costs only this call.
+        Everything that led to the request is written before it.
 
         Raises:
-            ModelReplyInvalid: the reply cannot be stored, so that nobody could go on from it.
+            ModelReplyInvalid: the reply cannot be stored, so nothing could be resumed from it.
         """
         request = sorted(_digest(message.model_dump_json()) for message in messages)
         key = self._key("model", agent, "", [*request, *options])
@@ -217,32 +217,33 @@ class Journal:
         return reply
 
     def _name_request(self, messages: Sequence[LLMMessage], asker: Sequence[object]) -> str:
-        """Return a name for a request to a model that is the same in another run, as far as that does the same."""
+        """Return a name for a model request that is the same in another run as long as that run does the same."""
         said = sorted(_digest(_SECONDS_TAKEN.sub("", message.model_dump_json())) for message in messages)
-        number = 0  # Not the segment: whether an answer that no human gives comes in it or in the next is chance.
+        number = 0  # Not the segment: chance decides whether an automatic answer comes in it or the next.
         while (name := _digest(json.dumps([*asker, *said, number]))) in self._named:
             number += 1
         self._named.add(name)
         return name
 
     def _find_recorded(self, key: str, asker: str) -> str | None:
-        """Return the key of the recorded reply to a call: the very same, else the next unused one of this agent."""
+        """Return the key of the recorded reply to a call: of an identical call, else the next unused one of this
+        agent."""
         if key in self._records:
             return key
         left = [] if self._exact else sorted(self._replies.get(asker, ()))
         return next((each for _, each in left if each not in self._taken), None)
 
     def _has_diverged(self, agent: str) -> bool:
-        """Whether `agent`, or one that it works for, has left what is recorded: in a fork its calls are others then,
-        even where they look the same."""
+        """Whether `agent`, or one that it works for, has departed from the records: in a fork its calls then count as
+        different, even if they look the same."""
         above = current_path()
         path = [(*above[:depth], above[depth][0]) for depth in range(len(above))]
         return self._exact and any(who in self._diverged for who in [*path, (*above, agent)])
 
     async def discard_last_reply(self, agent: str | None = None) -> bool:
-        """Discard the last reply to `agent`, or of all, which could not be used: the next attempt requests a new one.
+        """Discard the last reply to `agent`, or to any, because it is unusable: the next attempt requests a new one.
 
-        Returns False where there is nothing to discard: the last call brought no reply, or a tool was called since.
+        Returns False if there is nothing to discard: the last call brought no reply, or a tool was called since.
         """
         who = next(reversed(self._last), None) if agent is None else (*current_path(), agent)
         if who in self._last:
@@ -262,12 +263,12 @@ class Journal:
         idempotent: bool,
         answers: Sequence[str] = (),
     ) -> ToolOutcome:
-        """Return the recorded outcome of a tool call of `agent`, or run the tool with `run` and record what came of it.
+        """Return the recorded outcome of a tool call of `agent`, or run the tool with `run` and record its outcome.
 
-        With other `answers` to what the tool asked, as in a fork, it is another call.
+        With different `answers` to the tool's questions, as in a fork, it is a different call.
 
         Raises:
-            Whatever `run` raises; the call is in doubt then.
+            Whatever `run` raises; the call is then in doubt.
         """
         self._last.pop((*current_path(), agent), None)
         given = json.dumps(arguments, sort_keys=True, default=str)
@@ -292,14 +293,14 @@ class Journal:
             outcome = _sendable_outcome(
                 await tracing.tool_call(agent, tool, call_id, partial(self._run_in_time, run, key, start))
             )
-        done = intent.model_copy(update={"outcome": outcome})  # Its content may be any JSON: it can be read again.
+        done = intent.model_copy(update={"outcome": outcome})  # Its content may be any JSON, so it can be read back.
         await self._write({key: done.model_dump_json(exclude_none=True)})
         del self._started[key]
         return outcome
 
     async def _before_it_runs(self, key: str, records: Mapping[str, str | None]) -> None:
-        """Write, which shows whether the run is still this worker's. Where that fails, the tool call `key` does not
-        run: nothing is in doubt."""
+        """Write, which shows whether this worker still owns the run. If that fails, the tool call `key` does not run,
+        and nothing is in doubt."""
         try:
             await self._write(records)
         except BaseException:
@@ -308,7 +309,7 @@ class Journal:
             raise
 
     async def _run_in_time(self, run: Callable[[], Awaitable[ToolOutcome]], key: str, since: float) -> ToolOutcome:
-        """Run a tool while the run is still this worker's, as it was at the time `since`."""
+        """Run a tool while this worker still owns the run, as it did at the time `since`."""
         while True:
             with enter_call(replace(current_call(), start_by=since + SECONDS_WITHOUT_DOUBT)), suppress(StartedLate):
                 check_start_time()
@@ -317,7 +318,7 @@ class Journal:
             since = time.monotonic()
 
     async def abandon_calls(self, agent: str, call_id: str) -> None:
-        """Take out the calls that were started for a call of `agent` and cut off: nobody waits for them any more."""
+        """Remove the calls that were started for a call of `agent` and cut off: nobody waits for them any more."""
         above = (*current_path(), (agent, call_id))
         names, calls = tuple(name for name, _ in above), tuple(call for _, call in above)
         lost = [
@@ -331,20 +332,20 @@ class Journal:
             del self._started[key]
 
     async def record_delivery(self, question_ids: Sequence[str]) -> None:
-        """Record that the agent that asked these questions received the answers in the middle of its turn."""
+        """Record that the agent that asked these questions received the answers in mid-turn."""
         await self._write({f"delivered:{question_id}": "{}" for question_id in question_ids})
         self.tell_delivery(question_ids)
 
     def was_delivered(self, question_id: str) -> bool:
-        """Whether that was so before the segment was cut off."""
+        """Whether it was delivered before the segment was cut off."""
         return f"delivered:{question_id}" in self._records
 
     def question_id(self, agent: str, call_id: str, text: str) -> str:
-        """Return the id of a question that a tool call of `agent` asks: the same each time that the call is made."""
+        """Return the id of a question asked by a tool call of `agent`: the same each time the call is made."""
         return self._key("question", agent, call_id, [text]).removeprefix("question:")[:12]
 
     def _key(self, kind: str, agent: str, call_id: str, of: Sequence[str]) -> str:
-        """Return a name for this call, the next one of its kind. Repetitions are numbered."""
+        """Return a name for this call, numbered among its repetitions."""
         number, call = 0, [self._epoch, current_path(), agent, call_id, *of]
         while (key := f"{kind}:{_digest(json.dumps([*call, number]))}") in self._taken:
             number += 1
@@ -363,7 +364,7 @@ def find_unfinished(records: Mapping[str, str]) -> dict[str, ToolRecord]:
 
 
 def find_in_doubt(records: Mapping[str, str]) -> dict[str, ToolRecord]:
-    """Find the tool calls that were started and whose outcome nobody knows, by their keys."""
+    """Find the tool calls that were started and whose outcome is unknown, by their keys."""
     return {key: record for key, record in find_unfinished(records).items() if record.in_doubt}
 
 
@@ -381,7 +382,7 @@ def _sendable_reply(reply: CreateResult) -> CreateResult:
 
 
 def _sendable_value(value: Any) -> Any:
-    """Make the texts of a JSON value ones that can be written and sent: a file name may be no UTF-8."""
+    """Make the texts of a JSON value fit to be written and sent: a file name may be invalid UTF-8."""
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, Mapping):
@@ -394,11 +395,12 @@ def _digest(text: str) -> str:
 
 
 class _NotReadable(Exception):
-    """A reply can be written, but not read again."""
+    """A reply that can be written, but not read back."""
 
 
 def _dump(record: ReplyRecord) -> str:
-    """Return a reply as JSON that was read back: pydantic writes what it refuses to read, as a count that is no number.
+    """Return a reply as JSON that was read back: pydantic writes values it refuses to read, such as a count that is
+    NaN.
 
     Raises:
         _NotReadable: says where and why.
@@ -417,6 +419,6 @@ def _read(kind: type[ModelT], text: str) -> ModelT:
         return kind.model_validate_json(text)
     except ValidationError as error:
         raise SchemaMismatch(
-            "The journal of this run holds a record that cannot be read: it was written by another version of upcall. "
+            "The journal of this run contains a record that cannot be read: it was written by another version of upcall. "
             "Resume the run with the version that wrote it."
         ) from error

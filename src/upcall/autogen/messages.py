@@ -1,4 +1,4 @@
-"""How a question leaves a turn and an answer enters one: plain AutoGen `HandoffMessage` metadata.
+"""How a question leaves a turn and an answer enters one: in the metadata of plain AutoGen `HandoffMessage`s.
 
 Custom message types are not registered through nested teams and do not survive a component dump; metadata does both.
 """
@@ -44,7 +44,7 @@ CLARIFIER_LOG = "upcall.clarifier_log"
 ERROR = "upcall.error"
 
 _SHOWN_CHARS = 500
-"""What an answer repeats of its question: a plan under review would stand in every context once more."""
+"""The parts of a question that its answer repeats: a plan under review would appear in every context once more."""
 
 USER = "user"
 """The name of the user proxy of the outermost group chat."""
@@ -52,13 +52,13 @@ USER = "user"
 Event: TypeAlias = BaseAgentEvent | BaseChatMessage
 
 TextKey: TypeAlias = tuple[tuple[str, ...], str]
-"""A text that an agent is writing: the agent's path, and the id of the message that it becomes."""
+"""A text that an agent is writing: the agent's path, and the id of the message it becomes."""
 
 _RESOLVERS = (AnsweredBy.LEDGER, AnsweredBy.FACTS, AnsweredBy.PARENT)
-"""Who may answer in the human's place; what is said where nobody did says why itself."""
+"""Who may answer in the human's place; an answer that nobody gave explains itself."""
 
 READ_MESSAGES = 128
-"""How many messages' questions, and as many messages' answers, are kept as they were read: those of a long thread."""
+"""How many messages' questions, and as many messages' answers, stay cached as parsed: those of a long thread."""
 
 _questions = TypeAdapter(list[Question])
 _answers = TypeAdapter(list[Answer])
@@ -66,7 +66,7 @@ _answers = TypeAdapter(list[Answer])
 
 @lru_cache(maxsize=READ_MESSAGES)
 def _read_questions(text: str) -> tuple[Question, ...]:
-    """Read questions once: a thread is read again at each turn, and holds all questions that were ever asked."""
+    """Parse questions once: a thread, with all questions ever asked, is read again at each turn."""
     return tuple(_questions.validate_json(text))
 
 
@@ -76,7 +76,7 @@ def _read_answers(text: str) -> tuple[Answer, ...]:
 
 
 def is_question(message: object) -> bool:
-    """Whether a message says nothing but its questions, which the group receives again with their answers."""
+    """Whether a message says only its questions, which the group receives again with their answers."""
     return isinstance(message, HandoffMessage) and QUESTIONS in message.metadata and not message.context
 
 
@@ -94,7 +94,7 @@ def question_message(questions: Sequence[Question], *, source: str, user_proxy: 
 
 
 def handoff_question(message: HandoffMessage, said: str = "") -> HandoffMessage:
-    """Return a stock hand-off to the user with the question that it is: what its agent said, else its own words."""
+    """Return a stock hand-off to the user with its question: what its agent said, else the hand-off's own text."""
     question = Question(
         id=message.id,
         question=(said.strip() or message.content.strip())[:MAX_QUESTION_CHARS] or "What now?",
@@ -105,8 +105,8 @@ def handoff_question(message: HandoffMessage, said: str = "") -> HandoffMessage:
 
 
 def words_before_handoff(known: Sequence[LLMMessage]) -> str:
-    """Return what an agent said last in its context, in the reply that hands over or before it; empty if nothing since
-    it was last told something."""
+    """Return the last text of an agent in its context, from the reply that hands over or an earlier one; empty if it
+    has said nothing since it last received a message."""
     for message in reversed(known):
         if isinstance(message, UserMessage):
             break
@@ -122,12 +122,12 @@ def _question_metadata(questions: Sequence[Question]) -> dict[str, str]:
 
 
 def dump_questions(questions: Sequence[Question]) -> str:
-    """Return questions as metadata has them."""
+    """Return questions in the form of the metadata."""
     return _questions.dump_json(list(questions), exclude_none=True).decode()
 
 
 def parse_questions(text: str) -> list[Question]:
-    """Return the questions that `dump_questions` was given.
+    """Return the questions that `dump_questions` got.
 
     Raises:
         pydantic.ValidationError: they are damaged.
@@ -149,9 +149,9 @@ def message_questions(message: object) -> list[Question]:
 
 
 def extract_questions(message: object, user_proxy: str) -> list[Question]:
-    """Return the questions that a message asks of `user_proxy`, each with the path from who sent it.
+    """Return the questions that a message asks of `user_proxy`, each with the path from its sender.
 
-    A stock agent's hand-off to the user is one too, in its own words; its id is that of the message.
+    A stock agent's hand-off to the user counts as one, in its own words; its id is that of the message.
     """
     if not isinstance(message, HandoffMessage) or message.target != user_proxy:
         return []
@@ -166,8 +166,8 @@ def answer_message(
 ) -> HandoffMessage:
     """Return the message that brings `answers` back to `target`, the outermost agent of the questions' paths.
 
-    Its content is what the rest of the group reads: question and answer, one pair a line where `questions` are given.
-    The answer to a secret question is for its asker alone and stays out of it.
+    Its content is for the rest of the group: question and answer, one pair per line if `questions` are given. The
+    answer to a secret question is for its asker alone and stays out of it.
     """
     asked = {question.id: question for question in questions}
     return HandoffMessage(
@@ -206,7 +206,8 @@ def message_answers(message: BaseChatMessage) -> list[Answer]:
 
 
 def asked_event(question: Question, *, source: str) -> UserInputRequestedEvent:
-    """Return the event that tells a stream of a new question: the request id is the question's id (decision X12)."""
+    """Return the event that announces a new question in a stream: its request id is the question's id (decision
+    X12)."""
     return UserInputRequestedEvent(
         id=identity.new_message_id(),
         request_id=question.id,
@@ -221,15 +222,15 @@ def asked_event(question: Question, *, source: str) -> UserInputRequestedEvent:
 def executed_event(
     results: Sequence[FunctionExecutionResult], *, invalid: Sequence[str], source: str
 ) -> ToolCallExecutionEvent:
-    """Return the event that tells a stream of the results of a batch, and why its `invalid` questions were not
-    valid."""
+    """Return the event that reports the results of a batch in a stream, and why its `invalid` questions were
+    invalid."""
     refused = [{"version": "v1", "kind": "clarification", "invalid": True, "reason": reason} for reason in invalid]
     metadata = {CLARIFICATIONS: json.dumps(refused, ensure_ascii=False)} if refused else {}
     return ToolCallExecutionEvent(id=identity.new_message_id(), source=source, content=list(results), metadata=metadata)
 
 
 def answered_event(question: Question, answer: Answer, *, source: str) -> ThoughtEvent:
-    """Return the event that tells a stream of a question that was answered before anybody was asked: who answered, and
+    """Return the event that reports in a stream a question answered before anybody was asked, with who answered and
     why."""
     secret = question.secret and answer.outcome is Outcome.ANSWERED
     told = answer.model_copy(update={"text": "", "selected": (), "sealed": False}) if secret else answer
@@ -246,7 +247,7 @@ def answered_event(question: Question, answer: Answer, *, source: str) -> Though
 
 
 def dump_warnings(warnings: Sequence[str]) -> str:
-    """Return warnings as metadata has them."""
+    """Return warnings in the form of the metadata."""
     return json.dumps(list(warnings), ensure_ascii=False)
 
 
@@ -256,12 +257,12 @@ def event_warnings(event: Event) -> list[str]:
 
 
 def add_warnings(text: str, warnings: Sequence[str]) -> str:
-    """Return the text with the warnings below it, for an agent that works on with it."""
+    """Return the text with the warnings below it, for an agent that uses it further."""
     return "\n".join([text, "", "Warnings:", *(f"- {each}" for each in warnings)]) if warnings else text
 
 
 def event_questions(event: Event) -> list[Question]:
-    """Return the questions an event tells of, asked or answered."""
+    """Return the questions an event reports, asked or answered."""
     return _questions.validate_json(event.metadata[QUESTIONS]) if QUESTIONS in event.metadata else []
 
 
@@ -271,25 +272,25 @@ def event_path(message: Event) -> tuple[str, ...]:
 
 
 def text_key(piece: ModelClientStreamingChunkEvent) -> TextKey:
-    """Return which text a piece is of. An agent that is called twice at once writes two."""
+    """Return the key of the text that a piece belongs to. An agent that is called twice at once writes two."""
     return event_path(piece), piece.full_message_id or ""
 
 
 def find_ended_text(begun: Iterable[TextKey], event: Event) -> TextKey | None:
-    """Find the text that an event is the whole of, or the end of: by its id, or else the only one of its agent."""
+    """Find the text that an event completes or contains whole: by its id, else the only one of its agent."""
     path = event_path(event)
     own = [key for key in begun if key[0] == path]
     return (path, event.id) if (path, event.id) in own else own[0] if len(own) == 1 else None
 
 
 def name_text(event: Event, segment: int, number: int) -> Event:
-    """Return a piece of text with the name of the text that it is of: the so-manieth of its agent in a segment."""
+    """Return a piece of text with the name of its text: its number among the agent's texts in a segment."""
     return event.model_copy(update={"metadata": {**event.metadata, TEXT: f"{segment}-{number}"}})
 
 
 def prefix_path(parent: str, message: Event, call_id: str) -> Event:
-    """Return the same event one level further up, with `parent` and its tool call in front of its path; that of a
-    question in it too."""
+    """Return the same event one level further up, its path and that of a question in it prefixed with `parent` and its
+    tool call."""
     metadata = {**message.metadata, PATH: "/".join((parent, *event_path(message)))}
     if QUESTIONS in metadata:
         raised = [each.raise_through(parent, call_id) for each in _questions.validate_json(metadata[QUESTIONS])]

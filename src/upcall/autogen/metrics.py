@@ -1,7 +1,7 @@
-"""What is counted and measured while workers take runs on: OpenTelemetry metrics, beside the spans of `tracing`.
+"""What is counted and measured while workers continue runs: OpenTelemetry metrics, beside the spans of `tracing`.
 
-They hold numbers and the names of kinds, never whose run it was or what was said. Where nobody has set up a provider of
-metrics they go nowhere.
+They contain numbers and the names of kinds, never whose run it was or what was said. Without a metrics provider they go
+nowhere.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _TIMEOUTS = ("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT")
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3600)
-"""The bounds of the histogram: OpenTelemetry's own are for milliseconds."""
+"""The bounds of the histogram: OpenTelemetry's defaults are for milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class Instruments:
 
     Attributes:
         waiting: runs in the queue that a worker could take.
-        later: runs in the queue that are to be tried again at a later time.
-        oldest: how long the first of those that wait has been there.
-        delay: from a submission or an answer until a worker goes on with the run.
-        busy: which share of its slots a worker used since it was measured last.
+        later: runs in the queue that are to be retried later.
+        oldest: how long the longest-waiting run has been in the queue.
+        delay: from a submission or an answer until a worker continues the run.
+        busy: the share of a worker's slots in use since the last measurement.
         failures: runs that failed, by the kind of error.
     """
 
@@ -47,7 +47,7 @@ class Instruments:
 
 @cache
 def instruments() -> Instruments:
-    """Return the instruments; they are those of the provider that is set, also where that is done later."""
+    """Return the instruments, which use the provider that is set, even if it is set later."""
     from opentelemetry import metrics
 
     meter = metrics.get_meter("upcall")
@@ -67,16 +67,16 @@ def instruments() -> Instruments:
 
 
 def count_failure(kind: str) -> None:
-    """Count a run that was stored as failed. `kind` is the name of an error's class, or of what it came to instead."""
+    """Count a run stored as failed. `kind` is the class name of the error, or of what replaced it."""
     instruments().failures.add(1, {"error.type": kind})
 
 
 def export() -> None:
-    """Send metrics where ``OTEL_EXPORTER_OTLP_*`` says, or with ``OTEL_METRICS_EXPORTER`` to standard error
-    (``console``) or nowhere (``none``), as `tracing.export` does it with spans.
+    """Send metrics to where ``OTEL_EXPORTER_OTLP_*`` says, or with ``OTEL_METRICS_EXPORTER`` to standard error
+    (``console``) or nowhere (``none``), as `tracing.export` does with spans.
 
     Raises:
-        ConfigurationError: what is needed for it is not installed.
+        ConfigurationError: a package it needs is not installed.
     """
     from opentelemetry import metrics
 

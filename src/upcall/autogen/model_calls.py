@@ -1,7 +1,7 @@
-"""The one seam to a model: a call that ends in a reply or in a `ModelError` that says what to do.
+"""The only access to a model: a call that ends in a reply or in a `ModelError` that says what to do.
 
-Model clients raise what their SDKs raise, and AutoGen's group chat turns any exception into a `RuntimeError` of text.
-So the cause is named here, where it happens; `upcall.agents.resumable` keeps it for the driver to find.
+Model clients raise the errors of their SDKs, and AutoGen's group chat turns any exception into a `RuntimeError` with
+text only. So the cause is named here, where it happens; `upcall.agents.resumable` keeps it for the driver to find.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from upcall.text import replace_surrogates
 
 
 def is_unknown_family(client: ChatCompletionClient) -> bool:
-    """Return whether a client does not say of which family its model is: a server of one's own, mostly with a small
-    model."""
+    """Return whether a client does not name its model's family: usually a self-hosted server with a small model."""
     return client.model_info.get("family") in (None, ModelFamily.UNKNOWN)
 
 
@@ -45,17 +44,17 @@ async def call_model(
     timeout: float | None = None,
     first_token: bool = False,
 ) -> AsyncGenerator[str | CreateResult, None]:
-    """Text chunks (only with `stream`), then the whole `CreateResult` as the last item.
+    """Yield text chunks (only with `stream`), then the whole `CreateResult` as the last item.
 
     `timeout` is in seconds, for the whole call. With `first_token` only one token is generated, with the log
     probabilities of its alternatives; if the server is not known to return them, no request is sent, and the reply is
     `NO_CALL`.
 
     Raises:
-        ModelError: whatever went wrong, with what to do about it.
+        ModelError: the call failed; it says what to do.
         asyncio.CancelledError: the token was cancelled.
     """
-    # A client may rewrite the messages it is given (Claude models: trailing space), so it gets a list of its own.
+    # A client may rewrite its messages (Claude models: trailing space), so it gets its own list.
     sent = list(messages) if client.model_info["vision"] else remove_images(list(messages))
     options: dict[str, Any] = {"tools": tools, "json_output": json_output, "cancellation_token": cancellation_token}
     if first_token:
@@ -92,16 +91,16 @@ async def call_model(
                     else:
                         reply = item
     except (UpcallError, AssertionError):
-        raise  # An assertion is a scripted model's: a test must see it as it is.
+        raise  # A scripted model's assertion: a test must see it unchanged.
     except Exception as error:
         raise explain_call(error, agent) from error
-    # Last, and outside of everything that could still be cancelled: whoever has the reply can note it at once.
+    # Last, and outside of everything that could still be cancelled: the receiver can record the reply at once.
     assert reply is not None
     yield reply
 
 
 def _unheard(chunk: str | CreateResult) -> None:
-    """Do nothing: a reply that is not streamed has no pieces."""
+    """Do nothing: a reply without streaming has no pieces."""
 
 
 async def _stream(
@@ -110,12 +109,12 @@ async def _stream(
     options: dict[str, Any],
     emit: Emit[str | CreateResult],
 ) -> CreateResult:
-    """Return the whole reply; what came of it before is emitted as text."""
+    """Return the whole reply, after emitting its pieces as text."""
     whole: CreateResult | None = None
     async for item in client.create_stream(messages, **options, extra_create_args=_usage_in_stream(client)):
         if isinstance(item, str):
             emit(replace_surrogates(item))
-        # A stream that the server cuts short ends like a whole one, with half a text and no finish reason.
+        # A stream that the server cuts short ends like a complete one, with half a text and no finish reason.
         elif item.finish_reason != "unknown":
             whole = item
     if whole is None:
@@ -124,7 +123,7 @@ async def _stream(
 
 
 def _form(tools: Sequence[ToolSchema], json_output: bool | type[BaseModel] | None, first_token: bool) -> list[str]:
-    """Return what tells one call from another besides its messages: the tools it offers, and the form of the reply."""
+    """Return what distinguishes calls besides their messages: the tools on offer, and the form of the reply."""
     form = "first token" if first_token else getattr(json_output, "__name__", str(json_output))
     return [*(tool["name"] for tool in tools), form]
 
@@ -136,13 +135,13 @@ def _sendable(reply: CreateResult) -> CreateResult:
 
 
 def _usage_in_stream(client: ChatCompletionClient) -> dict[str, Any]:
-    """OpenAI's servers count the tokens of a stream only when asked to; other clients refuse the argument."""
+    """Return the option that makes OpenAI's servers count a stream's tokens; other clients refuse the argument."""
     openai_client = type(client).__module__.startswith("autogen_ext.models.openai")
     return {"stream_options": {"include_usage": True}} if openai_client else {}
 
 
 async def result_of(call: AsyncGenerator[str | CreateResult, None]) -> CreateResult:
-    """Return the reply that a `call_model` ends with."""
+    """Return the reply that ends a `call_model`."""
     async with aclosing(call) as items:
         async for item in items:
             if isinstance(item, CreateResult):

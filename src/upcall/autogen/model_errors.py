@@ -1,6 +1,6 @@
-"""What went wrong with a model, in words that a user can act on.
+"""Errors of models, in words that a user can act on.
 
-Errors are told apart by HTTP status and class name, so that no SDK is imported for it.
+They are distinguished by HTTP status and class name, without importing any SDK.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RESUME = "The run is stored and can be resumed."
 _MAX_WORDS_CHARS = 300
 
 _CLIENTS = ("openai", "anthropic", "ollama", "azure", "autogen_ext", "upcall")
-"""The packages of model clients that have errors of their own."""
+"""The packages of model clients that define their own errors."""
 
 
 class CutShort(Exception):
@@ -30,8 +30,7 @@ class CutShort(Exception):
 
 
 def explain(error: Exception, agent: str) -> UpcallError:
-    """Return the error that tells the user what `error`, raised by an `agent` that is not ours, means and what to
-    do."""
+    """Return the error that tells the user the meaning of `error`, raised by a foreign `agent`, and what to do."""
     if isinstance(error, UpcallError):
         return error
     said = first_line(error)[:_MAX_WORDS_CHARS].rstrip(".")
@@ -41,14 +40,14 @@ def explain(error: Exception, agent: str) -> UpcallError:
 
 
 def explain_call(error: Exception, agent: str) -> ModelError:
-    """Return the error that tells the user what `error`, raised by the model client of `agent`, means and what to
+    """Return the error that tells the user the meaning of `error`, raised by the model client of `agent`, and what to
     do."""
     known = _recognise(error, agent)
     if known is not None:
         return known
     who, kind = f"Agent {agent!r}: the model server", type(error).__name__
     said = first_line(error)[:_MAX_WORDS_CHARS].rstrip(".")
-    if type(error) is ValueError and said:  # The client's own: a call that it cannot make.
+    if type(error) is ValueError and said:  # The client's own error: it cannot make the call.
         return ModelError(f"Agent {agent!r}: its model client refused the call: {said}. {_RESUME}")
     if isinstance(error, ValueError | LookupError | TypeError | AttributeError):
         advice = "Check that the base URL is that of an OpenAI-compatible server."
@@ -57,14 +56,14 @@ def explain_call(error: Exception, agent: str) -> ModelError:
 
 
 def _is_of_model(error: Exception) -> bool:
-    """Whether an error of an agent comes from a model's client: the agent may well speak to other servers."""
+    """Whether an error of an agent comes from a model's client: the agent may use other servers too."""
     return type(error).__module__.split(".")[0] in _CLIENTS
 
 
 def _recognise(error: Exception, agent: str) -> ModelError | None:
-    """Return the error for a failed model call, None where `error` need not come from one.
+    """Return the error for a failed model call, None if `error` need not come from one.
 
-    The server's own words are added where the user needs them, without the key.
+    The server's own words are added if the user needs them, without the key.
     """
     status = getattr(error, "status_code", None)
     kind, said = type(error).__name__, _server_words(error)
@@ -97,7 +96,7 @@ def _recognise(error: Exception, agent: str) -> ModelError | None:
 
 
 def _address(error: Exception) -> str:
-    """Where the request went, without what may be secret in an address."""
+    """Return where the request went, without the parts of an address that may be secret."""
     url = getattr(getattr(error, "request", None), "url", None)
     host = getattr(url, "host", None)
     if not host:
@@ -107,8 +106,7 @@ def _address(error: Exception) -> str:
 
 
 def _server_words(error: Exception) -> str:
-    """Return what the server said, as far as it fits in a line. A server may echo the key; the request that failed
-    has it."""
+    """Return the server's message, cut to one line. A server may echo the key, which the failed request contains."""
     body = getattr(error, "body", None)
     message = body.get("message") if isinstance(body, dict) else getattr(error, "message", None)
     if not isinstance(message, str) or not message.strip():

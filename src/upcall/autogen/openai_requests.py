@@ -1,9 +1,8 @@
 """OpenAI requests whose messages and tools are sent as AutoGen wrote them.
 
-Before each request the `openai` package walks every key of every message, tool and option, looking for fields that it
-has to rename; for chat completions there are none. At 500 messages that walk is nearly the whole cost of a call. The
-package's public `client.post` sends a body as it is; what its `parse` is given as `extra_body` is merged into the body
-after the walk.
+Before each request the `openai` package walks every key of every message, tool and option, looking for fields to
+rename; chat completions have none. At 500 messages that walk is nearly the whole cost of a call. The package's public
+`client.post` sends a body unchanged; the `extra_body` of its `parse` is merged into the body after the walk.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from upcall.autogen.server_waits import leave_retry_to_us
 ModelClient = TypeVar("ModelClient", bound=BaseOpenAIChatCompletionClient)
 
 _REQUEST = {"extra_headers": "headers", "extra_query": "params", "extra_body": "extra_json", "timeout": "timeout"}
-"""The arguments that are no fields of the body, and how `client.post` calls them."""
+"""The arguments that are not fields of the body, and their names in `client.post`."""
 
 
 class _AsIsCompletions(AsyncCompletions):
-    """`chat.completions` that passes messages, and tools where nothing reads them first, by the short way."""
+    """`chat.completions` that skips the walk for messages, and for tools if nothing reads them first."""
 
     async def create(self, *, messages: Iterable[Any], **options: Any) -> Any:
         given = {name: value for name, value in options.items() if not isinstance(value, NotGiven | Omit)}
@@ -41,14 +40,14 @@ class _AsIsCompletions(AsyncCompletions):
         )
 
     async def parse(self, *, messages: Iterable[Any], **options: Any) -> Any:
-        # The tools stay: `parse` reads the arguments of the calls by them.
+        # The tools stay: `parse` uses them to read the arguments of the calls.
         options["extra_body"] = {"messages": list(messages)} | dict(options.get("extra_body") or {})
         return await super().parse(messages=[], **options)
 
 
 class _Beta:
-    """`client.beta`, whose `chat` is the client's own, and all that AutoGen takes. What else is in it is loaded when it
-    is asked for: that takes as long as the rest of the package."""
+    """`client.beta` with the client's own `chat`, which is all AutoGen uses. The rest is loaded on access: that takes
+    as long as the rest of the package."""
 
     def __init__(self, client: AsyncOpenAI) -> None:
         self._client = client
@@ -61,14 +60,14 @@ class _Beta:
 
 
 def send_as_is(client: ModelClient) -> ModelClient:
-    """Let `client` send messages and tools as they are, and return it; what reaches the server stays the same.
+    """Make `client` send messages and tools unchanged, and return it; the server receives the same as before.
 
-    It fits AutoGen's clients for OpenAI, Azure OpenAI and servers that speak their protocol. A client loaded again from
+    It suits AutoGen's clients for OpenAI, Azure OpenAI and servers that speak their protocol. A client reloaded from
     its component configuration is a plain one.
     """
-    # AutoGen has no public way to the client it made; a plain one would be correct too, only slower.
+    # AutoGen has no public access to the client it made; a plain one would be correct too, only slower.
     openai_client = client._client
-    # Both are cached properties, so what is set here is what AutoGen finds.
+    # Both are cached properties, so AutoGen finds the values set here.
     openai_client.chat.__dict__["completions"] = _AsIsCompletions(openai_client)
     openai_client.__dict__["beta"] = _Beta(openai_client)
     openai_client._client.event_hooks["response"].append(leave_retry_to_us)

@@ -1,4 +1,4 @@
-"""The questions that the agents of a run published, so that none of them is lost on its way to the user."""
+"""The questions that the agents of a run published, so that none is lost on its way to the user."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ MAX_QUOTED_CHARS = 120
 
 @dataclass(frozen=True)
 class Published:
-    """A question as it was seen last on its way up.
+    """A question as it was last seen on its way up.
 
     Attributes:
-        question: with the agents that passed it on, and that it was passed on for, in its path.
+        question: its path contains the agents that passed it on, and those it was passed on for.
         member: the member of a group chat in whose turn it was asked; empty outside of group chats.
-        tool: the function tool that ran the agent that asks, and the agent that called the tool; None where no
-            function did.
+        tool: the function tool that ran the asking agent, and the agent that called the tool; None if there was none.
     """
 
     question: Question
@@ -27,7 +26,7 @@ class Published:
     tool: tuple[str, str] | None = None
 
     def explain_loss(self) -> str:
-        """Say who swallowed the question, and what to do."""
+        """Say who swallowed the question, and what to do about it."""
         asker, said = self.question.asker, one_line(self.question.question, MAX_QUOTED_CHARS)
         if self.tool is not None:
             tool, caller = self.tool
@@ -44,17 +43,17 @@ class Published:
 
 
 class PublishedQuestions:
-    """What was published in one segment of a run."""
+    """The questions published in one segment of a run."""
 
     def __init__(self) -> None:
         self._published: dict[str, Published] = {}
 
     def add(self, published: Published) -> None:
-        """Add a question, or how far it came."""
+        """Add a question, or update how far it came."""
         self._published[published.question.id] = published
 
     def withdraw(self, path: Sequence[str], calls: Sequence[str]) -> None:
-        """Take out what was asked below a call whose work was dropped."""
+        """Remove the questions asked below a call whose work was dropped."""
         names, ids = tuple(path), tuple(calls)
         self._published = {
             question_id: each
@@ -63,5 +62,6 @@ class PublishedQuestions:
         }
 
     def find_lost(self, known: Collection[str]) -> list[Published]:
-        """Find the questions that wait for nobody: `known` are the ids of those that are open or have an outcome."""
+        """Find the questions that nobody waits for; `known` contains the ids of those that are open or have an
+        outcome."""
         return [each for question_id, each in self._published.items() if question_id not in known]

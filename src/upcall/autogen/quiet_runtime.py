@@ -1,8 +1,8 @@
-"""AutoGen's runtime of a group chat without what nobody sees of it.
+"""AutoGen's runtime of a group chat, without the work that nobody sees.
 
-The stock one writes each message as JSON for a log, formats it for another, and opens several spans around it, also
-where there is neither a log nor a trace: at 500 messages that is more than the group chat itself (autogen-core 0.7.5).
-Here it does so only where somebody looks. What is delivered, to whom, and in which order is the same.
+The stock one writes each message as JSON for a log, formats it for another, and opens several spans around it, even if
+there is neither a log nor a trace: at 500 messages that costs more than the group chat itself (autogen-core 0.7.5).
+This one does so only if somebody looks. Which messages are delivered, to whom, and in which order is unchanged.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ _events = logging.getLogger(EVENT_LOGGER_NAME)
 
 
 class QuietRuntime(SingleThreadedAgentRuntime):
-    """A runtime that tells of its messages only where somebody looks at them."""
+    """A runtime that logs and traces its messages only if somebody looks at them."""
 
     is_watched = True
-    """Whether there was a log or a trace of messages when it was started last."""
+    """Whether messages were logged or traced when it was last started."""
 
     def __init__(self) -> None:
         super().__init__(ignore_unhandled_exceptions=False)
         self._numbers = count()
 
     def _next_id(self) -> str:
-        """Return an id for a message that nobody logs: it need only be unique here."""
+        """Return an id for a message that nobody logs: it only has to be unique here."""
         return str(next(self._numbers))
 
     def start(self) -> None:
-        """As AutoGen's."""
+        """Start, as AutoGen's runtime does."""
         self.is_watched = _is_watched()
         super().start()
 
@@ -63,7 +63,7 @@ class QuietRuntime(SingleThreadedAgentRuntime):
         cancellation_token: CancellationToken | None = None,
         message_id: str | None = None,
     ) -> Any:
-        """As AutoGen's."""
+        """Send a message, as AutoGen's runtime does."""
         if self.is_watched or recipient.type not in self._agent_factories:
             return await super().send_message(
                 message, recipient, sender=sender, cancellation_token=cancellation_token, message_id=message_id
@@ -92,7 +92,7 @@ class QuietRuntime(SingleThreadedAgentRuntime):
         cancellation_token: CancellationToken | None = None,
         message_id: str | None = None,
     ) -> None:
-        """As AutoGen's."""
+        """Publish a message, as AutoGen's runtime does."""
         if self.is_watched:
             await super().publish_message(
                 message, topic_id, sender=sender, cancellation_token=cancellation_token, message_id=message_id
@@ -124,12 +124,12 @@ class QuietRuntime(SingleThreadedAgentRuntime):
             )
             with MessageHandlerContext.populate_context(agent.id):
                 response = await agent.on_message(sent.message, ctx=context)
-        except BaseException as error:  # noqa: BLE001  (whatever it is, it is for the sender)
+        except BaseException as error:  # noqa: BLE001  (every error goes to the sender)
             if not sent.future.done():
                 sent.future.set_exception(error)
         else:
-            # Not by way of the queue, as AutoGen does: that is closed where another agent has failed meanwhile, and the
-            # sender would wait for ever (autogen-core 0.7.5).
+            # Not through the queue, as AutoGen does: that is closed if another agent has failed meanwhile, and the
+            # sender would wait forever (autogen-core 0.7.5).
             if not sent.future.done():
                 sent.future.set_result(response)
         self._message_queue.task_done()
@@ -147,7 +147,7 @@ class QuietRuntime(SingleThreadedAgentRuntime):
                 await delivered[0]
             else:
                 await asyncio.gather(*delivered)
-        except BaseException as error:  # noqa: BLE001  (raised where the group chat waits for its end)
+        except BaseException as error:  # noqa: BLE001  (raised where the group chat awaits its end)
             if not self._ignore_unhandled_handler_exceptions:
                 self._background_exception = error
         finally:
@@ -166,7 +166,7 @@ class QuietRuntime(SingleThreadedAgentRuntime):
             try:
                 await agent.on_message(published.message, ctx=context)
             except asyncio.CancelledError:
-                raise  # Somebody stopped it, which is no error: AutoGen prints a traceback of that.
+                raise  # It was stopped, which is not an error; AutoGen prints a traceback.
             except BaseException:
                 _logger.error(f"Error processing publish message for {agent.id}", exc_info=True)
                 raise
@@ -175,24 +175,24 @@ class QuietRuntime(SingleThreadedAgentRuntime):
 def _is_watched() -> bool:
     if _events.isEnabledFor(logging.INFO) or _logger.isEnabledFor(logging.INFO):
         return True
-    # Without a provider OpenTelemetry gives a stand-in, which makes spans as soon as there is one.
+    # Without a provider OpenTelemetry returns a stand-in, which makes spans as soon as there is one.
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider | trace.NoOpTracerProvider)
 
 
 class _Output(Inbox[Any]):
-    """What a group chat puts out. AutoGen makes a task of whatever `get` gives, each time, unless it is a future."""
+    """The output of a group chat. AutoGen makes a task of each result of `get`, unless it is a future."""
 
     _taker: asyncio.Future[Any] | None = None
 
     def put_nowait(self, item: Any) -> None:
         """See `Inbox`."""
         taker, self._taker = self._taker, None
-        if taker is None or taker.done():  # Who waited was cancelled.
+        if taker is None or taker.done():  # The waiting reader was cancelled.
             super().put_nowait(item)
         else:
             taker.set_result(item)
 
-    def get(self) -> asyncio.Future[Any]:  # type: ignore[override]  # It can be awaited all the same.
+    def get(self) -> asyncio.Future[Any]:  # type: ignore[override]  # It can still be awaited.
         """See `Inbox`."""
         taker = asyncio.get_running_loop().create_future()
         if self.empty():
@@ -203,7 +203,7 @@ class _Output(Inbox[Any]):
 
 
 def make_quiet(team: BaseGroupChat) -> None:
-    """Give a group chat that was not run yet, and has AutoGen's runtime of its own, a quiet one."""
+    """Give a quiet runtime to a group chat that has not run yet and has AutoGen's own runtime."""
     if team._embedded_runtime and type(team._runtime) is SingleThreadedAgentRuntime and not team._initialized:
         team._runtime = QuietRuntime()
         team._output_message_queue = _Output()  # type: ignore[assignment]  # It has one reader, `run_stream`.

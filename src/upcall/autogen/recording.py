@@ -1,7 +1,7 @@
 """What a run records of stock AutoGen agents: wrappers around their models, code executors, tool calls and teams.
 
-Each call goes first to the open turn (`OpenTurn`), which replays what it holds, then to the journal. Without them all
-is passed through. A dump of a component is that of what is wrapped.
+Each call goes first to the open turn (`OpenTurn`), which replays its records, then to the journal. Without either,
+calls pass through. The component dump of a wrapper is that of the wrapped part.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ T = TypeVar("T")
 P = TypeVar("P", ChatCompletionClient, CodeExecutor)
 
 EXECUTE_CODE = "execute_code"
-"""What a run of code is called in the journal."""
+"""The name of a code execution in the journal."""
 
 APPROVE_CODE = "approve_code"
-"""What the approval of code is called in a turn."""
+"""The name of a code approval in a turn."""
 
 
 class TurnStopped(BaseException):
-    """Cuts a stock agent's turn short, where something below it waits for the user. No handler of errors catches it."""
+    """Ends a stock agent's turn because something below it waits for the user. No handler of errors catches it."""
 
 
 def with_journal(part: object) -> None:
@@ -62,12 +62,12 @@ def with_journal(part: object) -> None:
 
 
 def manager_with_journal(team: BaseGroupChat) -> None:
-    """Record the model calls with which a team itself selects and plans."""
+    """Record the model calls a team itself makes to select and plan."""
     wrap_manager(team, _WRAPPERS)
 
 
 class _Wrapper(Generic[P]):
-    """A part of a stock agent; all that it does not do itself is the part's."""
+    """A wrapped part of a stock agent, which handles everything the wrapper does not."""
 
     inner: P
 
@@ -75,23 +75,23 @@ class _Wrapper(Generic[P]):
         self.inner, self._agent = inner, agent
 
     def dump_component(self) -> ComponentModel:
-        """As the part's."""
+        """Dump the wrapped part."""
         return self.inner.dump_component()
 
     def __getattr__(self, name: str) -> Any:
-        if name == "inner":  # Of a copy that is being made.
+        if name == "inner":  # A copy is being made.
             raise AttributeError(name)
         return getattr(self.inner, name)
 
 
 class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
-    """A model client of a stock agent, or of what manages a team.
+    """A model client of a stock agent, or of a team's manager.
 
-    In a run its errors are those of a model call (`ModelError`).
+    In a run it raises the errors of a model call (`ModelError`).
     """
 
     async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
-        """As the client's; replayed where the reply is recorded."""
+        """Call the client, or replay a recorded reply."""
 
         def fetch() -> Awaitable[CreateResult]:
             return self.inner.create(messages, **options)
@@ -101,7 +101,7 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
     async def create_stream(
         self, messages: Sequence[LLMMessage], **options: Any
     ) -> AsyncGenerator[str | CreateResult, None]:
-        """As the client's. A reply counts when it is complete; one that is replayed comes without its pieces."""
+        """Call the client. A reply counts once it is complete; a replayed one comes without its pieces."""
 
         async def work(emit: Emit[str | CreateResult]) -> None:
             async def fetch() -> CreateResult:
@@ -136,7 +136,7 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
                 return await _until(token, replied)
             except _Unfinished as unfinished:
                 return unfinished.reply
-            except (UpcallError, AssertionError):  # An assertion is a scripted model's: a test must see it as it is.
+            except (UpcallError, AssertionError):  # A scripted model's assertion: a test must see it unchanged.
                 raise
             except Exception as error:
                 if scope.journal is None:
@@ -146,56 +146,56 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
         return await (request() if scope.turn is None else scope.turn.replay_or_request(request))
 
     async def close(self) -> None:
-        """As the client's."""
+        """Close the client."""
         await self.inner.close()
 
     def actual_usage(self) -> Usage:
-        """As the client's."""
+        """Return the client's actual usage."""
         return self.inner.actual_usage()
 
     def total_usage(self) -> Usage:
-        """As the client's."""
+        """Return the client's total usage."""
         return self.inner.total_usage()
 
     def count_tokens(self, messages: Sequence[LLMMessage], **options: Any) -> int:
-        """As the client's."""
+        """Count tokens as the client does."""
         return self.inner.count_tokens(messages, **options)
 
     def remaining_tokens(self, messages: Sequence[LLMMessage], **options: Any) -> int:
-        """As the client's."""
+        """Count the remaining tokens as the client does."""
         return self.inner.remaining_tokens(messages, **options)
 
     @property
     def capabilities(self) -> ModelCapabilities:
-        """As the client's."""
+        """The client's capabilities."""
         return self.inner.capabilities
 
     @property
     def model_info(self) -> ModelInfo:
-        """As the client's."""
+        """The client's model info."""
         return self.inner.model_info
 
 
 async def _until(token: CancellationToken | None, work: Coroutine[Any, Any, T]) -> T:
-    """Return what `work` gives, ended by its token, or by that of the segment where it was given none."""
+    """Return the result of `work`, cancelled by its token, or by that of the segment if it has none."""
     token = token or current_scope().token
     return await work if token is None else await cancellable(work, token)
 
 
 class _Unfinished(Exception):
-    """A streamed reply that ended too soon: it is no reply to record."""
+    """A streamed reply that ended too soon to be recorded."""
 
     def __init__(self, reply: CreateResult) -> None:
         self.reply = reply
 
 
 class JournaledExecutor(_Wrapper[CodeExecutor], CodeExecutor):
-    """The code executor of a stock agent. A run of code is a tool call without an id."""
+    """The code executor of a stock agent. Executing code counts as a tool call without an id."""
 
     async def execute_code_blocks(
         self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
     ) -> CodeResult:
-        """As the executor's; replayed where it was run already."""
+        """Execute the code, or replay its result if it was executed already."""
         scope, blocks = current_scope(), {"code": json.dumps([asdict(block) for block in code_blocks])}
         made: list[CodeResult] = []
 
@@ -215,27 +215,27 @@ class JournaledExecutor(_Wrapper[CodeExecutor], CodeExecutor):
                 declared = is_idempotent(self.inner)
                 called = scope.journal.replay_or_run(self._agent, "", EXECUTE_CODE, blocks, run, idempotent=declared)
                 outcome = await _until(cancellation_token, called)
-            said = {"output": str(outcome.content), "exit_code": int(outcome.is_error)}  # The human's word.
+            said = {"output": str(outcome.content), "exit_code": int(outcome.is_error)}  # By the human.
             return json.dumps(outcome.content if isinstance(outcome.content, Mapping) else said)
 
         text = await (execute() if scope.turn is None else scope.turn.run_step(EXECUTE_CODE, blocks, execute))
         return made[0] if made else CodeResult(**json.loads(text))
 
     async def start(self) -> None:
-        """As the executor's."""
+        """Start the executor."""
         await self.inner.start()
 
     async def stop(self) -> None:
-        """As the executor's."""
+        """Stop the executor."""
         await self.inner.stop()
 
     async def restart(self) -> None:
-        """As the executor's."""
+        """Restart the executor."""
         await self.inner.restart()
 
 
 class TeamProxy(Team):
-    """A team that stands for another; all that it does not do itself is that team's."""
+    """A team that stands for another, which handles everything the proxy does not."""
 
     component_type = "team"
 
@@ -244,12 +244,12 @@ class TeamProxy(Team):
 
     @property
     def name(self) -> str:
-        """The team's."""
+        """The team's name."""
         return self.inner.name
 
     @property
     def description(self) -> str:
-        """The team's."""
+        """The team's description."""
         return self.inner.description
 
     async def run(self, **given: Any) -> TaskResult:
@@ -260,27 +260,27 @@ class TeamProxy(Team):
         raise AssertionError("a team ends with its result")
 
     async def reset(self) -> None:
-        """As the team's."""
+        """Reset the team."""
         await self.inner.reset()
 
     async def pause(self) -> None:
-        """As the team's."""
+        """Pause the team."""
         await self.inner.pause()
 
     async def resume(self) -> None:
-        """As the team's."""
+        """Resume the team."""
         await self.inner.resume()
 
     async def save_state(self) -> Mapping[str, Any]:
-        """As the team's."""
+        """Return the team's state."""
         return await self.inner.save_state()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """As the team's."""
+        """Load the team's state."""
         await self.inner.load_state(state)
 
     def dump_component(self) -> ComponentModel:
-        """As the team's."""
+        """Dump the team."""
         return self.inner.dump_component()
 
 
@@ -288,7 +288,7 @@ class InnerTeamOfAgent(TeamProxy):
     """The team of a `SocietyOfMindAgent`: its members may ask."""
 
     async def run_stream(self, **given: Any) -> AsyncGenerator[Event | TaskResult, None]:
-        """As the team's; replayed where the agent's turn is repeated."""
+        """Run the team, or replay its result if the agent's turn is repeated."""
         turn, task = current_scope().turn, given.get("task")
         if turn is None or not isinstance(task, Sequence) or isinstance(task, str):
             stream = self.inner.run_stream(**given)
@@ -300,7 +300,7 @@ class InnerTeamOfAgent(TeamProxy):
 
 
 async def _call_tool(call: FunctionCall, token: CancellationToken, emit: Emit[Event]) -> FunctionExecutionResult | None:
-    """Return the result of a tool call of a stock agent; None where AutoGen is to make it."""
+    """Return the result of a tool call of a stock agent; None if AutoGen should make it."""
     turn = current_scope().turn
     return None if turn is None else await turn.call_tool(call, token)
 
@@ -323,7 +323,7 @@ def _approving(approve: Approve) -> Approve:
 
 
 def _form(options: Mapping[str, Any]) -> list[str]:
-    """Return what tells one call from another besides its messages."""
+    """Return what distinguishes calls besides their messages."""
     tools = [each["name"] if isinstance(each, Mapping) else each.name for each in options.get("tools", ())]
     form = options.get("json_output")
     return [*tools, getattr(form, "__name__", str(form))]

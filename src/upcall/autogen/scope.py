@@ -1,4 +1,4 @@
-"""What a team at work knows of its run: one frozen value in one context variable, which the team's tasks inherit."""
+"""What a working team knows of its run: one frozen value in one context variable, which the team's tasks inherit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from upcall.runs.file_changes import ChangeLog
 
 ProgressListener: TypeAlias = "Callable[[Progress], None]"
-"""Receives progress, from worker threads too; it must not raise."""
+"""Receives progress, also from worker threads; it must not raise."""
 
 
 class QuestionResolver(Protocol):
@@ -40,7 +40,7 @@ class QuestionResolver(Protocol):
         """The questions of the run and their answers, oldest first."""
 
     async def answer_to(self, question: Question) -> Answer | None:
-        """Answer a question without the human, where that is possible."""
+        """Answer a question without the human, if possible."""
 
     def assignee_of(self, question: Question) -> str | None:
         """Name the assignee of a question."""
@@ -50,27 +50,27 @@ class QuestionResolver(Protocol):
 
 
 class SharedModelCalls(Protocol):
-    """What all who call a model know of each other: `upcall.storage.model_slots.ModelSlots`."""
+    """What all callers of a model share: `upcall.storage.model_slots.ModelSlots`."""
 
     def take(self, model: str) -> AbstractAsyncContextManager[None]:
-        """Wait until a model may be called once more, and count as one call, inside."""
+        """Wait until a model may be called once more, and count as one call inside."""
 
     async def read_wait(self, model: str) -> float:
-        """Return for how many seconds the server of a model is to get no calls."""
+        """Return for how many seconds the server of a model should get no calls."""
 
     async def note_wait(self, model: str, seconds: float) -> None:
-        """Note that the server of a model asked for no more calls for so long."""
+        """Record for how many seconds the server of a model should get no more calls."""
 
 
 class ReplyArchive(Protocol):
-    """Where an experiment keeps the replies of its models."""
+    """The archive in which an experiment keeps the replies of its models."""
 
     async def find_or_request(self, name: str, request: Callable[[], Awaitable[CreateResult]]) -> CreateResult:
         """Return the reply kept under a name, or request one and keep it."""
 
 
 class OpenTurn(Protocol):
-    """The turn that a stock agent takes: what its parts do is replayed where the turn is repeated."""
+    """The current turn of a stock agent: if the turn is repeated, the calls of its parts are replayed."""
 
     async def replay_or_request(self, request: Callable[[], Awaitable[CreateResult]]) -> CreateResult:
         """Return the next reply of the model."""
@@ -79,7 +79,7 @@ class OpenTurn(Protocol):
         """Return the result of a tool call."""
 
     async def run_step(self, name: str, arguments: Mapping[str, Any], run: Callable[[], Awaitable[str]]) -> str:
-        """Return the result of a step that is no tool call."""
+        """Return the result of a step that is not a tool call."""
 
     def run_team(
         self, team: Team, task: Sequence[BaseChatMessage], token: CancellationToken
@@ -92,24 +92,24 @@ class RunScope:
     """The services of the run that a team works for; a plain AutoGen script has none of them.
 
     Attributes:
-        journal: what was done since the last checkpoint.
+        journal: the records since the last checkpoint.
         resolver: answers questions before the human is asked.
-        answers: the answers that come while the team works. Without it, answers come when the team has stopped.
-        changes: where changes of files are recorded.
-        token: ends the present segment. AutoGen gives some of its model calls none, as that with which a
+        answers: the answers that arrive while the team works. Without it, answers come when the team has stopped.
+        changes: records changes of files.
+        token: cancels the current segment. AutoGen gives some of its model calls no token, such as the one with which a
             `CodeExecutorAgent` reflects on its results (autogen-agentchat 0.7.5).
         progress: receives the progress of long work.
         timings: when calls were made, for a timeline.
         tracer: makes the spans of a traced run.
-        published: the questions that were published in this segment.
+        published: the questions published in this segment.
         member: the member of a group chat that has the turn.
-        turn: the turn of the stock agent that is at work.
+        turn: the turn of the stock agent at work.
         server_wait: how many seconds a call waits for a model server that is still loading, or busy.
-        model_calls: what is shared with all others who call the same models.
-        replies: keeps the replies of models beyond the run; it holds, like the clock, for runs started in the scope.
-        clock: what agents are told the time is; the machine's where there is none.
-        interruptions: where a turn that is cut off leaves its cause. AutoGen's group chat turns any exception into a
-            `RuntimeError` of text (autogen-agentchat 0.7.5). An entry also says that the state of the team is whole.
+        model_calls: what is shared with all other callers of the same models.
+        replies: keeps the replies of models beyond the run; like the clock, it applies to runs started in the scope.
+        clock: the time as agents are told it; the machine's if there is none.
+        interruptions: receives the cause when a turn is cut off, since AutoGen's group chat turns any exception into a
+            `RuntimeError` with text only (autogen-agentchat 0.7.5). An entry also says that the team's state is whole.
     """
 
     journal: Journal | None = None
@@ -136,23 +136,23 @@ _NO_RUN = RunScope()
 
 
 def current_scope() -> RunScope:
-    """Return the scope of the run that the present task works for; an empty one outside of runs."""
+    """Return the scope of the run that the current task works for; an empty one outside of runs."""
     return _scope.get(_NO_RUN)
 
 
 @contextmanager
 def enter_scope(scope: RunScope) -> Iterator[None]:
-    """Make `scope` the current one inside, and in the tasks that are started there."""
+    """Make `scope` the current one inside, and in tasks started there."""
     token = _scope.set(scope)
     try:
         yield
     finally:
-        with suppress(ValueError):  # An async generator that is left behind is closed in another context.
+        with suppress(ValueError):  # An abandoned async generator is closed in another context.
             _scope.reset(token)
 
 
 def publish(questions: Iterable[Question]) -> None:
-    """Note that the present agent ends its turn because these are open: from here on they must not be lost."""
+    """Record that the current agent ends its turn because these are open: from here on they must not be lost."""
     scope = current_scope()
     if scope.published is not None:
         for question in questions:
@@ -160,27 +160,27 @@ def publish(questions: Iterable[Question]) -> None:
 
 
 def note_interruption(error: BaseException) -> None:
-    """Leave the cause that cuts off a turn where the driver finds it."""
+    """Record the cause that cuts off a turn, where the driver finds it."""
     causes = current_scope().interruptions
     if causes is not None:
         causes.append(error)
 
 
 def report_progress(what: str, done: int, total: int | None = None) -> None:
-    """Report how far a piece of long work has come; nothing happens where nobody listens."""
+    """Report how far a long piece of work has come; without a listener nothing happens."""
     listener = current_scope().progress
     if listener is not None:
         listener(Progress(what, done, total))
 
 
 async def discard_last_reply(agent: str) -> None:
-    """Discard the last recorded reply to `agent`, which could not be used."""
+    """Discard the last recorded reply to `agent`, which was unusable."""
     journal = current_scope().journal
     if journal is not None:
         await journal.discard_last_reply(agent)
 
 
 def id_for_question(agent: str, call_id: str, text: str) -> dict[str, str]:
-    """Return the field ``id`` of a question that a tool call asks; nothing without a journal."""
+    """Return the field ``id`` of a question asked by a tool call; nothing without a journal."""
     journal = current_scope().journal
     return {"id": journal.question_id(agent, call_id, text)} if journal is not None else {}

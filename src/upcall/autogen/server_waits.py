@@ -1,5 +1,5 @@
-"""A model server that is still loading (503), or says when it has time again (429, Retry-After), is waited for: in the
-latter case by all who share the store."""
+"""Waiting for a model server that is still loading (503), or says when to retry (429, Retry-After); in the latter case
+everyone who shares the store waits."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from upcall.retry_after import read_retry_after
 LOADING, BUSY = 503, 429
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 5.0
-"""Seconds between two attempts where the server does not say how many."""
+"""Seconds between two attempts if the server does not say how many."""
 
 T = TypeVar("T")
 
 
 async def call_when_free(client: ChatCompletionClient, fetch: Callable[[], Awaitable[T]]) -> T:
-    """Call a model when there are fewer calls to it than its limit, and repeat that while its server asks for time, as
-    long in all as the run may wait; say so meanwhile.
+    """Call a model once fewer calls are under way than its limit, and retry while its server asks for time, up to the
+    total wait the run allows; report the waiting.
 
     Raises:
-        Whatever `fetch` raises in the end.
+        Whatever the last `fetch` raises.
     """
     shared = current_scope().model_calls
     model = read_model(client) if shared is not None else ""
@@ -40,7 +40,7 @@ async def call_when_free(client: ChatCompletionClient, fetch: Callable[[], Await
 async def _repeat_while_busy(fetch: Callable[[], Awaitable[T]], model: str, shared: SharedModelCalls | None) -> T:
     limit, began, pause = current_scope().server_wait, time.monotonic(), FIRST_PAUSE
     while True:
-        # Where others were told to wait for longer than this call may, the server itself has the last word.
+        # If others were told to wait for longer than this call may, the server itself decides.
         while shared is not None and 0 < (left := await shared.read_wait(model)) <= limit - (time.monotonic() - began):
             await _wait(left, BUSY, time.monotonic() - began, limit)
         try:
@@ -64,13 +64,13 @@ async def _wait(seconds: float, status: object, waited: float, limit: float) -> 
 
 
 async def leave_retry_to_us(response: Any) -> None:
-    """Tell the `openai` package not to wait for such a server by itself, without a word: the header is its own."""
+    """Stop the `openai` package from waiting for such a server silently: it reads this header itself."""
     if current_scope().server_wait and _can_wait(response.status_code, _asked_pause(response)):
         response.headers["x-should-retry"] = "false"
 
 
 def _can_wait(status: object, asked: float | None) -> bool:
-    # A quota that is used up is 429 too, and no time is named for it.
+    # An exhausted quota is a 429 too, but names no time.
     return status == LOADING or (status == BUSY and asked is not None)
 
 

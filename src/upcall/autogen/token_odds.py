@@ -77,7 +77,7 @@ def _is_of(client: object, extension: str) -> bool:
 
 
 async def _serves_by_known_program(client: Any) -> bool:
-    # AutoGen has no public way to the client it made (autogen-ext 0.7.5).
+    # AutoGen has no public access to the client it made (autogen-ext 0.7.5).
     try:
         server = client._client.with_options(timeout=SECONDS_TO_LIST, max_retries=0)
         owners = {model.owned_by async for model in server.models.list()}

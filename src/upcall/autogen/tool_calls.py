@@ -1,4 +1,4 @@
-"""The tool call that is being made: what its function declares, and can read."""
+"""The current tool call: what its function declares, and can read."""
 
 from __future__ import annotations
 
@@ -17,25 +17,24 @@ _IDEMPOTENT = "upcall_idempotent"
 def idempotent(tool: ToolT) -> ToolT:
     """Declare that calls of a tool (a function, an AutoGen tool or a whole workbench) may be repeated.
 
-    Where a process is killed in the middle of a call, nobody knows whether it took effect. An idempotent call is
-    repeated when the run is resumed; for any other the human is asked. Returns the same object; it can be used as a
-    decorator.
+    If a process is killed during a call, nobody knows whether it took effect. An idempotent call is repeated when the
+    run is resumed; for any other the human is asked. Returns the same object; it can be used as a decorator.
     """
-    setattr(getattr(tool, "__func__", tool), _IDEMPOTENT, True)  # A bound method takes no attributes.
+    setattr(getattr(tool, "__func__", tool), _IDEMPOTENT, True)  # A bound method has no attributes of its own.
     return tool
 
 
 def is_idempotent(*tools: object) -> bool:
-    """Whether one of these declares it: a tool, the function that it was made of, the workbench that it is in."""
+    """Whether one of these is declared so: a tool, the function it was made of, the workbench it is in."""
     return any(getattr(tool, _IDEMPOTENT, False) is True for tool in tools)
 
 
 @dataclass(frozen=True)
 class ToolCall:
-    """The tool call that is being made.
+    """The current tool call.
 
-    ``start_by`` is the moment, by `time.monotonic`, after which a function that has not started may be another
-    worker's to run.
+    ``start_by`` is the time, by `time.monotonic`, after which a function that has not started may belong to another
+    worker.
     """
 
     idempotency_key: str
@@ -49,23 +48,23 @@ _call: ContextVar[ToolCall] = ContextVar("upcall_tool_call")
 
 
 def current_call() -> ToolCall:
-    """Return the tool call that is being made.
+    """Return the current tool call.
 
     Raises:
-        LookupError: none is.
+        LookupError: there is none.
     """
     return _call.get()
 
 
 def current_tool() -> tuple[str, str] | None:
-    """Return the tool whose function runs, and the agent that called it; None outside of tools."""
+    """Return the tool whose function is running, and the agent that called it; None outside of tools."""
     call = _call.get(None)
     return (call.tool, call.agent) if call is not None else None
 
 
 @contextmanager
 def enter_call(call: ToolCall) -> Iterator[None]:
-    """Make `call` the current one inside, and in the tasks that are started there."""
+    """Make `call` the current one inside, and in tasks started there."""
     token = _call.set(call)
     try:
         yield
@@ -74,12 +73,12 @@ def enter_call(call: ToolCall) -> Iterator[None]:
 
 
 def idempotency_key() -> str:
-    """Return, in a tool that `Upcall` runs, a name for the present call that stays the same when it is repeated.
+    """Return, in a tool that `Upcall` runs, a key for the current call that stays the same when it is repeated.
 
-    Its form is ``run/path/calls``, for services that do a thing once for each key.
+    Its form is ``run/path/calls``; it is for services that do a thing once per key.
 
     Raises:
-        LookupError: no tool call of a run is being made.
+        LookupError: there is no current tool call of a run.
     """
     call = _call.get(None)
     if call is None:
@@ -88,13 +87,13 @@ def idempotency_key() -> str:
 
 
 def is_repeated_call() -> bool:
-    """Whether the present call of a tool that `Upcall` runs was started before and cut off: some of it may be done."""
+    """Whether the current call of a tool that `Upcall` runs was started before and cut off: part of it may be done."""
     call = _call.get(None)
     return call is not None and call.repeated
 
 
 class StartedLate(BaseException):
-    """A tool's function got its thread late, since all were taken or the process stood still, and did not run.
+    """A tool's function got its thread too late, since all were busy or the process was suspended, and did not run.
 
     No handler of a tool's errors catches it.
     """

@@ -1,11 +1,11 @@
-"""What is seen of the calls of a run: OpenTelemetry spans (off by default), and the times of a timeline.
+"""What can be seen of the calls of a run: OpenTelemetry spans (off by default), and the times of a timeline.
 
-Spans follow OpenTelemetry's GenAI conventions. They hold names, ids and token counts, never what was said: neither
-arguments, results, nor the texts of errors. With tracing off nothing of OpenTelemetry is used, and its SDK is never
-imported here but by `export`.
+Spans follow OpenTelemetry's GenAI conventions. They contain names, ids and token counts, never what was said: no
+arguments, results or texts of errors. With tracing off nothing of OpenTelemetry is used, and only `export` ever imports
+its SDK here.
 
-A run is one trace. A span cannot stay open while a run waits, perhaps for a week and for another process: so a span of
-no length marks the run's start, its ``traceparent`` is stored with the run, and each segment is a child of it.
+A run is one trace. A span cannot stay open while a run waits, perhaps for a week and for another process: so a
+zero-length span marks the run's start, its ``traceparent`` is stored with the run, and each segment is a child of it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(Protocol):
-    """What came of a tool call: see `upcall.autogen.journal.ToolOutcome`."""
+    """The outcome of a tool call: see `upcall.autogen.journal.ToolOutcome`."""
 
     @property
     def is_error(self) -> bool:
@@ -52,11 +52,11 @@ T = TypeVar("T")
 _TRACEPARENT = "traceparent"
 
 _PROVIDERS = {"openai": "openai", "anthropic": "anthropic", "ollama": "ollama", "azure": "azure.ai.inference"}
-"""What the conventions call those whose clients are in ``autogen_ext.models``."""
+"""The conventions' names for the providers whose clients are in ``autogen_ext.models``."""
 
 SECONDS_TO_SEND = 2.0
-"""How long a program waits at its end for a collector that is not there; OpenTelemetry's own ten seconds are long for
-a command that somebody has typed."""
+"""How long a program waits at exit for a missing collector; OpenTelemetry's default of ten seconds is long for a
+command that somebody has typed."""
 
 _TIMEOUTS = ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT")
 
@@ -64,9 +64,8 @@ _unseen: ContextVar[bool] = ContextVar("upcall_unseen", default=False)
 
 
 def turn_on() -> None:
-    """Get ready to trace: AutoGen's spans of its runtime's messages (two or three for each one) are turned off by its
-    own switch, unless ``AUTOGEN_DISABLE_RUNTIME_TRACING`` is set, and its spans of agents and tools give way to ours
-    where ours are made."""
+    """Get ready to trace. AutoGen's own switch turns off its spans of runtime messages (two or three per message),
+    unless ``AUTOGEN_DISABLE_RUNTIME_TRACING`` is set; our spans of agents and tools replace its own."""
     from upcall.autogen.internals import with_own_spans
 
     os.environ.setdefault("AUTOGEN_DISABLE_RUNTIME_TRACING", "true")
@@ -74,12 +73,12 @@ def turn_on() -> None:
 
 
 def export() -> None:
-    """Send spans where ``OTEL_EXPORTER_OTLP_*`` says, or with ``OTEL_TRACES_EXPORTER`` to standard error (``console``)
-    or nowhere (``none``), if nobody has set up OpenTelemetry in this process: for programs; a library leaves that to
-    its program.
+    """Send spans to where ``OTEL_EXPORTER_OTLP_*`` says, or with ``OTEL_TRACES_EXPORTER`` to standard error
+    (``console``) or nowhere (``none``), if nobody has set up OpenTelemetry in this process. For programs; a library
+    leaves that to its program.
 
     Raises:
-        ConfigurationError: what is needed for it is not installed.
+        ConfigurationError: a package it needs is not installed.
     """
     from opentelemetry import trace
 
@@ -98,7 +97,7 @@ def export() -> None:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-            # It tells of each try that failed, also while a question is on the screen; of giving up it tells once.
+            # It logs each failed try, even while a question is on the screen; we log once when it gives up.
             logging.getLogger("opentelemetry.exporter").setLevel(logging.ERROR)
             own = any(os.environ.get(name) for name in _TIMEOUTS)
             exporter = OTLPSpanExporter(timeout=None if own else SECONDS_TO_SEND)
@@ -109,15 +108,15 @@ def export() -> None:
 
 
 def missing_opentelemetry(error: ImportError) -> ConfigurationError:
-    """Return the error where spans or metrics are to be sent and a package for it is not installed."""
+    """Return the error for spans or metrics that cannot be sent because a package is not installed."""
     return ConfigurationError(
         f"tracing is true, but {error.name} is not installed. Say: {install_command('otel')}, or leave it out."
     )
 
 
 def start(run_id: str, *, link: str | None = None) -> str | None:
-    """Mark the start of a run in a trace: that of the caller where there is one. Gives the ``traceparent``
-    that the run keeps, None where no one records spans. `link` is that of the run that it is a branch of."""
+    """Mark the start of a run in a trace, that of the caller if there is one. Returns the ``traceparent`` for the run
+    to store, None if nobody records spans. `link` is that of the run it branches from."""
     from opentelemetry import trace
 
     forked = trace.get_current_span(_context_of(link)).get_span_context()
@@ -129,8 +128,8 @@ def start(run_id: str, *, link: str | None = None) -> str | None:
 
 @contextmanager
 def workflow(run_id: str, team: str, traceparent: str | None) -> Iterator[str | None]:
-    """Trace a segment of a run: a child of its start, which may have been in another process. Gives the
-    ``traceparent`` that the run keeps, also where it was started without tracing."""
+    """Trace a segment of a run: a child of its start, which may have been in another process. Yields the
+    ``traceparent`` for the run to store, even if it was started without tracing."""
     from opentelemetry import trace
 
     tracer = _get_tracer()
@@ -160,7 +159,7 @@ def workflow(run_id: str, team: str, traceparent: str | None) -> Iterator[str | 
 
 @contextmanager
 def agent(name: str) -> Iterator[None]:
-    """Trace an agent's turn, as far as it goes in this segment."""
+    """Trace the part of an agent's turn that lies in this segment."""
     if (tracer := current_scope().tracer) is None:
         yield
         return
@@ -169,7 +168,7 @@ def agent(name: str) -> Iterator[None]:
 
 
 async def model_call(name: str, client: ChatCompletionClient, work: Awaitable[CreateResult]) -> CreateResult:
-    """Return what a call of a model by the agent `name` gives."""
+    """Return the result of a model call by the agent `name`."""
     scope = current_scope()
     tracer, timings = scope.tracer, scope.timings
     if tracer is None and timings is None:
@@ -181,7 +180,7 @@ async def model_call(name: str, client: ChatCompletionClient, work: Awaitable[Cr
 
 
 async def tool_call(name: str, tool: str, call_id: str, run: Callable[[], Awaitable[OutcomeT]]) -> OutcomeT:
-    """Return what a call of a tool by the agent `name` comes to."""
+    """Return the outcome of a tool call by the agent `name`."""
     scope = current_scope()
     tracer, timings = scope.tracer, scope.timings
     if tracer is None and timings is None:
@@ -227,7 +226,7 @@ async def _execute(
 def _span(
     tracer: Tracer, operation: str, of: str, attributes: Mapping[str, str], *, client: bool = False
 ) -> Iterator[Span]:
-    """Make a span by the conventions, which is the current one inside; an error marks it by its type alone."""
+    """Make a span by the conventions, current inside; an error marks it with its type only."""
     from opentelemetry.trace import SpanKind
 
     named = {"gen_ai.operation.name": operation, "upcall.path": "/".join(name for name, _ in current_path())}
@@ -264,7 +263,8 @@ def _mark(span: Span, kind: str) -> None:
 
 
 def unseen(build: Callable[P, T]) -> Callable[P, T]:
-    """Let a function that builds a team make no spans: a team is built anew for each segment, and is no news."""
+    """Keep a function that builds a team from making spans: a team is rebuilt for each segment, which is of no
+    interest."""
 
     @wraps(build)
     def build_unseen(*given: P.args, **named: P.kwargs) -> T:
@@ -279,8 +279,8 @@ def unseen(build: Callable[P, T]) -> Callable[P, T]:
 
 @contextmanager
 def _in_place_of_autogens(operation: str, name: str) -> Iterator[bool]:
-    """Stand in where AutoGen would make a span of its own: an agent's turn has ours; a tool's call has
-    none, since `tool_call` has made it. False where the run is not traced."""
+    """Stand in where AutoGen would make a span: ours for an agent's turn, none for a tool's call, since `tool_call` has
+    made it. False if the run is not traced."""
     if current_scope().tracer is None:
         yield _unseen.get()
     elif operation == "invoke_agent":
@@ -309,7 +309,7 @@ def _present() -> str | None:
 
 
 def _context_of(traceparent: str | None) -> Any:
-    """Return the context that a ``traceparent`` names, and nothing else: not what is current here."""
+    """Return the context that a ``traceparent`` names, without what is current here."""
     from opentelemetry.context import Context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -317,7 +317,7 @@ def _context_of(traceparent: str | None) -> Any:
 
 
 def read_model(client: ChatCompletionClient) -> str:
-    """Return the name of the model of a client; empty where it tells none."""
+    """Return the name of a client's model; empty if it has none."""
     return _identify(client)[1]
 
 
@@ -325,8 +325,8 @@ _KNOWN: WeakKeyDictionary[ChatCompletionClient, tuple[str, str]] = WeakKeyDictio
 
 
 def _identify(client: ChatCompletionClient) -> tuple[str, str]:
-    """Return the provider and the model of a client, as far as it tells; looked up once, where it has a hash (a
-    dataclass has none)."""
+    """Return the provider and the model of a client, if known; looked up once if it is hashable (a dataclass is
+    not)."""
     if not isinstance(client, Hashable):
         return _read_component(client)
     if client not in _KNOWN:
@@ -335,13 +335,13 @@ def _identify(client: ChatCompletionClient) -> tuple[str, str]:
 
 
 def _read_component(client: ChatCompletionClient) -> tuple[str, str]:
-    """There is no other public way than its component."""
+    """Read them from the client's component, the only public access."""
     parts = type(client).__module__.split(".")
     provider = type(client).__name__
     if parts[:2] == ["autogen_ext", "models"] and len(parts) > 2:
         azure = provider.startswith("AzureOpenAI")
         provider = "azure.ai.openai" if azure else _PROVIDERS.get(parts[2], parts[2])
     model = ""
-    with suppress(Exception):  # One that is no component, or holds what cannot be dumped.
+    with suppress(Exception):  # It is not a component, or contains what cannot be dumped.
         model = str(client.dump_component().config.get("model", ""))
     return provider, model

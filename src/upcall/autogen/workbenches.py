@@ -12,30 +12,30 @@ from upcall.autogen.tool_calls import idempotent
 from upcall.text import replace_surrogates
 
 MAX_READ_CHARS = 60_000
-"""A longer file is cut, and the result says so: it would not fit most models' context."""
+"""A longer file is cut, with a note in the result: it would not fit most models' context."""
 
 TEMPORARY = ".write-"
-"""How the name of a file begins that is being written."""
+"""The prefix of the name of a file that is being written."""
 
 
 class StatelessWorkbench(Workbench):
-    """A workbench with nothing to start, to stop or to save; what it works on is not its own."""
+    """A workbench with nothing to start, stop or save; it does not own what it works on."""
 
     async def start(self) -> None:
-        """Nothing to start."""
+        """Do nothing: there is nothing to start."""
 
     async def stop(self) -> None:
-        """Nothing to stop."""
+        """Do nothing: there is nothing to stop."""
 
     async def reset(self) -> None:
         """Keep what it works on."""
 
     async def save_state(self) -> Mapping[str, Any]:
-        """There is no state."""
+        """Return an empty state."""
         return {}
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """There is no state."""
+        """Do nothing: there is no state."""
 
 
 @idempotent
@@ -44,7 +44,7 @@ class FileWorkbench(StatelessWorkbench):
 
     @property
     def source_tools(self) -> frozenset[str]:
-        """The names of its tools that search and read sources; also of a source that cannot be used now."""
+        """The names of its tools that search and read sources, including a source that is unavailable now."""
         return frozenset()
 
     def look_up(self, task: str) -> Sequence[FunctionCall]:
@@ -53,8 +53,8 @@ class FileWorkbench(StatelessWorkbench):
 
 
 def tool_schema(name: str, description: str, properties: dict[str, Any], optional: Collection[str] = ()) -> ToolSchema:
-    """Return a tool whose schema a server may hold the model to: there all arguments are required, an `optional` one
-    may be null."""
+    """Return a tool whose schema a server may enforce: all its arguments are required then, an `optional` one may be
+    null."""
     given = {each: _or_null(of) if each in optional else of for each, of in properties.items()}
     return ToolSchema(
         name=name,
@@ -72,5 +72,5 @@ def _or_null(of: dict[str, Any]) -> dict[str, Any]:
 
 
 def tool_result(name: str, text: str, *, is_error: bool = False) -> ToolResult:
-    """Return a text as a tool's result."""
+    """Return a tool result with a text."""
     return ToolResult(name=name, result=[TextResultContent(content=replace_surrogates(text))], is_error=is_error)
