@@ -146,7 +146,7 @@ async def test_an_agent_in_a_tool_of_a_stock_agent_takes_approval() -> None:
     team = RoundRobinGroupChat([with_questions(lead, approve=["send"])], max_turns=1)
     run = await Upcall(store="runs.db", team=lambda: team).start("Mail bob")
     assert [each.path for each in run.questions] == [("lead", "mailer")]
-    with pytest.raises(ConfigurationError, match="'sned', which is none of its tools"):
+    with pytest.raises(ConfigurationError, match="'sned', which is not one of its tools"):
         with_questions(lead, approve=["sned"])
 
 
@@ -160,7 +160,7 @@ async def test_nobody_asked_is_no_approval(settings: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("approve", "says"),
     [
-        (["sned"], "approve names 'sned', which is none of its tools and nested agents: send"),
+        (["sned"], "approve names 'sned', which is not one of its tools or nested agents: send"),
         (["sned_*"], "approve names 'sned_[*]'"),
         (["ask_user"], "approve names 'ask_user'"),
         ("send", "must be a list"),

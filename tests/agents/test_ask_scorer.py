@@ -92,7 +92,7 @@ async def test_the_wrapped_task_goes_to_the_server_that_the_settings_name_for_it
     [
         ((2.0, 0.0), Sent(status=500), "HTTP 500"),
         ((2.0, 0.0, 1.0), embed, "an embedding has 2 numbers"),
-        ((2.0, 0.0), send_vectors([[None, None]]), "holds what is no number"),
+        ((2.0, 0.0), send_vectors([[None, None]]), "contains something that is not a number"),
     ],
 )
 async def test_a_scorer_that_fails_leaves_it_to_the_model(weights: tuple[float, ...], answer: Any, why: str) -> None:
@@ -128,9 +128,9 @@ async def test_a_run_keeps_its_scorer_in_another_folder(tmp_path: Path, monkeypa
     ("content", "says"),
     [
         (None, "cannot be read: No such file"),
-        ("{}", "is no scorer of this version: features: Field required"),
-        ("no json", "is no scorer of this version: the file: Invalid JSON"),
-        ('{"version": 2}', "is no scorer of this version: version: Input should be 1"),
+        ("{}", "is not a scorer of this version: features: Field required"),
+        ("no json", "is not a scorer of this version: the file: Invalid JSON"),
+        ('{"version": 2}', "is not a scorer of this version: version: Input should be 1"),
     ],
 )
 async def test_a_file_that_cannot_be_used_is_said_before_any_call(content: str | None, says: str) -> None:

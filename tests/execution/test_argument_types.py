@@ -17,7 +17,7 @@ from upcall.testing import Call, ScriptedModelClient
 Do = Callable[[Any, str, str], Any]
 """What is called, with the application, the id of a run that waits, and that of its question."""
 
-NO_RUN_ID = "A run is named by its id, a text, not by {}. Give run.id."
+NO_RUN_ID = "A run is named by its id, a string, not by {}. Give run.id."
 NO_QUESTION_ID = "question_id is {}; it must be the id of a question."
 NO_RUN = "run is {}; it must be a run, as `await app.get(run_id)` gives it."
 

@@ -64,7 +64,7 @@ def test_an_argument_of_another_type_is_told_in_one_line(make: Callable[[], obje
 async def test_a_run_is_named_by_its_id_alone() -> None:
     app = Upcall(store="runs.db", settings=Settings.read(None, model="demo"))
     run = await app.start("What is CUDA?")
-    with pytest.raises(CallerError, match="by its id, a text, not by RunResult"):
+    with pytest.raises(CallerError, match="by its id, a string, not by RunResult"):
         await app.get(run)  # type: ignore[arg-type]
     with pytest.raises(CallerError, match="limit = 0 is wrong"):
         await app.list(limit=0)

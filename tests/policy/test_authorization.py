@@ -234,7 +234,7 @@ async def test_an_empty_user_is_refused_rather_than_taken_for_none() -> None:
     assert (await app.get(run.id)).waiting
 
 
-@pytest.mark.parametrize(("name", "problem"), [("\udcff", "holds bytes that are no text in UTF-8"), ("a\0", "a NUL")])
+@pytest.mark.parametrize(("name", "problem"), [("\udcff", "contains bytes that are not valid UTF-8"), ("a\0", "a NUL")])
 async def test_a_name_that_is_no_text_is_refused(name: str, problem: str) -> None:
     app, run, questions = await asked_by_both()
     for act in (*actions(app, name), app.list, app.inbox):

@@ -622,7 +622,7 @@ async def test_a_run_of_another_programs_team_is_left_as_it_is_and_told_of_once(
     for _ in range(2):
         assert await other.expire() == []
     assert [record.getMessage() for record in caplog.records if record.name == "upcall"] == [
-        f"Run {asked.id} has expired questions and cannot go on here: Run {asked.id} has a team of its own: resume "
+        f"Run {asked.id} has expired questions and cannot continue here: Run {asked.id} has a team of its own: resume "
         "it in the program that started it, Upcall(team=...)."
     ]
     assert [run.result for run in await solo.app.expire()] == ["Done."]

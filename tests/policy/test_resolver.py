@@ -325,7 +325,7 @@ async def test_what_was_answered_in_the_run_comes_before_a_fact() -> None:
     [
         ("facts:\n  framework:\n    web: Express\n", "upcall.yaml, line 2: facts.framework is wrong"),
         ("facts:\n  database: x\n  framework:\n", "upcall.yaml, line 3: facts.framework = None is wrong"),
-        ("facts:\n  which: Express\n", "upcall.yaml, line 2: the fact 'which' has no word to know a question by"),
+        ("facts:\n  which: Express\n", "upcall.yaml, line 2: the fact 'which' has no word to recognise a question by"),
         ("facts: [Express]\n", "upcall.yaml, line 1: facts is wrong"),
         ("facts: missing.yaml\n", "Cannot read the configuration missing.yaml"),
         ("facts: bad.yaml\n", "bad.yaml, line 2: the fact 'database' = a list is wrong"),

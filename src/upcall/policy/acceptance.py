@@ -1,4 +1,4 @@
-"""Whether a run takes what somebody answers, and as which answers: decided at once, from values alone."""
+"""Whether a run accepts somebody's input, and as which answers: decided at once, from values alone."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _ANYBODY = Authorization()
 
 @dataclass(frozen=True)
 class Acceptance:
-    """What a run makes of what was given.
+    """The verdict of a run on the input.
 
     Attributes:
-        answers: the new answers, with those to questions that share them and what expired beside them; none where all
-            of it was said before.
-        refusal: why nothing is taken.
-        is_intrusion: whether the refusal is one to be recorded: the question is not theirs who answered.
-        ended: the run as it is to be stored before the refusal is told, where time has changed it.
+        answers: the new answers, followed by those to questions that share them and those of expired questions; none if
+            all of it was given before.
+        refusal: why nothing is accepted.
+        is_intrusion: whether to record the refusal: the question is not for this user to answer.
+        ended: the run to be stored before the refusal is reported, if time has changed it.
     """
 
     answers: tuple[Answer, ...] = ()
@@ -43,16 +43,16 @@ def accept(
     *,
     access: Authorization = _ANYBODY,
 ) -> Acceptance:
-    """Accept what was given as answers to open questions of a run, all of it or nothing.
+    """Accept the input as answers to open questions of a run, all of it or nothing.
 
     Args:
-        run: as it is stored, with the answers that wait for its team.
-        given: one value, or one for each question id.
-        now: the time, for questions that have a deadline.
+        run: the stored run, with the answers that wait for its team.
+        given: one value, or one per question id.
+        now: the time, for questions with a deadline.
         access: who answers.
 
     Raises:
-        RunNotWaiting, UnknownQuestion, AnswerRefused, AlreadyAnswered: it is refused; nothing is to be stored.
+        RunNotWaiting, UnknownQuestion, AnswerRefused, AlreadyAnswered: it is refused; nothing may be stored.
     """
     if (intrusion := access.find_intrusion(run, given)) is not None:
         return Acceptance(refusal=intrusion, is_intrusion=True)

@@ -1,4 +1,5 @@
-"""Which tool calls the human has to approve before they are made, and which they have allowed for the whole run."""
+"""Which tool calls need the human's approval before they are made, and which ones the human allowed for the whole
+run."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 
 Approve: TypeAlias = "Sequence[str | int | BaseTool[Any, Any] | Callable[..., Any] | Workbench] | ApprovalRules"
-"""What needs approval: names of tools and nested agents or patterns of them, tools, workbenches. A number is the place
-of a workbench among those of the agent."""
+"""What needs approval: names or patterns of tools and nested agents, tools, workbenches. A number is the position of
+one of the agent's workbenches."""
 
 _WILD = frozenset("*?[")
 
@@ -29,9 +30,9 @@ class ApprovalRules:
     """Which calls of one agent need approval.
 
     Attributes:
-        patterns: names, as `fnmatch.fnmatchcase` reads them.
-        workbenches: all tools of these.
-        must_exist: those that have to fit something that the agent can call: what is mistyped would approve nothing.
+        patterns: names, matched with `fnmatch.fnmatchcase`.
+        workbenches: all tools of these need approval.
+        must_exist: entries that must match something the agent can call, since a mistyped one would protect nothing.
     """
 
     patterns: tuple[str, ...] = ()
@@ -40,10 +41,10 @@ class ApprovalRules:
 
     @classmethod
     def of(cls, agent: str, approve: Approve, workbenches: Sequence[Workbench]) -> ApprovalRules:
-        """Return the rules that `approve` says for an agent with these workbenches.
+        """Return the rules that `approve` specifies for an agent with these workbenches.
 
         Raises:
-            ConfigurationError: something else is in it, or a workbench that the agent does not have.
+            ConfigurationError: it contains something else, or a workbench that the agent does not have.
         """
         if isinstance(approve, ApprovalRules):
             return approve
@@ -63,11 +64,12 @@ class ApprovalRules:
                 patterns.append(str(getattr(each, "name", None) or getattr(each, "__name__", type(each).__name__)))
             else:
                 raise ConfigurationError(
-                    f"Agent {agent!r}: approve holds {each!r}; name a tool, a pattern such as 'send_*', or a workbench."
+                    f"Agent {agent!r}: approve contains {each!r}; name a tool, a pattern such as "
+                    "'send_*', or a workbench."
                 )
         if strangers := [each for each in chosen if all(each is not other for other in workbenches)]:
             raise ConfigurationError(
-                f"Agent {agent!r}: approve holds a workbench ({type(strangers[0]).__name__}) that it does not have."
+                f"Agent {agent!r}: approve contains a workbench ({type(strangers[0]).__name__}) that it does not have."
             )
         return cls(tuple(patterns), tuple(chosen), frozenset(patterns))
 
@@ -77,7 +79,7 @@ class ApprovalRules:
         return not (self.patterns or self.workbenches)
 
     def loosen(self) -> Self:
-        """Return the same rules for an agent that need not have each of the tools."""
+        """Return the same rules for an agent that may lack some of the tools."""
         return replace(self, must_exist=frozenset())
 
     def dump(self, workbenches: Sequence[Workbench]) -> list[str | int]:
@@ -86,44 +88,44 @@ class ApprovalRules:
         return [*self.patterns, *chosen]
 
     def cover(self, name: str, workbench: object = None) -> bool:
-        """Tell whether a call of `name` needs approval; `workbench` is where the tool is, if it is in one."""
+        """Return whether a call of `name` needs approval; `workbench` is the one that contains the tool, if any."""
         return any(workbench is each for each in self.workbenches) or self.match(name)
 
     def match(self, name: str) -> bool:
-        """Tell whether one of the patterns is for `name`."""
+        """Return whether one of the patterns matches `name`."""
         return any(fnmatchcase(name, each) for each in self.patterns)
 
     def find_unknown(self, names: Collection[str], *, complete: bool = True) -> frozenset[str]:
-        """Return what has to fit one of `names` and does not; patterns only where these are `complete`."""
+        """Return the entries that must match one of `names` and do not; patterns only if these are `complete`."""
         # A pattern may be meant for tools that a server has yet to list.
         candidates = (each for each in self.must_exist if complete or _WILD.isdisjoint(each))
         return frozenset(each for each in candidates if not any(fnmatchcase(name, each) for name in names))
 
     def refuse_unknown(self, agent: str, names: Collection[str], *, complete: bool = True) -> None:
-        """Refuse what fits none of `names`, the tools and nested agents whose calls can be held.
+        """Refuse entries that match none of `names`, the tools and nested agents whose calls can be held.
 
         Raises:
-            ConfigurationError: there is such a name or, where the names are `complete`, such a pattern.
+            ConfigurationError: there is such a name or, if the names are `complete`, such a pattern.
         """
         if unknown := sorted(self.find_unknown(names, complete=complete)):
             raise ConfigurationError(
-                f"Agent {agent!r}: approve names {unknown[0]!r}, which is none of its tools and nested agents: "
+                f"Agent {agent!r}: approve names {unknown[0]!r}, which is not one of its tools or nested agents: "
                 f"{', '.join(sorted(names)) or 'it has none'}."
             )
 
 
 def is_allowed_for_run(question: Question) -> bool:
-    """Tell whether the human has allowed the tool that the present agent asks for, for the rest of the run."""
+    """Return whether the human has allowed the current agent's tool in question for the rest of the run."""
     return is_allowed(raise_question(question), list_answered())
 
 
 def is_allowed(question: Question, answered: Iterable[Answered]) -> bool:
-    """Tell whether one of the answers allows the tool of the same agent for the rest of the run."""
+    """Return whether one of the answers allows the same agent's tool for the rest of the run."""
     return any(_ask_alike(asked, question) and find_choice(answer) == ALLOW_TOOL for asked, answer in answered)
 
 
 def allow_others(answers: Sequence[Answer], records: QuestionRecords) -> list[Answer]:
-    """Return the answers, and the same ones to the open questions about tools that these allow for the run."""
+    """Return the answers, and the same ones to the open questions about tools that they allow for the run."""
     given = {answer.question_id for answer in answers}
     more: list[Answer] = []
     for record in records.open:

@@ -1,8 +1,8 @@
-"""Which of the things that a task depends on are worth a question.
+"""Which of the unknowns of a task are worth a question.
 
-A model says of each where it is known from and what a wrong guess would spoil, and a second look says how much of the
-result its answer changes. From these comes a number between 0 and 1, the question's weight; one is put where it reaches
-the threshold. What the user wants to be asked for (``ask``) is a row of the table.
+For each, a model says how it is known and what a wrong guess would spoil, and a second look says how much of the result
+its answer changes. From these follows the question's weight, between 0 and 1; the question is asked if it reaches the
+threshold. The user's choice of what to be asked for (``ask``) is a row of the table.
 """
 
 from __future__ import annotations
@@ -19,36 +19,35 @@ SPOILT: Mapping[AskFor, Mapping[Weight, float]] = {
     "essential": {Weight.HIGH: 1.0, Weight.MEDIUM: 0.6, Weight.TASTE: 0.3, Weight.LOW: 0.0},
     "preferences": {Weight.HIGH: 1.0, Weight.MEDIUM: 0.8, Weight.TASTE: 0.6, Weight.LOW: 0.1},
 }
-"""What a wrong guess costs, by what it would spoil."""
+"""The cost of a wrong guess, by what it would spoil."""
 
 CHANGED: Mapping[Effect, float] = {Effect.ALL: 1.0, Effect.PART: 0.9, Effect.NOTHING: 0.0}
-"""What the answer is worth, by how much of the result it changes."""
+"""The value of the answer, by how much of the result it changes."""
 
 SAME_FOR_MOST = 0.2
-"""What is left of the weight where nearly everybody wants the same, or it can be looked up."""
+"""The factor if nearly everybody wants the same, or it can be looked up."""
 
 NOT_FOUND = 0.6
-"""What is left of it where a reply says that the request settles it, in words that are not there: enough for a second
-look, where all of the result depends on it."""
+"""The factor if a reply says that the request settles it, in words that are not there: enough for a second look if the
+whole result depends on it."""
 
 NOT_NEEDED = 0.4
-"""What is left of it where the same reply says in the end that nothing has to be asked: too little for the default
-threshold."""
+"""The factor if the same reply concludes that nothing must be asked: too little for the default threshold."""
 
 
 def weigh(
     candidate: Candidate, ask: AskFor, *, is_said: bool, is_needed: bool = True, kinds: Iterable[AskedKind] = ()
 ) -> float:
-    """Return what a question about this is worth.
+    """Return the weight of a question about this.
 
     Args:
-        is_said: whether the words that are to settle it are there.
-        is_needed: whether the reply comes to the end that something has to be asked.
-        kinds: what the user made of questions before, where that is remembered (`AskedKind.factor`).
+        is_said: whether the request contains the words that are said to settle it.
+        is_needed: whether the reply concludes that something must be asked.
+        kinds: how the user has reacted to earlier questions, if that is remembered (`AskedKind.factor`).
     """
     factor = find_factor(kinds, candidate.detail, spoils_all=candidate.weight is Weight.HIGH)
     spoilt = SPOILT[ask][candidate.weight or Weight.MEDIUM] * factor
-    if not is_needed and candidate.weight is not Weight.TASTE:  # Which the decision is not about.
+    if not is_needed and candidate.weight is not Weight.TASTE:  # The decision ignores taste.
         spoilt *= NOT_NEEDED
     match candidate.known_from:
         case KnownFrom.REQUEST:
@@ -62,10 +61,10 @@ def weigh(
 def see_effect(
     question: Question, look: QuestionCheck | None, threshold: float, *, keep: bool = False
 ) -> Question | None:
-    """Return the question as a second look leaves it, or None where its answer changes too little.
+    """Return the question as a second look leaves it, or None if its answer changes too little.
 
-    A look that failed changes nothing. Its two answers become the options of a question that has none, but for one
-    about a text or a file, which nobody can guess. With `keep` that is all it does.
+    A failed look changes nothing. Its two answers become the options of a question without any, except one about a text
+    or a file, which nobody can guess. With `keep` that is all it does.
     """
     if look is None or look.effect is None:
         return question
@@ -81,5 +80,5 @@ def see_effect(
 
 
 def _can_be_chosen(answer: str) -> bool:
-    """Tell whether it is an answer, and not a word of the look's form for there being none."""
+    """Return whether it is an answer, not the form's word for having none."""
     return answer.casefold().strip(".") not in ("", "none", "unknown") and not answer.casefold().startswith("settled")

@@ -1,8 +1,8 @@
-"""Who sees and answers what, where runs have users.
+"""Who may see and answer what, in runs with users.
 
-A run is its owner's; one without an owner is everybody's. A question that is assigned to a user, directly or by a role,
-is theirs to answer, and all of the run that they see. Who a caller is, is for the caller to make sure. A call without a
-user is that of a program on its own data: everything is allowed.
+A run belongs to its owner; one without an owner belongs to everybody. A question assigned to a user, directly or by a
+role, is theirs to answer, and all they see of the run. Verifying the caller's identity is up to the caller. A call
+without a user comes from a program on its own data and may do everything.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from upcall.autogen.messages import Event
 
 NOT_SHOWN = "(the task of somebody else)"
-"""What stands for the task in a run of which a user sees only the questions assigned to them."""
+"""Replaces the task in a run of which a user sees only the questions assigned to them."""
 
 ADMIN = "admin"
-"""The role of a token from whose user nothing is kept, as from the settings' ``admins``."""
+"""The role of a token whose user sees everything, such as those in the settings' ``admins``."""
 
 AUDITED = frozenset(
     {
@@ -51,7 +51,7 @@ AUDITED = frozenset(
         *("token created", "token revoked", "logged in", "logged out"),
     }
 )
-"""The kinds of log entries that say what somebody did."""
+"""The kinds of log entries that record who did what."""
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class InboxEntry(NamedTuple):
     Attributes:
         run_id: the run.
         question: the question.
-        task: the task of the run; empty for who sees the question alone.
+        task: the task of the run; empty for a user who sees only the question.
     """
 
     run_id: str
@@ -70,20 +70,20 @@ class InboxEntry(NamedTuple):
     task: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the question as JSON, with its run and that one's task."""
+        """Return the question as JSON, with its run and the run's task."""
         return {"run_id": self.run_id, "task": self.task, **self.question.as_json()}
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """Return what a notebook shows of it."""
+        """Return its display in a notebook."""
         return OpenQuestions([self])._repr_mimebundle_()
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Print the same as IPython's text, which would show the tuple."""
+        """Print the same text in IPython, which would otherwise show the tuple."""
         printer.text(self._repr_mimebundle_()["text/plain"])
 
 
 class OpenQuestions(list[InboxEntry]):
-    """Open questions of several runs. In a notebook it shows itself.
+    """Open questions of several runs, with a display for notebooks.
 
     Attributes:
         damaged: runs that wait for an answer and cannot be read.
@@ -92,22 +92,22 @@ class OpenQuestions(list[InboxEntry]):
     damaged: Sequence[DamagedRun] = ()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """Return what a notebook shows of them."""
+        """Return their display in a notebook."""
         from upcall.ui.notebook.bundles import inbox_bundle
 
         return inbox_bundle(self)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Print the same as IPython's text, which would show the list."""
+        """Print the same text in IPython, which would otherwise show the list."""
         printer.text(self._repr_mimebundle_()["text/plain"])
 
 
 class AccessSettings(Protocol):
-    """The settings that say who may do what."""
+    """The settings that define who may do what."""
 
     @property
     def user(self) -> str | None:
-        """Who acts where a call names nobody."""
+        """The acting user if a call names none."""
 
     @property
     def roles(self) -> Mapping[str, Collection[str]]:
@@ -115,7 +115,7 @@ class AccessSettings(Protocol):
 
     @property
     def admins(self) -> Collection[str]:
-        """The users from whom nothing is kept."""
+        """The users who may see everything."""
 
 
 @dataclass(frozen=True)
@@ -128,14 +128,14 @@ class Authorization:
 
     @classmethod
     def of(cls, user: str | None, settings: AccessSettings) -> Authorization:
-        """Return the access of `user`, or of the user of the settings.
+        """Return the access of `user`, or of the settings' user.
 
         Raises:
-            ConfigurationError: the user is empty, or no text. It would not do to let somebody without a name do
+            ConfigurationError: the user is empty or not a string. Somebody without a name must not be allowed
                 everything.
         """
         if user is not None and not (isinstance(user, str) and user.strip()):
-            problem = "empty" if isinstance(user, str) else f"{user!r}, which is no text"
+            problem = "empty" if isinstance(user, str) else f"{user!r}, which is not a string"
             raise ConfigurationError(f"The user is {problem}. Give a name, or no user at all for runs of your own.")
         user = user or settings.user or None
         _refuse_broken(user, "user")
@@ -143,17 +143,17 @@ class Authorization:
 
     @property
     def unlimited(self) -> bool:
-        """Whether nothing is kept from this caller."""
+        """Whether this caller may see everything."""
         return self.user is None or self.user in self.admins
 
     # -- rules --------------------------------------------------------------------------------------------------------
 
     def sees_whole(self, run: Run) -> bool:
-        """Tell whether all of the run is the user's to see, resume, cancel and assign."""
+        """Return whether the user may see, resume, cancel and assign the whole run."""
         return self.unlimited or run.user is None or run.user == self.user
 
     def is_assigned(self, question: Question) -> bool:
-        """Tell whether the question is assigned to the user."""
+        """Return whether the question is assigned to the user."""
         assignee = question.assignee
         if assignee is None or self.user is None:
             return False
@@ -162,25 +162,25 @@ class Authorization:
         return assignee == self.user
 
     def may_answer(self, run: Run, question: Question) -> bool:
-        """Tell whether the question is the user's to answer. One about a call in doubt shows what a tool was called
-        with, so it is the owner's."""
+        """Return whether the question is the user's to answer. One about a call in doubt shows the arguments of a tool,
+        so it is the owner's."""
         if question.assignee is None or question.id in run.unknown_outcomes:
             return self.sees_whole(run)
         return self.unlimited or self.is_assigned(question)
 
     def answerable(self, run: Run) -> tuple[Question, ...]:
-        """Return the questions a run shows that are the user's to answer."""
+        """Return the questions shown by a run that are the user's to answer."""
         return tuple(question for question in run.questions if self.may_answer(run, question))
 
     def sees(self, run: Run) -> bool:
-        """Tell whether there is such a run, for this user."""
+        """Return whether the run exists for this user."""
         return self.sees_whole(run) or any(
             self.is_assigned(each.question) and each.call_in_doubt is None for each in run.records
         )
 
     def restrict(self, run: Run) -> Run:
-        """Return the run as the user may see it: whole; or with the questions assigned to them, the answers they gave
-        themselves, and nothing else."""
+        """Return the run as the user may see it: whole, or with only the questions assigned to them and their own
+        answers."""
         if self.sees_whole(run):
             return run
         own = {question.id for question in self._list_own_answered(run)}
@@ -199,15 +199,15 @@ class Authorization:
 
     @property
     def viewer(self) -> Viewer | None:
-        """Whose lists these are; None where nothing is kept from them."""
+        """Whose lists these are; None if they may see everything."""
         if self.unlimited or self.user is None:
             return None
         roles = [f"{ROLE}{role}" for role, users in self.roles.items() if self.user in users]
-        own = [] if self.user.startswith(ROLE) else [self.user]  # Who is called like a role does not have it.
+        own = [] if self.user.startswith(ROLE) else [self.user]  # A user named like a role does not have it.
         return Viewer(self.user, frozenset((*own, *roles)))
 
     def all_seen(self, page: RunPage) -> RunPage:
-        """Keep those of the runs that the user sees, as they see them."""
+        """Filter the runs to those that the user sees, as they see them."""
         seen = RunPage(self.restrict(run) for run in page if self.sees(run))
         seen.damaged, seen.next = page.damaged, page.next
         return seen
@@ -231,16 +231,16 @@ class Authorization:
     # -- refusals -----------------------------------------------------------------------------------------------------
 
     async def load(self, store: RunStore, run_id: str, action: str) -> StoredRun:
-        """Return the run with this id, or the only one the user sees whose id starts with it. `action` is what it is
-        for.
+        """Return the run with this id, or the only one visible to the user whose id starts with it. `action` names the
+        purpose.
 
         Raises:
-            UnknownRun: there is none, or several. A run that the user does not see is the same as none.
+            UnknownRun: there is none, or several. A run that the user does not see counts as none.
         """
         return await store.load(await self._find_id(store, run_id, action))
 
     async def find(self, store: RunStore, run_id: str, action: str) -> Run:
-        """Load the run alone, as `load` does: what a team needs to go on with it is not read."""
+        """Load the run alone, as `load` does, without the state a team needs to continue."""
         return await store.load_run(await self._find_id(store, run_id, action))
 
     async def _find_id(self, store: RunStore, run_id: str, action: str) -> str:
@@ -252,17 +252,17 @@ class Authorization:
             return found[0]
         if not await store.exists():
             raise UnknownRun(run_id, f"the store {store.name} does not exist")
-        # In the log it stands which run was tried; to who tries, it is the same as one that is not there.
+        # The log names the run that was tried; to the caller, it looks the same as one that does not exist.
         hidden = [] if found else await store.find(run_id)
         await self.record_refusal(store, hidden[0] if len(hidden) == 1 else "", action)
         reason = ("several runs start with it",) if found else ()
         raise UnknownRun(run_id, *reason)
 
     async def load_whole(self, store: RunStore, run_id: str, action: str) -> StoredRun:
-        """Load a run as `load` does, for what only the owner may do.
+        """Load a run as `load` does, for actions that only the owner may take.
 
         Raises:
-            NotAllowed: the user sees only questions of it.
+            NotAllowed: the user sees only some of its questions.
         """
         stored = await self.load(store, run_id, action)
         await self._require_whole(store, stored.run, action)
@@ -283,7 +283,7 @@ class Authorization:
             )
 
     async def require_answerable(self, store: RunStore, run: Run, question: Question) -> None:
-        """Refuse another answer to a question that is not the user's to answer, as in a fork.
+        """Refuse another answer to a question that is not the user's to answer, for example in a fork.
 
         Raises:
             NotAllowed: it is assigned to somebody else.
@@ -296,10 +296,10 @@ class Authorization:
             )
 
     def find_intrusion(self, run: Run, given: AnswersInput) -> UpcallError | None:
-        """Find why an answer is not the user's to give. Nothing of it is kept or repeated.
+        """Find why the user may not give an answer. Nothing of the answer is stored or repeated.
 
-        A question that they do not see is unknown to them. Where somebody else answered theirs, whether with the same
-        words is not for them to find out.
+        A question that they do not see is unknown to them. If somebody else answered theirs, they may not find out
+        whether in the same words.
         """
         if self.unlimited:
             return None
@@ -329,9 +329,9 @@ class Authorization:
     async def enqueue(
         self, store: RunStore, run: Run, answers: Sequence[Answer], *, also: Work[object] | None = None
     ) -> bool:
-        """Leave answers for the team at work on a run; see `RunStore.enqueue_answers`.
+        """Queue answers for the team at work on a run; see `RunStore.enqueue_answers`.
 
-        Who may answer is looked at once more in that write: since it was accepted, somebody else may have answered.
+        That write checks once more who may answer: since the answer was accepted, somebody else may have answered.
 
         Raises:
             AlreadyAnswered: somebody else answered one of the questions.
@@ -344,8 +344,8 @@ class Authorization:
             raise
 
     def _find_taken(self, run: Run, named: Sequence[str]) -> str | None:
-        """Return a question assigned to the user that somebody else answered, of those that are named, or else the
-        last one where the user has no question left."""
+        """Return a question assigned to the user that somebody else answered: one of those named, else the last one if
+        the user has no question left."""
         own = {question.id for question in self._list_own_answered(run)}
         closed = [each.id for each in run.answered_questions if self.is_assigned(each) and each.id not in own]
         if named:
@@ -353,16 +353,16 @@ class Authorization:
         return closed[-1] if closed and not own and set(closed) >= {each.id for each in self.answerable(run)} else None
 
     async def record_refusal(self, store: RunStore, run_id: str, action: str) -> None:
-        """Record a refusal: who, what for, which run (none where there is no such run), nothing of what was said."""
+        """Record a refusal: who, what for, which run (none if it does not exist), but nothing of what was said."""
         try:
             await store.note(run_id, "refused", self.user, action=action)
-        except StoreUnavailable:  # A store that can only be read refuses all the same, and in the same words.
+        except StoreUnavailable:  # A read-only store refuses too, in the same words.
             _log.warning("A refusal could not be recorded: the store cannot be written.")
 
     # -- what else depends on the user --------------------------------------------------------------------------------
 
     async def tell(self, run: Run, items: AsyncGenerator[Event | Run, None]) -> AsyncGenerator[Event | Run, None]:
-        """Yield a stream about a run as the user may hear it: events where it is theirs, and the run as they see it."""
+        """Yield a stream about a run as the user may see it: events if it is theirs, and the run as they see it."""
         whole = self.sees_whole(run)
         async with aclosing(items):
             async for item in items:
@@ -372,12 +372,12 @@ class Authorization:
                     yield item
 
     def assign(self, run: Run, named: str, assignee: str | None) -> tuple[Run, Question]:
-        """Return the run with an open question assigned, and those shown as one with it; and the question.
+        """Return the run with an open question, and those shown as one with it, assigned; and the question.
 
         Raises:
             UnknownQuestion: it is not open.
             NotAllowed: it is about a call in doubt.
-            ConfigurationError: the assignee is empty, or a role that the settings do not have.
+            ConfigurationError: the assignee is empty, or a role missing from the settings.
         """
         records = run.records
         open_ids = [question.id for question in run.open_questions]
@@ -411,9 +411,10 @@ class Authorization:
             raise ConfigurationError(f"Unknown role {assignee.removeprefix(ROLE)!r}. Roles: {known}.")
 
     async def audit(self, store: RunStore, run_id: str | None, after: int, limit: int | None) -> Sequence[LogEntry]:
-        """List who did what: of one run, or of all that are the user's, with what the user did elsewhere.
+        """List who did what: in one run, or in all of the user's runs, with what the user did elsewhere.
 
-        What a user was refused is told to the run's owner and to admins: to the user it would tell that there is a run.
+        Refusals are shown to the run's owner and to admins, not to the refused user, to whom they would reveal that the
+        run exists.
         """
         if run_id is not None:
             stored = await self.load_whole(store, run_id, "audit")
@@ -422,19 +423,19 @@ class Authorization:
 
 
 def require_run_id(run_id: object) -> None:
-    """Refuse what names no run.
+    """Refuse a value that cannot name a run.
 
     Raises:
-        CallerError: it is no text.
+        CallerError: it is not a string.
     """
     if not isinstance(run_id, str):
-        raise CallerError(f"A run is named by its id, a text, not by {type(run_id).__name__}. Give run.id.")
+        raise CallerError(f"A run is named by its id, a string, not by {type(run_id).__name__}. Give run.id.")
 
 
 def _refuse_broken(name: str | None, whose: str) -> None:
     if name is not None and not is_storable(name):
-        what = "a NUL" if "\0" in name else "bytes that are no text in UTF-8"
-        raise ConfigurationError(f"The {whose}'s name holds {what}. Give it in plain text.")
+        what = "a NUL" if "\0" in name else "bytes that are not valid UTF-8"
+        raise ConfigurationError(f"The {whose}'s name contains {what}. Give it in plain text.")
 
 
 def _list_named(given: AnswersInput) -> list[str]:

@@ -1,9 +1,9 @@
-"""How long questions wait, what they come to then, and when their human is reminded.
+"""How long questions wait, what happens then, and when their human is reminded.
 
-Nobody has to be running when a time is over, so it is acted on by whoever looks next: `Upcall.expire`, an answer, a
-resume. A time is stored as a moment in UTC. What was recorded once - an answer, an end, that a question is overdue -
-stands whatever the clock says later. Silence approves nothing: `upcall.policy.resolver.answer_by_default` says what
-it comes to. A question about a call in doubt never expires: nobody but the human can know.
+No process has to be running when a deadline passes, so the next one that looks acts on it: `Upcall.expire`, an answer,
+a resume. Deadlines are stored in UTC. What was once recorded - an answer, an end, that a question is overdue - stays
+valid whatever the clock says later. Silence approves nothing: `upcall.policy.resolver.answer_by_default` decides what
+it results in. A question about a call in doubt never expires: only the human can know.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from upcall.runs.run import Run, RunStatus
 from upcall.storage.store import RunStore, StoredRun
 
 EXPIRY = "upcall.expiry"
-"""The key in the metadata of an event that tells of time passing: `REMINDED`, `OVERDUE` or `EXPIRED`."""
+"""The key in the metadata of a deadline event: `REMINDED`, `OVERDUE` or `EXPIRED`."""
 
 REMINDED, OVERDUE, EXPIRED = "reminded", "overdue", "expired"
 
 ResumeWith: TypeAlias = Callable[[StoredRun, Sequence[Answer], Sequence[Event]], AsyncGenerator[Event | Run, None]]
-"""Takes a run on with answers; the events are told as soon as the answers are stored."""
+"""Continues a run with answers; the events come as soon as the answers are stored."""
 
 _log = logging.getLogger("upcall")
 
 
-# -- what stands in a run ---------------------------------------------------------------------------------------------
+# -- what a run contains -----------------------------------------------------------------------------------------------
 
 
 def attach_deadline(event: Event, question: Question) -> Event:
-    """Return the event that asks a question, with the time that it got when it was published."""
+    """Return the event that asks a question, with the deadline the question got when it was published."""
     if question.expires_at is None:
         return event
     return event.model_copy(update={"metadata": event.metadata | asked_event(question, source=event.source).metadata})
@@ -62,22 +62,21 @@ def explain_expiry(question: Question) -> str:
 
 
 def expired_answers(run: Run, now: datetime | None = None) -> list[Answer]:
-    """Return what the questions come to whose time is over; nothing where they are to wait, or the run with them
-    ends."""
+    """Return the outcomes of the questions that have expired; nothing if they wait on, or if the run ends with them."""
     if run.config.on_expiry != "assume":
         return []
     return [answer_by_default(question, explain_expiry(question)) for question in run.list_overdue(now)]
 
 
 def add_expired(run: Run, answers: Sequence[Answer], now: datetime | None = None) -> list[Answer]:
-    """Return the answers, and what the other questions come to whose time is over."""
+    """Return the answers, and the outcomes of the other questions that have expired."""
     given = {answer.question_id for answer in answers}
     return [*answers, *(each for each in expired_answers(run, now) if each.question_id not in given)]
 
 
 def explain_end(run: Run) -> str:
-    """Say why a run ended that a question took with it, with a blank before it; empty for any other run, and for who
-    may not see why."""
+    """Say why an expired question ended a run, with a leading space; empty for any other run, and for users who may not
+    see why."""
     if run.status is RunStatus.EXPIRED and run.error:
         return f" {run.error}"
     reasons = (each.reason for each in run.answers if each.outcome is Outcome.CANCELLED and each.reason)
@@ -85,8 +84,8 @@ def explain_end(run: Run) -> str:
 
 
 def explain_lapsed(run: Run) -> list[str]:
-    """Tell of the questions whose time is over, for who looks at a waiting run, a line each. Who sees only some of its
-    questions does not see how the run takes it, and cannot resume it."""
+    """Describe the expired questions of a waiting run to a viewer, one line each. A viewer who sees only some of its
+    questions does not see what follows for the run, and cannot resume it."""
     lines = []
     for question in run.list_overdue() if run.waiting else ():
         match run.config.on_expiry:
@@ -104,21 +103,21 @@ def explain_lapsed(run: Run) -> list[str]:
 
 @dataclass(frozen=True)
 class LateAnswer:
-    """An answer that came too late: how it is refused, and the run to be stored before that, where it changes."""
+    """An answer that came too late: its refusal, and the run to be stored before that if it changes."""
 
     refusal: QuestionExpired | RunNotWaiting
     run: Run | None = None
 
 
 def refuse_late(run: Run, answers: Sequence[Answer], seen: Run, now: datetime) -> LateAnswer | None:
-    """Refuse answers to questions whose time is over; where the run ends with its question, it ends now.
+    """Refuse answers to expired questions; if the run ends with its question, it ends now.
 
-    `seen` is the run as who answers sees it: no other question of it is named to them.
+    `seen` is the run as the answerer sees it: no other question of it is named to them.
     """
     if not is_due(run, now):
         return None
     given, how = {answer.question_id for answer in answers}, run.config.on_expiry
-    # While the team works, the run ends only with its pause: what the others do meanwhile is to be kept.
+    # While the team works, the run ends only at its next pause, so that the others' work is kept.
     ends = run.waiting and how in ("cancel", "fail")
     shown = {question.id for question in seen.open_questions}
     late = next((each for each in run.list_overdue(now) if each.id in (shown if ends else given)), None)
@@ -135,7 +134,7 @@ def refuse_late(run: Run, answers: Sequence[Answer], seen: Run, now: datetime) -
             update={"records": run.records.replace([record.model_copy(update={"noted_overdue": True})])}
         )
     instead = _explain_assumption(late) if how == "assume" else f"The run ends ({how}) as soon as its team pauses."
-    resumable = seen is run and not run.under_way  # Who sees only some of its questions cannot resume it.
+    resumable = seen is run and not run.under_way  # A user who sees only some questions cannot resume it.
     go_on = f" Continue with: upcall resume {run.id}" if resumable else ""
     return LateAnswer(QuestionExpired(f"{_explain_refusal(late)} {instead}{go_on}"), noted)
 
@@ -150,8 +149,8 @@ def _explain_assumption(question: Question) -> str:
 
 
 def _end_run(run: Run, now: datetime | None) -> Run:
-    """Return the run that ends because nobody answered in time: cancelled, or expired with an error that says what
-    did."""
+    """Return the run as it ends because nobody answered in time: cancelled, or expired with an error that names the
+    question."""
     lapsed = {question.id: question for question in run.list_overdue(now)}
     failed = run.config.on_expiry == "fail"
     answers = [
@@ -168,14 +167,14 @@ def _end_run(run: Run, now: datetime | None) -> Run:
     first = next(iter(lapsed.values()))
     error = (
         f"Question {first.id} of {' > '.join(first.path)} expired: {explain_expiry(first)} The run is over; start it "
-        "anew, with more time (expires_after) or another on_expiry."
+        "again, with more time (expires_after) or another on_expiry."
     )
     return run.record_answers(RunStatus.EXPIRED, answers).model_copy(update={"error": error})
 
 
 def note_due(run: Run, now: datetime) -> tuple[Run, list[Event]]:
-    """Return the run with what is to be noted now - which questions are overdue, and of which the human is reminded -
-    and the events that tell so. One reminder a look: what was missed is not made up for."""
+    """Return the run with what must be recorded now - which questions are overdue, and which reminders are due - and
+    the events that report it. Each look sends at most one reminder: missed ones are not made up for."""
     every = run.config.remind_after
     changed: list[QuestionRecord] = []
     events: list[Event] = []
@@ -202,13 +201,13 @@ def _expired_events(run: Run, answers: Iterable[Answer]) -> list[Event]:
     return [_mark(answered_event(each, answer, source=each.asker), each, EXPIRED) for each, answer in pairs]
 
 
-# -- what is done about it --------------------------------------------------------------------------------------------
+# -- acting on it ------------------------------------------------------------------------------------------------------
 
 
 class DeadlineWatcher:
-    """Looks at stored runs, and acts where the time of a question is over or its human is to be reminded.
+    """Checks stored runs, and acts if a question has expired or a reminder is due.
 
-    Every act is a write that names the version it follows, so that of two who look at once one acts.
+    Every action is a write conditional on the version it read, so if two processes look at once, only one acts.
     """
 
     def __init__(self, store: RunStore, go_on: ResumeWith) -> None:
@@ -216,7 +215,7 @@ class DeadlineWatcher:
         self._resume_with = go_on
 
     async def look_at_all(self, now: datetime) -> AsyncGenerator[Event | Run, None]:
-        """Look at every run that has something due. One that is damaged keeps no other from being looked at."""
+        """Check every run that has something due. A damaged one does not keep the others from being checked."""
         for run_id in await self._store.list_due(now):
             try:
                 async with aclosing(self.look(run_id, now)) as items:
@@ -226,9 +225,9 @@ class DeadlineWatcher:
                 _log.warning("Run %s has something due and cannot be read: %s", run_id, error)
 
     async def look(self, run_id: str, now: datetime) -> AsyncGenerator[Event | Run, None]:
-        """Look at one run. Events of what was done, those of the run where it goes on, and the `Run` last where it
+        """Check one run. Yields the events of what was done, those of the run if it continues, and the `Run` last if it
         expired."""
-        with suppress(RunConflict):  # Somebody else acts on it, or it is answered in this moment.
+        with suppress(RunConflict):  # Somebody else acts on it, or is just answering it.
             stored = await self._store.load(run_id)
             if stored.run.under_way:
                 async for event in self._leave_answers(stored.run, now):
@@ -246,11 +245,11 @@ class DeadlineWatcher:
                     yield event
 
     async def act(self, stored: StoredRun, now: datetime | None = None) -> AsyncGenerator[Event | Run, None]:
-        """Do what is to be done with a waiting run that has questions whose time is over.
+        """Act on a waiting run with expired questions.
 
         Raises:
-            RunConflict: another process did.
-            TeamMismatch, ConfigurationError: the run cannot go on here; nothing was changed.
+            RunConflict: another process acted on it.
+            TeamMismatch, ConfigurationError: the run cannot continue here; nothing was changed.
         """
         run = stored.run
         if answers := expired_answers(run, now):
@@ -271,15 +270,15 @@ class DeadlineWatcher:
             yield event
 
     async def _cannot(self, stored: StoredRun, now: datetime, error: Exception) -> AsyncGenerator[Event, None]:
-        """Leave a run that cannot go on here as it is; that is told once, not at every look."""
+        """Leave a run that cannot continue here unchanged; this is reported once, not at every look."""
         if any(each.is_overdue(now) and not each.noted_overdue for each in stored.run.records.open):
-            _log.warning("Run %s has expired questions and cannot go on here: %s", stored.run.id, error)
+            _log.warning("Run %s has expired questions and cannot continue here: %s", stored.run.id, error)
         async for event in self._note(stored, now):
             yield event
 
     async def _leave_answers(self, run: Run, now: datetime) -> AsyncGenerator[Event, None]:
-        """Leave for a team at work what its questions come to, like an answer of the human. One that takes
-        its run with it does so when that rests."""
+        """Queue the outcomes of expired questions for a team at work, like an answer of the human. A question that ends
+        its run does so when the team pauses."""
         there = {answer.question_id for answer in await self._store.queued_answers(run.id)}
         for answer in expired_answers(run, now):
             with suppress(AlreadyAnswered):
@@ -289,5 +288,5 @@ class DeadlineWatcher:
 
 
 def is_due(run: Run, now: datetime | None = None) -> bool:
-    """Tell whether the time of a question is over and something follows from that."""
+    """Return whether a question has expired and that has consequences."""
     return run.config.on_expiry != "wait" and bool(run.list_overdue(now))

@@ -1,4 +1,4 @@
-"""Open questions that mean the same: the human is asked one of them, and its answer is the answer to the others."""
+"""Open questions with the same meaning: the human is asked one of them, and its answer serves the others too."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from upcall.questions.record import QuestionRecords
 
 
 def share_answer(one: Question, other: Question) -> bool:
-    """Tell whether one answer serves both: a risk is taken once for each, what is secret is for its asker alone, and
-    what is assigned is for one to answer."""
+    """Return whether one answer serves both: each risk needs its own consent, a secret is for its asker alone, and an
+    assigned question is for one user to answer."""
     if one.is_risk or other.is_risk or one.assignee != other.assignee:
         return False
     return share_secrets(one, other) and is_same_question(one, other)
 
 
 def share_secrets(one: Question, other: Question) -> bool:
-    """Tell whether neither is secret, or both are the same asker's: the same tool of the same agent."""
+    """Return whether neither is secret, or both have the same asker: the same tool of the same agent."""
     return not (one.secret or other.secret) or (
         (one.secret, one.path, one.tool) == (other.secret, other.path, other.tool)
     )
 
 
 class OriginalIndex:
-    """The questions that are shown, by what they mean, so that another of the same meaning is found without looking at
-    all of them: a thousand open questions cost a thousand look-ups."""
+    """The shown questions, indexed by meaning, so that a duplicate is found without a scan: a thousand open questions
+    cost a thousand look-ups."""
 
     def __init__(self, shown: Iterable[Question] = ()) -> None:
         self._found: dict[Hashable, Question] = {}
@@ -37,23 +37,23 @@ class OriginalIndex:
             self.add(question)
 
     def add(self, question: Question) -> None:
-        """Note one that is shown. The first of each meaning is found."""
+        """Add a shown question. Of each meaning, the first one is found."""
         for place in _places(question):
             self._found.setdefault(place, question)
 
     def find(self, question: Question) -> Question | None:
-        """Find the one whose answer `question` is to have too."""
+        """Find the question whose answer `question` should share."""
         candidates = (self._found.get(place) for place in _places(question))
         return next((each for each in candidates if each is not None and share_answer(each, question)), None)
 
 
 def _places(question: Question) -> list[Hashable]:
-    """List where a question is noted and looked for: by its options, and as one that takes any text. Two that share an
-    answer have a place in common."""
+    """List the keys of a question in the index: by its options, and as one that takes any text. Two questions that
+    share an answer have a key in common."""
     key = question_key(question.question)
     if question.is_risk or not key.stands_alone:
         return []
-    # What two questions have in common that share an answer, whatever their options.
+    # The common key of two questions that share an answer, whatever their options.
     meaning = (key, question.assignee, (question.path, question.tool) if question.secret else None)
     form = (question.allow_free_text, question.multi_select) if question.options else None
     places: list[Hashable] = [(meaning, frozenset(option_labels(question)), form)]
@@ -63,8 +63,8 @@ def _places(question: Question) -> list[Hashable]:
 
 
 def answer_duplicates(answers: Sequence[Answer], records: QuestionRecords) -> list[Answer]:
-    """Return the answers, and the same ones to the open questions that were shown as one with these, as far as these
-    accept them."""
+    """Return the answers, and the same ones to the open questions that were shown as one with these, if these accept
+    them."""
     given = {answer.question_id: answer for answer in answers}
     for answer in answers:
         record = records[answer.question_id]
@@ -82,8 +82,8 @@ def repeat_answer(asked: Question, answer: Answer, question: Question) -> Answer
     """Return the same answer to another question, if that one accepts it; a secret only if the key opens it."""
     by = "the user" if answer.by is AnsweredBy.HUMAN else answer.by.value
     try:
-        # Option by option where options were chosen; else as own words, so that "2" is not the other question's second
-        # option.
+        # Option by option if options were chosen; else as free text, so that "2" does not become the other question's
+        # second option.
         opened = answer.unseal().model_copy(update={"question_id": question.id})
         own = opened.outcome is Outcome.ANSWERED and not opened.selected
         again = parse_answer(question, OwnWords(opened.text) if own else opened)

@@ -1,4 +1,4 @@
-"""Facts: standing answers of a project or a user, which answer a question in the human's place (S4-22, S4-25)."""
+"""Facts: standing answers of a project or a user, which answer questions in the human's place (S4-22, S4-25)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _YES_OR_NO = frozenset({"yes", "no", "true", "false"})
 
 
 def _as_text(value: object) -> str:
-    """Return a value as the answer it stands for: YAML reads 8080 as a number and yes as a truth value."""
+    """Return a value as the answer it stands for: YAML reads 8080 as a number and yes as a boolean."""
     text = ("yes" if value else "no") if isinstance(value, bool) else str(value)
     if not isinstance(value, str | int | float) or not text.strip():
         raise PydanticCustomError("fact", "Input should be the answer: a text, a number, or yes or no")
@@ -35,8 +35,8 @@ FactValue: TypeAlias = Annotated[str, BeforeValidator(_as_text)]
 
 
 def has_answer(fact: Fact, question: Question) -> bool:
-    """Tell whether the question asks for just this: all words of the fact are in it, and all its words are those of the
-    fact, of the fact's answer, or of its own options. What turns a question round has to be in the fact."""
+    """Return whether the question asks for exactly this: it contains all words of the fact, and only words of the fact,
+    of its answer, or of the question's options. A negation must be in the fact too."""
     asked, key = question_key(question.question), set(question_key(fact.asked).words)
     words, said = set(asked.words), set(content_words(fact.answer))
     options = {word for option in question.options for word in (*content_words(option.label), "or")}
@@ -46,24 +46,24 @@ def has_answer(fact: Fact, question: Question) -> bool:
 
 
 def _is_of_kind(fact: Fact, kind: str, question: Question, named: bool) -> bool:
-    """Tell whether the answer is of the kind that was asked for: yes or no is no framework, and a framework is neither.
-    `named`: the question names the answer itself."""
+    """Return whether the answer is of the kind that was asked for: a yes or no is not a framework, nor the reverse.
+    `named`: the question itself names the answer."""
     yes_or_no = fact.answer.casefold() in _YES_OR_NO
     return bool(question.options) or kind == "bare" or yes_or_no == (kind == "polar") or named
 
 
 def parse_facts(given: Mapping[str, Any], place: Callable[[str], str]) -> tuple[Fact, ...]:
-    """Read the facts of a mapping: what is asked, and the answer. `place` says where one stands.
+    """Read the facts of a mapping from questions to answers. `place` returns the location of one.
 
     Raises:
-        ConfigurationError: one says nothing to know a question by, or its answer is no text.
+        ConfigurationError: a fact has no word to recognise a question by, or its answer is not text.
     """
     facts: list[Fact] = []
     for asked, value in given.items():
         where = place(str(asked))
         if not isinstance(asked, str) or not question_key(asked).words:
             raise ConfigurationError(
-                f"{where}: the fact {asked!r} has no word to know a question by; write what is asked, like: "
+                f"{where}: the fact {asked!r} has no word to recognise a question by; write what is asked, like: "
                 "framework: Express"
             )
         try:
@@ -79,33 +79,33 @@ def read_facts_file(path: Path) -> tuple[Fact, ...]:
     """Return the facts of a YAML file.
 
     Raises:
-        ConfigurationError: it cannot be read, or a fact in it is wrong; with its line.
+        ConfigurationError: it cannot be read, or a fact in it is wrong; names the line.
     """
     given = ConfigSource.read(path)
     return parse_facts(given.data, given.at)
 
 
 def append_fact(path: Path, question: Question, answer: Answer) -> Fact:
-    """Write an answered question into a YAML file of facts, behind what that holds, and return the fact.
+    """Append an answered question to a YAML file of facts, and return the fact.
 
     Raises:
-        CallerError: there is no answer in it that could be given to the same question again.
-        ConfigurationError: the file cannot be read or written, is no list of facts, or knows the question already.
+        CallerError: it has no answer that could be given to the same question again.
+        ConfigurationError: the file cannot be read or written, is not a list of facts, or knows the question already.
     """
     import yaml
 
     is_open_to_facts = answer.outcome is Outcome.ANSWERED and not (answer.sealed or question.secret or question.is_risk)
     if not is_open_to_facts or is_dismissed(answer):
         raise CallerError(f"Question {question.id} has no answer that could be a fact: {answer.as_text()}")
-    ConfigSource.read(path)  # A file that is wrong already is refused with its own line, not with that of the new fact.
+    ConfigSource.read(path)  # A faulty file is refused with its own line, not that of the new fact.
     before = path.read_text(encoding="utf-8-sig")
     line = yaml.safe_dump({question.question: answer.as_text()}, allow_unicode=True, width=sys.maxsize)
     added = line if before.endswith("\n") or not before else f"\n{line}"
     try:
-        # The line is added, and the file not written anew: the user's comments and order stay.
+        # The line is appended instead of rewriting the file, which keeps the user's comments and order.
         source = ConfigSource.parse(before + added, path)
     except ConfigurationError as error:
-        raise ConfigurationError(f"The fact cannot be put at the end of {path}, write it by hand: {error}") from error
+        raise ConfigurationError(f"The fact cannot be appended to {path}; write it by hand: {error}") from error
     fact = parse_facts(source.data, source.at)[-1]
     if not has_answer(fact, question):
         raise CallerError(

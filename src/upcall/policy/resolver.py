@@ -1,10 +1,10 @@
-"""Who answers a question before the human is asked, in which order, and what it comes to where nobody does.
+"""Who answers a question before the human is asked, in which order, and the outcome if nobody does.
 
-`AnswerResolver.decide` says it. A question comes to it twice at most, and no step is taken twice: in its asker's turn
-it is asked who knows the answer (ledger, facts), which closes the call at once; at the driver, what becomes of it where
-nobody did (the human, the answer to another question, none). In between the agents above have their look at it
-(`upcall.agents.tool_loop.nested_answers`). An answer says who gave it and why. A risk confirmation takes the human's
-own choice: no step answers it.
+`AnswerResolver.decide` decides it. A question reaches it at most twice, and no step runs twice: in its asker's turn,
+the ledger and the facts are asked for a known answer, which closes the call at once; at the driver, it decides what
+becomes of an unanswered one (the human, the answer to another question, none). In between, the agents above get to
+answer it (`upcall.agents.tool_loop.nested_answers`). An answer records who gave it and why. A risk confirmation needs
+the human's own choice: no step answers it.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ from upcall.runs.config import Fact
 Answered: TypeAlias = tuple[Question, Answer]
 
 Matcher: TypeAlias = Callable[[Question, Sequence[Answered]], Awaitable[tuple[int | None, RequestUsage | None]]]
-"""Which of the answered questions means the same as a new one, by its position, and the tokens spent on that."""
+"""Returns the position of the answered question with the same meaning as a new one, and the tokens spent on that."""
 
 NOBODY_THERE = "Nobody was there to answer."
 
 MAX_WITHOUT_HUMAN = 100
-"""Questions of one run that may be answered by no one; a stock agent could go on asking for ever, and so could a tool
-whose question has other words each time. Then the run waits for the human, unattended or beyond its budget."""
+"""How many questions of one run nobody may answer; a stock agent could ask forever, and so could a tool that words its
+question differently each time. After that the run waits for the human, unattended or beyond its budget."""
 
 
 class Moment(Enum):
-    """Where a question is when it is decided about."""
+    """Where a question is when it is decided on."""
 
     IN_TURN = auto()
     AT_DRIVER = auto()
 
 
 class AnswerResolver:
-    """The records of a run while a team works on it, and who answers what is asked meanwhile.
+    """The records of a run while a team works on it, and who answers the questions asked meanwhile.
 
     Args:
-        options: which steps there are, for whom questions are, and how long they wait.
-        records: the run's, as it begins to work.
-        facts: standing answers, level by level; the first level that has one for a question wins.
-        matcher: tells whether a question means the same as an earlier one where the words differ.
+        options: which steps are active, who questions are for, and how long they wait.
+        records: the run's at the start of the work.
+        facts: standing answers by level; the first level with one for a question wins.
+        matcher: finds an earlier question with the same meaning in different words.
     """
 
     def __init__(
@@ -74,19 +74,19 @@ class AnswerResolver:
         self._matcher = matcher
         self._by_meaning: dict[QuestionKey, list[Answered]] = {}
         self.records = QuestionRecords()
-        """All questions of the run, those included that were answered or published since it began to work."""
+        """All questions of the run, including those answered or published since it started to work."""
         self.spent: list[RequestUsage] = []
         """The tokens of each call of the matcher."""
         self._keep(records)
 
     @property
     def answered(self) -> Sequence[Answered]:
-        """All that was answered in the run so far, oldest first."""
+        """All answers in the run so far with their questions, oldest first."""
         return self.records.answered
 
     async def decide(self, questions: Iterable[Question], moment: Moment) -> list[QuestionRecord]:
-        """Decide about the questions that are new, and return the records of those that it decides about: all of them
-        at the driver; in the turn of an asker those whose answer is known, and the others go up."""
+        """Decide on the new questions, and return the records of those decided: at the driver all of them; in an
+        asker's turn those with a known answer, while the others go up."""
         new: dict[str, QuestionRecord] = {}
         counter = _Counter(self._options, self.records) if moment is Moment.AT_DRIVER else None
         for question in questions:
@@ -101,10 +101,10 @@ class AnswerResolver:
         return list(new.values())
 
     async def answer_to(self, question: Question) -> Answer | None:
-        """Return the answer to a question with its whole path in its asker's turn; None where it goes up."""
+        """Return the answer, in its asker's turn, to a question with its whole path; None if it goes up."""
         known = self.records.get(question.id)
         if known is not None:
-            # The run was cut off, and the same call asks again. What came from outside comes the same way again.
+            # The run was cut off, and the same call asks again. An answer from outside will come the same way again.
             return None if known.asked_since_checkpoint else known.answer
         decided = await self.decide([question], Moment.IN_TURN)
         return decided[0].answer if decided else None
@@ -118,23 +118,23 @@ class AnswerResolver:
             self.close([answer])
 
     def assignee_of(self, question: Question) -> str | None:
-        """Say whom a question is for: as it was published, else as the first rule that fits says."""
+        """Return who a question is for: its assignee when published, else that of the first matching rule."""
         known = self.records.get(question.id)
         return known.question.assignee if known is not None else find_assignee(question, self._options.assign)
 
     def close(self, answers: Sequence[Answer]) -> None:
-        """Record answers that came from outside to open questions."""
+        """Record answers from outside to open questions."""
         self._keep(self.records.close(answers))
 
     def _complete(self, question: Question) -> Question:
-        """Return the question with whom it is for and how long it waits: as it says itself, or as its run has it."""
+        """Return the question with its assignee and deadline, its own or those of its run."""
         after = self._options.expires_after
         common = None if after is None else identity.now() + timedelta(seconds=after)
         changes = {"assignee": self.assignee_of(question), "expires_at": question.expires_at or common}
         return question.model_copy(update=changes)
 
     def _keep(self, records: QuestionRecords) -> None:
-        # What was closed stays at its place, so that the new ones are behind it (see `QuestionRecords`).
+        # A closed question keeps its position, so that new ones come after it (see `QuestionRecords`).
         new = records.answered[len(self.records.answered) :]
         self.records = records
         for question, answer in new:
@@ -145,7 +145,7 @@ class AnswerResolver:
     async def _look_up(self, question: Question) -> QuestionRecord | None:
         if question.is_risk:
             return None
-        # A fact is stored in clear, so that none is a secret.
+        # Facts are stored in plain text, so none is a secret.
         answer = await self._from_ledger(question) or (None if question.secret else self._from_facts(question))
         return QuestionRecord(question=question).close(answer) if answer else None
 
@@ -166,7 +166,7 @@ class AnswerResolver:
 
     def _from_facts(self, question: Question) -> Answer | None:
         if question.assignee is not None:
-            return None  # Facts are the word of who runs it, not of whom it is for.
+            return None  # Facts come from who runs it, not from the assignee.
         for level in self._facts:
             found = {fact.answer.casefold(): fact for fact in level if has_answer(fact, question)}
             if found:
@@ -176,7 +176,7 @@ class AnswerResolver:
 
 
 class _Counter:
-    """Where questions arrive that nobody could answer: the human is asked one of each meaning, and not too many."""
+    """Receives the questions that nobody could answer: the human is asked one of each meaning, and not too many."""
 
     def __init__(self, options: ResolutionOptions, records: QuestionRecords) -> None:
         self._options = options
@@ -186,7 +186,7 @@ class _Counter:
             self._count(record)
 
     def admit(self, question: Question) -> QuestionRecord:
-        """Let a question go to the human, or have the answer of one that does, or come to what it comes to without."""
+        """Send a question to the human, give it the answer of a duplicate, or resolve it to its default."""
         record = QuestionRecord(question=question, asked_since_checkpoint=True)
         original = self._originals.find(question) if self._options.ledger else None
         if (reason := self._why_not(question, is_duplicate=original is not None)) is not None:
@@ -200,13 +200,13 @@ class _Counter:
         return record
 
     def _count(self, record: QuestionRecord) -> None:
-        """Count a question: by whom it was answered, or that it is shown. One that shares an answer counts once."""
+        """Count a question as answered by its answerer, or as shown. Questions that share an answer count once."""
         by = record.answer.by if record.answer else None
         self._without_human += by is AnsweredBy.POLICY
         self._asked += _is_by_call(record.question) and (by is AnsweredBy.HUMAN or record.is_shown)
 
     def _why_not(self, question: Question, *, is_duplicate: bool) -> str | None:
-        """Say why a question does not go to the human; None where it does."""
+        """Return why a question does not go to the human; None if it does."""
         if question.secret and not can_seal():
             return NO_KEY
         if self._without_human >= MAX_WITHOUT_HUMAN:
@@ -221,7 +221,7 @@ class _Counter:
 
 
 def answer_by_default(question: Question, reason: str) -> Answer:
-    """Return what a question comes to that no human answers: its own default, recorded as an assumption, else
+    """Return the outcome of a question that no human answers: its own default, recorded as an assumption, else
     `expired`. That is never consent, and a risk confirmation has no default."""
     answer = Answer(question_id=question.id, outcome=Outcome.EXPIRED, by=AnsweredBy.POLICY, reason=reason)
     if question.default is None or not question.default.strip() or question.is_risk:
@@ -234,7 +234,7 @@ def answer_by_default(question: Question, reason: str) -> Answer:
 
 
 def answer_by_fact(fact: Fact, question: Question) -> Answer | None:
-    """Return the fact as an answer. Where there are options it must name them: a number would be that of an option."""
+    """Return the fact as an answer. If there are options it must name them: a number would be that of an option."""
     try:
         answer = parse_answer(question, fact.answer)
     except AnswerRefused:
@@ -246,10 +246,10 @@ def answer_by_fact(fact: Fact, question: Question) -> Answer | None:
 
 
 def may_repeat(asked: Question, answer: Answer, question: Question) -> bool:
-    """Tell whether an earlier answer may be given to another question at all, whatever they mean.
+    """Return whether an earlier answer may be given to another question at all, regardless of meaning.
 
-    What an agent answered is for those it speaks for. A counter-question, and a word that only ended a clarification,
-    are no answers to anybody else.
+    An agent's answer is for those it speaks for. A counter-question, or a word that only ended a clarification, answers
+    nobody else.
     """
     if asked.is_risk or not share_secrets(asked, question) or asked.assignee != question.assignee:
         return False
@@ -264,16 +264,15 @@ def may_repeat(asked: Question, answer: Answer, question: Question) -> bool:
 
 
 def _is_by_call(question: Question) -> bool:
-    """Tell whether a tool call asked it, and not the rule that it is to be approved; classifier, clarifier and planner
-    ask without one."""
+    """Return whether a tool call asked it, not an approval rule; classifier, clarifier and planner ask without one."""
     return question.approval is None and len(question.calls) >= len(question.path) > 0
 
 
-# -- where agents ask it ----------------------------------------------------------------------------------------------
+# -- for the asking agents ---------------------------------------------------------------------------------------------
 
 
 async def resolve_question(question: Question) -> Answer | None:
-    """Return the answer to a question that the present agent asks, where there is one before it goes up."""
+    """Return the answer to a question of the current agent, if there is one before it goes up."""
     resolver = current_scope().resolver
     if resolver is None:
         return None
@@ -289,12 +288,12 @@ def list_answered() -> Sequence[Answered]:
 
 
 def is_assigned(question: Question) -> bool:
-    """Tell whether a question that the present agent hears of is for somebody in particular."""
+    """Return whether a question that reaches the current agent is assigned to somebody."""
     resolver = current_scope().resolver
     return resolver is not None and resolver.assignee_of(raise_question(question)) is not None
 
 
 def record_parent_answer(question: Question, answer: Answer) -> None:
-    """Record what the present agent answered to a nested agent's question."""
+    """Record the current agent's answer to a nested agent's question."""
     if (resolver := current_scope().resolver) is not None:
         resolver.note(raise_question(question), answer)

@@ -1,4 +1,4 @@
-"""Whom a question is for: rules of the settings say it, never the model that asks."""
+"""Who a question is for: the rules of the settings decide, never the model that asks."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from upcall.policy.same_question import content_words
 from upcall.questions.question import Question
 
 ROLE = "role:"
-"""How an assignee begins that is no user but a role."""
+"""The prefix of an assignee that is a role, not a user."""
 
 
 def find_assignee(question: Question, rules: Iterable[AssignRule]) -> str | None:
-    """Find whom the first rule names that matches the question, with its whole path."""
+    """Find the assignee of the first rule that matches the question, with its whole path."""
     return next((rule.to for rule in rules if _is_match(rule, question)), None)
 
 

@@ -1,7 +1,7 @@
 """Whether two questions mean the same, so that the answer to one is the answer to the other.
 
-Deterministic and strict: where it errs, the human is asked once more. Words that only make a question polite or say who
-asks are dropped; what is left must be the same, in the same order, and of the same kind of question ("Should I use a
+Deterministic and strict: an error costs one more question to the human. Words that only make a question polite or name
+the asker are dropped; the rest must be the same, in the same order, and the same kind of question ("Should I use a
 framework?" is not "Which framework?").
 """
 
@@ -39,7 +39,7 @@ _NEGATIONS = frozenset({"not", "no", "never", "without", "none", "neither", "nor
 _TOLD_TO_CHOOSE = re.compile(
     r"^\s*(tell me|name|specify|choose|select|pick|provide|give me|enter|state|indicate)\b", re.IGNORECASE
 )
-"""How a text begins that asks for something without asking: "Please choose a framework"."""
+"""The beginning of a text that requests without asking: "Please choose a framework"."""
 
 _ASKED_FOR = re.compile(
     r"\b(?:(?:do|would) (?:you|the user) (?:want|like|prefer|wish)(?: (?:me|us))?(?: to)?(?: (?:use|choose|pick|have))?"
@@ -49,7 +49,7 @@ _ASKED_FOR = re.compile(
     r"|to (?:use|choose|pick|select|go with)"
     r"|(?:is|are) your (?:preferred|favou?rite|choice of|preference for))\b"
 )
-"""How a question says that it is about a choice of the user's; it makes no difference which of these it says."""
+"""How a question says that it is about a choice of the user's; these are interchangeable."""
 
 _STOP_WORDS = frozenset({"a", "an", "the", "of", "for", "is", "are", "be", "which", "what", "so", "and/or", "then"})
 
@@ -60,7 +60,7 @@ _POINTING = frozenset(
         *("proceed", "ok", "okay", "same", "previous", "last", "current"),
     }
 )
-"""Words that point at something outside the question: the same words mean another thing at another time."""
+"""Words that refer to something outside the question: the same words mean something else at another time."""
 
 _WH = re.compile(r"\b(which|what|who|whom|whose|where|when|why|how)\b")
 _BEGINS_POLAR = re.compile(rf"^\W*{_AUXILIARY}\b")
@@ -72,20 +72,20 @@ _SIBILANT_E = re.compile(r"(ch|sh|x|z)e$")
 
 @dataclass(frozen=True)
 class QuestionKey:
-    """What a text asks: its kind (``wh``, ``polar`` or ``bare``) and its content words, in order."""
+    """The key of a text's question: its kind (``wh``, ``polar`` or ``bare``) and its content words, in order."""
 
     kind: str
     words: tuple[str, ...]
 
     @property
     def stands_alone(self) -> bool:
-        """Whether the words say all of what is asked: there are some, and none points at something else."""
+        """Whether the words say everything that is asked: there are some, and none refers to something else."""
         return bool(self.words) and _POINTING.isdisjoint(self.words)
 
 
 @lru_cache(maxsize=2_000)
 def question_key(text: str) -> QuestionKey:
-    """Return what a text asks."""
+    """Return the key of a text's question."""
     plain = unicodedata.normalize("NFKC", text).casefold()
     for short, long in _SHORT_FORMS:
         plain = short.sub(long, plain)
@@ -99,7 +99,7 @@ def question_key(text: str) -> QuestionKey:
 
 
 def content_words(text: str) -> tuple[str, ...]:
-    """Return the words of a text that carry its meaning, in order: any case, singular, without articles and the
+    """Return the words of a text that carry its meaning, in order: lower case, singular, without articles and the
     like."""
     found = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
     words = (_singular(_HYPHEN.sub("", word.removesuffix("'s"))) for word in found)
@@ -107,18 +107,18 @@ def content_words(text: str) -> tuple[str, ...]:
 
 
 def is_negated(words: Collection[str]) -> bool:
-    """Tell whether one of the words turns the meaning round."""
+    """Return whether one of the words negates the meaning."""
     return not _NEGATIONS.isdisjoint(words)
 
 
 def is_same_question(one: Question, other: Question) -> bool:
-    """Tell whether an answer to one question is the answer to the other."""
+    """Return whether an answer to one question is the answer to the other."""
     first, second = question_key(one.question), question_key(other.question)
     return first == second and first.stands_alone and _same_form(one, other)
 
 
 def _same_form(one: Question, other: Question) -> bool:
-    """Tell whether an answer that one question takes says the same as an answer to the other."""
+    """Return whether an answer that one question accepts means the same as an answer to the other."""
     if not one.options and not other.options:
         return True
     if one.multi_select != other.multi_select:
@@ -129,13 +129,12 @@ def _same_form(one: Question, other: Question) -> bool:
 
 
 def option_labels(question: Question) -> set[str]:
-    """Return the labels of its options, in any case."""
+    """Return the labels of its options, ignoring case."""
     return {" ".join(option.label.casefold().split()) for option in question.options}
 
 
 def _singular(word: str) -> str:
-    """Return the singular of an English noun, well enough to find a plural again; names and numbers stay as they
-    are."""
+    """Return the singular of an English noun, well enough to match a plural; names and numbers stay unchanged."""
     if len(word) > 3 and word.isalpha() and word.isascii():
         if word.endswith("ies") and len(word) > 4:
             word = word[:-3] + "y"
@@ -143,5 +142,5 @@ def _singular(word: str) -> str:
             word = word[:-2]
         elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
             word = word[:-1]
-    # "Cache" and "caches" come to the same that way; what is left need not be a word.
+    # "Cache" and "caches" become the same that way; the rest need not be a word.
     return _SIBILANT_E.sub(r"\1", word) if word.isalpha() else word

@@ -1,4 +1,4 @@
-"""Whether a task is like an earlier one, by the words that both have."""
+"""Whether a task is similar to an earlier one, by their common words."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Sequence
 from upcall.policy.same_question import content_words
 
 LIKE = 0.7
-"""From this share of common words on, two tasks are like each other (Dice's coefficient of their sets of words)."""
+"""The share of common words from which two tasks are similar (Dice's coefficient of their sets of words)."""
 
 MAX_TASK_CHARS = 4_000
-"""How much of a task is compared, its beginning."""
+"""How many characters of a task are compared, from its beginning."""
 
 _LITTLE = frozenset({"and", "or", "with", "in", "on", "to", "from", "by", "at", "me", "my", "us", "our", "i", "please"})
-"""Words that tell no task from another, besides those that `content_words` leaves out."""
+"""Words that do not distinguish tasks, besides those that `content_words` leaves out."""
 
 
 def measure_likeness(one: str, other: str) -> float:
-    """Return how much two tasks have in common: 0 for nothing, 1 for the same words in any order."""
+    """Return the similarity of two tasks: 0 for nothing in common, 1 for the same words in any order."""
     first, second = _words(one), _words(other)
     return 2 * len(first & second) / (len(first) + len(second)) if first and second else 0.0
 
 
 def find_like(task: str, tasks: Sequence[str]) -> int | None:
-    """Return the place of the one most like a task, the first of several; None where none is like it."""
+    """Return the position of the task most similar to this one, the first if several; None if none is similar."""
     measured = [measure_likeness(task, each) for each in tasks]
     best = max(measured, default=0.0)
     return measured.index(best) if best >= LIKE else None

@@ -1,6 +1,6 @@
-"""A decision beside the model: whether a task lacks something that has to be asked, by a small file of weights.
+"""A decision besides the model's: whether a task lacks something that must be asked, by a small file of weights.
 
-The file is trained from labelled tasks (`upcall.experiments.train`) and holds nothing of their texts.
+The file is trained from labelled tasks (`upcall.experiments.train`) and contains none of their texts.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from upcall.options import AskFor
 from upcall.text import first_line
 
 Embed: TypeAlias = Callable[[str, Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
-"""Return the embeddings of texts by the model of a name.
+"""Return the embeddings of texts by the named model.
 
 Raises:
-    ModelError: the server gave none.
+    ModelError: the server returned none.
 """
 
 WRAPPER = "A task for an assistant:\n\n{task}\n\nThe one thing that must be asked before it can be done well:"
-"""What is embedded of a task: a model's last states are about what comes next."""
+"""The text that is embedded for a task: a model's last states are about what comes next."""
 
 
 class _Stored(BaseModel, frozen=True, extra="forbid", protected_namespaces=()):
-    """A part of the file; one that a newer version has besides is refused."""
+    """A part of the file; extra fields of a newer version are refused."""
 
 
 class TextFeatures(_Stored):
-    """Hashed n-grams of words and of characters within words, each kind in so many buckets."""
+    """Hashed n-grams of words and of characters within words, with this many buckets for each kind."""
 
     kind: Literal["text"] = "text"
     buckets: Annotated[int, Field(ge=1)] = 2048
@@ -41,7 +41,7 @@ class TextFeatures(_Stored):
     characters: tuple[int, int] = (3, 5)
 
     def matrix(self, texts: Sequence[str]) -> Any:
-        """Return a sparse matrix of scikit-learn, a row a text."""
+        """Return a sparse matrix of scikit-learn, one row per text."""
         from scipy.sparse import hstack
         from sklearn.feature_extraction.text import HashingVectorizer
 
@@ -51,19 +51,19 @@ class TextFeatures(_Stored):
 
 
 class EmbeddingFeatures(_Stored):
-    """The embedding, by the model of this name, of a text that holds the task."""
+    """The embedding, by the named model, of a text that contains the task."""
 
     kind: Literal["embeddings"] = "embeddings"
     model: str
     wrapper: str = WRAPPER
 
     def wrap(self, task: str) -> str:
-        """Return what is embedded."""
+        """Return the text to embed."""
         return self.wrapper.replace("{task}", task)
 
 
 class Interval(_Stored):
-    """A figure with its 95 % interval; None where there is nothing to tell it from."""
+    """A figure with its 95 % interval; None if there is nothing to estimate it from."""
 
     value: float | None
     low: float | None = None
@@ -71,10 +71,10 @@ class Interval(_Stored):
 
 
 class KindFigures(_Stored):
-    """How well tasks of a kind were told apart by weights trained and a threshold chosen on the others.
+    """How well tasks of a kind were told apart with weights and a threshold fitted to the others.
 
     Attributes:
-        area: under the curve.
+        area: the area under the curve.
         balanced: balanced accuracy at the threshold.
     """
 
@@ -85,13 +85,13 @@ class KindFigures(_Stored):
 
 
 class Scorer(_Stored):
-    """A trained scorer, as its file has it.
+    """A trained scorer, in the form of its file.
 
     Attributes:
-        ask: what it was trained to have asked for.
-        weights: one a feature, in their order.
+        ask: what it was trained to ask for.
+        weights: one per feature, in their order.
         threshold: the score, between 0 and 1, from which something is asked.
-        evaluation: by kind of tasks, all together last.
+        evaluation: by kind of task, all together last.
     """
 
     version: Literal[1] = 1
@@ -110,10 +110,10 @@ class Scorer(_Stored):
 
     @classmethod
     def read(cls, path: Path, *, embed: Embed | None = None, ask: AskFor | None = None) -> Scorer:
-        """Return the scorer of a file that can be used with this: `embed` and what the user wants to be asked for.
+        """Return the scorer of a file that can be used with these: `embed` and what the user wants to be asked for.
 
         Raises:
-            ConfigurationError: it cannot be read, or not be used.
+            ConfigurationError: it cannot be read or used.
         """
         try:
             scorer = cls.model_validate_json(path.read_bytes())
@@ -123,8 +123,8 @@ class Scorer(_Stored):
             first = error.errors(include_url=False, include_input=False)[0]
             at = ".".join(map(str, first["loc"])) or "the file"
             raise ConfigurationError(
-                f"ask_scorer {path} is no scorer of this version: {at}: {first['msg']}. "
-                "Train it anew: upcall experiment FILE.yaml --train"
+                f"ask_scorer {path} is not a scorer of this version: {at}: {first['msg']}. "
+                "Train it again: upcall experiment FILE.yaml --train"
             ) from error
         if ask not in (None, scorer.ask):
             raise ConfigurationError(
@@ -134,7 +134,7 @@ class Scorer(_Stored):
             require_scikit_learn()
         elif embed is None:
             raise ConfigurationError(
-                f"ask_scorer {path} takes embeddings of the model {scorer.features.model!r}, and no server is set that "
+                f"ask_scorer {path} needs embeddings by the model {scorer.features.model!r}, and no server is set that "
                 "has them: say models: {embeddings: {base_url: ...}}."
             )
         return scorer
@@ -151,16 +151,16 @@ class Scorer(_Stored):
             raise ConfigurationError(f"{path} cannot be written: {error.strerror or error}.") from error
 
     async def score(self, task: str, embed: Embed | None = None) -> float:
-        """Return how likely it is that something has to be asked, between 0 and 1.
+        """Return the probability that something must be asked, between 0 and 1.
 
         Raises:
-            ModelError: the server gave no embedding that it can use.
+            ModelError: the server returned no usable embedding.
         """
         total = self.bias + math.fsum(self.weights[at] * value for at, value in await self._values(task, embed))
         return find_probability(total)
 
     async def _values(self, task: str, embed: Embed | None) -> Iterable[tuple[int, float]]:
-        """Return the features that are not zero, each with its place."""
+        """Return the nonzero features, each with its position."""
         if isinstance(self.features, TextFeatures):
             row = self.features.matrix([task])
             return zip(row.indices.tolist(), row.data.tolist(), strict=True)
@@ -172,18 +172,18 @@ class Scorer(_Stored):
                 f"another model than the one called {self.features.model!r} now"
             )
         if not all(isinstance(each, int | float) and math.isfinite(each) for each in vector):
-            raise ModelReplyInvalid(f"an embedding by {self.features.model!r} holds what is no number")
+            raise ModelReplyInvalid(f"an embedding by {self.features.model!r} contains something that is not a number")
         return enumerate(vector)
 
 
 def find_probability(log_odds: float) -> float:
-    """Return the probability of which these are the log odds."""
+    """Return the probability for these log odds."""
     # `math.exp` overflows from 710 on.
     return 1 / (1 + math.exp(-max(-500.0, min(500.0, log_odds))))
 
 
 def require_scikit_learn() -> None:
-    """Refuse to go on without scikit-learn.
+    """Refuse to continue without scikit-learn.
 
     Raises:
         ConfigurationError: it cannot be loaded.
