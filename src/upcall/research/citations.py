@@ -1,7 +1,7 @@
-"""Whether the citations of a report hold: the source was read in this run, and the quote stands in what was read.
+"""Whether the citations of a report hold: the source was read in this run, and contains the quote.
 
-A model's report is text, and text is no evidence. What is shown as verified here was found by code, in the results of
-the calls that the agent made; the rest is marked, or removed, and counted.
+A model's report is text, and text is not evidence. Whatever is shown as verified here was found by code in the results
+of the agent's calls; the rest is marked, or removed, and counted.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from upcall.research.quotes import FoundQuote, SearchableText, find_in, says_eno
 
 _NUMBER = re.compile(r"\d{1,9}")
 _SHORTEST_REF = 4
-"""A source with a shorter name would be found within names of all kinds of things."""
+"""A shorter source name would be found within all kinds of names."""
 
 
 # -- what was read -----------------------------------------------------------------------------------------------------
 
 
 class Library:
-    """What was read in a run, by the name of its source.
+    """The texts read in a run, by the names of their sources.
 
     Args:
-        read: texts in the order in which they were read.
+        read: texts in reading order.
     """
 
     def __init__(self, read: Iterable[ReadText]) -> None:
@@ -43,9 +43,9 @@ class Library:
         return bool(self._texts)
 
     def resolve(self, name: str) -> str | None:
-        """Find the source that a citation names. None where no source, or more than one, is called so.
+        """Find the source that a citation names. None if no source, or more than one, has that name.
 
-        Its ref may be in other case, without folder, ending or scheme, or with the place behind it.
+        The ref may differ in case, lack folder, ending or scheme, or be followed by the place.
         """
         if name in self._texts:
             return name
@@ -62,13 +62,13 @@ class Library:
         return find_in(quote, self._texts[ref])
 
     def find_only_source(self, quote: str) -> str | None:
-        """Find the one source that has the very words of a quote. None where no source, or more than one, has them."""
+        """Find the only source with the exact words of a quote. None if no source, or more than one, has them."""
         holds = [ref for ref, texts in self._texts.items() if find_in(quote, texts, slips=False)]
         return holds[0] if len(holds) == 1 else None
 
 
 def _join_neighbours(texts: Sequence[SearchableText]) -> list[SearchableText]:
-    """Join those that stand right behind each other: a quote may go from one part of a document to the next."""
+    """Join adjacent texts: a quote may run from one part of a document into the next."""
     at = {numbers: text for text in texts if (numbers := _numbers(text.place))}
     follows = {first: (first, last) for first, last in at}
     joined = []
@@ -88,8 +88,7 @@ def _numbers(place: str) -> tuple[int, int] | None:
 
 
 def _place(claimed: str, found: str) -> str:
-    """Say where a quote stands: as its citation says if what was read there does not belie it, else as the tool
-    said."""
+    """Return the place of a quote: that of its citation unless the text read there contradicts it, else the tool's."""
     said, known = _numbers(claimed), _numbers(found)
     if not found or (said and known and known[0] <= said[0] and said[1] <= known[1]):
         return claimed
@@ -118,7 +117,7 @@ def _is_named_in(ref: str, name: str) -> bool:
 
 
 def check(text: str, claimed: Sequence[Claimed], library: Library) -> Checked:
-    """Check each citation against what was read, and number the sources anew as the text comes to them."""
+    """Check each citation against the texts read, and renumber the sources in the order the text refers to them."""
     held: dict[int, CitedSource] = {}
     problems: list[str] = []
     tally: Counter[str] = Counter()
@@ -145,10 +144,10 @@ def check(text: str, claimed: Sequence[Claimed], library: Library) -> Checked:
 def cite(
     text: str, held: Mapping[int, CitedSource], *, answered_for: Iterable[int] = (), unused: bool = True
 ) -> Checked:
-    """Keep those numbers only that stand for a source in `held`, one a source, in the order of the text.
+    """Keep only the numbers of sources in `held`, one per source, in the order of the text.
 
-    Numbers that name nothing are removed, and reported unless they are `answered_for` already. Sources that the text
-    does not refer to come last; without `unused` only where it refers to none.
+    Numbers without a citation are removed, and reported unless already `answered_for`. Sources that the text does not
+    refer to come last; without `unused` they are kept only if it refers to none.
     """
     order: dict[str, int] = {}
     cited: dict[str, CitedSource] = {}
@@ -180,16 +179,16 @@ def _count(sources: Sequence[CitedSource], **lost: int) -> Counts:
 
 
 def replace_numbers(text: str, sources: Mapping[int, CitedSource]) -> str:
-    """Give a checked text the numbers of the `sources` that its own numbers stand for."""
+    """Replace the numbers of a checked text by those of the `sources` they stand for."""
     return renumber(text, lambda old: sources[old].number if old in sources else None)[0]
 
 
 def _check(citation: Claimed, library: Library) -> tuple[CitedSource | None, str]:
-    """Find the source that a citation stands for, or say why it falls away."""
+    """Find the source of a citation, or say why it is dropped."""
     quote, ref = citation.quote.strip(), library.resolve(citation.ref)
     enough = says_enough(quote)
     if ref is None and enough:
-        ref = library.find_only_source(quote)  # Small models give a title, or the place, where the ref should be.
+        ref = library.find_only_source(quote)  # Small models write a title, or the place, instead of the ref.
     if ref is None:
         return None, f"{fit_in_line(citation.ref) or 'A source without a name'} was cited, and was not read."
     source = CitedSource(number=citation.number, ref=ref, place=citation.place)

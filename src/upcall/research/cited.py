@@ -1,4 +1,4 @@
-"""What a checked report cites: its sources, their quotes, and what became of all citations."""
+"""The citations of a checked report: its sources, their quotes, and the fate of all citations."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pydantic import BaseModel
 from upcall.text import one_line, shorten
 
 UNVERIFIED = "[unverified]"
-"""What stands behind a sentence that lost its only citation."""
+"""The mark after a sentence that lost its only citation."""
 
 SHOWN_QUOTE_CHARS = 300
-"""How much of a quote the source list shows."""
+"""The maximum length of a quote in the source list."""
 
 
 class ReadText(NamedTuple):
-    """A text that was read: its source's ref, and where in it that text stands as far as the tool said so."""
+    """A text that was read: the ref of its source, and its place there if the tool said so."""
 
     ref: str
     text: str
@@ -25,7 +25,7 @@ class ReadText(NamedTuple):
 
 
 class Quotation(BaseModel, frozen=True):
-    """A quote that was found: where it stands, its words, how similar what was read is (0 to 100)."""
+    """A quote that was found: its place, its words, and its similarity to the text read (0 to 100)."""
 
     place: str = ""
     quote: str
@@ -33,7 +33,7 @@ class Quotation(BaseModel, frozen=True):
 
 
 class CitedSource(BaseModel, frozen=True):
-    """A source of a checked report. Without quotes it was read, and what it is cited for was not verified."""
+    """A source of a checked report. Without quotes it was read, but the claim it is cited for was not verified."""
 
     number: int
     ref: str
@@ -46,7 +46,7 @@ class CitedSource(BaseModel, frozen=True):
         return bool(self.quotes)
 
     def as_text(self) -> str:
-        """Write its line in the source list."""
+        """Return its line in the source list."""
         ref = fit_in_line(self.ref)
         if not self.quotes:
             place = f", {fit_in_line(self.place)}" if self.place else ""
@@ -60,8 +60,8 @@ class CitedSource(BaseModel, frozen=True):
 
 
 class Counts(BaseModel, frozen=True):
-    """What became of a report's citations: how many there were, how many hold, how many name a source that was read but
-    no quote to check, and how many fell away. `unverified_sentences` lost their only citation."""
+    """The fate of a report's citations: how many there were, how many hold, how many name a source that was read but
+    give no quote to check, and how many were dropped. `unverified_sentences` lost their only citation."""
 
     checked: int = 0
     held: int = 0
@@ -70,7 +70,7 @@ class Counts(BaseModel, frozen=True):
     unverified_sentences: int = 0
 
     def as_text(self) -> str:
-        """Write one line for the reader."""
+        """Return one line for the reader."""
         if not self.checked:
             return "Citations: none. Nothing in this report was checked against a source."
         line = f"Citations: {self.checked} checked, {self.held} hold"
@@ -82,8 +82,8 @@ class Counts(BaseModel, frozen=True):
 
 @dataclass(frozen=True)
 class Checked:
-    """A text whose citations were checked: only numbers of ``cited`` are left in it. ``problems`` says of each that
-    fell away why, in words for the model."""
+    """A text whose citations were checked: only numbers of ``cited`` remain in it. ``problems`` say why each of the
+    others was dropped, in words for the model."""
 
     text: str
     cited: tuple[CitedSource, ...]
@@ -105,8 +105,8 @@ def _show(quotation: Quotation) -> str:
 
 
 def fit_in_line(text: str, limit: int = 200) -> str:
-    """Make what somebody else wrote part of a line of ours: no line breaks, no links or images."""
-    from upcall.research.markdown import strip_links  # With its patterns: only who shows a source needs them.
+    """Fit foreign text into a line of ours: no line breaks, links or images."""
+    from upcall.research.markdown import strip_links  # Loads patterns that only displaying a source needs.
     from upcall.research.tokens import UNSEEN
 
     return shorten(strip_links(one_line(UNSEEN.sub("", text)), ()), limit)

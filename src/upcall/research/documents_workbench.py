@@ -1,4 +1,4 @@
-"""The workbench on the user's documents alone."""
+"""The workbench for the user's documents."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class DocumentsConfig(BaseModel):
 
 
 class DocumentsWorkbench(SourcesWorkbench, Component[DocumentsConfig]):
-    """``search_documents`` and ``read_document`` on the named files and folders, and the tools of `others` beside them.
+    """``search_documents`` and ``read_document`` for the named files and folders, beside the tools of `others`.
 
-    `index` is the folder where the documents' index is kept, one in the user's cache if not given. A component dump
-    holds the paths alone: other sources are made from the settings.
+    `index` is the folder of the documents' index, by default one in the user's cache. A component dump contains only
+    the paths: other sources are made from the settings.
 
     Raises:
         ConfigurationError: a path does not exist, or names a file of a kind that cannot be read.
@@ -44,12 +44,12 @@ class DocumentsWorkbench(SourcesWorkbench, Component[DocumentsConfig]):
 
     @cached_property
     def available(self) -> tuple[Document, ...]:
-        """The documents, each with what it is about; where there are very many, the last entry counts the others."""
+        """The documents, each with its subject; if there are very many, the last entry counts the others."""
         return tuple(self._documents.list_first())
 
     @property
     def others(self) -> tuple[str, ...]:
-        """What the other sources that can be used are, a few words each."""
+        """The other available sources, a few words each."""
         return tuple(source.description for source in self._others if source.problem() is None)
 
     @property

@@ -1,4 +1,4 @@
-"""What a model writes into a report in markdown: numbers that cite, links, and a source list of its own."""
+"""The markdown a model writes into a report: citation numbers, links, and a source list of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CODE = re.compile(
     r"|(?<![`\\])(?P<ticks>`+)(?!`)[^\n]*?(?<!`)(?P=ticks)(?!`)",
     re.DOTALL | re.MULTILINE,
 )
-"""What every reader of markdown takes for code; what only some do is none."""
+"""What every markdown reader treats as code; what only some do does not count."""
 _ONE = r"\^?\d{1,3}"
 _MARKER = re.compile(rf"[\[【]({_ONE}(?:\s*[,;–-]\s*{_ONE})*)(?:†[^\]】\n]*)?[\]】](?:\([^()\s]*\))?(?!:)")
 _RANGE = re.compile(r"(\d+)\s*[–-]\s*\^?(\d+)")
@@ -30,7 +30,7 @@ _DEEPEST = 4
 
 @dataclass
 class Lost:
-    """Numbers that name nothing, and how many sentences have no other."""
+    """Numbers that name nothing, and how many sentences have no others."""
 
     numbers: list[int]
     sentences: int = 0
@@ -38,7 +38,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class _Group:
-    """Numbers in one pair of brackets: where, and what they are now."""
+    """The numbers in one pair of brackets: their position, and what they are now."""
 
     start: int
     end: int
@@ -46,12 +46,12 @@ class _Group:
 
 
 def list_numbers(text: str) -> list[int]:
-    """List the citation numbers in a text, in order; not those in code."""
+    """List the citation numbers in a text, in order, except in code."""
     return [number for found in _markers(text) for number in _numbers(found[1])]
 
 
 def renumber(text: str, number_of: Callable[[int], int | None]) -> tuple[str, Lost]:
-    """Replace the numbers in a text by what `number_of` gives; also return those that it gives None for."""
+    """Replace the numbers in a text by the results of `number_of`; also return those it maps to None."""
     lost, groups = Lost([]), list[_Group]()
     for found in _markers(text):
         new = [(old, number_of(old)) for old in _numbers(found[1])]
@@ -68,7 +68,7 @@ def renumber(text: str, number_of: Callable[[int], int | None]) -> tuple[str, Lo
                 parts += [before, *(f"[{number}]" for number in group.kept)]
             elif not supported and group is sentence[-1]:
                 parts += [before if before[-1:].isspace() or not before else f"{before} ", UNVERIFIED]
-            elif before.strip() in {",", ";"}:  # The last of a list goes with what set it apart from the others.
+            elif before.strip() in {",", ";"}:  # The last of a list is removed with its separator.
                 pass
             elif following := _SEPARATOR.match(text, group.end):
                 parts.append(before)
@@ -95,10 +95,10 @@ def _numbers(group: str) -> list[int]:
 
 
 def _by_sentence(text: str, groups: Sequence[_Group]) -> list[list[_Group]]:
-    """Gather the groups by sentence. Those right behind a full stop belong to the sentence before it."""
+    """Group the groups by sentence. Those right after a full stop belong to the sentence before it."""
     ends = [found.end() for found in _END.finditer(text)]
     sentences: dict[int, list[_Group]] = {}
-    number, behind = 0, None  # Where the groups end that stand right behind a full stop.
+    number, behind = 0, None  # The end of the groups right after a full stop.
     for group in groups:
         if behind is None or text[behind : group.start].strip(" "):
             number = bisect_right(ends, group.start)
@@ -124,15 +124,14 @@ _NAMES = (
 _TAG = re.compile(rf"</?(?:{_NAMES})\b[^<>]*>", re.IGNORECASE)
 _OPEN_TAG = re.compile(rf"<(?=/?(?:{_NAMES})\b|!--)", re.IGNORECASE)
 _KEPT = "\x00"
-"""Stands between label and address of a link that stays, until all others are undone."""
+"""Separates label and address of a link that is kept, until all others are undone."""
 
 
 def strip_links(text: str, refs: Iterable[str]) -> str:
-    """Take out HTML, images, and links to anything but what was read; other addresses become code beside
-    their label.
+    """Remove HTML, images, and links to anything but what was read; other addresses become code next to their label.
 
-    Whoever shows a report as a web page loads what it names, and an address can carry away what an agent knows. What
-    is not written as most write it is taken apart by a space, so that it is neither a link nor a tag to any reader.
+    A web page that shows a report loads what it names, and an address can leak what an agent knows. Unusual spellings
+    are broken up by a space, so that no reader takes them for a link or a tag.
     """
     known = {simplify_name(ref) for ref in refs}
 
@@ -150,7 +149,7 @@ def strip_links(text: str, refs: Iterable[str]) -> str:
 
     def plain(part: str) -> str:
         part = _AUTOLINK.sub(autolink, _DEFINITION.sub(definition, part))
-        for _ in range(_DEEPEST):  # An image may stand in the label of a link.
+        for _ in range(_DEEPEST):  # The label of a link may contain an image.
             part, changed = _LINK.subn(link, part)
             if not changed:
                 break
@@ -171,7 +170,7 @@ def _as_code(address: str) -> str:
 
 @dataclass(frozen=True)
 class Claimed:
-    """A citation as a model wrote it. ``number`` is what the text refers to it by."""
+    """A citation as a model wrote it. ``number`` is the one used in the text."""
 
     number: int
     ref: str
@@ -193,8 +192,8 @@ _PLACE = re.compile(
 
 
 def split_source_list(text: str) -> tuple[str, list[Claimed]]:
-    """Part a report from the source list that a model wrote at its end; return what this list cites. The list that
-    stands there in the end is made by code."""
+    """Split a report from the source list that a model wrote at its end; return the citations in the list. Code makes
+    the final list."""
     lines = text.rstrip().split("\n")
     heads = [at for at, line in enumerate(lines) if at and len(line) < _LONGEST_HEAD and _LIST_HEAD.match(line)]
     if not heads:
@@ -208,7 +207,7 @@ def split_source_list(text: str) -> tuple[str, list[Claimed]]:
 
 
 def _read_entries(lines: Sequence[str]) -> tuple[list[str], Sequence[str]]:
-    """Return the entries that stand under the head of a list, and the lines behind them: a note, a farewell."""
+    """Return the entries below the heading of a list, and the lines after them: a note, a farewell."""
     entries = list[str]()
     for at, line in enumerate(lines):
         if _LIST_ENTRY.match(line):
@@ -227,6 +226,6 @@ def _entry(line: str, number: int) -> Claimed:
 
 
 def simplify_name(name: str) -> str:
-    """Strip a name or an address of what may be written otherwise: case, scheme, brackets, a slash at its end."""
+    """Strip a name or an address of variations in spelling: case, scheme, brackets, a trailing slash."""
     name = unicodedata.normalize("NFKC", UNSEEN.sub("", name)).casefold().strip(" \t\r\n[]()<>\"'`“”")
     return re.sub(r"^\w+://(?:www\.)?|[/#]+$", "", name)

@@ -1,4 +1,4 @@
-"""Where an MCP server is, and how to reach it."""
+"""The address of an MCP server, and how to reach it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from upcall.setting_types import Seconds
 
 
 class McpServer(BaseModel, extra="forbid"):
-    """An MCP server: a ``command`` to start, or the ``url`` of one that runs (streamable HTTP).
+    """An MCP server: a ``command`` to start, or the ``url`` of a running one (streamable HTTP).
 
-    ``timeout`` is in seconds, for its start and for each call. ``env`` and ``headers`` may hold keys. ``idempotent``:
-    whether its tools may be called again where a process died in the middle of a call.
+    ``timeout`` is in seconds, for its start and for each call. ``env`` and ``headers`` may contain keys.
+    ``idempotent``: whether its tools may be called again if a process died during a call.
     """
 
     command: str | None = None

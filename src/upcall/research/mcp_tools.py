@@ -1,7 +1,7 @@
 """The tools of an MCP server, as a workbench.
 
-autogen-ext's `McpWorkbench` (0.7.5) has no time limit on its start and cannot be stopped while it waits for a server
-that says nothing, so the session is held here, with the `mcp` package itself.
+autogen-ext's `McpWorkbench` (0.7.5) has no timeout on its start and cannot be stopped while it waits for a silent
+server, so this module manages the session itself, with the `mcp` package.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ INSTALL = f"needs: {install_command('mcp')}"
 SECONDS_TO_STOP = 5.0
 MAX_DESCRIPTION_CHARS = 1_000
 MAX_NAME_CHARS = 64
-"""What OpenAI takes."""
+"""The tool names that OpenAI accepts."""
 
 _ODD = re.compile(r"[^A-Za-z0-9_-]")
 _log = logging.getLogger("upcall")
@@ -54,8 +54,8 @@ class McpToolsConfig(BaseModel):
 class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
     """The tools of the server `name`, each called ``NAME_TOOL``: a server cannot take the name of another tool.
 
-    It is started when its tools are first listed. One that cannot be reached has no tools, and a warning says why; the
-    work goes on without it, and the next run tries again. Results are fenced as data and limited in length.
+    It is started when its tools are first listed. An unreachable server has no tools, and a warning says why; the work
+    continues without it, and the next run tries again. Results are fenced as data and limited in length.
     """
 
     component_config_schema = McpToolsConfig
@@ -73,20 +73,20 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
 
     @property
     def description(self) -> str:
-        """What is said of it where its tools are not known yet."""
+        """Its description while its tools are unknown."""
         return self._server.description or f"Tools of the MCP server {self.name}."
 
     @property
     def is_running(self) -> bool:
-        """Whether its server was started, and not stopped since."""
+        """Whether its server is started and not stopped."""
         return self._serving is not None
 
     def problem(self) -> str | None:
-        """Say which package is missing, if one is."""
+        """Return the missing package, if one is."""
         return None if importlib.util.find_spec("mcp") else INSTALL
 
     async def list_tools(self) -> list[ToolSchema]:
-        """List the schemas of its tools; none where it cannot be reached."""
+        """List the schemas of its tools; none if it is unreachable."""
         return [_schema(name, tool) for name, tool in (await self._list_known()).items()]
 
     async def call_tool(
@@ -96,7 +96,7 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
         cancellation_token: CancellationToken | None = None,
         call_id: str | None = None,
     ) -> ToolResult:
-        """Make one call. What goes wrong comes back as an error result."""
+        """Make one call. Errors are returned as error results."""
         tool = (await self._list_known()).get(name)
         if tool is None or self._session is None:
             return tool_result(name, f"There is no tool {name!r}.", is_error=True)
@@ -106,14 +106,14 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
         except TimeoutError:
             said = f"The MCP server {self.name} did not answer within {self._server.timeout:g} seconds."
             return tool_result(name, f"{said} Go on without it, and say so.", is_error=True)
-        except Exception as error:  # noqa: BLE001  (the server's errors, and those of the way to it)
+        except Exception as error:  # noqa: BLE001  (errors of the server, or in reaching it)
             text = fence(self.name, tool.name, "", first_line(error) or type(error).__name__)
             return tool_result(name, f"The call failed.\n{DATA}\n\n{text}", is_error=True)
         text = shorten(_text(result), MAX_TEXT_CHARS, CUT)
         return tool_result(name, f"{DATA}\n\n{fence(self.name, tool.name, '', text)}", is_error=bool(result.isError))
 
     async def stop(self) -> None:
-        """End the session and with it a server of our own."""
+        """End the session, and with it a server that we started."""
         serving, self._serving = self._serving, None
         self._closing.set()
         if serving is not None:
@@ -147,14 +147,14 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
                 return await ready
         except TimeoutError:
             why = f"it did not answer within {self._server.timeout:g} seconds"
-        except Exception as error:  # noqa: BLE001  (a command that is not there, no connection, no MCP)
+        except Exception as error:  # noqa: BLE001  (a missing command, no connection, no MCP)
             why = first_line(error) or type(error).__name__
-        _log.warning("MCP server %s cannot be used: %s. The run goes on without its tools.", self.name, why)
+        _log.warning("MCP server %s cannot be used: %s. The run continues without its tools.", self.name, why)
         self._serving.cancel()
         return {}
 
     async def _serve(self, ready: asyncio.Future[dict[str, Tool]]) -> None:
-        """Run the session in a task of its own: what the `mcp` package opens must be closed where it was opened."""
+        """Run the session in its own task: what the `mcp` package opens must be closed in the task that opened it."""
         try:
             async with _connect(self._server) as session:
                 await session.initialize()
@@ -163,7 +163,7 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
                 if not ready.done():
                     ready.set_result(_names(self.name, tools))
                 await self._closing.wait()
-        except Exception as error:  # noqa: BLE001  (whoever waits for it is told)
+        except Exception as error:  # noqa: BLE001  (the waiting task gets it)
             if not ready.done():
                 ready.set_exception(_cause(error))
         finally:
@@ -183,7 +183,7 @@ async def _connect(server: McpServer) -> AsyncIterator[ClientSession]:
         return
     own = {name: value.get_secret_value() for name, value in server.env.items()}
     params = StdioServerParameters(command=server.command or "", args=server.args, env=own)
-    # What a server prints beside the protocol is not for the terminal.
+    # Whatever a server prints besides the protocol is not for the terminal.
     with Path(os.devnull).open("w") as nowhere:  # noqa: ASYNC230  (nothing to wait for)
         async with stdio_client(params, errlog=nowhere) as (read, write), ClientSession(read, write, limit) as session:
             yield session
@@ -194,7 +194,7 @@ async def _over_http(server: McpServer, headers: dict[str, str]) -> AsyncIterato
     from mcp.client.streamable_http import streamablehttp_client
 
     assert server.url is not None
-    with warnings.catch_warnings():  # Its successor has no headers, and is not in the older 1.x.
+    with warnings.catch_warnings():  # Its successor has no headers, and is missing from older 1.x.
         warnings.simplefilter("ignore", DeprecationWarning)
         opened = streamablehttp_client(server.url, headers=headers, timeout=server.timeout)
     async with opened as (read, write, _):
@@ -202,7 +202,7 @@ async def _over_http(server: McpServer, headers: dict[str, str]) -> AsyncIterato
 
 
 async def _list_all(session: ClientSession) -> list[Tool]:
-    """List the tools of all pages; a server that names the same next page twice has no more."""
+    """List the tools of all pages; a server that repeats a page cursor has no more."""
     tools: list[Tool] = []
     cursors: list[str | None] = [None]
     while True:
@@ -214,7 +214,7 @@ async def _list_all(session: ClientSession) -> list[Tool]:
 
 
 def _names(server: str, tools: Sequence[Tool]) -> dict[str, Tool]:
-    """Return the tools by the names that a model has for them; one that is too long, or taken, ends with a digest."""
+    """Return the tools by their names for the model; one that is too long or taken ends with a digest."""
     named: dict[str, Tool] = {}
     for tool in tools:
         name = _ODD.sub("_", f"{server}_{tool.name}")
@@ -233,7 +233,7 @@ def _schema(name: str, tool: Tool) -> ToolSchema:
         required=given.get("required", []),
         additionalProperties=bool(given.get("additionalProperties", False)),
     )
-    shared: Any = {key: given[key] for key in ("$defs", "definitions") if key in given}  # What properties refer to.
+    shared: Any = {key: given[key] for key in ("$defs", "definitions") if key in given}  # The targets of references.
     return ToolSchema(
         name=name,
         description=shorten(tool.description or "", MAX_DESCRIPTION_CHARS, CUT),
@@ -242,7 +242,7 @@ def _schema(name: str, tool: Tool) -> ToolSchema:
 
 
 def _text(result: CallToolResult) -> str:
-    """Join the texts of a result; what is no text is named by its kind."""
+    """Join the texts of a result; other content is named by its kind."""
     texts = []
     for part in result.content:
         resource = getattr(part, "resource", part)
@@ -252,7 +252,7 @@ def _text(result: CallToolResult) -> str:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """Take the first error of a group: anyio wraps them."""
+    """Return the first error of a group: anyio wraps them."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -1,8 +1,8 @@
-"""What a quote leaves out of its sentence, and whether that turns its meaning.
+"""The words a quote omits from its sentence, and whether that changes its meaning.
 
-Words that stand in a text can still be a false quote: "recommended for children" out of "not recommended for children".
-So the rest of the sentence is read too, by rules that rather refuse a fair quote than let a false one through: the
-model is told, and can quote more.
+Words that do occur in a text can still be a false quote: "recommended for children" out of "not recommended for
+children". So the rest of the sentence is read too, by rules that would rather refuse a fair quote than accept a false
+one: the model is told, and can quote more.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ _NUMBER = re.compile(
 
 
 def turns_the_meaning(text: Words, first: int, end: int) -> bool:
-    """Tell whether the words from `first` up to `end` say something else than the sentence they are taken from.
+    """Return whether the words from `first` up to `end` mean something else than the sentence they are taken from.
 
-    They do where what is left out denies them, doubts them, makes them depend on something or makes a question of them,
-    and where they begin or end within a figure.
+    They do if the omitted words deny them, doubt them, make them conditional or turn them into a question, and if they
+    begin or end within a figure.
     """
     start, stop = text.sentence_around(first, end)
     return (
@@ -77,7 +77,7 @@ def turns_the_meaning(text: Words, first: int, end: int) -> bool:
 
 
 def denies(text: str) -> bool:
-    """Tell whether words that an ellipsis stands for hold a denial, a doubt or a condition."""
+    """Return whether the words replaced by an ellipsis contain a denial, a doubt or a condition."""
     return bool(_BEFORE.search(text) or _CONDITIONAL.search(text))
 
 

@@ -1,4 +1,4 @@
-"""Whether a quote stands in a text: its very words, in their order, with slips of the pen or of a scanner at most."""
+"""Whether a text contains a quote: its exact words, in order, with at most some typos or scanning errors."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from upcall.research.omissions import denies, turns_the_meaning
 from upcall.research.tokens import END, QUESTION, UNSPACED, Words, spell_plainly, split_plain_words, split_words
 
 MIN_WORDS = 3
-"""Fewer words are found in nearly any text: they are no evidence."""
+"""Fewer words are found in nearly any text, so they are not evidence."""
 
 MIN_PART_WORDS = 2
-"""So many words has each part of a quote with an ellipsis."""
+"""The minimum number of words in each part of a quote with an ellipsis."""
 
 MAX_PARTS = 8
-"""A quote with more ellipses is stitched together."""
+"""A quote with more parts is stitched together."""
 
 WORDS_A_SLIP = 6
-"""One word in so many may be misspelt, or two badly scanned or without their accents. A quote of fewer than
-`MIN_WORDS_WITH_SLIP` words must be there as it is."""
+"""One word in this many may be misspelt, or two badly scanned or without accents. A quote of fewer than
+`MIN_WORDS_WITH_SLIP` words must match exactly."""
 
 MIN_WORDS_WITH_SLIP = 5
 
 MAX_WORDS_WITH_SLIP = 300
-"""A longer quote is a copy, and is there or not."""
+"""A longer quote was copied, and must match exactly."""
 
 _ELLIPSIS = re.compile(r"[\[(] ?(?:\.{3,}|…) ?[\])]|\.{3,}|…")
 _WORD = re.compile(r"[^\W_]+")
@@ -39,9 +39,10 @@ _FIGURE = re.compile(r"[-+]?\d[\d.,:/%-]*")
 _LOOKALIKES = str.maketrans({"1": "l", "i": "l", "|": "l", "0": "o", "5": "s"})
 _LITTLE_WORD, _LONG_WORD, _LONGER_WORD = 2, 5, 7
 _TRACE_OF_A_SLIP = 1 / 3
-"""So many of the words of a quote are in a text that has it with slips."""
+"""The share of a quote's words that a text with slips in it must contain."""
 _PLACES, _COMMON = 50, 40
-"""How many places of the same words are tried, and how often two words may stand in a text to be a trace of a quote."""
+"""How many places with the same words are tried, and how often a pair of words may occur in a text to locate a
+quote."""
 
 
 class Match(StrEnum):
@@ -54,8 +55,7 @@ class Match(StrEnum):
 
 @dataclass(frozen=True)
 class FoundQuote:
-    """That a quote was found, how, how similar it is (100 where all of its words are the same), and the place that the
-    text is from."""
+    """A quote that was found: how, how similar it is (100 if all words are the same), and the place of the text."""
 
     match: Match
     score: float = 100.0
@@ -63,18 +63,18 @@ class FoundQuote:
 
 
 class SearchableText:
-    """A text that was read in one go, perhaps its place in its source, and its words, which are cut once."""
+    """A text that was read in one piece, perhaps its place in its source, and its words, which are split once."""
 
     def __init__(self, raw: str, place: str = "") -> None:
         self.raw, self.place = raw, place
 
     @cached_property
     def words(self) -> Words:
-        """As `split_words` has them."""
+        """The words, as `split_words` returns them."""
         return split_plain_words(self._plain)
 
     def share_of(self, words: Collection[str]) -> float:
-        """Tell at little cost how many of some words are in the text, from 0 to 1."""
+        """Estimate cheaply what share of some words is in the text, from 0 to 1."""
         return sum(word in self._folded for word in words) / max(len(words), 1)
 
     @cached_property
@@ -88,7 +88,7 @@ class SearchableText:
 
 @dataclass(frozen=True)
 class _Span:
-    """Where a part of a quote stands, and what its slips cost: 2 each, 1 where only letters look different."""
+    """The position of a part of a quote, and the cost of its slips: 2 each, 1 if only letters look different."""
 
     first: int
     end: int
@@ -98,21 +98,21 @@ class _Span:
 def find_quote(quote: str, text: str) -> FoundQuote | None:
     """Find a quote in a text.
 
-    It holds where its words stand in the text in this order, whole and next to each other, and where what it leaves out
-    of its sentence does not turn its meaning. An ellipsis may stand for words of one sentence that deny nothing.
+    It is found if its words occur in the text in this order, whole and adjacent, and if the words it omits from its
+    sentence do not change its meaning. An ellipsis may replace words of one sentence that deny nothing.
     """
     return find_in(quote, [SearchableText(text)])
 
 
 def says_enough(quote: str) -> bool:
-    """Tell whether a quote is long enough to be evidence, as a whole and in each part."""
+    """Return whether a quote is long enough to be evidence, as a whole and in each part."""
     parts = _split_at_ellipses(quote)
     shortest = MIN_PART_WORDS if len(parts) > 1 else MIN_WORDS
     return sum(map(_count_words, parts)) >= MIN_WORDS and all(_count_words(part) >= shortest for part in parts)
 
 
 def find_in(quote: str, texts: Sequence[SearchableText], *, slips: bool = True) -> FoundQuote | None:
-    """Find a quote in one of several texts of a source; without `slips` only its very words."""
+    """Find a quote in one of several texts of a source; without `slips` only its exact words."""
     parts = [_without_last_end(split_words(part).words) for part in _split_at_ellipses(quote)]
     if not parts or not all(parts) or len(parts) > MAX_PARTS:
         return None
@@ -142,7 +142,7 @@ def _find_parts(parts: Sequence[Sequence[str]], text: Words, *, slips: bool) -> 
 
 
 def _follow(first: _Span, parts: Sequence[Sequence[str]], text: Words, *, slips: bool) -> list[_Span]:
-    """Find the other parts behind the first one in its sentence, with nothing between them that denies them."""
+    """Find the other parts after the first one in its sentence, with nothing in between that denies them."""
     spans = [first]
     for part in parts:
         end = spans[-1].end
@@ -171,7 +171,7 @@ def _find_part(part: Sequence[str], text: Words, start: int = 0, *, slips: bool)
 
 
 def _trace(part: Sequence[str], text: Words, start: int) -> list[int]:
-    """Find where the quote might begin, by pairs of its words that stand in the text."""
+    """Find where the quote might begin, by pairs of its words that occur in the text."""
     starts: Counter[int] = Counter()
     numbers = {pair: number for number, pair in enumerate(pairwise(part))}
     for pair, number in numbers.items():
@@ -186,12 +186,12 @@ def _trace(part: Sequence[str], text: Words, start: int) -> list[int]:
 
 
 def _align(part: Sequence[str], text: Words, first: int) -> _Span | None:
-    """Read the quote and the text from `first` side by side, past slips, articles and words that are written in one."""
+    """Align the quote with the text from `first`, tolerating slips, articles and words written as one."""
     theirs = text.words
     todo, seen = [(0, first, 0)], set[tuple[int, int]]()
     while todo:
-        # Depth first, the plain reading of the next words before all others: nobody asks for the cheapest way, only
-        # whether there is one that is cheap enough.
+        # Depth first, the plain reading of the next words before all others: the question is not which alignment is the
+        # cheapest, only whether one is cheap enough.
         mine, at, cost = todo.pop()
         if cost > max(2, 2 * len(part) // WORDS_A_SLIP) or (mine, at) in seen:
             continue
@@ -215,8 +215,8 @@ def _align(part: Sequence[str], text: Words, first: int) -> _Span | None:
 
 
 def _cost_of_reading(written: str, read: str) -> int | None:
-    """Price it to take two words for one. None where they are two: another letter makes another word too often
-    ("million", "billion") to be a slip."""
+    """Return the cost of reading one word as the other. None if they are different words: another letter makes another
+    word too often ("million", "billion") to be a slip."""
     if written == read:
         return 0
     figures = [bool(_FIGURE.fullmatch(each)) for each in (written, read)]
@@ -231,7 +231,7 @@ def _cost_of_reading(written: str, read: str) -> int | None:
 
 
 def _skeleton(word: str) -> str:
-    """Write a word as a scanner sees it, which takes some letters for others."""
+    """Return a word as a scanner sees it, which confuses some letters."""
     return word.replace("rn", "m").replace("vv", "w").translate(_LOOKALIKES)
 
 
@@ -240,7 +240,7 @@ def _without_accents(word: str) -> str:
 
 
 def _lacks_a_letter(short: str, long: str) -> bool:
-    """Tell whether one word is the other without a letter, which is not the first: "legal" is not "illegal"."""
+    """Return whether one word is the other minus a letter that is not the first: "legal" is not "illegal"."""
     if len(long) < _LONG_WORD or len(long) - len(short) != 1:
         return False
     return any(long[:at] + long[at + 1 :] == short for at in range(1, len(long)))
@@ -271,6 +271,6 @@ def _without_last_end(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _count_words(text: str) -> int:
-    """Count the words; where they are not set apart by spaces, two characters count as one."""
+    """Count the words; in scripts without spaces, two characters count as one."""
     unspaced = len(UNSPACED.findall(text))
     return len(_WORD.findall(UNSPACED.sub(" ", text))) + unspaced // 2

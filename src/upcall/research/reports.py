@@ -1,6 +1,6 @@
-"""What the agents with tools end their work with: a report, made and checked by code from the calls that they made.
+"""The result of agents with tools: a report, made and checked by code against their calls.
 
-The words are the model's; what was done is not its to say. Prose is a report: its text is the summary.
+The model writes the words; code states what was done. Prose is a report too: its text is the summary.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from upcall.workspace.command_results import read_changed
 _WRITING = frozenset({"apply_patch", "delete_file", "edit_file", "write_file"})
 _RUNNING = frozenset({"run_command", "run_python"})
 _NOT_READ = _WRITING | _RUNNING | {"list_files", "read_file", "search_files", "show_diff"}
-"""Tools of ours whose results are no source of a research report."""
+"""Our own tools whose results are not a source of a research report."""
 
 _TO_RUN = frozenset({".py", ".sh"})
-"""The endings of files that every sandbox of ours can run, and that show only then whether they work."""
+"""The extensions of files that all our sandboxes can run, and that show only then whether they work."""
 
 _LOOKS = frozenset({"cat", "cd", "echo", "find", "git", "grep", "head", "ls", "pwd", "rg", "tail", "tree", "wc"})
 """The commands that run no code of the workspace."""
@@ -35,15 +35,15 @@ _LOOKS = frozenset({"cat", "cd", "echo", "find", "git", "grep", "head", "ls", "p
 _PATCHED = re.compile(r"^(?:--- (?:a/)?|\+\+\+ (?:b/)?)")
 
 MAX_COMMANDS = 10
-"""How many commands a report lists, the latest."""
+"""How many commands a report lists, the latest ones."""
 
 
 @dataclass(frozen=True)
 class MadeCall:
-    """A tool call that an agent made and that did not fail, with the text it gave back.
+    """A successful tool call of an agent, with the text it returned.
 
-    ``of_source``: the tool is one of a `SourcesWorkbench`, so that its result names the sources itself; a text from
-    elsewhere that looks so names none.
+    ``of_source``: the tool belongs to a `SourcesWorkbench`, so its result names the sources itself; a similar-looking
+    text from elsewhere names none.
     """
 
     name: str
@@ -52,7 +52,7 @@ class MadeCall:
     of_source: bool = False
 
     def changed_files(self) -> list[str]:
-        """Return the files that the call changed, as it named them; none where it named none, and so failed."""
+        """Return the files that the call changed, as it named them; none if it named none, and so failed."""
         if self.name == "apply_patch":
             lines = str(self.arguments.get("patch")).splitlines()
             named = [_PATCHED.sub("", line.split("\t")[0]) for line in lines if _PATCHED.match(line)]
@@ -61,12 +61,12 @@ class MadeCall:
         return [normpath(path)] if isinstance(path, str) else []
 
     def files_of_command(self) -> Sequence[str]:
-        """Return the files that its command changed, by what it was seen to do."""
+        """Return the files that its command was seen to change."""
         return read_changed(self.result) if self.name in _RUNNING else ()
 
     @property
     def command(self) -> str:
-        """The command that it ran, in one line; empty where it ran none."""
+        """The command that it ran, in one line; empty if it ran none."""
         return one_line(str(self.arguments.get("command") or "a Python script")) if self.name in _RUNNING else ""
 
     @property
@@ -76,7 +76,7 @@ class MadeCall:
 
     @property
     def runs_code(self) -> bool:
-        """Whether its command may have run code of the workspace, and not only looked at it."""
+        """Whether its command may have run code of the workspace, not only looked at it."""
         return bool(self.command) and self.command.split()[0] not in _LOOKS
 
     @property
@@ -87,9 +87,9 @@ class MadeCall:
 
 @dataclass(frozen=True)
 class WorkDone:
-    """What an agent did in its turn, and what it could have done: its calls, and the names of its tools.
+    """The calls an agent made in its turn, and the names of the tools it could call.
 
-    ``failed`` are the calls that it made in vain.
+    ``failed`` are its failed calls.
     """
 
     made: Sequence[MadeCall]
@@ -98,16 +98,16 @@ class WorkDone:
     failed: Sequence[MadeCall] = ()
 
     def unchanged_files(self) -> list[str]:
-        """Return the files that it tried to change, and that no call changed."""
+        """Return the files that it tried to change but no call changed."""
         tried = (path for call in self.failed for path in call.changed_files())
         changed = [path for call in self.made for path in (*call.changed_files(), *call.files_of_command())]
         return [each for each in dict.fromkeys(tried) if not any(_is_same(each, path) for path in changed)]
 
 
 def extract_read_texts(call: MadeCall) -> Iterator[ReadText]:
-    """Yield what a call gave its agent to read.
+    """Yield the texts that a call returned to its agent.
 
-    The result of a tool that is none of ours is a source by the name of the tool.
+    The result of a foreign tool is a source named after the tool.
     """
     if call.of_source:
         for shown in parse_fenced(call.result):
@@ -131,11 +131,11 @@ class Report(Reply):
         return cls(summary=text)
 
     def verify_against(self, work: WorkDone) -> Report:
-        """Return the report as the work bears it out; what falls away is listed as left open or warned of."""
+        """Return the report as the work supports it; dropped parts are listed as left open, or warned about."""
         return self.with_warnings(["it called none of its tools"] if work.tools and not work.made else [])
 
     def objections(self) -> tuple[str, ...]:
-        """Return those warnings that the model is told of once, before its report is taken."""
+        """Return the warnings that the model gets once, before its report is accepted."""
         return ()
 
     def with_warnings(self, more: Iterable[str]) -> Self:
@@ -159,7 +159,7 @@ class CodingReport(Report):
     tests: SkipJsonSchema[tuple[str, ...]] = ()
 
     def verify_against(self, work: WorkDone) -> Report:
-        """Return the report with what the calls did, and with warnings of what it claims beyond that."""
+        """Return the report with what the calls did, and with warnings about claims beyond that."""
         runs = {call.command: place for place, call in enumerate(work.made) if call.command}
         tests = [command for command in runs if "test" in command]
         files = tuple(dict.fromkeys(path for call in work.made for path in call.changed_files()))
@@ -178,7 +178,7 @@ class CodingReport(Report):
         ).with_warnings([*claimed, *_warn_of_work(work)])
 
     def objections(self) -> tuple[str, ...]:
-        """Return all warnings: each of them can be put right by a call."""
+        """Return all warnings: a call can resolve each of them."""
         return self.warnings
 
     def _lists(self) -> list[str]:
@@ -191,13 +191,13 @@ class CodingReport(Report):
 
 
 def _is_same(one: str, other: str) -> bool:
-    """Tell whether two paths name the same file: one of them may be absolute."""
+    """Return whether two paths name the same file: one of them may be absolute."""
     short, long = sorted((one, other), key=len)
     return short == long or (isabs(long) and long.endswith(f"/{short}"))
 
 
 def _warn_of_work(work: WorkDone) -> list[str]:
-    """Say what nobody should take for done: no change, a change or a last command that failed, code that was not
+    """Warn of what nobody should take for done: no change, a change or a last command that failed, code that was not
     run."""
     runs = [place for place, call in enumerate(work.made) if call.command]
     changes = [place for place, call in enumerate(work.made) if call.changed_files()]
@@ -217,7 +217,7 @@ def _warn_of_work(work: WorkDone) -> list[str]:
 
 
 def _describe_run(made: Sequence[MadeCall], place: int) -> str:
-    """Return a command with how it ended the last time, and whether files were changed after that."""
+    """Return a command with how it last ended, and whether files were changed after that."""
     lines = made[place].result.strip().splitlines()
     last = f": {lines[-1].strip()}" if len(lines) > 1 else ""
     later = any(call.changed_files() for call in made[place + 1 :])
@@ -252,7 +252,7 @@ class Citation(Reply):
     @field_validator("number", mode="before")
     @classmethod
     def _any_number(cls, value: object) -> object:
-        """Leave out what is no number: without one, a citation counts by its place in the list."""
+        """Drop values that are not numbers: without one, a citation counts by its position in the list."""
         digits = re.search(r"\d{1,4}", str(value))
         return int(digits[0]) if digits else None
 
@@ -269,7 +269,7 @@ class ResearchReport(Report):
     @model_validator(mode="before")
     @classmethod
     def _sources_are_citations(cls, value: Any) -> Any:
-        """Read the list under the names that models like better too, and one entry where a list should be."""
+        """Accept the list under other names that models prefer too, and a single entry in place of a list."""
         if not isinstance(value, dict):
             return value
         named = value.get("citations") or value.get("sources") or value.get("references") or ()
@@ -277,11 +277,11 @@ class ResearchReport(Report):
         return {**value, "citations": [each for each in listed if isinstance(each, str | dict | Citation)]}
 
     def verify_against(self, work: WorkDone) -> Report:
-        """Return the report with each citation looked up in what the calls gave the agent to read.
+        """Return the report with each citation looked up in the texts that the calls returned.
 
-        A report that rests on nothing and claims nothing stays as it is.
+        A report without citations or claims stays unchanged.
         """
-        from upcall.research.citations import Library, check  # Slow to import, and for research alone.
+        from upcall.research.citations import Library, check  # Slow to import, and only for research.
         from upcall.research.markdown import Claimed, list_numbers, split_source_list
 
         summary, listed = split_source_list(self.summary)
@@ -312,7 +312,7 @@ class CheckedReport(Report):
 
     @classmethod
     def of(cls, report: Report, checked: Checked, *, not_found: Sequence[str] = ()) -> Self:
-        """Make the report of the text that was checked; what fell away is listed as left open."""
+        """Make the report of the checked text; dropped citations are listed as left open."""
         return cls(
             summary=checked.text,
             assumptions=report.assumptions,
@@ -324,7 +324,7 @@ class CheckedReport(Report):
         )
 
     def renumber(self, numbers: Mapping[str, int]) -> Self:
-        """Return the same report with the numbers that its sources have in another list, by ref."""
+        """Return the same report with the numbers of its sources in another list, by ref."""
         from upcall.research.citations import replace_numbers
 
         cited = tuple(each.model_copy(update={"number": numbers[each.ref]}) for each in self.cited)
@@ -332,7 +332,7 @@ class CheckedReport(Report):
         return self.model_copy(update={"cited": cited, "summary": replace_numbers(self.summary, held)})
 
     def outcome(self) -> str:
-        """Return what it says of its work, without what it quotes."""
+        """Return what it says about its work, without its quotes."""
         return "\n".join([self.summary, *_head_list("Not found", self.not_found), *super()._lists()])
 
     def _lists(self) -> list[str]:

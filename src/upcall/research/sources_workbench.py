@@ -1,4 +1,4 @@
-"""The researcher's tools: search the sources that there are, and read what was found."""
+"""The researcher's tools: search the available sources, and read what was found."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_HITS = 10
 
 @dataclass(frozen=True)
 class _ToolNames:
-    """How the tools of a source are called, and what its references are."""
+    """The names of a source's tools, and a description of its references."""
 
     search: str
     read: str
@@ -48,8 +48,8 @@ def _name_tools(source: Source) -> _ToolNames:
 class SourcesWorkbench(FileWorkbench):
     """Two tools for each source, one to search it and one to read. They change nothing.
 
-    What they give is fenced: where it is from stands in a line of its own, and the text between markers that it cannot
-    hold (`upcall.research.sources.fences`). A source that has a `problem` has no tools; the others work on without it.
+    Their results are fenced: the origin is in a line of its own, and the text between markers that it cannot contain
+    (`upcall.research.sources.fences`). A source with a `problem` has no tools; the others work without it.
     """
 
     def __init__(self, sources: Sequence[Source]) -> None:
@@ -60,7 +60,7 @@ class SourcesWorkbench(FileWorkbench):
 
     @property
     def source_tools(self) -> frozenset[str]:
-        """The names of the tools of all sources, also of those that cannot be used now."""
+        """The names of the tools of all sources, including those unavailable now."""
         words = [_name_tools(source) for source in self._sources]
         return frozenset(name for each in words for name in (each.search, each.read))
 
@@ -74,7 +74,7 @@ class SourcesWorkbench(FileWorkbench):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why some sources cannot be used, a line each."""
+        """Why some sources cannot be used, one line each."""
         return tuple(f"{source.id} {why}" for source in self._sources if (why := source.problem()) is not None)
 
     async def list_tools(self) -> list[ToolSchema]:
@@ -82,7 +82,7 @@ class SourcesWorkbench(FileWorkbench):
         return self.schemas()
 
     def schemas(self) -> list[ToolSchema]:
-        """List the schemas of the tools for whoever cannot wait."""
+        """List the schemas of the tools for callers that cannot wait."""
         return [schema for source in self._searched.values() for schema in _schemas(source)]
 
     async def call_tool(
@@ -92,7 +92,7 @@ class SourcesWorkbench(FileWorkbench):
         cancellation_token: CancellationToken | None = None,
         call_id: str | None = None,
     ) -> ToolResult:
-        """Make one call. What the model did wrong, and what a source cannot give now, comes back as an error result."""
+        """Make one call. Mistakes of the model, and what a source cannot deliver now, are returned as error results."""
         given = dict(arguments or {})
         try:
             if source := self._searched.get(name):
@@ -139,8 +139,8 @@ def _text(given: Mapping[str, Any], argument: str) -> str:
 
 
 def _number(value: object) -> int:
-    """Read a whole number; also as text or with a decimal point, as some models write it."""
+    """Read an integer, also from text or with a decimal point, as some models write it."""
     try:
-        return int(value)  # type: ignore[call-overload,no-any-return]  # what int() refuses is caught
+        return int(value)  # type: ignore[call-overload,no-any-return]  # int()'s refusal is caught
     except (ValueError, TypeError, OverflowError) as error:
         raise ValueError("'start' must be a whole number.") from error

@@ -1,4 +1,4 @@
-"""Cut a text into words, so that two writings of the same words are the same."""
+"""Split a text into words, so that two spellings of the same words are equal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WIDE = r"\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f"
 UNSPACED = re.compile(f"[{_WIDE}]")
 
 END, QUESTION = ".", "?"
-"""What stands for the end of a sentence among the words."""
+"""The mark for the end of a sentence among the words."""
 
 _BLOCK = "\x1e"
 _FIGURE = r"(?:(?<![\w.,)])[-+])?\d+(?:[.,:/]\d+)*(?:-\d+(?:[.,]\d+)*)?(?:%|[^\W\d_]+)?"
@@ -33,12 +33,12 @@ _BREAK = re.compile(r"\n(?:[^\S\n]*\n\s*|(?=[^\S\n]*(?:[-*+•][^\S\n]|#{1,6}[^\
 _PERCENT = re.compile(r"(?<=\d)[^\S\n]+%")
 _INK = re.compile(r"\S")
 _SHORT = re.compile(r"(?:dr|mrs?|messrs|ms|prof|st|nr|art|abs|vgl|ca|approx|fig|eq|al|vol|pp?|etc|vs|cf|bzw|usw)")
-"""Abbreviations: a full stop behind one ends no sentence."""
+"""Abbreviations: a full stop after one ends no sentence."""
 
 
 def spell_plainly(text: str) -> str:
-    """Write a text without what differs between two writings of the same words: width, ligatures, quotation marks,
-    dashes, hyphens within words and at line ends, characters that are not seen. Case and white space stay."""
+    """Normalise what differs between two spellings of the same words: width, ligatures, quotation marks, dashes,
+    hyphens within words and at line ends, invisible characters. Case and white space stay."""
     text = unicodedata.normalize("NFKC", UNSEEN.sub("", text))
     return _HYPHEN.sub("", _DASHES.sub("-", _QUOTES.sub("", text)))
 
@@ -47,8 +47,8 @@ def spell_plainly(text: str) -> str:
 class Words:
     """The words of a text in order, with the ends of its sentences among them.
 
-    ``marks`` has the punctuation behind each word. ``borders`` are the positions of those ends that part two sentences,
-    which a full stop behind an abbreviation does not.
+    ``marks`` contains the punctuation after each word. ``borders`` are the positions of the ends that separate two
+    sentences, unlike a full stop after an abbreviation.
     """
 
     words: tuple[str, ...]
@@ -69,7 +69,7 @@ class Words:
         return starts
 
     def find(self, words: Sequence[str], start: int = 0, *, limit: int) -> Iterator[int]:
-        """Find the positions from `start` at which some words stand next to each other, the first `limit` of them."""
+        """Find the positions from `start` at which these words are adjacent, the first `limit` of them."""
         if start >= len(self.words):
             return
         wanted = f" {' '.join(words)} "
@@ -79,7 +79,8 @@ class Words:
             at, limit = self.joined.find(wanted, at + 1), limit - 1
 
     def sentence_around(self, first: int, end: int) -> tuple[int, int]:
-        """Tell where the sentence of ``words[first]`` begins and that of ``words[end - 1]`` ends, its mark included."""
+        """Return where the sentence of ``words[first]`` begins and that of ``words[end - 1]`` ends, its mark
+        included."""
         while first and first - 1 not in self.borders:
             first -= 1
         last = end - 1
@@ -88,7 +89,7 @@ class Words:
         return first, last + 1
 
     def as_text(self, first: int, end: int) -> str:
-        """Write some of the words with their punctuation."""
+        """Return some of the words with their punctuation."""
         return " ".join(
             f"{word} {mark}" if mark else word
             for word, mark in zip(self.words[first:end], self.marks[first:end], strict=True)
@@ -96,16 +97,16 @@ class Words:
 
 
 def split_words(text: str) -> Words:
-    """Cut a text into its words.
+    """Split a text into its words.
 
     Words are compared without case, quotation marks and hyphens. A figure is one word with its sign, separators, range
-    and percent sign; where words are not set apart by spaces, a character is one.
+    and percent sign; in scripts without spaces, each character is a word.
     """
     return split_plain_words(spell_plainly(text))
 
 
 def split_plain_words(text: str) -> Words:
-    """Cut a text that `spell_plainly` gave into its words."""
+    """Split a text that `spell_plainly` returned into its words."""
     plain = _PERCENT.sub("%", text.strip())
     plain = _BREAK.sub(_mark_block, _HEADING.sub(rf"\1{_BLOCK}", plain))
     words, marks, borders = list[str](), list[str](), set[int]()
