@@ -1,4 +1,4 @@
-"""What a command changed: read from its view, held against the folder, and made ready to go in."""
+"""What a command changed: read from its view, checked against the folder, and prepared for writing."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ from upcall.workspace.sandboxes.views import View
 
 MAX_KEPT_FILE = 50_000_000
 MAX_KEPT_BYTES = 200_000_000
-"""So much of what a change takes away is kept, of one file and in all, to undo it. The human is asked about more."""
+"""How many bytes of what a change removes are kept for undo, per file and in all. Beyond that the human is asked."""
 
 MAX_KEPT_NEW = 50_000_000
-"""So much of what a command writes is kept, in all, where the folder is to be made from the log elsewhere."""
+"""How many bytes of what a command writes are kept in all, so that the folder can be rebuilt from the log elsewhere."""
 
 _PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
-"""Folders of the system that a link may lead into, to a program: all that a virtual environment needs."""
+"""System folders that a link to a program may lead into: all that a virtual environment needs."""
 
 
 class ChangeRefused(ValueError):
-    """What a command left can never go in. The text says what it is."""
+    """A command left something that can never be written to the folder. The text says what it is."""
 
 
 def read_changes(folder: Folder, view: View, since: int) -> list[FileChange]:
-    """Read what a command that was started at `since` (nanoseconds) left otherwise than it was.
+    """Read what differs after a command that was started at `since` (nanoseconds).
 
-    What is no file, link or folder (a pipe, a socket) is left out. The content of new files is not in the change log.
+    Anything but files, links and folders (a pipe, a socket) is left out. The content of new files is not in the change
+    log.
 
     Raises:
-        ChangedMeanwhile: somebody else changed one of the files since.
-        ChangeRefused: a name cannot be told to anybody.
+        ChangedMeanwhile: somebody else has changed one of the files since.
+        ChangeRefused: a name cannot be shown to anybody.
     """
     found = []
     for left in view.list_left():
@@ -47,7 +48,7 @@ def read_changes(folder: Folder, view: View, since: int) -> list[FileChange]:
             left.path.encode()
         except UnicodeEncodeError:
             raise ChangeRefused(f"the name {os.fsencode(left.path)!r} is no UTF-8") from None
-        # Of the times of a file, nobody can set that of its last change.
+        # Of a file's times, only that of its last change cannot be set by anybody.
         if before is not None and before.kind != "folder" and os.lstat(folder.root / left.path).st_ctime_ns > since:
             raise ChangedMeanwhile(f"{left.path!r} was changed by somebody else meanwhile.")
         found.append(FileChange(path=left.path, before=before, after=after))
@@ -57,8 +58,7 @@ def read_changes(folder: Folder, view: View, since: int) -> list[FileChange]:
 def prepare_writes(
     folder: Folder, files: Sequence[FileChange], written: Path, *, keeps_new: bool = False
 ) -> list[Write]:
-    """Make changes ready to go in, with what they take away, and with `keeps_new` what they bring, as far as it can be
-    kept.
+    """Prepare changes for writing, with what they remove, and with `keeps_new` what they add, if it can be kept.
 
     Raises:
         ChangedMeanwhile: one of the files is not what it was.
@@ -87,7 +87,7 @@ def _prepare(folder: Folder, files: Sequence[FileChange], written: Path, new_roo
 
 
 def state_below(folder: Folder, place: str) -> FileState | None:
-    """Tell what is at a place; None also where a folder on the way is none, and for a pipe or a socket."""
+    """Return what is at a place; None also if a folder on the way is not one, and for a pipe or a socket."""
     try:
         return folder.state(place)
     except (NotADirectoryError, ValueError):
@@ -95,10 +95,10 @@ def state_below(folder: Folder, place: str) -> FileState | None:
 
 
 def refuse_changes(root: Path, files: Sequence[FileChange], written: Path) -> None:
-    """Refuse what can never go in: links out of the folder, and changes of the Python that runs this.
+    """Refuse what must never be written: links out of the folder, and changes to the Python that runs this.
 
     Raises:
-        ChangeRefused: one of the changes is such.
+        ChangeRefused: it is one of the changes.
     """
     for each in files:
         if is_interpreter(root, each.path):
@@ -110,14 +110,14 @@ def refuse_changes(root: Path, files: Sequence[FileChange], written: Path) -> No
 
 
 def is_interpreter(root: Path, place: str) -> bool:
-    """Tell whether a place in a folder belongs to the Python that runs this."""
+    """Return whether a place in a folder belongs to the Python that runs this."""
     above = (root / place).parents
     return any(prefix in above for prefix in find_interpreter() if root in prefix.parents)
 
 
 @cache
 def find_interpreter() -> frozenset[Path]:
-    """Return the folders of the Python that runs."""
+    """Return the folders of the running Python."""
     return frozenset(Path(os.path.realpath(each)) for each in (sys.prefix, sys.base_prefix))
 
 
@@ -133,7 +133,7 @@ def _leads_out(root: Path, place: str, target: str) -> bool:
         )
     parts = [part for part in target.split("/") if part not in ("", ".")]
     up = next((number for number, part in enumerate(parts) if part != ".."), len(parts))
-    # What comes after a name may start from anywhere: that name may be a link.
+    # The path after a name may start from anywhere: that name may be a link.
     return ".." in parts[up:] or up > place.count("/")
 
 
@@ -146,7 +146,7 @@ def _read_state(source: Path) -> FileState | None:
         return FileState(kind="link", digest=digest(os.fsencode(os.readlink(source))), mode=mode)
     if not stat.S_ISREG(found.st_mode):
         return None
-    if not mode & stat.S_IRUSR:  # It is ours all the same, whatever the command made of it.
+    if not mode & stat.S_IRUSR:  # It is still ours, whatever the command did to it.
         source.chmod(mode | stat.S_IRUSR)
     with source.open("rb") as file:
         return FileState(digest=hash_file(file), mode=mode, kept=False)

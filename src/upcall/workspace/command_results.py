@@ -1,4 +1,4 @@
-"""How a command ended and what it changed, in one line: as the model is told, and read back from what it was told."""
+"""How a command ended and what it changed, in one line: written for the model, and parsed from that text again."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from upcall.runs.file_changes import FileChange
 from upcall.text import escape_controls
 
-if TYPE_CHECKING:  # Reports read these lines where there is no sandbox.
+if TYPE_CHECKING:  # Reports read these lines without a sandbox.
     from upcall.workspace.limits import Limits
     from upcall.workspace.sandboxes.base import Execution
 
 MAX_NAMES_TOLD = 30
-"""So many of the files that a command changed are named to the model."""
+"""How many of the files that a command changed are named to the model."""
 
 _LIMITS = {
     "time": "its time was over",
@@ -28,7 +28,7 @@ _LIMITS = {
 
 
 def describe_result(execution: Execution, limits: Limits, files: Sequence[FileChange] = ()) -> str:
-    """Tell the model of a command: how it ended, what it changed, then what it printed."""
+    """Describe a command to the model: how it ended, what it changed, then what it printed."""
     ended, taken = f"exit status {execution.exit_status}", f"after {execution.seconds:.1f} s"
     if execution.stopped is None:
         ended += f", {taken}"
@@ -47,13 +47,13 @@ def _list_names(paths: Sequence[str]) -> str:
 
 
 def _show_name(path: str) -> str:
-    """Show a name so that `read_changed` finds its end."""
+    """Quote a name so that `read_changed` finds its end."""
     shown = escape_controls(path, unseen=True)
     return json.dumps(shown, ensure_ascii=False) if re.search(r'[,;\]"\n]', shown) else shown
 
 
 def read_changed(told: str) -> Sequence[str]:
-    """Read the names of files, as far as they are named, out of what the model was told of a command."""
+    """Read the names of changed files, if named, from what the model was told about a command."""
     head = re.match(r'\[exit status (?:"(?:[^"\\]|\\.)*"|[^"\]])*\]', told.partition("\n")[0])
     parts = re.findall(r'; (?:wrote|deleted) ((?:"(?:[^"\\]|\\.)*"|[^";])*)', head[0].removesuffix("]")) if head else ()
     names = (name.strip() for part in parts for name in re.findall(r'"(?:[^"\\]|\\.)*"|[^",]+', part))

@@ -1,8 +1,8 @@
-"""One command in the sandbox, from its start until what it changed is in the workspace or thrown away.
+"""One command in the sandbox, from its start until its changes are in the workspace or thrown away.
 
-It works on a view of the folder and changes nothing of it. What it left waits in a stage, under the name of its call,
-until it is decided by what it does: it goes in at once, or the human is asked, or it is thrown away. Killed at any
-moment, the command either did nothing and is run again, or its change is recorded and made whole (`finish`).
+It works on a view of the folder and changes nothing in it. What it left waits in a stage, named after its call, until
+its effects are decided on: it is written at once, the human is asked, or it is thrown away. Killed at any moment, the
+command either did nothing and runs again, or its change is recorded and completed (`finish`).
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from upcall.workspace.stages import Stage, StagedCommand
 from upcall.workspace.staging import commit, describe, finish
 
 MAX_TRIES = 3
-"""So often is a command run while somebody else changes the files that it changes."""
+"""How often a command is run while somebody else changes the files that it changes."""
 
 MAX_WHOLE_DIFF = 5_000_000
 
 
 @dataclass(frozen=True)
 class CommandRequest:
-    """What one call asks for.
+    """The request of one call.
 
     Attributes:
         tool: the name of the tool.
-        text: a command line, or Python code where `is_code`.
-        seconds: how long it may take, None where it does not say.
+        text: a command line, or Python code if `is_code`.
+        seconds: its time limit, None if it gives none.
     """
 
     tool: str
@@ -52,29 +52,29 @@ class CommandRequest:
 
     @property
     def what(self) -> str:
-        """What it is called in a question."""
+        """Its name in a question."""
         return "Python code" if self.is_code else "command"
 
     @property
     def command(self) -> Command:
-        """What the executor runs."""
+        """The command for the executor."""
         return ["python3", "-"] if self.is_code else self.text
 
     @property
     def stdin(self) -> str:
-        """What it is given to read."""
+        """Its standard input."""
         return f"{self.text}\n" if self.is_code else ""
 
     @property
     def digest(self) -> str:
-        """A name for what is asked for, so that nothing else is taken for its outcome."""
+        """A name for the request, so that nothing else is taken for its outcome."""
         asked = f"{self.tool}\0{self.network}\0{self.text}"
         return blake2b(asked.encode(errors="replace"), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True)
 class CommandRunner:
-    """Runs commands in one folder by one executor.
+    """Runs commands in one folder with one executor.
 
     Attributes:
         overlay: how a command gets its view of the folder.
@@ -87,11 +87,11 @@ class CommandRunner:
     overlay: ViewName = "auto"
 
     async def run_plainly(self, request: CommandRequest) -> str:
-        """Run a command without a sandbox: the human is asked before, and what it changes is not recorded.
+        """Run a command without a sandbox: the human is asked first, and its changes are not recorded.
 
         Raises:
             Denied: it is not allowed.
-            UserInputRequired: the question is to be put.
+            UserInputRequired: the question must be asked.
         """
         arguments = None if request.is_code else self.consent.list_arguments(request.text)
         if arguments is None:
@@ -100,20 +100,20 @@ class CommandRunner:
         return describe_result(execution, self.limits)
 
     async def run(self, request: CommandRequest, stage: Stage, log: ChangeLog, call: str | None) -> str:
-        """Run a command on a view of the folder, unless it was run before, and take in what it changed.
+        """Run a command on a view of the folder, unless it was run before, and take over its changes.
 
         Returns:
             what the model is told: how it ended, what it changed, its output.
 
         Raises:
-            Denied: the human did not allow it, or did not keep what it changed.
-            UserInputRequired: the question is to be put; the stage is to stay.
+            Denied: the human did not allow it, or did not keep its changes.
+            UserInputRequired: the question must be asked; the stage must stay.
         """
         staged = await asyncio.to_thread(stage.load, request.digest)
         done = await _find_change(log, call) if call is not None and is_repeated_call() else None
         if done and await finish(self.folder, log, done, stage.view / staged.written if staged else None):
             return done.output
-        left = 1 if request.network else MAX_TRIES  # What it did out there it must not do twice.
+        left = 1 if request.network else MAX_TRIES  # It must not act out there twice.
         while True:
             left -= 1
             try:
@@ -155,8 +155,8 @@ class CommandRunner:
     async def _take_in(
         self, request: CommandRequest, stage: Stage, staged: StagedCommand, log: ChangeLog, call: str | None
     ) -> str:
-        # A question raises `UserInputRequired` from here, and the call comes back to the stage with the answer: so what
-        # is asked about is read from the stage and the folder, and never kept in this object.
+        # A question raises `UserInputRequired` here, and the call returns to the stage with the answer: so the subject
+        # of the question is read from the stage and the folder, and never kept in this object.
         if staged.refused:
             return describe_unkept(staged, self.limits, staged.refused)
         text = describe_result(staged.execution, self.limits, staged.files)
@@ -191,13 +191,13 @@ class CommandRunner:
 
 
 async def _find_change(log: ChangeLog, call: str) -> Change | None:
-    """Find what a call recorded before it was cut off."""
+    """Find the change that a call recorded before it was cut off."""
     made = [each for each in list_standing(await log.list_changes()) if each.call == call]
     return made[-1] if made else None
 
 
 def _write_diff(stage: Stage, writes: Sequence[Write], first: Sequence[str]) -> str:
-    """Write the whole diff where a human finds it, and return that of the paths named `first`."""
+    """Write the whole diff to where a human finds it, and return that of the paths named `first`."""
     diffs = {each.path: "" for each in writes}
     by_path, room = {each.path: each for each in writes}, MAX_WHOLE_DIFF
     for path in dict.fromkeys([*first, *by_path]):
@@ -210,6 +210,6 @@ def _write_diff(stage: Stage, writes: Sequence[Write], first: Sequence[str]) -> 
 
 
 def describe_unkept(staged: StagedCommand | None, limits: Limits, why: str) -> str:
-    """Tell the model of a command whose changes did not go in."""
+    """Describe to the model a command whose changes were not kept."""
     told = f"[Nothing of what it changed was kept: {why}]"
     return f"{describe_result(staged.execution, limits)}\n{told}" if staged else told

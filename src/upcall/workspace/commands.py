@@ -48,10 +48,10 @@ class _PythonArguments(_Arguments):
 class ExecutionWorkbench(StatelessWorkbench):
     """Two tools: ``run_command`` and ``run_python``, with the workspace folder as their working directory.
 
-    In a sandbox a call that was cut off is made again. Without one it is in doubt: nobody knows what it did.
+    In a sandbox a call that was cut off is repeated. Without one it is in doubt: nobody knows what it did.
 
     Args:
-        folder: the workspace, which is made if need be.
+        folder: the workspace, which is created if needed.
         overlay: how a command in the sandbox gets its view of the folder.
     """
 
@@ -97,10 +97,10 @@ class ExecutionWorkbench(StatelessWorkbench):
         cancellation_token: CancellationToken | None = None,
         call_id: str | None = None,
     ) -> ToolResult:
-        """Make one call. What the model did wrong, and what the human denied, comes back as an error result.
+        """Make one call. Mistakes of the model, and denials by the human, are returned as error results.
 
         Raises:
-            UserInputRequired: the human is to be asked first.
+            UserInputRequired: the human must be asked first.
         """
         try:
             running = asyncio.ensure_future(self._serve(_read_request(name, arguments or {}), call_id))
@@ -120,7 +120,7 @@ class ExecutionWorkbench(StatelessWorkbench):
             return tool_result(name, text, is_error=True)
 
     async def _serve(self, request: CommandRequest, call_id: str | None) -> str:
-        if isinstance(self._executor, Unavailable):  # The human is not asked about what cannot be run.
+        if isinstance(self._executor, Unavailable):  # Do not ask the human about what cannot run.
             raise ExecutorUnavailable(self._executor.why)
         await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
         runner = CommandRunner(Folder(self._folder), self._executor, self._limits, self.consent, self._overlay)
@@ -131,7 +131,7 @@ class ExecutionWorkbench(StatelessWorkbench):
 
     async def _run_staged(self, runner: CommandRunner, request: CommandRequest, call_id: str | None) -> str:
         call = current_call()
-        # Without a driver nobody makes the call again: the name has only to be no other's.
+        # Without a driver nobody repeats the call: its name only has to be unique.
         key = call or f"{os.getpid()}/{id(self)}/{call_id or time.monotonic_ns()}"
         stage = Stage(await asyncio.to_thread(open_stages, self._folder) / name_stage(key))
         try:
@@ -139,12 +139,12 @@ class ExecutionWorkbench(StatelessWorkbench):
         except (Denied, ExecutorUnavailable, OSError):
             await run_to_completion(asyncio.to_thread(stage.remove))
             raise
-        # Where it ends in another way, with a question or cut off, it is come back to.
+        # If it ends in another way, with a question or cut off, the call returns to it.
         await run_to_completion(asyncio.to_thread(stage.remove))
         return told
 
     async def stop(self) -> None:
-        """Give back what the executor holds."""
+        """Release the executor's resources."""
         await self._executor.close()
 
 
@@ -165,7 +165,7 @@ def _read_request(tool: str, given: Mapping[str, Any]) -> CommandRequest:
 
 
 def _schema(name: str, description: str, properties: dict[str, Any]) -> ToolSchema:
-    """Describe a tool of whose arguments the first is required."""
+    """Describe a tool whose first argument is required."""
     first = next(iter(properties))
     return ToolSchema(
         name=name,

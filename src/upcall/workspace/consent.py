@@ -1,7 +1,7 @@
-"""Consent: what is risky is put to the human as a risk confirmation, and only the option itself allows it.
+"""Consent: risks are put to the human as a risk confirmation, and only its own option allows them.
 
 What was allowed for a whole run is read from the run's stored answers to our own questions, never from what an agent
-can write: the ids of options, and the tool that a question is asked for, are not a model's to say.
+can write: a model controls neither the ids of options nor the tool that a question is asked for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ALLOW, ALLOW_AGAIN, DENY = "Allow once", "Allow exactly this in this run", "Do n
 KEEP, KEEP_KIND, DISCARD = "Keep it", "Keep this kind in this run", "Throw it away"
 
 MAX_SHOWN = 3_000
-"""A command that is longer is not put: nobody would read it, and what is not shown cannot be consented to."""
+"""A longer command is not put to the human: nobody would read it, and nobody can consent to what is not shown."""
 
 MAX_CONTEXT_SHOWN = 3_800
 MAX_NAMES_SHOWN = 8
@@ -41,7 +41,7 @@ Grant: TypeAlias = tuple[str, ...]
 
 _NETWORK, _COMMAND = "network", "command"
 _WORDS = re.compile(r"[\w./:@%+,=-]+(?: [\w./:@%+,=-]+)*", re.ASCII)
-"""A command line in which the shell has nothing to read: words with a blank in between."""
+"""A command line with nothing for a shell to interpret: words separated by spaces."""
 
 _DOES = {
     Effect.OVERWRITE: "overwrites what this run did not make",
@@ -60,9 +60,9 @@ class Consent:
     """Who may do what in one workspace.
 
     Attributes:
-        allow_commands: command lines that need no word beforehand, each exactly as it is called.
-        allow_changes: effects that need no word afterwards: ``overwrite``, ``delete``.
-        network_hosts: hosts that a command may reach without a word; where some are named, no others are asked for.
+        allow_commands: command lines that need no consent before they run, each matched exactly.
+        allow_changes: effects that need no consent afterwards: ``overwrite``, ``delete``.
+        network_hosts: hosts that a command may reach without consent; if there are any, no others are asked for.
     """
 
     allow_commands: Collection[str] = ()
@@ -70,32 +70,32 @@ class Consent:
     network_hosts: Sequence[str] = ()
 
     def list_arguments(self, line: str) -> list[str] | None:
-        """Return the arguments of a command that the settings allow: it is run as it stands, by no shell.
+        """Return the arguments of a command that the settings allow: it runs as it is, without a shell.
 
-        None for any other. What the settings allow counts for the whole line, word for word.
+        None for any other. The settings must allow the whole line, word for word.
         """
         plain = line.strip()
         return plain.split(" ") if _WORDS.fullmatch(plain) and plain in self.allow_commands else None
 
     def request_command(self, text: str, what: str = "command") -> None:
-        """Have consent to run a command, or Python code, without a sandbox.
+        """Get consent to run a command, or Python code, without a sandbox.
 
         Raises:
             Denied: it is not allowed.
-            UserInputRequired: the question is to be put.
+            UserInputRequired: the question must be asked.
         """
         why = "It runs without a sandbox, with all your rights. What it changes in files is not recorded."
         self._request_exactly(_COMMAND, f"Run this {what}?", text, why)
 
     def request_network(self, text: str, what: str = "command", *, begun: int = 0) -> NetworkAccess:
-        """Return what one exact command, or Python code, may reach of the network, with consent where it needs one.
+        """Return the network access of one exact command, or Python code, with consent if it needs any.
 
-        `begun`: so many times it was begun before and cut off. What it did out there is not known, and what was allowed
-        for the run does not count then.
+        `begun`: how often it was started before and cut off. What it did out there is then unknown, and what was
+        allowed for the run does not count.
 
         Raises:
             Denied: it is not allowed.
-            UserInputRequired: the question is to be put.
+            UserInputRequired: the question must be asked.
         """
         allowed = what == "command" and self.list_arguments(text) is not None
         access = NetworkAccess(self.network_hosts, public=allowed or not self.network_hosts)
@@ -110,13 +110,13 @@ class Consent:
         return access
 
     def request_changes(self, text: str, findings: Sequence[Finding], diff: str, whole: Path | None = None) -> None:
-        """Have consent to keep what a command changed, or to what a tool on files is about to change.
+        """Get consent to keep what a command changed, or to what a file tool is about to change.
 
-        `text` is what makes the change, `diff` the lines of the findings, which is in the file `whole` too.
+        `text` is what makes the change, `diff` the lines of the findings, which the file `whole` contains too.
 
         Raises:
             Denied: it is not allowed.
-            UserInputRequired: the question is to be put.
+            UserInputRequired: the question must be asked.
         """
         granted = {effect for effect, *_ in list_grants(list_answered())} | {*self.allow_changes}
         left = [each for each in findings if each.effect.value not in granted or each.effect not in _KINDS]
@@ -152,14 +152,14 @@ class Consent:
 
 
 _KINDS = frozenset({Effect.OVERWRITE, Effect.DELETE})
-"""What can be allowed for a whole run. The others need a word each time."""
+"""What can be allowed for a whole run. The others need consent each time."""
 
 
 def list_grants(answered: Iterable[Answered]) -> frozenset[Grant]:
     """List what the human has allowed for a whole run, by the answers of that run."""
     found: set[Grant] = set()
     for question, answer in answered:
-        # No model can set `tool`: a question that one words like ours grants nothing.
+        # No model can set `tool`: its imitation of our question grants nothing.
         if question.tool is not None and question.is_risk and (chosen := find_choice(answer)) in _PLAIN:
             for option in question.options:
                 if option.label == chosen and (option.id or "").startswith(_RUN):
@@ -193,7 +193,7 @@ def _shorten(path: str) -> str:
 
 
 def _show(text: str, most: int, whole: Path | None = None) -> str:
-    """Quote a text, cut where it is long, with a digest of the whole: another text is another question."""
+    """Quote a text, cut if it is long, with a digest of the whole: another text is another question."""
     shown = quote(text)
     if len(shown) <= most:
         return shown

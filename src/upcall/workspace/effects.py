@@ -1,4 +1,4 @@
-"""What of a change needs a word of the human: what it takes from others, and what would run later."""
+"""Which effects of a change need the human's consent: what it takes from others, and what would run later."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from upcall.workspace.later import find_later
 
 
 class Effect(StrEnum):
-    """What a change does that the human decides on."""
+    """An effect of a change that the human decides on."""
 
     RUNS_LATER = "runs later"
     DELETE = "delete"
@@ -23,7 +23,7 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One name of a change that the human decides on; ``why`` says what is risky about it where the effect does not."""
+    """One name in a change that the human decides on; ``why`` states the risk if the effect does not."""
 
     effect: Effect
     path: str
@@ -52,13 +52,13 @@ class OwnFiles:
             self._states[path] = after
 
     def owns(self, path: str, state: FileState) -> bool:
-        """Tell whether the run made what is at a path now; not where somebody else changed it since."""
+        """Return whether the run made what is at a path now; False if somebody else has changed it since."""
         known = self._states.get(path)
         return known is not None and known.holds_same(state)
 
 
 def find_effects(root: Path, writes: Sequence[Write], own: OwnFiles) -> list[Finding]:
-    """Find what in a change the human decides on; `root` is the folder, which it was not made in yet."""
+    """Find what the human decides on in a change; `root` is the folder, still without the change."""
     found = []
     later = find_later(root, writes)
     for each in writes:

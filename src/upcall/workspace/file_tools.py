@@ -1,4 +1,4 @@
-"""The tools on files as a model is told of them, and the reading of what it calls them with."""
+"""The file tools as described to a model, and the parsing of their arguments."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class FileTool:
     optional: frozenset[str] = frozenset()
 
     def schema(self, name: str) -> ToolSchema:
-        """Return the schema that the model is sent."""
+        """Return the schema sent to the model."""
         properties = {each: {"type": _JSON[kind], "description": text} for each, kind, text in self.arguments}
         return tool_schema(name, self.description, properties, self.optional)
 
     def read(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Read the arguments of a call; what was left out is None.
+        """Read the arguments of a call; an omitted one is None.
 
         Raises:
-            ValueError: one is missing, of another kind, or not known.
+            ValueError: one is missing, of the wrong kind, or unknown.
         """
         kinds = {each: kind for each, kind, _ in self.arguments}
         try:

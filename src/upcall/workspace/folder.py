@@ -1,10 +1,10 @@
-"""A folder that no path leaves: each name on the way is opened from the folder before it, and links are read by hand.
+"""A folder that no path leaves: each name on the way is opened from the folder before it, and links are resolved here.
 
-A check of a path before it is used says little: what runs beside (a command of the agent's own) may put a link in its
-place in between. So nothing is opened by its path. The folder is opened, then each name in it from the open folder
-(``openat``) and never through a link (``O_NOFOLLOW``); where there is a link, its target is walked in the same way. The
-kernel's ``openat2(RESOLVE_BENEATH)`` and Go's ``os.Root`` do the same. Where the system cannot open a name from an open
-folder (Windows), the path of that folder is used instead, with each name checked before.
+Checking a path before use proves little: a concurrent process (a command of the agent's own) may replace it with a link
+in between. So nothing is opened by its path. The folder is opened, then each name in it from the open folder
+(``openat``) and never through a link (``O_NOFOLLOW``); the target of a link is walked in the same way. The kernel's
+``openat2(RESOLVE_BENEATH)`` and Go's ``os.Root`` do the same. If the system cannot open a name from an open folder
+(Windows), the path of that folder is used instead, and each name is checked first.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from upcall.runs.file_changes import FileState, digest, holds_same, start_digest
 from upcall.workspace.paths import MAX_DEPTH, outside, parse_path
 
 MAX_BYTES = 10_000_000
-"""A larger file is not changed by the tools on files."""
+"""The file tools do not change a larger file."""
 
 MAX_LINKS = 40
 PERMISSIONS = 0o777
-"""The bits of a mode that count: set-uid, set-gid and sticky bits never go in."""
+"""The mode bits that count: set-uid, set-gid and sticky bits are never written."""
 
 HAS_OPENAT = os.open in os.supports_dir_fd and os.scandir in os.supports_fd
 
@@ -39,7 +39,7 @@ _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW"
 _FILE = (
     os.O_RDONLY
     | getattr(os, "O_NOFOLLOW", 0)
-    | getattr(os, "O_NONBLOCK", 0)  # A pipe that takes the file's place in between must not block.
+    | getattr(os, "O_NONBLOCK", 0)  # A pipe that replaces the file in between must not block.
     | getattr(os, "O_CLOEXEC", 0)
     | getattr(os, "O_BINARY", 0)
 )
@@ -50,28 +50,28 @@ _PassOver: TypeAlias = Callable[["Folder", str, str, bool], bool]
 
 
 class ChangedMeanwhile(ValueError):
-    """A file is no longer what it was when a change to it was worked out. Nothing was changed."""
+    """A file has changed since a change to it was worked out. Nothing was changed."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """What a file holds, and its permission bits."""
+    """The content of a file, and its permission bits."""
 
     data: bytes
     mode: int
 
     @property
     def state(self) -> FileState:
-        """The file as the change log names it."""
+        """The file in the form of the change log."""
         return FileState(digest=digest(self.data), mode=self.mode)
 
 
 @dataclass(frozen=True)
 class Write:
-    """A name as it is and as it is to be; None where there is nothing.
+    """A name before and after a change; None if nothing is there.
 
-    ``data`` is what a new file holds, or the file outside of the folder that takes its place, or where a new link
-    leads. ``old`` is what the file held; None where that is not kept.
+    ``data`` is the content of a new file, or the file outside of the folder that takes its place, or the target of a
+    new link. ``old`` is the former content; None if that is not kept.
     """
 
     path: str
@@ -82,7 +82,7 @@ class Write:
 
     @classmethod
     def of_contents(cls, path: str, before: Content | None, after: Content | None) -> Write:
-        """Write a file of which both contents are at hand."""
+        """Make the write of a file from its old and new contents."""
         return cls(
             path,
             before.state if before else None,
@@ -93,13 +93,13 @@ class Write:
 
     @property
     def replaces(self) -> bool:
-        """Whether the new thing can take the place of the old one in one step."""
+        """Whether the new thing can replace the old one in one step."""
         kinds = {each.kind for each in (self.before, self.after) if each is not None}
         return self.after is not None and (kinds == {"folder"} or "folder" not in kinds)
 
 
 class _Missing(FileNotFoundError):
-    """A folder on the way is not there. ``rest`` is the path as far as it was not walked."""
+    """A folder on the way is missing. ``rest`` is the part of the path that was not walked."""
 
     def __init__(self, rest: Iterable[str]) -> None:
         super().__init__(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -107,7 +107,7 @@ class _Missing(FileNotFoundError):
 
 
 class _Open:
-    """An open folder: what is in it is reached from here."""
+    """An open folder, from which its contents are reached."""
 
     def __init__(self, path: str, at: int | None) -> None:
         self._path, self._at = path, at
@@ -164,7 +164,8 @@ class _Open:
             folder.close()
 
     def open(self, name: str) -> BinaryIO:
-        """Open a regular file to read; anything else is refused before it is opened, and once more after that."""
+        """Open a regular file for reading; anything else is refused before it is opened, and checked again
+        afterwards."""
         _refuse_other(self.lstat(name), name)
         file = os.fdopen(os.open(self._name(name), _FILE, dir_fd=self._at), "rb")
         try:
@@ -175,13 +176,13 @@ class _Open:
         return file
 
     def replace(self, name: str, data: bytes | Path, mode: int) -> None:
-        """Write whole or not at all: a full disk or a kill leaves the old file.
+        """Write the whole file or nothing: a full disk or a kill leaves the old file.
 
-        The name gets a new file: another name of the old one (a hard link), in the folder or outside of it, keeps what
-        it has.
+        The name gets a new file: another name of the old one (a hard link), in the folder or outside of it, keeps its
+        content.
         """
         if isinstance(data, Path):
-            with suppress(OSError):  # On another file system, or another user's, it is copied.
+            with suppress(OSError):  # On another file system, or for another user's file, it is copied.
                 _strip(data, mode)
                 os.replace(data, self._name(name), dst_dir_fd=self._at)
                 return
@@ -199,7 +200,7 @@ class _Open:
             os.replace(temporary, self._name(name), src_dir_fd=self._at, dst_dir_fd=self._at)
 
     def link(self, name: str, target: str) -> None:
-        """Make a symbolic link, also in the place of a file."""
+        """Make a symbolic link, which may replace a file."""
         temporary = self._name(f"{TEMPORARY}{secrets.token_hex(8)}")  # A link cannot be made over what is there.
         os.symlink(target, temporary, dir_fd=self._at)
         os.replace(temporary, self._name(name), src_dir_fd=self._at, dst_dir_fd=self._at)
@@ -216,7 +217,7 @@ class _Open:
             raise
 
     def keep(self, name: str, aside: Path) -> None:
-        """Give a file a second name outside of the folder, or a copy where it cannot have one."""
+        """Give a file a second name outside of the folder, or copy it there if that is impossible."""
         try:
             os.link(self._name(name), aside, src_dir_fd=self._at, follow_symlinks=False)
         except OSError:
@@ -227,13 +228,13 @@ class _Open:
         (os.rmdir if folder else os.unlink)(self._name(name), dir_fd=self._at)
 
     def entries(self) -> list[tuple[str, int]]:
-        """List what is in it by name, each with the kind of file that it is."""
+        """List its entries by name, each with its file type."""
         with os.scandir(self._at if self._at is not None else self._path) as found:
             return sorted((entry.name, _kind(entry)) for entry in found)
 
 
 class _Way:
-    """The folders that are open on the way to a name: the root, and those in it by their names."""
+    """The open folders on the way to a name: the root, and those in it by their names."""
 
     def __init__(self, root: _Open) -> None:
         self.names: list[str] = []
@@ -248,7 +249,7 @@ class _Way:
         self.names.append(name)
 
     def leave(self, folders: int = 1) -> None:
-        """Go back up, as far as the root at most."""
+        """Go back up, at most to the root."""
         for _ in range(folders):
             self.names.pop()
             self._open.pop().close()
@@ -259,14 +260,14 @@ class _Way:
 
 
 class Folder:
-    """Reads and writes files by paths from `root` on. Errors name what was given, never where the folder is.
+    """Reads and writes files by paths relative to `root`. Errors name the given path, never the folder's location.
 
-    A ``path`` is as a model writes it. A ``place`` is as `place_of` or `walk` gives it: with no link and no ``..``. It
+    A ``path`` is what a model writes. A ``place`` is what `place_of` or `walk` returns: without links and ``..``. It
     may be in git's own folder, which a path cannot name.
 
     Raises:
-        OutsideWorkspace: from each method; the path leads out, by its words or by a link.
-        ValueError: from each method; what it names is no regular file.
+        OutsideWorkspace: from each method; the path leads out, by its text or through a link.
+        ValueError: from each method; it names something other than a regular file.
         OSError: from each method; the system refuses.
     """
 
@@ -275,7 +276,7 @@ class Folder:
         self._openat = openat
 
     def place_of(self, path: str) -> str:
-        """Resolve a path, of a file that may not be there yet; empty for the folder itself."""
+        """Resolve a path, even of a file that does not exist yet; empty for the folder itself."""
         try:
             with self._walk_to(self._parse(path), path) as (_, name, place):
                 return "/".join([*place, name] if name else place)
@@ -286,10 +287,10 @@ class Folder:
 
     @contextmanager
     def open(self, path: str) -> Iterator[BinaryIO]:
-        """Open a regular file to read.
+        """Open a regular file for reading.
 
         Raises:
-            FileNotFoundError: there is none of this name.
+            FileNotFoundError: there is no file of this name.
         """
         with self._walk_to(self._parse(path), path) as (here, name, _):
             file = here.open(name or ".")
@@ -298,14 +299,14 @@ class Folder:
 
     @contextmanager
     def open_place(self, place: str) -> Iterator[BinaryIO]:
-        """Open a regular file to read, as `open`, but through no link at all."""
+        """Open a regular file for reading, as `open` does, but not through any link."""
         with self._walk_to(_names(place), place, follow=False) as (here, name, _):
             file = here.open(name or ".")
         with file:
             yield file
 
     def read(self, place: str, most: int = MAX_BYTES) -> Content | None:
-        """Read a file; None where there is none.
+        """Read a file; None if there is none.
 
         Raises:
             ValueError: it has more than `most` bytes.
@@ -321,14 +322,14 @@ class Folder:
             return None
 
     def read_small(self, place: str, most: int) -> Content | None:
-        """Read a file that has no more than `most` bytes; None where it has."""
+        """Read a file of at most `most` bytes; None if it is larger."""
         with self.open_place(place) as file:
             found = os.fstat(file.fileno())
             data = file.read(most + 1) if found.st_size <= most else None
             return Content(data, stat.S_IMODE(found.st_mode)) if data is not None and len(data) <= most else None
 
     def state(self, place: str) -> FileState | None:
-        """Tell what is at a place; None where there is nothing.
+        """Return what is at a place; None if nothing is.
 
         Raises:
             ValueError: it is neither a file nor a link nor a folder.
@@ -336,31 +337,31 @@ class Folder:
         return self._look(place)[0]
 
     def readlink(self, place: str) -> str:
-        """Return where a link leads."""
+        """Return the target of a link."""
         with self._walk_to(_names(place), place, follow=False) as (here, name, _):
             return here.readlink(name)
 
     def is_link(self, path: str) -> bool:
-        """Tell whether the last name of a path is that of a link."""
+        """Return whether the last name of a path is a link."""
         with suppress(FileNotFoundError), self._walk_to(self._parse(path), path, last=False) as (here, name, _):
             return bool(name) and stat.S_ISLNK(here.lstat(name).st_mode)
         return False
 
     def make_for(self, writes: Sequence[Write]) -> None:
-        """Make the folder itself, where one of these changes puts something into it."""
+        """Create the folder itself, if one of these changes puts something into it."""
         if any(each.after is not None for each in writes):
             self.root.mkdir(parents=True, exist_ok=True)
 
     def write(self, writes: Sequence[Write], aside: Path | None = None) -> None:
-        """Make all of these changes, or none: where one fails, those before it are taken back.
+        """Make all of these changes, or none: if one fails, the earlier ones are reverted.
 
-        `aside` is a folder for files whose old content is not at hand, should they have to come back.
+        `aside` is a folder for files whose old content is not at hand, in case they must be restored.
 
         Raises:
-            ChangedMeanwhile: a file is not what it was to be.
+            ChangedMeanwhile: a file is not what it should be.
         """
-        # All are looked at before any is written, and each once more at its turn: a file that somebody writes meanwhile
-        # is theirs.
+        # All files are checked before any is written, and each once more at its turn: a file that somebody else writes
+        # meanwhile is theirs.
         seen = [self._refuse_changed(each) for each in writes]
         done: list[tuple[int, bool]] = []
         self.make_for(writes)
@@ -371,14 +372,14 @@ class Folder:
                 done.append((number, removes))
         except BaseException:
             for number, removes in reversed(done):
-                with suppress(OSError, ValueError):  # What cannot come back must not keep the others from it.
+                with suppress(OSError, ValueError):  # One that cannot be restored must not stop the others.
                     self._take_back(writes[number], removes, _name_aside(aside, number))
             raise
 
     def _refuse_changed(self, write: Write) -> _Stamp:
         try:
             now, stamp = self._look(write.path)
-        except NotADirectoryError:  # What is a folder now is to be one only after other changes of the same call.
+        except NotADirectoryError:  # It becomes a folder only by other changes of the same call.
             now, stamp = None, None
         if not holds_same(now, write.before):
             raise ChangedMeanwhile(f"{write.path!r} was changed by somebody else meanwhile. Read it again.")
@@ -420,10 +421,10 @@ class Folder:
             return None, None
 
     def walk(self, path: str = "", passed_over: _PassOver = lambda *_: False) -> Iterator[str]:
-        """List the places of the files under a folder, sorted; links are named and not followed.
+        """List the places of the files under a folder, sorted; links are listed and not followed.
 
-        `passed_over` tells of a name (this folder, the folder that it is in, its name, whether it is a folder) that it
-        is to be left out.
+        `passed_over` returns whether to skip a name, given this folder, the folder that contains it, its name, and
+        whether it is a folder.
 
         Raises:
             FileNotFoundError, NotADirectoryError: there is no such folder.
@@ -446,7 +447,7 @@ class Folder:
             elif kind == stat.S_IFDIR and depth < MAX_DEPTH:
                 try:
                     below = here.enter(name)
-                except OSError:  # Not ours to read, or gone since.
+                except OSError:  # Not readable for us, or gone by now.
                     continue
                 try:
                     yield from self._list_under(below, path, passed_over, depth + 1)
@@ -460,10 +461,10 @@ class Folder:
     def _walk_to(
         self, parts: Sequence[str], path: str, *, last: bool = True, follow: bool = True
     ) -> Iterator[tuple[_Open, str, tuple[str, ...]]]:
-        """Open the folder that a path ends in; with it come the last name and the names of the folders on the way.
+        """Open the folder that a path ends in; also return the last name and the names of the folders on the way.
 
-        The name is empty where the path names a folder by ``..`` or is empty. Without `last`, the last name may be that
-        of a link; without `follow`, there is to be no link on the way either.
+        The name is empty if the path names a folder by ``..`` or is empty. Without `last`, the last name may be a link;
+        without `follow`, there must be no link on the way either.
         """
         todo, links = deque(parts), 0
         way = _Way(self._open_root(todo))
@@ -499,7 +500,7 @@ class Folder:
             raise _Missing(todo) from None
 
     def _read_link(self, way: _Way, name: str, path: str) -> list[str]:
-        """Split the target of a link into names; an absolute one counts from the folder on."""
+        """Split the target of a link into names; an absolute one is relative to the folder."""
         target = way.here.readlink(name)
         if os.path.isabs(target):
             root = str(self.root)
@@ -511,7 +512,7 @@ class Folder:
 
 
 def hash_file(file: BinaryIO) -> str:
-    """Name what an open file holds from here on, as `upcall.runs.file_changes.digest`."""
+    """Hash the rest of an open file, as `upcall.runs.file_changes.digest` does."""
     hashed = start_digest()
     while chunk := file.read(_CHUNK):
         hashed.update(chunk)
@@ -523,7 +524,7 @@ def _names(place: str) -> list[str]:
 
 
 def _order(writes: Sequence[Write]) -> list[tuple[int, bool]]:
-    """Put the steps of several writes in order: first what is removed, from below, then what is made, from above."""
+    """Order the steps of several writes: first the removals, bottom up, then the creations, top down."""
     found = sorted(range(len(writes)), key=lambda number: _names(writes[number].path))
     removed = [each for each in reversed(found) if writes[each].before is not None and not writes[each].replaces]
     made = [each for each in found if writes[each].after is not None]
@@ -531,11 +532,11 @@ def _order(writes: Sequence[Write]) -> list[tuple[int, bool]]:
 
 
 def _create(here: _Open, name: str, there: FileState | None, wanted: FileState | None, data: bytes | Path) -> None:
-    """Make what is wanted in the place of what is there, which can be replaced in one step."""
+    """Create what is wanted in place of what is there, which can be replaced in one step."""
     if wanted is None:
         return
     if wanted.kind == "folder":
-        if there is None or there.kind != "folder":  # A file in its place was removed before.
+        if there is None or there.kind != "folder":  # A file in its place is removed by now.
             here.make(name, wanted.mode)
         else:
             here.chmod(name, wanted.mode)
@@ -550,7 +551,7 @@ def _name_aside(aside: Path | None, number: int) -> Path | None:
 
 
 def _strip(file: Path, mode: int) -> None:
-    """Take from a file that is about to go in what only its overlay needs, and what gives rights."""
+    """Remove from a file about to be written what only its overlay needs, and what grants rights."""
     if stat.S_IMODE(file.stat().st_mode) != mode & PERMISSIONS:
         file.chmod(mode & PERMISSIONS)
     for name in os.listxattr(file) if hasattr(os, "listxattr") else ():
@@ -560,7 +561,7 @@ def _strip(file: Path, mode: int) -> None:
 
 
 def _stamp(found: os.stat_result) -> _Stamp:
-    if stat.S_ISDIR(found.st_mode):  # A folder's times change with what is made in it.
+    if stat.S_ISDIR(found.st_mode):  # A folder's times change with its contents.
         return found.st_ino, found.st_dev, found.st_mode, 0, 0
     return found.st_ino, found.st_dev, found.st_mode, found.st_mtime_ns, found.st_size
 

@@ -1,7 +1,7 @@
 """What would run later, outside of the sandbox: names that git, an editor, a shell or Python execute by themselves.
 
-Such a file never goes in without a word of the human for it alone. What somebody runs on purpose (a Makefile, a test, a
-script) is not meant: who runs it means to.
+Such a file is never written without the human's consent for it alone. What somebody runs on purpose (a Makefile, a
+test, a script) does not count: whoever runs it means to.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NAMES: dict[str, str] = {
     **dict.fromkeys(("upcall.yaml", "upcall.yml"), "upcall reads its settings from it"),
     **dict.fromkeys((".htaccess", ".user.ini"), _SERVER),
 }
-"""By name in any folder, whatever its case; a folder stands for all that is in it."""
+"""By name in any folder, ignoring case; a folder stands for all its contents."""
 
 SUFFIXES: dict[str, str] = {
     **dict.fromkeys((".code-workspace", ".sublime-project", ".sublime-workspace", ".sublime-settings"), _EDITOR),
@@ -51,7 +51,7 @@ SUFFIXES: dict[str, str] = {
 }
 
 _GIT_NEVER = frozenset({"config", "config.worktree", "commondir", "gitdir", "hooks", "attributes", "alternates"})
-"""In any folder of a repository: settings, hooks, and what leads to other ones."""
+"""In any folder of a repository: settings, hooks, and references to other ones."""
 
 _GIT_SAFE = re.compile(
     r"""
@@ -63,7 +63,7 @@ _GIT_SAFE = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-"""What git only reads: its objects, its references, and where somebody stands."""
+"""What git only reads: its objects, its references, and the current position."""
 
 _SETTING = re.compile(r"^\s*(\w+)\s*=\s*(.*?)\s*$", re.MULTILINE)
 _PATHS = frozenset({"hookspath", "path"})
@@ -77,17 +77,17 @@ _MAX_SETTINGS = 100_000
 
 
 def find_later(root: Path, writes: Sequence[Write]) -> dict[str, str]:
-    """Find what of these writes would run later: why, by its place.
+    """Find which of these writes would run later, and why, by place.
 
     Args:
-        root: the folder as it is before them, its links resolved.
+        root: the folder before the writes, its links resolved.
     """
     found = _LaterFinder(root, writes)
     return {each.path: why for each in writes if each.after is not None and (why := found.explain(each)) is not None}
 
 
 class _LaterFinder:
-    """What is known of one folder while its changes are looked at."""
+    """What is known about one folder while its changes are checked."""
 
     def __init__(self, root: Path, writes: Sequence[Write]) -> None:
         self._root = root
@@ -109,7 +109,7 @@ class _LaterFinder:
         return self._explain_bare(parts) or self._explain_named(write.path)
 
     def _explain_bare(self, parts: Sequence[str]) -> str | None:
-        """Tell of a repository without a ``.git``: git takes a folder that looks like its own for one."""
+        """Recognise a repository without a ``.git``: git takes a folder that looks like its own for one."""
         for depth, name in enumerate(parts):
             if name in _GIT_NEVER or name in ("HEAD", "objects", "refs", "info"):
                 home, never = "/".join(parts[:depth]), bool(_GIT_NEVER & set(parts[depth:]))
@@ -126,7 +126,7 @@ class _LaterFinder:
         return os.path.lexists(self._root / place)
 
     def _explain_named(self, place: str) -> str | None:
-        """Tell of what a link of a telling name leads to, or what a repository's settings name."""
+        """Explain the target of a link with a risky name, or what a repository's settings name."""
         real = os.path.join(self._root, place)
         for folder in ("", *_parents(place)):
             for there, why in self._list_named(folder):
@@ -150,7 +150,7 @@ def _is_repository(home: str, is_there: Callable[[str], bool]) -> bool:
 def _explain_git(rest: Sequence[str], write: Write) -> str | None:
     is_folder = write.after is not None and write.after.kind == "folder"
     if not rest:
-        return None if is_folder else GIT  # A file or a link of this name leads to another repository.
+        return None if is_folder else GIT  # A file or link of this name leads to another repository.
     if _GIT_NEVER & {part.casefold() for part in rest}:
         return GIT
     below = rest[0] in ("modules", "worktrees")
@@ -166,7 +166,7 @@ def _parents(place: str) -> Iterator[str]:
 
 
 def _read_links(folder: Path) -> Iterator[tuple[str, str]]:
-    """Follow the links of a folder that have a telling name."""
+    """Follow the links in a folder that have a risky name."""
     try:
         with os.scandir(folder) as entries:
             links = [(each.name.casefold(), each.path) for each in entries if each.is_symlink()]
@@ -188,7 +188,7 @@ def _read_settings(folder: Path) -> Iterator[tuple[str, str]]:
     for text in (_read(git / "config"), _read(git / "config.worktree"), *_read_own_settings()):
         for key, value in _SETTING.findall(text):
             words = re.split(r"[\s\"';|&!]+", value)
-            # A program without a folder before its name is looked for in PATH, and not in the workspace.
+            # A program without a folder before its name is searched in PATH, not in the workspace.
             named = [value.strip('"')] if key.lower() in _PATHS else [each for each in words if os.sep in each]
             if key.lower() in _PATHS | _PROGRAMS or value.startswith("!"):
                 for word in named:

@@ -1,4 +1,4 @@
-"""What one command of the coder may use."""
+"""The resource limits of one command of the coder."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ Positive = Annotated[int, Field(ge=1)]
 
 
 class Limits(BaseModel, frozen=True, extra="forbid"):
-    """What one command may use.
+    """The resource limits of one command.
 
-    ``seconds`` is its time where it is given none, ``max_seconds`` the most that it can be given; its time is also the
+    ``seconds`` is its default time limit, ``max_seconds`` the most it can be given; its time limit is also the
     processor time of each of its processes. ``memory_mb``, ``processes``, ``disk_mb`` and ``files`` are for all its
     processes together: megabytes of memory, number, megabytes written to disk, files made. ``file_mb`` and
-    ``open_files`` are for each process, ``tmp_mb`` for its private ``/tmp``. Of its output ``output_chars`` are kept; a
+    ``open_files`` are per process, ``tmp_mb`` is for its private ``/tmp``. ``output_chars`` of its output are kept; a
     command that writes more than ``max_output_mb`` is stopped.
     """
 

@@ -1,4 +1,4 @@
-"""Exact replacement in a text; where nothing matches, what is near, so that a model can put its next call right."""
+"""Exact replacement in a text; if nothing matches, the nearest lines, so that a model can correct its next call."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher, get_close_matches
 
 MAX_COMPARED = 5_000
-"""In so many lines of a file is looked for what is near."""
+"""How many lines of a file are searched for the nearest ones."""
 AROUND = 2
 MAX_SHOWN = 20
 MAX_LINE_SHOWN = 200
@@ -17,10 +17,10 @@ _NUMBERED = re.compile(r"^\s*\d+(?:\t|: ?)", re.MULTILINE)
 def replace_text(text: str, old: str, new: str, *, everywhere: bool, name: str) -> str:
     """Replace `old` by `new` in a text.
 
-    Where the lines of the text end in CRLF, and those of `old` do not, they are taken as if they did.
+    If the lines of the text end in CRLF, and those of `old` do not, they are treated as if they did.
 
     Raises:
-        ValueError: `old` does not occur once (or at all, with `everywhere`); it says what is near, or where.
+        ValueError: `old` does not occur once (or at all, with `everywhere`); names the nearest lines, or the places.
     """
     if not old:
         raise ValueError("'old' is empty; give the text to replace. A new file is written with write_file.")
@@ -41,7 +41,7 @@ def replace_text(text: str, old: str, new: str, *, everywhere: bool, name: str) 
 
 
 def has_crlf(text: str) -> bool:
-    """Tell whether all lines of a text end in CRLF."""
+    """Return whether all lines of a text end in CRLF."""
     return "\r\n" in text and text.count("\r\n") == text.count("\n")
 
 
@@ -51,12 +51,12 @@ def to_crlf(text: str) -> str:
 
 
 def number_lines(lines: Sequence[str], first: int) -> str:
-    """Show lines with their numbers and a tab before each."""
+    """Return lines with their numbers and a tab before each."""
     return "\n".join(f"{number}\t{line[:MAX_LINE_SHOWN]}" for number, line in enumerate(lines, start=first))
 
 
 def find_similar(lines: Sequence[str], wanted: Sequence[str]) -> str:
-    """Show the place in a file that is most like some lines; empty where nothing is."""
+    """Return the place in a file most similar to some lines; empty if none is."""
     lines = lines[:MAX_COMPARED]
     known = [line.strip() for line in lines]
     sought = [line.strip() for line in wanted]

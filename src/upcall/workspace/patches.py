@@ -1,9 +1,9 @@
-"""Unified diffs as models write them: read by `unidiff` once the counts in their headers are put right; no fuzz.
+"""Unified diffs as models write them: read by `unidiff` after correcting the counts in their headers; no fuzz.
 
-Not by ``git apply`` or ``patch``: neither is there on every machine, both go by paths, which what runs beside may turn
-into links, and ``patch`` guesses (fuzz). Models miscount the lines of a hunk, or leave out its numbers; the lines
-themselves say how many there are. Where a hunk belongs is told by its lines: at the line that it names, else at the one
-place where they stand. Nothing is guessed.
+Not by ``git apply`` or ``patch``: not every machine has them, both use paths, which a concurrent process may turn into
+links, and ``patch`` guesses (fuzz). Models miscount the lines of a hunk, or leave out its numbers; the lines themselves
+give the count. They also locate a hunk: at the line that it names, else at the only place where they occur. Nothing is
+guessed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FENCE = re.compile(r"^```\w*$")
 
 @dataclass(frozen=True)
 class FilePatch:
-    """What a patch does to one file. ``source`` is None for a new file, ``target`` for one that is deleted."""
+    """What a patch does to one file. ``source`` is None for a new file, ``target`` for a deleted one."""
 
     source: str | None
     target: str | None
@@ -39,14 +39,14 @@ class FilePatch:
         """Return the text of the file after the patch.
 
         Raises:
-            ValueError: a hunk does not fit; it says what stands there.
+            ValueError: a hunk does not apply; says what is there.
         """
         crlf = has_crlf(text)
         lines = (text.replace("\r\n", "\n") if crlf else text).split("\n")
-        ended = lines[-1] == ""  # A file that ends with a newline has an empty text behind it.
+        ended = lines[-1] == ""  # A file that ends with a newline has an empty text after it.
         lines = lines[:-1] if ended else lines
-        # `shift`: how far the hunks before have moved the lines behind them, also where a hunk was found elsewhere than
-        # its header says; who miscounts once miscounts all that follows by as much.
+        # `shift`: how far the earlier hunks have moved the lines after them, also if a hunk was found elsewhere than
+        # its header says; after one miscount, all later hunks are off by as much.
         done, shift = 0, 0
         for number, hunk in enumerate(self.hunks, start=1):
             at = self._place(hunk, number, lines, done, shift)
@@ -62,7 +62,7 @@ class FilePatch:
         return to_crlf(whole) if crlf else whole
 
     def _place(self, hunk: _Hunk, number: int, lines: Sequence[str], done: int, shift: int) -> int:
-        """Find where the old lines of a hunk begin, from 0; `done` are the lines that hunks before it have taken."""
+        """Find where the old lines of a hunk begin, from 0; earlier hunks have used the lines up to `done`."""
         said = hunk.start + shift
         if not hunk.old and (hunk.numbered or not lines):
             if done <= said <= len(lines):
@@ -89,7 +89,7 @@ class FilePatch:
 @dataclass(frozen=True)
 class _Hunk:
     """``start``: how many lines come before, as the header says, if it is ``numbered``. ``ended``: whether the last
-    line ends with a newline afterwards, None where that stays as it is."""
+    line ends with a newline afterwards, None if that stays unchanged."""
 
     start: int
     numbered: bool
@@ -102,7 +102,7 @@ def read_patch(text: str) -> list[FilePatch]:
     """Read a unified diff, file by file.
 
     Raises:
-        ValueError: it is none, or does what is not done here (binary data, two parts for one file).
+        ValueError: it is not one, or contains something unsupported (binary data, two parts for one file).
     """
     lines = text.replace("\r\n", "\n").split("\n")
     if lines and _FENCE.match(lines[0]):
@@ -123,7 +123,7 @@ def read_patch(text: str) -> list[FilePatch]:
 
 
 def _correct_counts(lines: Sequence[str]) -> tuple[list[str], list[bool]]:
-    """Put the counts in each hunk's header right; also tell of each hunk whether its header said where it belongs."""
+    """Correct the counts in each hunk's header; also return for each hunk whether its header gave its position."""
     found, numbered, at = list[str](), list[bool](), 0
     while at < len(lines):
         header = _HEADER.match(lines[at])

@@ -1,7 +1,7 @@
-"""What a model may write for a path in a folder: a plain relative name.
+"""The paths in a folder that a model may write: plain relative names.
 
-Nothing is decoded and nothing is guessed: percent signs, entities and look-alikes of dots are characters of a name.
-What keeps a path in the folder is that it is opened step by step (`upcall.workspace.folder`).
+Nothing is decoded or guessed: percent signs, entities and look-alikes of dots are characters of a name. A path stays in
+the folder because it is opened step by step (`upcall.workspace.folder`).
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ MAX_PATH_BYTES = 1000
 MAX_DEPTH = 60
 
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Marks that show a name as another one than it is."""
+"""Characters that disguise a name as another."""
 
 _HOME = frozenset({"~", "$HOME", "${HOME}"})
-"""What a shell puts the user's home for. A folder of this name is one ``rm -r ~`` away from a disaster."""
+"""A shell replaces it by the user's home. With a folder of this name, a disaster is one ``rm -r ~`` away."""
 
 _NOT_ON_WINDOWS = re.compile(r"[:<>|?*\"]|^(con|prn|aux|nul|com\d|lpt\d)(\.|$)|[. ]$", re.IGNORECASE)
-"""Drives, streams of a file, devices, and what cannot be a name there."""
+"""Drives, streams of a file, devices, and invalid names there."""
 
 
 class OutsideWorkspace(ValueError):
-    """A path that does not lie in the workspace."""
+    """A path that is not in the workspace."""
 
 
 def outside(path: str) -> OutsideWorkspace:
-    """Refuse a path that leads out."""
+    """Return the error for a path that leads out."""
     return OutsideWorkspace(f"{path!r} is outside the workspace; use a path relative to it.")
 
 
 def parse_path(path: str, root: str) -> list[str]:
-    """Split a path into names, ``..`` among them, from the folder `root` on.
+    """Split a path into names relative to the folder `root`; ``..`` may be among them.
 
-    An absolute path is read as one in `root` where it begins with it; a backslash separates names as a slash does.
+    An absolute path that begins with `root` is read as one in it; a backslash separates names as a slash does.
 
     Raises:
-        OutsideWorkspace: it leads out by its words alone, or is no path.
+        OutsideWorkspace: it leads out by its text alone, or is not a path.
     """
     if any(unicodedata.category(each) in ("Cc", "Cs") for each in path) or _BIDI.search(path):
         raise OutsideWorkspace(f"{path!r} cannot be a path.")
@@ -60,7 +60,7 @@ def parse_path(path: str, root: str) -> list[str]:
 
 
 def _leads_out(parts: list[str]) -> bool:
-    """Tell whether names lead out if none of them is a link."""
+    """Return whether names lead out if none of them is a link."""
     depth = 0
     for part in parts:
         depth += -1 if part == ".." else 1

@@ -10,10 +10,10 @@ from upcall.text import shorten
 
 
 def read_lines(file: BinaryIO, path: str, first: int | None, last: int | None) -> str:
-    """Read the text of a file, cut where it is long; with a range, its lines come numbered.
+    """Read the text of a file, cut if it is long; with a range, its lines are numbered.
 
     Raises:
-        ValueError: it is no text.
+        ValueError: it is not text.
     """
     if first is None and last is None:
         return _read_whole(file, path)

@@ -1,7 +1,7 @@
-"""The files of a folder that are looked at, and search in them: by ripgrep where it is there, else by its Python equal.
+"""The visible files of a folder, and search in them: with ripgrep if available, else with its Python equivalent.
 
-ripgrep gets no paths: the files are opened here, safely, and it reads what is open (``/dev/fd/N``). So it sees the same
-files as `list_files`, and a link that takes a file's place in between leads it nowhere.
+ripgrep gets no paths: the files are opened here, safely, and it reads the open ones (``/dev/fd/N``). So it sees the
+same files as `list_files`, and a link that replaces a file in between leads it nowhere.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ MAX_LINE_CHARS = 300
 MAX_SEARCHED_BYTES = 5_000_000
 """A larger file is not searched, and the result says so."""
 SECONDS = 10.0
-"""A search that takes longer is given up: a pattern can take for ever."""
+"""A search that takes longer is abandoned: a pattern can take forever."""
 MAX_IGNORE_BYTES = 100_000
 FILES_AT_ONCE = 200
-"""So many files are open at once."""
+"""How many files are open at once."""
 HEAD_BYTES = 8_192
 
 _OPTIONS = (
@@ -45,18 +45,18 @@ CAN_SHARE_FILES = sys.platform != "win32" and os.path.isdir("/dev/fd")
 
 
 class Visible:
-    """Tells which files are passed over: in hidden folders, being written, or named by a ``.gitignore`` on the way."""
+    """Decides which files are skipped: in hidden folders, being written, or listed in a ``.gitignore`` on the way."""
 
     def __init__(self) -> None:
         self._specs: dict[str, GitIgnoreSpec | None] = {}
 
     def __call__(self, folder: Folder, place: str, name: str, is_folder: bool) -> bool:
-        """Tell whether it is passed over."""
+        """Return whether it is skipped."""
         if name.startswith(".") if is_folder else name.startswith(TEMPORARY):
             return True
         path = f"{place}/{name}" if place else name
         above, below = place, name + ("/" if is_folder else "")
-        while True:  # The nearest .gitignore that says anything of it decides, as in Git.
+        while True:  # The nearest .gitignore that mentions it decides, as in Git.
             spec = self._spec(folder, above)
             said = spec.check_file(below).include if spec is not None else None
             if said is not None or not above:
@@ -80,12 +80,12 @@ def _read_ignored(folder: Folder, path: str) -> GitIgnoreSpec | None:
 
 
 def list_visible(folder: Folder, under: str = "", glob: str | None = None) -> list[str]:
-    """List the files under a folder that are not passed over, sorted.
+    """List the files under a folder that are not skipped, sorted.
 
-    `glob` is written as in a ``.gitignore``: ``*.py`` anywhere, ``src/**/*.ts``; it counts from the root.
+    `glob` is written as in a ``.gitignore``: ``*.py`` anywhere, ``src/**/*.ts``; it is relative to the root.
 
     Raises:
-        ValueError: the glob is none.
+        ValueError: the glob is invalid.
         FileNotFoundError, NotADirectoryError: there is no such folder.
     """
     found = sorted(folder.walk(under, Visible()))
@@ -100,14 +100,14 @@ def list_visible(folder: Folder, under: str = "", glob: str | None = None) -> li
 
 @dataclass
 class SearchResult:
-    """What a search found: ``path:line: text``. ``more`` says that there is more than is listed."""
+    """The hits of a search: ``path:line: text``. ``more`` says that there are more than listed."""
 
     hits: list[str] = field(default_factory=list)
     more: bool = False
     too_large: int = 0
 
     def add(self, path: str, number: int, line: str) -> bool:
-        """Add a hit; False where there are enough."""
+        """Add a hit; return False if there are enough."""
         self.more = len(self.hits) >= MAX_HITS
         if not self.more:
             text = line.rstrip("\r\n")
@@ -118,11 +118,11 @@ class SearchResult:
 def search(folder: Folder, pattern: str, paths: Sequence[str], *, ripgrep: str | None = None) -> SearchResult:
     """Find the lines of these files that match a regular expression, file by file.
 
-    `ripgrep` is its program, looked for if not given; empty for the Python equal. What only that one understands
-    (look-around) is searched by it.
+    `ripgrep` is its program, searched for if not given; empty for the Python equivalent, which also searches for
+    patterns that only it understands (look-around).
 
     Raises:
-        ValueError: the pattern is none, or takes too long.
+        ValueError: the pattern is invalid, or takes too long.
     """
     program = shutil.which("rg") if ripgrep is None else ripgrep
     found = SearchResult()
@@ -136,7 +136,7 @@ def search(folder: Folder, pattern: str, paths: Sequence[str], *, ripgrep: str |
 def _open_all(
     folder: Folder, paths: Sequence[str], found: SearchResult, stack: ExitStack
 ) -> Iterator[tuple[str, BinaryIO]]:
-    """Open the text files among these. Links are passed over: what they lead to has a name of its own."""
+    """Open the text files among these. Links are skipped: their targets have names of their own."""
     for path in paths:
         try:
             file = stack.enter_context(folder.open_place(path))
@@ -152,7 +152,7 @@ def _open_all(
 
 
 def _search_with_ripgrep(program: str, folder: Folder, pattern: str, paths: Sequence[str], found: SearchResult) -> bool:
-    """Search with ripgrep. False where it does not understand the pattern."""
+    """Search with ripgrep. Return False if it does not understand the pattern."""
     deadline = time.monotonic() + SECONDS
     for at in range(0, len(paths), FILES_AT_ONCE):
         with ExitStack() as stack:
@@ -163,7 +163,7 @@ def _search_with_ripgrep(program: str, folder: Folder, pattern: str, paths: Sequ
             if printed is None:
                 return False
             hits = _read_hits(printed)
-            for path, file in files.items():  # ripgrep takes several files at once, and prints them as they end.
+            for path, file in files.items():  # ripgrep searches several files at once, and prints them as they finish.
                 for number, text in hits.get(f"/dev/fd/{file.fileno()}", ()):
                     if not found.add(path, number, text):
                         return True
@@ -171,7 +171,7 @@ def _search_with_ripgrep(program: str, folder: Folder, pattern: str, paths: Sequ
 
 
 def _run_ripgrep(program: str, pattern: str, descriptors: Sequence[int], deadline: float) -> bytes | None:
-    """Return what it prints; None where it cannot be started or does not understand the pattern."""
+    """Return its output; None if it cannot be started or does not understand the pattern."""
     try:
         done = subprocess.run(
             [program, *_OPTIONS, "--regexp", pattern, "--", *(f"/dev/fd/{each}" for each in descriptors)],
@@ -189,7 +189,7 @@ def _run_ripgrep(program: str, pattern: str, descriptors: Sequence[int], deadlin
 
 
 def _read_hits(printed: bytes) -> dict[str, list[tuple[int, str]]]:
-    """Read ripgrep's lines of JSON: number and text of each line that matches, by the name that its file was given."""
+    """Read ripgrep's lines of JSON: number and text of each matching line, by the name its file was given."""
     hits: dict[str, list[tuple[int, str]]] = {}
     for line in printed.splitlines():
         message = json.loads(line)
@@ -220,7 +220,7 @@ def _search_with_python(folder: Folder, pattern: str, paths: Sequence[str], foun
 
 
 def _matches(compiled: regex.Pattern[str], text: str, deadline: float) -> bool:
-    # `re` has no time limit, and one pattern can take for ever ("(a+)+b"); `concurrent` lets the other threads run.
+    # `re` has no timeout, and one pattern can take forever ("(a+)+b"); `concurrent` lets the other threads run.
     try:
         left = deadline - time.monotonic()
         if left <= 0:

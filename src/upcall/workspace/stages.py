@@ -1,7 +1,7 @@
-"""Where a command's work waits until it is decided what becomes of it: outside of the workspace, under its call's name.
+"""Where the work of a command waits for a decision: outside of the workspace, named after its call.
 
-A call that waits for the human, also over the end of the process, finds here what its command left and does not run it
-again. Nothing is lost with a stage: without one the command is simply run again.
+A call that waits for the human, even beyond the end of the process, finds here what its command left and does not run
+it again. Losing a stage is harmless: without one the command simply runs again.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from upcall.workspace.sandboxes.base import Execution, ExecutorUnavailable
 from upcall.workspace.sandboxes.views import remove_tree
 
 SECONDS_KEPT = 7 * 24 * 3600.0
-"""A stage that nobody came back to for so long is removed."""
+"""A stage that no call has returned to for so long is removed."""
 
 
 class StagedCommand(BaseModel, frozen=True):
-    """What a command came to, and what it left in the folder `written` of its view; or why that is refused."""
+    """The result of a command, and what it left in the folder `written` of its view; or why that is refused."""
 
     request: str
     execution: Execution
@@ -34,63 +34,63 @@ class StagedCommand(BaseModel, frozen=True):
 
 
 class Stage:
-    """The place of one call."""
+    """The stage of one call."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @property
     def view(self) -> Path:
-        """Where the view of the command lies."""
+        """The folder of the command's view."""
         return self.path / "view"
 
     @property
     def aside(self) -> Path:
-        """Where files are put whose old content may have to come back."""
+        """The folder for files whose old content may have to be restored."""
         return self.path / "aside"
 
     @property
     def diff(self) -> Path:
-        """Where the whole diff lies, for a human who is shown a part of it."""
+        """The file with the whole diff, for a human who is shown a part of it."""
         return self.path / "changes.diff"
 
     def open(self, begun: int = 0) -> None:
-        """Make the place, empty, for a command that has been begun so many times with this one."""
+        """Make the stage, empty, for a command that has been started this many times, this one included."""
         remove_tree(self.path)
         self.path.mkdir(mode=0o700)
         self.aside.mkdir()
         (self.path / "begun").write_text(str(begun))
 
     def count_begun(self) -> int:
-        """Count how often a command was begun here that may have reached what is outside of the sandbox."""
+        """Return how often a command was started here that may have reached something outside of the sandbox."""
         try:
             return int((self.path / "begun").read_text())
         except (OSError, ValueError):
             return 0
 
     def load(self, request: str) -> StagedCommand | None:
-        """Return what was left here by the same request."""
+        """Return what the same request left here."""
         with suppress(OSError, ValidationError):
             staged = StagedCommand.model_validate_json((self.path / "command.json").read_bytes())
             return staged if staged.request == request else None
         return None
 
     def save(self, staged: StagedCommand) -> None:
-        """Keep what a command came to."""
+        """Store the result of a command."""
         part = self.path / "command.json.part"
         part.write_text(staged.model_dump_json(exclude_none=True))
         part.replace(self.path / "command.json")
 
     def remove(self) -> None:
-        """Remove all that is here."""
+        """Remove everything here."""
         remove_tree(self.path)
 
 
 def open_stages(folder: Path) -> Path:
-    """Return where the stages of a workspace lie, after removing those that are old.
+    """Return the folder of a workspace's stages, after removing old ones.
 
     Raises:
-        ExecutorUnavailable: they would lie in the workspace itself.
+        ExecutorUnavailable: it would be in the workspace itself.
     """
     real = os.path.realpath(folder)
     home = Path(os.path.realpath(user_state_path("upcall")))
@@ -109,5 +109,5 @@ def open_stages(folder: Path) -> Path:
 
 
 def name_stage(call: str) -> str:
-    """Name the stage of a call by its key."""
+    """Return the name of a call's stage, by its key."""
     return blake2b(call.encode(errors="replace"), digest_size=12).hexdigest()

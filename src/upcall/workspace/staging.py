@@ -1,7 +1,7 @@
-"""Changes to a folder, made whole and recorded: what the tools on files, commands and an undo share.
+"""Changes to a folder, made whole and recorded: shared by file tools, commands and undo.
 
-A change is recorded, with what it takes away, before any of it is made. Whoever finds one that was cut off makes the
-rest of it (`finish`), or takes back what was made.
+A change is recorded, with what it removes, before any of it is made. Whoever finds an interrupted one completes it
+(`finish`), or reverts what was made.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from upcall.runs.file_changes import Change, ChangeLog, FileChange, FileState, m
 from upcall.workspace.folder import ChangedMeanwhile, Folder, Write
 
 MAX_DIFF_CHARS = 20_000
-"""So much of the diff of one file is kept."""
+"""How many characters of the diff of one file are kept."""
 
 MAX_DIFFS_CHARS = 300_000
-"""So much of the diffs of one change: one of very many files names them all, and shows the first."""
+"""How many characters of the diffs of one change are kept: one of very many files names them all, and shows the
+first."""
 
 MAX_DIFFED_BYTES = 1_000_000
 """A larger file is not compared: its diff would say little and take long."""
 
 
 class _Lost(Exception):
-    """What a change was to put in is neither in the log nor staged any more."""
+    """The content that a change was to write is neither in the log nor staged any more."""
 
 
 async def commit(
@@ -42,10 +43,10 @@ async def commit(
     output: str = "",
     aside: Path | None = None,
 ) -> Change:
-    """Record a change, then make it, also if the caller is cancelled meanwhile.
+    """Record a change, then make it, even if the caller is cancelled meanwhile.
 
     Raises:
-        ChangedMeanwhile: a file is not what it was to be; nothing was changed.
+        ChangedMeanwhile: a file is not what it should be; nothing was changed.
         OSError: it could not be written; nothing was changed.
     """
     files = await asyncio.to_thread(lambda: tuple(_record_files(writes)))
@@ -60,7 +61,7 @@ async def commit(
     )
 
     async def work() -> None:
-        # First: a folder that is not there while the log has changes in it counts as lost.
+        # First: a missing folder with changes in the log counts as lost.
         await asyncio.to_thread(folder.make_for, writes)
         await log.record(change, await asyncio.to_thread(_contents, writes))
         try:
@@ -74,16 +75,16 @@ async def commit(
 
 
 async def finish(folder: Folder, log: ChangeLog, change: Change, staged: Path | None = None) -> bool:
-    """Make what is left of a change that was recorded and cut off; tell whether all of it is made now.
+    """Complete a recorded change that was cut off; return whether all of it is made now.
 
-    What it puts in is in the log, or in the folder `staged` under the same path. Where it is in neither, what was made
-    is taken back and the change dropped. Where a file is neither as it was nor as it was to be, the change was not made
-    or others came after it, and nothing is done.
+    Its contents are in the log, or in the folder `staged` under the same path. If they are in neither, what was made is
+    reverted and the change dropped. If a file is neither in its old nor in its new state, the change was not made or
+    others came after it, and nothing is done.
     """
     left, made = list[FileChange](), list[FileChange]()
     for file in change.files:
         now = await asyncio.to_thread(folder.state, file.path)
-        # Made first: a file that holds the same before and after, with another mode, is both.
+        # Made first: a file with the same content before and after, in another mode, is both.
         if is_made(file, now):
             made.append(file)
         elif now is None or now.holds_same(file.before):
@@ -104,7 +105,7 @@ async def finish(folder: Folder, log: ChangeLog, change: Change, staged: Path | 
 
 
 def is_made(file: FileChange, now: FileState | None) -> bool:
-    """Tell whether a file of a change is as it was to be, given what is there now."""
+    """Return whether a file of a change is in its new state, given what is there now."""
     if now is None or file.after is None:
         return now is file.after
     same_mode = file.after.mode in (0, now.mode) or not now.holds_same(file.before)
@@ -112,7 +113,7 @@ def is_made(file: FileChange, now: FileState | None) -> bool:
 
 
 async def read_old(log: ChangeLog, state: FileState | None) -> bytes:
-    """Read what a file held, or where a link led, before a change."""
+    """Read the content of a file, or the target of a link, from before a change."""
     return await log.read_content(state.digest) if state is not None and state.kind != "folder" else b""
 
 
@@ -125,7 +126,7 @@ async def _source(log: ChangeLog, file: FileChange, staged: Path | None) -> byte
 
 
 def describe(write: Write, limit: int = MAX_DIFF_CHARS) -> str:
-    """Show what a write changes in a file or a link, as a diff that is cut at `limit` characters."""
+    """Return what a write changes in a file or a link, as a diff cut at `limit` characters."""
     old, new = (state if state and state.kind != "folder" else None for state in (write.before, write.after))
     if old is None and new is None:
         return ""

@@ -1,4 +1,4 @@
-"""The folder of a run on another machine: made there, or brought up to date, from what the run recorded."""
+"""The folder of a run on another machine: created or updated there from the run's records."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from upcall.workspace.staging import read_old
 from upcall.workspace.undo import is_same, leave_used_folders
 
 _History = dict[str, list[FileState | None]]
-"""What each name stood for, from before the run's first change of it to its last."""
+"""The states of each name, from before the run's first change of it to its last."""
 
 
 class CannotRestore(ValueError):
-    """The folder cannot be made from what was recorded. Nothing was changed; the text says why."""
+    """The folder cannot be rebuilt from the records. Nothing was changed; the text says why."""
 
 
 def leaves_files(changes: Sequence[Change]) -> bool:
-    """Tell whether anything is there after the changes of one folder."""
+    """Return whether anything is left after the changes of one folder."""
     return any(states[-1] is not None for states in _list_history(changes).values())
 
 
 async def restore(log: ChangeLog, root: Path, changes: Sequence[Change]) -> None:
-    """Make a folder that began empty as the changes in it, oldest first, left it, unless that is how it is.
+    """Restore a folder that began empty to the state after its changes, oldest first, unless it is in that state.
 
-    Where the last of them was made on this machine and the folder is there, it is left alone: what is otherwise in it
-    somebody has changed since. So is, in the folder of another machine's run, what the run never made.
+    If the last of them was made on this machine and the folder exists, it is left alone: somebody has since changed
+    whatever differs in it. Files that the run never made, in the folder of another machine's run, are left alone too.
 
     Raises:
-        CannotRestore: what the folder held was not recorded whole, or cannot be written here.
+        CannotRestore: the content of the folder was not recorded completely, or cannot be written here.
     """
     folder, history = Folder(root), _list_history(changes)
     is_there = await asyncio.to_thread(folder.root.is_dir)
@@ -50,7 +50,7 @@ async def restore(log: ChangeLog, root: Path, changes: Sequence[Change]) -> None
 
 
 def _list_history(changes: Sequence[Change]) -> _History:
-    """List what the changes of one folder, oldest first, made of each name."""
+    """List the states that the changes of one folder, oldest first, gave each name."""
     found: _History = {}
     for change in changes:
         for file in change.files:
@@ -76,7 +76,7 @@ def _bring_up_to_date(folder: Folder, writes: Sequence[Write]) -> None:
 
 
 def _make(folder: Folder, writes: Sequence[Write]) -> None:
-    """Make the folder beside its place, and put it there whole: a kill in between leaves none."""
+    """Make the folder beside its place, then move it there whole: a kill in between leaves none."""
     if not writes:
         return
     folder.root.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Taking back what a run changed in files: the last change, or a named one with all that came after it."""
+"""Undoing a run's changes to files: the last change, or a named one with all later ones."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from upcall.workspace.folder import Folder, Write
 from upcall.workspace.staging import commit, read_old
 
 TOOL = "undo"
-"""What an undo is called in the log, beside the names of tools."""
+"""The name of an undo in the log, beside the names of tools."""
 
 
 async def undo(log: ChangeLog, run_id: str, change_id: str | None = None) -> list[Change]:
-    """Undo a change and all that came after it, all of them or none; without an id the last.
+    """Undo a change and all later ones, all or none; without an id the last.
 
     Returns:
-        what was done to that end, a change for each folder.
+        the changes made to undo them, one for each folder.
 
     Raises:
-        CallerError: there is no such change, or a file was changed since by somebody else; nothing was changed.
+        CallerError: there is no such change, or somebody else has changed a file since; nothing was changed.
     """
     changes = _select(list_standing(await log.list_changes()), run_id, change_id)
     undone = []
@@ -56,7 +56,7 @@ def _select(changes: Sequence[Change], run_id: str, change_id: str | None) -> Se
 
 
 async def _prepare(log: ChangeLog, run_id: str, place: str, changes: Sequence[Change]) -> list[Write]:
-    """Work out what is to be written in one folder, checked against what is there now."""
+    """Work out what to write in one folder, checked against what is there now."""
     folder = Folder(Path(place))
     if not await asyncio.to_thread(folder.root.is_dir):
         raise CallerError(f"Run {run_id} cannot be undone: its folder {place} is not there.")
@@ -68,7 +68,7 @@ async def _prepare(log: ChangeLog, run_id: str, place: str, changes: Sequence[Ch
     for path, made in by_path.items():
         try:
             now = await asyncio.to_thread(folder.state, path)
-        except NotADirectoryError:  # A folder on the way is another thing now, which is to be undone as well.
+        except NotADirectoryError:  # A folder on the way is something else now, to be undone as well.
             now = None
         except (OSError, ValueError) as error:
             raise CallerError(f"Run {run_id} cannot be undone: {path}: {first_line(error)}") from error
@@ -90,25 +90,25 @@ async def _prepare(log: ChangeLog, run_id: str, place: str, changes: Sequence[Ch
 
 
 def is_same(now: FileState | None, wanted: FileState | None) -> bool:
-    """Tell whether a name stands for what is wanted, permissions included where they are known."""
+    """Return whether a name has the wanted state, permissions included if they are known."""
     if now is None or wanted is None:
         return now is wanted
     return now.holds_same(wanted) and wanted.mode in (0, now.mode)
 
 
 def _is_ours(now: FileState | None, made: Sequence[FileChange]) -> bool:
-    """Tell whether what is there is what the run left.
+    """Return whether the run left what is there now.
 
     Its last change may have been recorded and never made: its process was killed in between.
     """
     last = made[-1]
-    # Nobody else may have written in between either: their work would be gone without a word.
+    # Nobody else may have written in between either: their work would be lost without notice.
     there = any(holds_same(now, each) for each in (last.after, last.before))
     return there and all(holds_same(one.after, following.before) for one, following in pairwise(made))
 
 
 def leave_used_folders(folder: Folder, writes: Sequence[Write]) -> list[Write]:
-    """Leave out the folders that somebody else has put something into: they stay."""
+    """Leave out folders that somebody else has put something into: they stay."""
     gone = {each.path for each in writes if each.after is None}
     left: list[Write] = []
     for each in sorted(writes, key=lambda write: write.path, reverse=True):

@@ -1,4 +1,4 @@
-"""The coder's tools on files: look at, search and change the files of one folder that it cannot leave."""
+"""The coder's file tools: view, search and change the files of one folder that it cannot leave."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ MAX_LISTED = 500
 MAX_LISTED_WITH_ERROR = 50
 MAX_SHOWN_DIFF = 30_000
 MAX_ECHO = 3_000
-"""So many characters of the diff of a change are given back to the model that made it."""
+"""How many characters of a change's diff are returned to the model that made it."""
 
 MAX_LOST_LINES = 20
-"""So many of the lines that a file lost when it was written over."""
+"""How many of the lines that an overwritten file lost are returned."""
 
 
 class Place:
-    """A folder that several workbenches may be on, those of agents that work at the same time."""
+    """A folder that several workbenches may share, those of agents that work at the same time."""
 
 
 _places: WeakValueDictionary[str, Place] = WeakValueDictionary()
@@ -66,12 +66,12 @@ def share_place(folder: Path) -> Place:
 
 
 def lock_place(place: Place) -> asyncio.Lock:
-    """Return the lock of a place: what changes its files holds it."""
+    """Return the lock of a place, held by whatever changes its files."""
     return _locks.of(place)
 
 
 def current_call() -> str | None:
-    """Return the name of the tool call that runs, the same when it is made again; None without a driver."""
+    """Return the name of the current tool call, the same when it is repeated; None without a driver."""
     try:
         return idempotency_key()
     except LookupError:
@@ -87,13 +87,13 @@ class WorkspaceConfig(BaseModel):
 class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
     """The tools of `TOOLS` on one folder.
 
-    The folder is made when the first file is written. What a path names is opened step by step and never through a link
-    that leads out (see `upcall.workspace.folder`). Each change is recorded before it is made, in the run's log where
-    the driver runs the team, and can be undone with `Upcall.undo`.
+    The folder is created when the first file is written. Paths are opened step by step and never through a link that
+    leads out (see `upcall.workspace.folder`). Each change is recorded before it is made, in the run's log if the driver
+    runs the team, and can be undone with `Upcall.undo`.
 
     Args:
         folder: the workspace.
-        consent: asked before a file is deleted that the run did not make, or one is written that would run later.
+        consent: asked before deleting a file that the run did not make, or writing one that would run later.
     """
 
     component_config_schema = WorkspaceConfig
@@ -127,7 +127,7 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
         cancellation_token: CancellationToken | None = None,
         call_id: str | None = None,
     ) -> ToolResult:
-        """Make one call. What the model did wrong comes back as an error result, never as an exception."""
+        """Make one call. Mistakes of the model are returned as error results, never raised."""
         if name not in TOOLS:
             return tool_result(name, f"There is no tool {name!r}.", is_error=True)
         try:
@@ -144,13 +144,13 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
 
     @property
     def changes(self) -> ChangeLog:
-        """Where changes are kept: in the run's log, or in this object where no driver runs the team."""
+        """The log of changes: the run's, or this object's if no driver runs the team."""
         return current_scope().changes or self._own
 
     def _root(self) -> Folder:
         return Folder(self.folder)
 
-    # -- looking ------------------------------------------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------------------------------
 
     def _list_files(self, folder: str | None, glob: str | None) -> str:
         found = self._files(folder, glob)
@@ -214,17 +214,17 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
     # -- changing -----------------------------------------------------------------------------------------------------
 
     async def _change(self, name: str, given: Mapping[str, Any]) -> str:
-        """Work out, have confirmed, record and make a change.
+        """Work out, confirm, record and make a change.
 
-        One is made at a time, so that calls at the same time find what those before them left.
+        Only one is made at a time, so that concurrent calls find what those before them left.
         """
         prepare, log, call = self._prepares[name], self.changes, current_call()
         if call is not None and is_repeated_call():
             done = [each for each in list_standing(await log.list_changes()) if each.call == call and each.tool == name]
             if done and await finish(self._root(), log, done[-1]):
                 return _report(name, given, done[-1])
-        # What the human is asked about is worked out without the lock, which a question would keep from the others; and
-        # once more under it, since these may have changed the files.
+        # What the human is asked about is worked out without the lock, which a question would withhold from the others;
+        # and again under it, since the others may have changed the files.
         asked = await asyncio.to_thread(prepare, **given)
         self._refuse_interpreter(asked)
         await self._confirm(name, asked)
@@ -240,9 +240,9 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
         return _report(name, given, change)
 
     async def _confirm(self, name: str, writes: Sequence[Write]) -> None:
-        """Have confirmed what is deleted that the run did not make, and what would run later.
+        """Have the human confirm the deletion of files that the run did not make, and what would run later.
 
-        To change a file is what these tools are for: it is seen, and can be undone.
+        Changing a file is the purpose of these tools: it is visible, and can be undone.
         """
         folder = self._root()
         own = OwnFiles.of_changes(await self.changes.list_changes(), folder.root)
@@ -253,7 +253,7 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
         self.consent.request_changes(f"{name} {', '.join(paths)}", left, diff)
 
     def _missing_folders(self, writes: Sequence[Write]) -> list[Write]:
-        """List the folders that are to be made for new files."""
+        """List the folders to create for new files."""
         folder, missing = self._root(), dict[str, Write]()
         for each in writes:
             parts = each.path.split("/") if each.after is not None else []
@@ -363,7 +363,7 @@ def _report(name: str, given: Mapping[str, Any], change: Change) -> str:
 
 
 def _tell_lost(file: FileChange) -> str:
-    """Say which lines of the file that was written over are gone: a model that meant to add to it can put them back."""
+    """Return the lines lost from an overwritten file: a model that meant to add to it can restore them."""
     lost = [line[1:] for line in file.diff.splitlines()[2:] if line.startswith("-")] if file.before else []
     shown = lost[:MAX_LOST_LINES]
     more = [f"[and {len(lost) - len(shown)} more lines]"] if len(lost) > len(shown) else []
@@ -371,7 +371,7 @@ def _tell_lost(file: FileChange) -> str:
 
 
 def _decode(content: Content, path: str) -> str:
-    """Read the text of a file. Bytes that are no UTF-8 are kept as they are, so that the rest of it can be changed."""
+    """Read the text of a file. Bytes that are not UTF-8 are preserved, so that the rest of it can be changed."""
     if b"\0" in content.data:
         raise ValueError(f"{path!r} is not a text file.")
     return content.data.decode("utf-8", "surrogateescape")
