@@ -143,7 +143,7 @@ async def test_a_branch_is_made_from_the_files_of_its_run() -> None:
     branch = await app.fork(run_id, (await app.get(run_id)).questions[0].id, "That")
     assert files(branch.workspace or Path()) == {"b.txt": "b\n", "shop/a.txt": "two\n"}
     shutil.rmtree(branch.workspace or "")
-    with pytest.raises(WorkspaceMissing, match="held files before the run"):
+    with pytest.raises(WorkspaceMissing, match="contained files before the run"):
         await app.answer(branch.id, "This")
 
 

@@ -188,7 +188,7 @@ async def test_what_somebody_changed_in_between_is_not_undone() -> None:
     Path("work/a.txt").write_text("two, by hand\n")
     await app.answer(run.id, "yes")
     first = (await app.changes(run.id))[0]
-    with pytest.raises(CallerError, match=r"a\.txt was changed since by somebody else"):
+    with pytest.raises(CallerError, match=r"somebody else has changed a\.txt since"):
         await app.undo(run.id, first.id)
     await app.undo(run.id)
     assert files()["a.txt"] == "two, by hand\n"
@@ -201,7 +201,7 @@ async def test_what_is_as_it_is_to_be_already_is_left() -> None:
     await app.undo(run.id)
     assert files() == {"a.txt": "two\n", "b.txt": "b\n"}
     Path("work/a.txt").unlink()
-    with pytest.raises(CallerError, match=r"a\.txt was changed since by somebody else"):
+    with pytest.raises(CallerError, match=r"somebody else has changed a\.txt since"):
         await app.undo(run.id)
 
 

@@ -41,7 +41,7 @@ async def restore(log: ChangeLog, root: Path, changes: Sequence[Change]) -> None
     if is_there and changes[-1].machine in ("", platform.node()):
         return
     if not is_there and any(states[0] is not None for states in history.values()):
-        raise CannotRestore("it is not there, and held files before the run that the store does not have")
+        raise CannotRestore("it does not exist, and contained files before the run that the store does not have")
     try:
         writes = [write for path, states in history.items() if (write := await _catch_up(log, folder, path, states))]
         await asyncio.to_thread(_bring_up_to_date if is_there else _make, folder, writes)

@@ -59,7 +59,7 @@ async def _prepare(log: ChangeLog, run_id: str, place: str, changes: Sequence[Ch
     """Work out what to write in one folder, checked against what is there now."""
     folder = Folder(Path(place))
     if not await asyncio.to_thread(folder.root.is_dir):
-        raise CallerError(f"Run {run_id} cannot be undone: its folder {place} is not there.")
+        raise CallerError(f"Run {run_id} cannot be undone: its folder {place} does not exist.")
     by_path: dict[str, list[FileChange]] = {}
     for change in changes:
         for file in change.files:
@@ -77,8 +77,8 @@ async def _prepare(log: ChangeLog, run_id: str, place: str, changes: Sequence[Ch
             continue
         if not _is_ours(now, made):
             raise CallerError(
-                f"Run {run_id} cannot be undone: {path} was changed since by somebody else. Nothing was changed; put "
-                f"the file right by hand, what the run did to it is in: upcall log {run_id} --diff"
+                f"Run {run_id} cannot be undone: somebody else has changed {path} since. Nothing was changed; "
+                f"correct the file by hand; what the run did to it is in: upcall log {run_id} --diff"
             )
         if wanted is not None and not wanted.kept:
             raise CallerError(
