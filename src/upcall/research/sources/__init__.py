@@ -1,4 +1,4 @@
-"""What agents look things up with: documents, web pages, papers, MCP servers, each behind one small protocol."""
+"""The sources of agents: documents, web pages, papers, MCP servers, each behind one small protocol."""
 
 from upcall.research.sources.base import Hit, Passage, Source, SourceUnavailable
 

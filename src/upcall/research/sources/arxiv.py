@@ -22,9 +22,9 @@ _WORD = re.compile(r"\w+")
 
 
 class Arxiv:
-    """Papers, by id (``2401.01234``); `api_url` and `pdf_url` are where the API and the papers are.
+    """Papers, by id (``2401.01234``); `api_url` and `pdf_url` are the addresses of the API and the papers.
 
-    A paper is read page by page; where its PDF cannot be had, its abstract is all there is.
+    A paper is read page by page; if its PDF is unavailable, only its abstract is.
     """
 
     id = ARXIV
@@ -39,7 +39,7 @@ class Arxiv:
         self._papers: dict[str, Text] = {}
 
     def problem(self) -> str | None:
-        """Say which package is missing, if one is; no key is needed."""
+        """Return the missing package, if one is; no key is needed."""
         return explain_missing() or (None if importlib.util.find_spec("defusedxml") else INSTALL)
 
     async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
@@ -53,7 +53,7 @@ class Arxiv:
         return [replace(hit, score=-float(rank)) for rank, hit in enumerate(found)]
 
     async def read(self, ref: str, start: int = 1) -> Passage:
-        """Read a paper from a page on, its abstract where the PDF cannot be read."""
+        """Read a paper from a page on, or its abstract if the PDF cannot be read."""
         found = _ID.fullmatch(ref.strip())
         if found is None:
             raise ValueError(f"{ref!r} is no arXiv id. Give one as the search does, such as 2401.01234.")
@@ -76,7 +76,7 @@ class Arxiv:
 
 
 def _entries(reply: Reply) -> list[Hit]:
-    """List the papers of a feed. arXiv sends an entry of its own for an error, which has no paper's id."""
+    """List the papers of a feed. For an error, arXiv sends an entry without a paper's id."""
     from defusedxml import DefusedXmlException
     from defusedxml.ElementTree import ParseError, fromstring
 

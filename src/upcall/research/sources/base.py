@@ -1,4 +1,4 @@
-"""The protocol of a source: it is searched, and what was found is read."""
+"""The protocol of a source: search it, then read what was found."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from upcall.errors import UpcallError
 
 
 class SourceUnavailable(UpcallError):
-    """A source cannot be used now: no network, no key, a package that is not installed. The work goes on without it."""
+    """A source cannot be used now: no network, no key, a missing package. The work continues without it."""
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A place that a search found.
+    """A place found by a search.
 
-    ``ref`` is what `Source.read` takes, and what a citation names: a document's name, an address, a paper's id.
-    ``place`` says where in it the ``text`` stands, as people say it ("page 3", "lines 10-24"), ``start`` the number to
-    read from there. ``score`` is higher for a better hit, comparable within one search only. ``also`` names the places
-    that say nearly the same ("b.md, lines 3-9").
+    ``ref`` is the argument of `Source.read`, and the name in a citation: a document's name, an address, a paper's id.
+    ``place`` is the position of the ``text`` in it, in everyday words ("page 3", "lines 10-24"), ``start`` the number
+    to read from there. ``score`` is higher for a better hit, comparable only within one search. ``also`` names the
+    places that say nearly the same ("b.md, lines 3-9").
     """
 
     source: str
@@ -35,8 +35,8 @@ class Hit:
 
 @dataclass(frozen=True)
 class Passage:
-    """What was read from `start` on: at most as much as a model is given at once. ``next`` is where to read on, None at
-    the end. ``note`` is what the reader should know of it ("2 more pages")."""
+    """The text read from `start` on: at most as much as a model gets at once. ``next`` is where to continue, None at
+    the end. ``note`` is a remark for the reader ("2 more pages")."""
 
     source: str
     ref: str
@@ -49,25 +49,25 @@ class Passage:
 
 @runtime_checkable
 class Source(Protocol):
-    """Something to look things up in.
+    """A searchable source.
 
-    ``id`` is how `data_sources` and citations name it (S0-20); ``description`` is what is found there, a few words for
-    a model's prompt ("the user's documents").
+    ``id`` is its name in `data_sources` and citations (S0-20); ``description`` says what it contains, in a few words
+    for a model's prompt ("the user's documents").
     """
 
     id: str
     description: str
 
     def problem(self) -> str | None:
-        """Say why it cannot be used here (a missing key or package), with the remedy; None where nothing is known."""
+        """Say why it cannot be used here (a missing key or package), with the remedy; None if no reason is known."""
         ...
 
     async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
-        """Find the best places, the best one first.
+        """Find the best places, best first.
 
         Raises:
             SourceUnavailable: it cannot be reached.
-            ValueError: the query is none; the text is for the model.
+            ValueError: the query is empty or invalid; the text is for the model.
         """
         ...
 

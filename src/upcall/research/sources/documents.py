@@ -1,4 +1,4 @@
-"""The user's documents: the files and folders that were named, all of them and nothing else."""
+"""The user's documents: exactly the files and folders that were named."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ DOCUMENTS = "documents"
 MAX_TERMS = 32
 CANDIDATES = 200
 CLOSE = 25
-"""Within how many words terms stand close together."""
+"""The maximum distance in words of terms that count as close together."""
 
 HITS_A_DOCUMENT = 3
-"""How many hits of one document a search gives, as long as others have any."""
+"""How many hits of one document a search returns while others have any."""
 
 MAX_LISTED = 50
 """How many documents a prompt names, each with its summary."""
 
 SECONDS_TO_LIST = 3.0
-"""How long reading the documents that are listed may take, where the index does not know them yet."""
+"""How long reading the listed documents may take if the index does not know them yet."""
 
 MAX_NAMED = 10
 MAX_NAME_CHARS = 300
 SAME = 0.7
-"""Of two passages' words in rows of three, how many must be the same for one to stand for both."""
+"""The share of equal word triples from which one of two passages stands for both."""
 
 _WORD = re.compile(r"\w+")
 _NO_SPACES = re.compile(f"{UNSPACED}+")
@@ -59,17 +59,17 @@ _COMMON = frozenset(
     )
     for word in words.split()
 )
-"""English words that tell nothing of what is looked for. Those of other languages weigh little, being so common."""
+"""English words that carry no search meaning. Those of other languages weigh little, being so common."""
 
 
 class Documents:
-    """The documents under `paths`: files by name, and folders with all that is in them at any depth.
+    """The documents under `paths`: files by name, and folders with all their contents at any depth.
 
-    Hidden files and folders are passed over, and so are links that lead out of a folder. The index is kept in the
-    user's cache folder, or in `index`. What cannot be read is told by name with the results.
+    Hidden files and folders are skipped, and so are links that lead out of a folder. The index is kept in the user's
+    cache folder, or in `index`. Unreadable files are named with the results.
 
     Raises:
-        ConfigurationError: a path does not exist, or names a file of a kind that is none of ours.
+        ConfigurationError: a path does not exist, or names a file of an unsupported kind.
     """
 
     id = DOCUMENTS
@@ -85,7 +85,7 @@ class Documents:
 
     @property
     def names(self) -> list[str]:
-        """The names of all documents, which are what `read` takes."""
+        """The names of all documents, as `read` takes them."""
         return list(self._files)
 
     def list_first(self) -> list[Document]:
@@ -109,7 +109,7 @@ class Documents:
         return None
 
     async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
-        """Find the best passages for the words of a query, whatever else it holds: near-duplicates are one hit."""
+        """Find the best passages for the words of a query, of any form: near-duplicates are one hit."""
         terms = choose_terms(query)
         if not terms:
             raise ValueError("Give at least one word to look for.")
@@ -117,7 +117,7 @@ class Documents:
         try:
             return await asyncio.to_thread(self._retry_anew, lambda: self._search(terms, limit, given_up))
         except asyncio.CancelledError:
-            given_up.set()  # A thread cannot be cancelled, and the program would wait for it to index all the rest.
+            given_up.set()  # A thread cannot be cancelled, and the program would wait until it has indexed the rest.
             raise
 
     async def read(self, ref: str, start: int = 1) -> Passage:
@@ -125,7 +125,7 @@ class Documents:
         return await asyncio.to_thread(self._retry_anew, lambda: self._passage(ref, start))
 
     async def remarks(self) -> str:
-        """Say in a line how many documents there are, and which cannot be read."""
+        """Return in one line how many documents there are, and which are unreadable."""
         return await asyncio.to_thread(self._retry_anew, self._remarks)
 
     def _search(self, terms: list[str], limit: int, given_up: threading.Event) -> list[Hit]:
@@ -173,22 +173,22 @@ class Documents:
         return self._opened_index
 
     def _retry_anew(self, work: Callable[[], T]) -> T:
-        """Do it once more, with a new index, where the old one turns out to be damaged."""
+        """Repeat the work with a new index if the old one turns out to be damaged."""
         try:
             return work()
         except Damaged:
             return work()
 
     def _look(self) -> None:
-        """See which files there are now."""
+        """Update the list of files."""
         self._files, self._outside = _collect(self.paths)
 
 
 def choose_terms(query: str) -> list[str]:
-    """Choose what to look for: each word of a query once, without the commonest where there are others.
+    """Choose the search terms: each word of a query once, without the most common ones if there are others.
 
-    A language without spaces gives each two characters that stand together; a word in which case hides letters is there
-    in both forms.
+    In a language without spaces, each pair of adjacent characters is a term; a word in which case hides letters is
+    included in both forms.
     """
     words = list(dict.fromkeys(_WORD.findall(unicodedata.normalize("NFKC", query))))
     telling = [word for word in words if word.casefold() not in _COMMON] or words
@@ -211,9 +211,9 @@ def _split(word: str) -> Iterator[str]:
 
 
 def _closeness(terms: Sequence[str], part: TextPart) -> float:
-    """Rate from 1, where the terms stand apart, to 2, where all stand close together: what BM25 does not see."""
-    # FTS5 found the words by their Porter stems, which are not at hand here: without its last letters, a term is the
-    # beginning of its other forms too.
+    """Rate from 1, with the terms far apart, to 2, with all close together: BM25 ignores this."""
+    # FTS5 found the words by their Porter stems, which are unavailable here: without its last letters, a term is also
+    # the beginning of its other forms.
     starts = tuple(term[: max(4, len(term) - 3)] for term in terms)
     if len(starts) < 2:
         return 1.0
@@ -235,7 +235,7 @@ def _closeness(terms: Sequence[str], part: TextPart) -> float:
 
 
 def _spread(found: Sequence[IndexHit]) -> list[IndexHit]:
-    """Put those of a document last that has enough better ones."""
+    """Move the hits of a document with enough better ones to the end."""
     number = Counter[Path]()
     crowding: list[bool] = []
     for each in found:
@@ -245,7 +245,7 @@ def _spread(found: Sequence[IndexHit]) -> list[IndexHit]:
 
 
 def _merge_alike(found: Sequence[IndexHit], names: Mapping[Path, str], limit: int) -> list[tuple[IndexHit, list[str]]]:
-    """Merge hits: each has the names and places of those that say nearly the same."""
+    """Merge hits: each gets the names and places of those that say nearly the same."""
     kept: list[tuple[IndexHit, list[str], frozenset[object]]] = []
     for each in found:
         rows = _rows_of_words(each.part.text)
@@ -309,7 +309,7 @@ def _refuse_unusable(path: Path) -> None:
 def _collect(paths: Sequence[Path]) -> tuple[dict[str, Path], dict[str, str]]:
     """Collect the documents by name, and the links among them that lead elsewhere.
 
-    A file that is named twice, or by itself and within a folder, is one document.
+    A file that is named twice, or by itself and through a folder, is one document.
     """
     found: dict[str, Path] = {}
     outside: dict[str, str] = {}
@@ -324,9 +324,9 @@ def _collect(paths: Sequence[Path]) -> tuple[dict[str, Path], dict[str, str]]:
 
 
 def _files_in(root: str, outside: dict[str, str]) -> Iterator[tuple[str, str, str]]:
-    """List the documents in a folder, sorted: the name within it, the path, and where the file really is.
+    """List the documents in a folder, sorted: the name within it, the path, and the real path.
 
-    The last is looked up for links alone, which is what takes long.
+    The real path is only resolved for links, since that is slow.
     """
     files = sorted(_walk(root), key=lambda each: each[0].split("/"))
     for name, entry in files:
@@ -348,7 +348,7 @@ def _walk(folder: str, within: str = "") -> Iterator[tuple[str, os.DirEntry[str]
                     yield from _walk(entry.path, f"{name}/")
                 elif os.path.splitext(entry.name)[1].lower() in SUFFIXES and _is_file(entry):
                     yield name, entry
-    except OSError:  # A folder that may not be read has nothing to find.
+    except OSError:  # An unreadable folder contributes nothing.
         return
 
 
@@ -360,7 +360,7 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 
 def _one_line(name: str) -> str:
-    """Write a name so that it can be shown and given back, without what does not print."""
+    """Return a name that can be shown and passed back, without unprintable characters."""
     if name.isascii() and name.isprintable():
         return name[-MAX_NAME_CHARS:]
     shown = "".join(char if char.isprintable() else "?" for char in replace_surrogates(name))

@@ -1,8 +1,8 @@
-"""HTTP for the sources: limits on time, size and redirects, a line for what goes wrong, no way to private addresses.
+"""HTTP for the sources: limits on time, size and redirects, one line per error, no access to private addresses.
 
 An address that a model names may come from a page that it read. So before a page is read, its host is resolved here,
-every address it has must be public, and the connection goes to the very address that was looked at: a name that
-resolves to something else the next moment leads nowhere. A redirect goes through the same.
+all its addresses must be public, and the connection goes to exactly the checked address: a name that resolves to
+something else a moment later leads nowhere. Redirects are checked in the same way.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ AGENT = "upcall/0.1 (research agent; https://pypi.org/project/upcall)"
 
 @dataclass(frozen=True)
 class Reply:
-    """What a server sent: the address it came from in the end, its type, and the bytes."""
+    """A server's reply: its final address, its type, and the bytes."""
 
     url: str
     content_type: str
@@ -43,7 +43,7 @@ class Refused(ValueError):
 
 
 def explain_missing() -> str | None:
-    """Say what is to be installed for the network; None where nothing is."""
+    """Return what must be installed for the network; None if nothing."""
     return None if importlib.util.find_spec("httpx") else INSTALL
 
 
@@ -57,7 +57,7 @@ async def fetch(
     seconds: float = SECONDS_IN_ALL,
     **request: Any,
 ) -> Reply:
-    """Return what a server sends for a request (`params`, `json`, `headers` as httpx takes them).
+    """Return a server's reply to a request (`params`, `json`, `headers` as httpx takes them).
 
     Raises:
         SourceUnavailable: `who` cannot be reached, takes too long, sends too much, or refuses (401, 403, 429, 5xx).
@@ -65,7 +65,7 @@ async def fetch(
     """
     import httpx
 
-    limits = httpx.Limits(max_keepalive_connections=0)  # A connection is for one host, also where two share an address.
+    limits = httpx.Limits(max_keepalive_connections=0)  # A connection is for one host, even if two share an address.
     options: dict[str, Any] = {"transport": transport} if transport is not None else {"limits": limits}
     headers = {"User-Agent": AGENT, **request.pop("headers", {})}
     try:
@@ -92,7 +92,7 @@ async def fetch(
 async def _read_reply(who: str, response: httpx.Response) -> Reply:
     _refuse_error(who, response.status_code)
     data = bytearray()
-    async for block in response.aiter_bytes():  # Unpacked: what is said of its length before says nothing.
+    async for block in response.aiter_bytes():  # Unpacked: the announced length says nothing.
         data += block
         if len(data) > MAX_BYTES:
             raise SourceUnavailable(f"{who} sent more than {MAX_BYTES // 1_000_000} MB.")
@@ -112,7 +112,7 @@ def _refuse_error(who: str, status: int) -> None:
 def guard_url(private_hosts: Sequence[str] = (), resolve: Resolve | None = None) -> httpx.AsyncBaseTransport:
     """Make a transport that connects to public addresses, and raises `Refused` for any other.
 
-    Hosts named in `private_hosts` (``wiki.corp`` or ``127.0.0.1:8000``) may be connected to as well.
+    Hosts named in `private_hosts` (``wiki.corp`` or ``127.0.0.1:8000``) are allowed too.
     """
     import httpx
 
@@ -130,16 +130,16 @@ def guard_url(private_hosts: Sequence[str] = (), resolve: Resolve | None = None)
             if not found:
                 raise httpx.ConnectError("the host is not known", request=request)
             is_named = bool({host, f"{host}:{port}"} & allowed)
-            # One private address among several is enough to refuse: which of them is used is the host's choice.
+            # One private address among several is enough to refuse: the host chooses which of them is used.
             if not (is_named or all(map(addresses.is_public, found))):
                 raise Refused(f"{host} is a private address, which is not read. Name a public one.")
-            # Certificates are for names, and the connection goes to a bare address.
+            # Certificates are for names, but the connection goes to a bare address.
             request.extensions = {**request.extensions, "sni_hostname": host}
             request.url = url.copy_with(host=found[0])  # The Host header was set before, from the name.
             try:
                 response = await self._inner.handle_async_request(request)
             finally:
-                request.url = url  # A redirect is taken from here.
+                request.url = url  # Redirects are relative to it.
             return response
 
         async def aclose(self) -> None:
@@ -152,7 +152,7 @@ def _read_host(url: httpx.URL) -> tuple[str, int]:
     """Read the host and the port of an address.
 
     Raises:
-        Refused: it has none, or more than is sent to anybody.
+        Refused: it has none, or contains credentials, which are sent to nobody.
     """
     if url.scheme not in ("http", "https") or not url.host:
         raise Refused(f"{str(url)!r} cannot be read: only http and https addresses can.")

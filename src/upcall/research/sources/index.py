@@ -1,7 +1,7 @@
-"""The index of a set of documents: SQLite's FTS5, kept between runs, brought up to date by what the files hold.
+"""The index of a set of documents: SQLite's FTS5, kept between runs, and updated from the contents of the files.
 
-It is a cache and nothing more: it can be deleted at any time, and one that is damaged or of another version is made
-anew. What was read of a file is stored in one transaction, so that a kill leaves what was done until then.
+It is only a cache: it can be deleted at any time, and one that is damaged or of another version is rebuilt. The text of
+a file is stored in one transaction, so that a kill keeps what was done until then.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from upcall.research.sources.passages import TextPart, cut_into_parts
 from upcall.research.sources.readers import INSTALL, MAX_FILE_BYTES, NotReadable, Text, is_isolated, read_file
 
 VERSION = 2
-"""Of the tables, of the readers and of how texts are cut: an index of another one is made anew."""
+"""The version of the tables, the readers and the splitting of texts: an index of another version is rebuilt."""
 
 FILES_A_TRANSACTION = 64
 CHARS_A_TRANSACTION = 4_000_000
 SECONDS_A_TRANSACTION = 1.0
 SECONDS_BETWEEN_REPORTS = 1.0
 SECONDS_TO_WAIT = 30.0
-"""How long to wait for another process that writes."""
+"""How long to wait for another process that is writing."""
 
 CANDIDATES = 1_000
-"""How many of the best passages are looked at for those to show."""
+"""From how many of the best passages the ones to show are chosen."""
 
 NS_RACY = 2_000_000_000
-"""A file that was changed so shortly before it was read may change again without its time telling so."""
+"""A file changed this shortly before it was read may change again without a new modification time."""
 
 DAYS_KEPT = 90
-"""An index that nobody used for so long is deleted."""
+"""An index unused for this long is deleted."""
 
 _TABLES = """
 CREATE TABLE contents (
@@ -66,17 +66,17 @@ INSERT INTO passages(passages, rank) VALUES ('rank', 'bm25(2.0, 1.0)');
 _UNUSED = "SELECT id, first_passage, last_passage FROM contents WHERE id NOT IN (SELECT content FROM files)"
 
 UNSPACED = "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
-"""A character of a language that writes no spaces between its words, as a pattern."""
+"""A character of a language without spaces between words, as a pattern."""
 
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _NO_SPACES = re.compile(f"({UNSPACED})")
 _APART = "\u200b"
-"""Between the characters of languages that write no spaces, so that each is a word to FTS5; it is not seen."""
+"""Put between the characters of languages without spaces, so that each is a word to FTS5; it is invisible."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """What the index knows of a file: what it is about, or why it cannot be read."""
+    """What the index knows of a file: its subject, or why it cannot be read."""
 
     summary: str
     problem: str | None = None
@@ -84,7 +84,7 @@ class Known:
 
 @dataclass(frozen=True)
 class IndexHit:
-    """A passage that a search found, the better the higher its score, and the files that hold it."""
+    """A passage found by a search, better if its score is higher, and the files that contain it."""
 
     paths: tuple[Path, ...]
     part: TextPart
@@ -93,7 +93,7 @@ class IndexHit:
 
 
 class DocumentIndex:
-    """The index of the documents under some paths, in a file of a folder (that of the user's cache, if not given).
+    """The index of the documents under some paths, in a file of a folder (by default one in the user's cache).
 
     Every method may be called from any thread, and several processes may use the same index.
     """
@@ -107,7 +107,7 @@ class DocumentIndex:
         self._writing = threading.Lock()
         self._tried_again = False
         self.unread: dict[Path, str] = {}
-        """The files that could not be opened when they were looked at last, and why."""
+        """The files that could not be opened at the last look, and why."""
 
     # -- bringing it up to date ---------------------------------------------------------------------------------------
 
@@ -119,9 +119,9 @@ class DocumentIndex:
         seconds: float | None = None,
         given_up: threading.Event | None = None,
     ) -> int:
-        """Read the files that are new or were changed, and count them; of `all_files`, the others leave the index.
+        """Read new and changed files, and count them; files outside of `all_files` leave the index.
 
-        It stops after so many `seconds`, if given, or once it is `given_up`; the rest is read the next time.
+        It stops after `seconds`, if given, or once it is `given_up`; the rest is read the next time.
         """
         until = None if seconds is None else time.monotonic() + seconds
         with self._writing, self._delete_damaged():
@@ -149,7 +149,7 @@ class DocumentIndex:
         return read
 
     def _list_closed(self) -> Iterator[bytes]:
-        """List the files that are there and cannot be opened now: what is known of them stays."""
+        """List the existing files that cannot be opened now: what is known about them stays."""
         return (os.fsencode(path) for path in self.unread if path.exists())
 
     def _read(self, db: sqlite3.Connection, files: list[Path], until: float | None, given_up: threading.Event) -> int:
@@ -184,7 +184,7 @@ class DocumentIndex:
         return read
 
     def _try_again(self, db: sqlite3.Connection) -> None:
-        """Read what could not be read for want of a package once that is there."""
+        """Read what could not be read without a package, once the package is installed."""
         if not self._tried_again and all(map(find_spec, ("pypdf", "docx"))):
             with _transaction(db):
                 lacking = "SELECT id FROM contents WHERE problem = ?"
@@ -212,14 +212,14 @@ class DocumentIndex:
         """Return the text of a file.
 
         Raises:
-            NotReadable: it could not be read, or left the index meanwhile.
+            NotReadable: it could not be read, or has left the index meanwhile.
         """
         row = (
             "SELECT unit, units, title, problem FROM files JOIN contents ON contents.id = files.content WHERE path = ?"
         )
         with self._delete_damaged(), self._open() as db:
             found = db.execute(row, (os.fsencode(path),)).fetchone()
-        if found is None:  # Another thread or process that looked at the same folder did not see the file.
+        if found is None:  # Another thread or process did not see the file in the same folder.
             raise NotReadable("is not in the index any more; read it again")
         unit, units, title, problem = found
         if problem is not None:
@@ -227,13 +227,13 @@ class DocumentIndex:
         return Text(unit, json.loads(zlib.decompress(units)), title)
 
     def search(self, terms: Iterable[str], limit: int, of_one: int) -> list[IndexHit]:
-        """Find the passages that hold some of the terms, best first. A term is a word, or several that stand together.
+        """Find the passages that contain some of the terms, best first. A term is a word, or several adjacent ones.
 
-        Those of a document that has `of_one` better ones come last.
+        Passages of a document with `of_one` better ones come last.
         """
         query = " OR ".join(f'"{_apart(term).replace(chr(34), " ")}"' for term in terms)
-        # FTS5 sorts by rank while it reads, and keeps the best alone, only for a query that asks for nothing else: so
-        # the other tables are joined to what that one gives (https://www.sqlite.org/fts5.html, section 5.1).
+        # Only for a query that asks for nothing else does FTS5 sort by rank while reading and keep just the best: so
+        # the other tables are joined to its result (https://www.sqlite.org/fts5.html, section 5.1).
         best = "SELECT rowid, rank AS score FROM passages WHERE passages MATCH ? ORDER BY rank LIMIT ?"
         numbered = (
             "SELECT best.rowid, score, row_number() OVER (PARTITION BY content ORDER BY score) AS number "
@@ -267,14 +267,14 @@ class DocumentIndex:
                 with suppress(sqlite3.OperationalError):  # Another process is doing it; the file keeps it.
                     db.execute("PRAGMA journal_mode = WAL")
                 _make_tables(db)
-            db.execute("PRAGMA synchronous = NORMAL")  # What a power cut takes is read again.
+            db.execute("PRAGMA synchronous = NORMAL")  # What a power cut loses is read again.
             yield db
         finally:
             db.close()
 
     @contextmanager
     def _delete_damaged(self) -> Iterator[None]:
-        """Delete an index that is damaged, and say that it is gone: the next call makes a new one."""
+        """Delete a damaged index, and report it: the next call makes a new one."""
         try:
             yield
         except sqlite3.Error as error:
@@ -293,7 +293,7 @@ class Damaged(SourceUnavailable):
 
 @dataclass(frozen=True)
 class _ReadFile:
-    """What is to be stored of a file. Where its content is in the index already, there is no text and no problem."""
+    """What to store of a file. If its content is in the index already, there is neither text nor problem."""
 
     path: Path
     size: int
@@ -327,7 +327,7 @@ def _read(db: sqlite3.Connection, path: Path, reader: IsolatedReader, seconds: f
 
 
 def _digest(path: Path) -> bytes:
-    """Name what is in a file together with the file's name, which is searched too."""
+    """Hash the content of a file together with its name, which is searched too."""
     digest = blake2b(path.name.encode(errors="replace") + b"\0", digest_size=20)
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -346,7 +346,7 @@ def _store(db: sqlite3.Connection, batch: list[_ReadFile]) -> None:
 
 
 def _content(db: sqlite3.Connection, read: _ReadFile) -> int | None:
-    """Store what was read unless it is there, and return its id; None where another process has dropped it since."""
+    """Store what was read unless it exists, and return its id; None if another process has dropped it since."""
     there = db.execute("SELECT id FROM contents WHERE digest = ?", (read.digest,)).fetchone()
     if there is not None:
         return int(there[0])
@@ -374,7 +374,7 @@ def _content(db: sqlite3.Connection, read: _ReadFile) -> int | None:
 
 
 def _drop_unused(db: sqlite3.Connection) -> None:
-    """Delete what no file holds any more."""
+    """Delete contents that no file has any more."""
     for content, first, last in db.execute(_UNUSED).fetchall():
         if first is not None:
             db.execute("DELETE FROM passages WHERE rowid BETWEEN ? AND ?", (first, last))
@@ -382,7 +382,7 @@ def _drop_unused(db: sqlite3.Connection) -> None:
 
 
 def _apart(text: str) -> str:
-    """Write a text as FTS5 is to see it. A half of a surrogate pair (a broken name) cannot be stored."""
+    """Write a text as FTS5 should see it. Half of a surrogate pair (a broken name) cannot be stored."""
     if text.isascii():
         return text
     return _NO_SPACES.sub(rf"{_APART}\1{_APART}", text.replace(_APART, "")).encode(errors="replace").decode()
@@ -415,7 +415,7 @@ def _make_tables(db: sqlite3.Connection) -> None:
 
 
 def _usable(folder: Path | None) -> Path:
-    """Make the folder for the index; a temporary one, as long as the process lives, where that cannot be written."""
+    """Make the folder for the index; a temporary one for the life of the process if that is not writable."""
     if folder is None:
         from platformdirs import user_cache_path
 
@@ -432,7 +432,7 @@ def _usable(folder: Path | None) -> Path:
 
 @cache
 def _make_temporary() -> tempfile.TemporaryDirectory[str]:
-    """Make one for the process; it is deleted with it."""
+    """Make a temporary folder that is deleted with the process."""
     return tempfile.TemporaryDirectory(prefix="upcall-documents-")
 
 

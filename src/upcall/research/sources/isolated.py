@@ -1,8 +1,8 @@
-"""Reading a file in another process, which may take only so much time and memory, and reaches nothing.
+"""Reading a file in another process with limited time and memory and no access to anything else.
 
-What is read may have been written to take its reader over. So the process is given what is in the file instead of its
-name; it has no environment, in which a model's key may stand, imports nothing from the current folder, and runs in the
-sandbox where there is one: without network, without any file of the user.
+A file may be crafted to take over its reader. So the process gets the content of the file instead of its name; it has
+no environment, which may contain a model's key, imports nothing from the current folder, and runs in the sandbox if
+there is one: without network, without any file of the user.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from upcall.workspace.sandboxes.enclosed import EnclosedProcess
 SECONDS_A_FILE = 60.0
 
 MAX_REPLY_BYTES = 8 * MAX_TEXT_CHARS
-"""No text that was read takes more: a character takes four bytes at most, a line five characters around it."""
+"""No text takes more: a character takes at most four bytes, a line five characters around it."""
 
 _OWN = str(Path(__file__).parents[3])
 
@@ -38,7 +38,7 @@ sys.path += users
 from upcall.research.sources.reader_process import serve
 serve()
 """
-"""This very upcall, and nothing before the standard library; what the user installed comes last."""
+"""Exactly this upcall, with nothing before the standard library; the user's packages come last."""
 
 
 class _Problem(BaseModel, frozen=True, strict=True, extra="forbid"):
@@ -52,12 +52,12 @@ class _ReadText(BaseModel, frozen=True, strict=True, extra="forbid"):
 
 
 _REPLY: TypeAdapter[_Problem | _ReadText] = TypeAdapter(_Problem | _ReadText)
-"""What a reader may say; one that was taken over says anything."""
+"""The valid replies of a reader; one that was taken over may say anything."""
 
 
 class IsolatedReader:
-    """A process that reads files, one after another. It is started when the first is read, and a new one where a file
-    was too much for it. Close it when done."""
+    """A process that reads files, one after another. It is started for the first file, and replaced if a file was too
+    much for it. Close it when done."""
 
     def __init__(self, seconds: float = SECONDS_A_FILE) -> None:
         self._seconds = seconds
@@ -70,11 +70,11 @@ class IsolatedReader:
         self.close()
 
     def read(self, path: Path, seconds: float | None = None) -> Text:
-        """Read a file as `readers.read_file` does, in at most so many seconds.
+        """Read a file as `readers.read_file` does, within a time limit.
 
         Raises:
-            NotReadable: also where it took too long or was too much for the process.
-            TimeoutError: it took longer than `seconds`, if these were given; that says nothing of the file.
+            NotReadable: also if it took too long or was too much for the process.
+            TimeoutError: it took longer than `seconds`, if given; that says nothing about the file.
         """
         try:
             data = load(path)
@@ -83,7 +83,7 @@ class IsolatedReader:
         return self.read_data(path.suffix, data, seconds)
 
     def read_data(self, suffix: str, data: bytes, seconds: float | None = None) -> Text:
-        """Read what is in a file with such a suffix, as `read` does."""
+        """Read the content of a file with this suffix, as `read` does."""
         process = self._process = self._process or _start()
         assert process.stdin is not None
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""A document in passages: parts that are short enough to be shown whole, and that say where they stand."""
+"""A document in passages: parts that are short enough to be shown whole, with their positions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from upcall.research.sources.fences import MAX_TEXT_CHARS
 from upcall.research.sources.readers import Text
 
 PASSAGE_CHARS = 900
-"""How long a passage may become; one long line or page is cut into several of that size."""
+"""The maximum length of a passage; a longer line or page is cut into several of that size."""
 
 UNITS_A_READ = {"line": 200, "paragraph": 200, "row": 200, "page": 4}
 
@@ -29,7 +29,7 @@ class TextPart:
 
 
 def cut_into_parts(text: Text) -> Iterator[TextPart]:
-    """Cut a document into passages, in order. A heading begins a new one, a blank line ends one that is long enough."""
+    """Cut a document into passages, in order. A heading begins one, a blank line ends one that is long enough."""
     lines: list[str] = []
     begun, length, heading = 1, 0, ""
     for number, unit in enumerate(text.units, start=1):
@@ -55,7 +55,7 @@ def cut_into_parts(text: Text) -> Iterator[TextPart]:
 
 
 def take_passage(source: str, ref: str, text: Text, start: int) -> Passage:
-    """Take as much of a text as one read gives, from a unit on.
+    """Return as much of a text as one read allows, from a unit on.
 
     Raises:
         ValueError: it has fewer units; the message is for the model.
@@ -89,7 +89,7 @@ def _heading(line: str) -> str:
 
 
 def _pieces(unit: str) -> Iterator[str]:
-    """Cut a long unit into pieces, between sentences where there are any."""
+    """Cut a long unit into pieces, between sentences if there are any."""
     piece = ""
     for sentence in _SENTENCE.split(unit):
         if piece and len(piece) + len(sentence) > PASSAGE_CHARS:

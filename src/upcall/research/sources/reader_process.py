@@ -1,6 +1,6 @@
-"""The process that reads files for another one: it is given what is in a file, and opens none itself.
+"""The process that reads files for another one: it gets their contents, and opens none itself.
 
-Started by `upcall.research.sources.isolated`. It imports the readers alone.
+Started by `upcall.research.sources.isolated`. It imports only the readers.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ MAX_OPEN_FILES = 64
 
 
 def serve() -> None:
-    """Do the work of the process.
+    """Serve requests to read files.
 
-    In: a line of JSON, ``[suffix, bytes]``, then so many bytes. Out: a line of JSON, the text or the problem.
+    In: a line of JSON, ``[suffix, bytes]``, then that many bytes. Out: a line of JSON, the text or the problem.
     """
     limit_process()
     replies, sys.stdout = sys.stdout.buffer, sys.stderr  # A library that prints must not spoil the replies.
     while line := sys.stdin.buffer.readline():
         suffix, size = json.loads(line)
         reply = json.dumps(_reply(suffix, sys.stdin.buffer.read(size)), ensure_ascii=False)
-        replies.write(reply.encode(errors="replace") + b"\n")  # Half of a surrogate pair is no text.
+        replies.write(reply.encode(errors="replace") + b"\n")  # Half of a surrogate pair cannot be encoded.
         replies.flush()
 
 
@@ -36,13 +36,13 @@ def _reply(suffix: str, data: bytes) -> dict[str, Any]:
         return {"problem": str(problem)}
     except (MemoryError, RecursionError):
         return {"problem": "was too much for its reader"}
-    except Exception as error:  # noqa: BLE001  (no file ends the process that reads the others)
+    except Exception as error:  # noqa: BLE001  (no file may end the process that reads the others)
         return {"problem": f"cannot be read ({type(error).__name__})"}
     return {"unit": text.unit, "units": text.units, "title": text.title}
 
 
 def limit_process() -> None:
-    """Limit what this process may take, for good: it writes no file, and cannot raise a limit again."""
+    """Limit this process for good: it cannot write files or raise a limit again."""
     try:
         import resource
     except ImportError:  # Not on Windows.

@@ -1,7 +1,7 @@
 """Files as text: each is a list of units (lines, pages, paragraphs, rows) that people can name and find again.
 
-A reader sees files of strangers. It has limits of its own, and what is more than text is read in another process
-(`upcall.research.sources.isolated`), since a file may make its reader run for ever, eat all memory, or crash.
+A reader sees files of strangers. It has limits of its own, and any format beyond plain text is read in another process
+(`upcall.research.sources.isolated`), since a file may make its reader run forever, use up all memory, or crash.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import Any
 
 MAX_FILE_BYTES = 100_000_000
 MAX_TEXT_CHARS = 20_000_000
-"""What is kept of one document; what is longer is read up to there."""
+"""How much of one document is kept; a longer one is read up to there."""
 
 MAX_PAGES = 5_000
 MAX_UNPACKED_BYTES = 300_000_000
-"""What a DOCX file may unpack to."""
+"""The maximum unpacked size of a DOCX file."""
 
 MAX_SUMMARY_CHARS = 120
 INSTALL = "needs: pip install '.[research]' in a checkout of upcall"
@@ -41,15 +41,15 @@ class NotReadable(Exception):
 
 @dataclass(frozen=True)
 class Text:
-    """A document as text. ``unit`` is what its parts are called ("line", "page", "paragraph", "row"), ``units`` are
-    these, the first is number 1. ``title`` is what it calls itself, empty where that is not known."""
+    """A document as text. ``unit`` is the name of its parts ("line", "page", "paragraph", "row"), ``units`` are these
+    parts, counted from 1. ``title`` is its own title, empty if unknown."""
 
     unit: str
     units: list[str]
     title: str = ""
 
     def summary(self) -> str:
-        """Join the title and the first words, as far as they fit."""
+        """Join the title and as many of the first words as fit."""
         lines = (_BLANK.sub(" ", line).strip(" #*=-|>\t") for unit in self.units[:200] for line in unit.splitlines())
         first = next((line for line in lines if _WORDS.search(line)), "")
         differ = first and self.title not in first and first not in self.title
@@ -58,7 +58,7 @@ class Text:
         return (self.title or first)[:MAX_SUMMARY_CHARS]
 
     def place(self, first: int, last: int) -> str:
-        """Say where in words: ``page 3``, ``lines 10-24``."""
+        """Return the position in words: ``page 3``, ``lines 10-24``."""
         return f"{self.unit} {first}" if first == last else f"{self.unit}s {first}-{last}"
 
 
@@ -66,14 +66,14 @@ def read_file(path: Path) -> Text:
     """Read a file by its suffix; an unknown one is plain text.
 
     Raises:
-        NotReadable: it is damaged, encrypted, too large, no text, or its reader is not installed.
+        NotReadable: it is damaged, encrypted, too large, not text, or its reader is not installed.
         OSError: it cannot be opened.
     """
     return read_data(path.suffix, load(path))
 
 
 def load(path: Path) -> bytes:
-    """Load what is in a file.
+    """Load the content of a file.
 
     Raises:
         NotReadable: it is too large.
@@ -85,10 +85,10 @@ def load(path: Path) -> bytes:
 
 
 def read_data(suffix: str, data: bytes) -> Text:
-    """Read what is in a file with such a suffix.
+    """Read the content of a file with this suffix.
 
     Raises:
-        NotReadable: as of `read_file`.
+        NotReadable: as for `read_file`.
     """
     if not data:
         raise NotReadable("is empty")
@@ -99,15 +99,15 @@ def read_data(suffix: str, data: bytes) -> Text:
 
 
 def is_isolated(path: Path) -> bool:
-    """Tell whether a file is to be read in another process."""
+    """Return whether a file must be read in another process."""
     return path.suffix.lower() in (".pdf", ".docx", ".html", ".htm")
 
 
 def decode(data: bytes) -> str:
-    """Decode bytes: UTF-8, UTF-16 or UTF-32 with their mark, or the encoding that they look like.
+    """Decode bytes: UTF-8, UTF-16 or UTF-32 with a byte order mark, or the likeliest encoding.
 
     Raises:
-        NotReadable: they are no text.
+        NotReadable: they are not text.
     """
     for mark, encoding in _MARKS:
         if data.startswith(mark):
@@ -146,13 +146,13 @@ def _lines(data: bytes) -> Text:
 
 
 def _rows(data: bytes) -> Text:
-    """Write each row with the names of its columns, so that it says something by itself. Number 1 is the header."""
+    """Write each row with the names of its columns, so that it makes sense by itself. Number 1 is the header."""
     text = decode(data)
     try:
         dialect: Any = csv.Sniffer().sniff(text[:20_000], delimiters=",;\t|")
     except csv.Error:
         dialect = csv.excel
-    csv.field_size_limit(MAX_FILE_BYTES)  # By default 131,072 characters: a cell may hold a whole letter.
+    csv.field_size_limit(MAX_FILE_BYTES)  # By default 131,072 characters: a cell may contain a whole letter.
     rows = csv.reader(io.StringIO(text, newline=""), dialect)
     try:
         header = [name.strip() for name in next(rows, [])]
@@ -183,7 +183,7 @@ def _pdf(data: bytes) -> Text:
         raise
     except pypdf.errors.DependencyError as error:
         raise NotReadable("is encrypted") from error
-    except Exception as error:  # pypdf raises whatever a damaged file leads it to.
+    except Exception as error:  # pypdf raises anything for a damaged file.
         raise NotReadable(f"is damaged or no PDF ({type(error).__name__})") from error
     return Text("page", pages, title)
 
@@ -208,7 +208,7 @@ def _docx(data: bytes) -> Text:
 
 
 def _block(block: Any) -> Iterator[str]:
-    """Return a paragraph's text, or a table's rows; cells that are merged are there once."""
+    """Yield a paragraph's text, or a table's rows; merged cells appear once."""
     if hasattr(block, "rows"):
         for row in block.rows:
             yield " | ".join(dict.fromkeys(" ".join(cell.text.split()) for cell in row.cells))
@@ -221,7 +221,7 @@ def _html(data: bytes) -> Text:
 
 
 def read_html(page: str) -> Text:
-    """Return a page's own text, without what is around it; all of its text where that cannot be told apart."""
+    """Return a page's main text, without the parts around it; all of its text if that cannot be told apart."""
     title = html.unescape(found[1]) if (found := re.search(r"<title[^>]*>(.*?)</title", page, re.I | re.S)) else ""
     text = _main_text(page) or _all_text(page)
     return Text("line", text.splitlines(), title)
@@ -234,12 +234,12 @@ def _main_text(page: str) -> str:
         return ""
     try:
         return trafilatura.extract(page, include_comments=False, include_tables=True, favor_recall=True) or ""
-    except Exception:  # noqa: BLE001  (whatever a broken page leads lxml to; there is another way)
+    except Exception:  # noqa: BLE001  (lxml raises anything for a broken page; there is a fallback)
         return ""
 
 
 class _PageText(HTMLParser):
-    """The text of a page, a block a line."""
+    """The text of a page, one block per line."""
 
     HIDDEN = frozenset({"script", "style", "template", "noscript", "head"})
     INLINE = frozenset(("a", "abbr", "b", "code", "em", "i", "q", "small", "span", "strong", "sub", "sup", "time", "u"))
@@ -298,4 +298,4 @@ _PLAIN = (
 )
 
 SUFFIXES = frozenset((*_READERS, *_PLAIN))
-"""What is a document. Anything else in a folder is passed over."""
+"""The suffixes of documents. Anything else in a folder is skipped."""

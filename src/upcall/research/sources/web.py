@@ -21,7 +21,7 @@ WEB = "web"
 MAX_QUERY_CHARS = 400
 MAX_HITS = 20
 SECONDS_A_PAGE = 30.0
-"""How long a page's text may take to be told from what is around it."""
+"""How long separating a page's text from the parts around it may take."""
 
 KEPT_PAGES = 32
 
@@ -45,7 +45,7 @@ class Tavily:
         self._key, self._base = key, base_url.rstrip("/")
 
     def problem(self) -> str | None:
-        """Say that a key is missing, if it is."""
+        """Report a missing key."""
         return explain_missing() or (None if self._key else "needs a key: set TAVILY_API_KEY")
 
     async def search(self, query: str, limit: int) -> list[tuple[str, str, str]]:
@@ -69,7 +69,7 @@ class Brave:
         self._key, self._base = key, base_url.rstrip("/")
 
     def problem(self) -> str | None:
-        """Say that a key is missing, if it is."""
+        """Report a missing key."""
         return explain_missing() or (None if self._key else "needs a key: set BRAVE_API_KEY")
 
     async def search(self, query: str, limit: int) -> list[tuple[str, str, str]]:
@@ -77,7 +77,7 @@ class Brave:
         reply = await fetch(
             "Brave",
             f"{self._base}/res/v1/web/search",
-            redirects=0,  # The key in its header would go along.
+            redirects=0,  # They would pass on the key in its header.
             headers={"X-Subscription-Token": self._key or "", "Accept": "application/json"},
             params={"q": query, "count": limit, "text_decorations": "false"},
         )
@@ -86,17 +86,17 @@ class Brave:
 
 
 class Ddgs:
-    """The package ddgs, which asks search engines that need no key."""
+    """The package ddgs, which queries search engines that need no key."""
 
     def __init__(self, proxy: str | None = None) -> None:
         self._proxy = proxy
 
     def problem(self) -> str | None:
-        """Say that the package is missing, if it is."""
+        """Report a missing package."""
         return explain_missing() or (None if importlib.util.find_spec("ddgs") else INSTALL)
 
     async def search(self, query: str, limit: int) -> list[tuple[str, str, str]]:
-        """Return what the first of them to answer gives."""
+        """Return the results of the first engine to answer."""
         found = await asyncio.to_thread(self._search, query, limit)
         return [(read_text(each, "href"), read_text(each, "title"), read_text(each, "body")) for each in found]
 
@@ -113,10 +113,10 @@ class Ddgs:
 
 
 class Web:
-    """Search by an engine; pages are read as their own text, a page a text of lines.
+    """Search by an engine; a page is read as its main text, in lines.
 
-    `private_hosts` are hosts with private addresses that may be read all the same; `resolve` tells the addresses of a
-    host, the system's way if not given.
+    `private_hosts` are hosts with private addresses that may be read; `resolve` returns the addresses of a host, by
+    default as the system does.
     """
 
     id = WEB
@@ -143,7 +143,7 @@ class Web:
         ]
 
     async def read(self, ref: str, start: int = 1) -> Passage:
-        """Read a page or a PDF on the web from a line or page on. It is fetched once in a while of reading."""
+        """Read a page or a PDF on the web from a line or page on. It stays cached for a while."""
         if ref not in self._pages:
             reply = await fetch(
                 "The page", ref, transport=guard_url(self._private_hosts, self._resolve), seconds=SECONDS_A_PAGE
@@ -168,10 +168,10 @@ def bound_query(query: str) -> str:
 
 
 def read_page(reply: Reply) -> Text:
-    """Return what a server sent as text, by its type.
+    """Return a server's reply as text, by its type.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not text.
     """
     suffix = _SUFFIXES.get(reply.content_type)
     if suffix is None:
@@ -199,10 +199,10 @@ _SUFFIXES = {
 
 
 def read_entries(who: str, reply: Reply, *path: str) -> list[dict[str, Any]]:
-    """Return the list of objects at a place in a reply in JSON; none where there is no such place.
+    """Return the list of objects at a path in a JSON reply; empty if the path does not exist.
 
     Raises:
-        SourceUnavailable: the reply is no JSON.
+        SourceUnavailable: the reply is not JSON.
     """
     try:
         value = json.loads(reply.data)
@@ -214,6 +214,6 @@ def read_entries(who: str, reply: Reply, *path: str) -> list[dict[str, Any]]:
 
 
 def read_text(entry: dict[str, Any], name: str) -> str:
-    """Read a field as text, empty where it is none."""
+    """Read a field as text, empty if it is not text."""
     value = entry.get(name)
     return value if isinstance(value, str) else ""

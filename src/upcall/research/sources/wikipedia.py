@@ -17,7 +17,7 @@ _TAG = re.compile(r"<[^>]*>")
 
 
 class Wikipedia:
-    """Articles in one language; `base_url` is the address of its ``api.php``, that of Wikipedia if not given."""
+    """Articles in one language; `base_url` is the address of its ``api.php``, by default Wikipedia's."""
 
     id = WIKIPEDIA
     description = "Wikipedia"
@@ -26,11 +26,11 @@ class Wikipedia:
         self._api = base_url or f"https://{language}.wikipedia.org/w/api.php"
 
     def problem(self) -> str | None:
-        """Say which package is missing, if one is; no key is needed."""
+        """Return the missing package, if one is; no key is needed."""
         return explain_missing()
 
     async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
-        """Find articles, each with the words around what was found."""
+        """Find articles, each with the words around the match."""
         reply = await fetch(
             "Wikipedia",
             self._api,
