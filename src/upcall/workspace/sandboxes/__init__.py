@@ -1,4 +1,4 @@
-"""Where the coder's commands run: in bubblewrap, in Docker, or on the machine itself where that is asked for."""
+"""Where the coder's commands run: in bubblewrap, in Docker, or on the machine itself if requested."""
 
 from upcall.workspace.sandboxes.base import Command, Execution, Executor, ExecutorUnavailable
 from upcall.workspace.sandboxes.bubblewrap import Bubblewrap

@@ -1,4 +1,4 @@
-"""What the executors of commands share: what came of a command, and the output that is kept of it."""
+"""What the executors of commands share: the result of a command, and its captured output."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True)
 class Execution:
-    """What came of a command.
+    """The result of a command.
 
     ``exit_status`` is that of a shell: 128 and the number of the signal that ended it. ``output`` is standard output
-    and error in one, as they came; a line in its middle says what is left out there. ``stopped`` says which limit it
-    was stopped at, if it was: ``time``, ``memory``, ``processes``, ``disk``, ``files`` or ``output``.
+    and error together, as they came; a line in its middle says what is left out there. ``stopped`` names the limit it
+    was stopped at, if any: ``time``, ``memory``, ``processes``, ``disk``, ``files`` or ``output``.
     """
 
     exit_status: int
@@ -35,9 +35,9 @@ class Execution:
     seconds: float = 0.0
 
     def stop_at(self, limit: str | None) -> Execution:
-        """Return the same, stopped at a limit.
+        """Return the same result, stopped at a limit.
 
-        Its exit status is never that of a success: a shell whose children are killed first may still say so.
+        Its exit status is never that of a success: a shell whose children are killed first may still report one.
         """
         if limit is None:
             return self
@@ -45,7 +45,7 @@ class Execution:
 
 
 class ExecutorUnavailable(Exception):
-    """Nothing can be executed with this executor here. The text says why, and what its user can do."""
+    """This executor cannot run anything here. The text says why, and what its user can do."""
 
 
 class Executor(Protocol):
@@ -54,9 +54,9 @@ class Executor(Protocol):
     Attributes:
         name: its name in the settings.
         description: one line for people.
-        isolated: whether a command reaches nothing but its folder, and no host unless it is given access to it.
-        gives_network: whether it can be given that.
-        overlay: the one way in which a command can get its view of the folder, where there is only one.
+        isolated: whether a command reaches only its folder, and no host unless it is given access to it.
+        gives_network: whether it can give that access.
+        overlay: the only way in which a command can get its view of the folder, if there is just one.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Executor(Protocol):
     ) -> Execution:
         """Run a command with `folder` as its working directory until it ends or a limit stops it.
 
-        With a `view` it sees that in the place of the folder, and does not reach the folder itself. Nothing of it is
+        With a `view` it sees that in place of the folder, and cannot reach the folder itself. None of its processes is
         left running afterwards, whether it ended, was stopped or the caller was cancelled.
 
         Raises:
@@ -87,12 +87,12 @@ class Executor(Protocol):
         ...
 
     async def close(self) -> None:
-        """Give back what it holds between commands."""
+        """Release what it keeps between commands."""
         ...
 
 
 class Output:
-    """The head and the tail of what a command writes, within a number of bytes."""
+    """The head and the tail of a command's output, limited in bytes."""
 
     def __init__(self, keep: int) -> None:
         self._head, self._tail = bytearray(), bytearray()
@@ -100,7 +100,7 @@ class Output:
         self.size = 0
 
     def write(self, data: bytes) -> None:
-        """Take in more."""
+        """Add more output."""
         self.size += len(data)
         room = self._head_size - len(self._head)
         self._head += data[:room]
@@ -109,8 +109,8 @@ class Output:
             del self._tail[: len(self._tail) - self._tail_size]
 
     def text(self) -> str:
-        """Return what is kept, with a line where something is left out that says how many bytes that is."""
+        """Return what is kept; if some is left out, a line there says how many bytes."""
         left_out = self.size - len(self._head) - len(self._tail)
-        # Where nothing is, a character of several bytes may lie across both: they are decoded in one.
+        # With nothing left out, a character of several bytes may span both: they are decoded together.
         gap = f"\n[... {left_out} bytes left out ...]\n".encode() if left_out else b""
         return bytes(self._head + gap + self._tail).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Commands in bubblewrap: namespaces of their own, no network, the system read-only, one folder that can be written."""
+"""Commands in bubblewrap: their own namespaces, no network, the system read-only, one writable folder."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from upcall.workspace.sandboxes.proxy import NetworkAccess, Proxy
 from upcall.workspace.sandboxes.views import View, ViewName, show_plainly
 
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-"""Folders of the system beside ``/usr``; on most systems links into it."""
+"""System folders beside ``/usr``; on most systems links into it."""
 
 _ETC = (
     *("alternatives", "ca-certificates", "crypto-policies", "fonts", "java-17-openjdk", "java-21-openjdk"),
     *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf", "pki", "protocols"),
     *("services", "ssl/certs", "ssl/openssl.cnf", "timezone"),
 )
-"""What programs need of ``/etc``: nothing that holds a password, a host's name or a key."""
+"""The files of ``/etc`` that programs need: none contains a password, a host's name or a key."""
 
 _STORES = ("/nix/store", "/gnu/store")
 
@@ -43,9 +43,9 @@ INSTALL = "install bubblewrap (apt install bubblewrap, dnf install bubblewrap)"
 
 
 class Bubblewrap:
-    """The executor that is used where it works.
+    """The preferred executor, wherever it works.
 
-    A command has PID, IPC, UTS, network and user namespaces of its own, no capabilities, no environment of the host, a
+    A command has its own PID, IPC, UTS, network and user namespaces, no capabilities, no environment of the host, a
     private ``/tmp`` that is also its home, a read-only system, and a filter of system calls (`seccomp`). `readable` are
     further files and folders that it can read, such as an interpreter in the user's home; the one that runs upcall is
     always among them.
@@ -71,7 +71,7 @@ class Bubblewrap:
         network: NetworkAccess | None = None,
         view: View | None = None,
     ) -> Execution:
-        """Run a command as the protocol has it; without a view it works on the folder itself."""
+        """Run a command as the protocol says; without a view it works on the folder itself."""
         if (why := explain_unusable()) is not None:
             raise ExecutorUnavailable(why)
         view = view or show_plainly(folder)
@@ -98,7 +98,7 @@ class Bubblewrap:
             start = Start(
                 group.join([*view.prefix, *program]),
                 view.start,
-                environment={},  # What bubblewrap itself is given can be read inside, as /proc/1/environ.
+                environment={},  # Bubblewrap's own is readable inside, as /proc/1/environ.
                 stdin=stdin,
                 pass_fds=(info.writing, go.reading, passwd, calls, *([proxy.descriptor] if proxy else [])),
                 written=view.written,
@@ -107,7 +107,7 @@ class Bubblewrap:
             return execution.stop_at("memory" if execution.stopped is None and group.has_killed() else None)
 
     def arguments(self, view: View | None, limits: Limits, *, passwd: int, calls: int) -> list[str]:
-        """Return the options of bubblewrap for a command; `passwd` and `calls` are descriptors of files."""
+        """Return the options of bubblewrap for a command; `passwd` and `calls` are file descriptors."""
         options: list[str] = ["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"]
         options += ["--new-session", "--cap-drop", "ALL", "--uid", str(_USER), "--gid", str(_USER)]
         options += ["--seccomp", str(calls)]
@@ -121,8 +121,8 @@ class Bubblewrap:
         for name in _ETC:
             options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
         options += ["--ro-bind-data", str(passwd), "/etc/passwd"]
-        # As root the files below /proc/sys could be written, core_pattern among them, which is a way out. The keys are
-        # those of the user's session.
+        # Root could write the files below /proc/sys, including core_pattern, which is a way out. The keys are those of
+        # the user's session.
         options += ["--proc", "/proc"]
         for name in ("keys", "key-users"):
             options += ["--ro-bind-try", "/dev/null", f"/proc/{name}"]
@@ -141,12 +141,12 @@ class Bubblewrap:
     def _environment(self) -> dict[str, str]:
         path = [f"{sys.prefix}/bin", "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
         names = {"HOME": _HOME, "USER": "user", "LOGNAME": "user", "SHELL": "/bin/sh", "TERM": "dumb"}
-        # A look (git status) is to change nothing, and a new repository to have no hooks.
+        # Looking (git status) must not change anything, and a new repository must not have hooks.
         git = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TEMPLATE_DIR": ""}
         return {"PATH": os.pathsep.join(dict.fromkeys(path)), "LANG": "C.UTF-8", "TMPDIR": "/tmp", **names, **git}
 
     async def close(self) -> None:
-        """Do nothing: nothing is held between commands."""
+        """Do nothing: nothing is kept between commands."""
 
 
 class _Namespace:
@@ -159,9 +159,9 @@ class _Namespace:
         self._first: int | None = None
 
     async def take_hold(self, process: asyncio.subprocess.Process) -> None:
-        """Take hold of the first process in the namespace, then let the command begin."""
+        """Get hold of the first process in the namespace, then let the command begin."""
         self._process = process
-        self._info.close_writing()  # Else its end is never read where bubblewrap fails.
+        self._info.close_writing()  # Else its end is never read if bubblewrap fails.
         text = b""
         while b"}" not in text:
             if not (part := await read_some(self._info.reading)):
@@ -172,7 +172,7 @@ class _Namespace:
         os.write(self._go.writing, b"1")
 
     def members(self, most: int) -> list[int]:
-        """List what descends from the first process, as all in the namespace do."""
+        """List the descendants of the first process, which are all processes in the namespace."""
         return [] if self._first is None else list_descendants(self._first, most)
 
     def kill(self) -> None:
@@ -196,7 +196,7 @@ class _Namespace:
 
 @cache
 def explain_unusable() -> str | None:
-    """Say why bubblewrap cannot be used here, and what to do; None where it can. It is tried once in a process."""
+    """Say why bubblewrap cannot be used here, and what to do; None if it can. It is tried once per process."""
     if not sys.platform.startswith("linux"):
         return "bubblewrap is for Linux only"
     missing = [name for name in ("bwrap", "prlimit", "chrt") if shutil.which(name) is None]
@@ -222,16 +222,16 @@ def explain_unusable() -> str | None:
 
 
 def find_bubblewrap() -> str:
-    """Find bubblewrap; its bare name where it is not there."""
+    """Find bubblewrap; return its bare name if it is missing."""
     return shutil.which("bwrap") or "bwrap"
 
 
 def _limit(limits: Limits, seconds: float | None, *, bounded: bool) -> list[str]:
     """Set the limits of each process.
 
-    They are set inside, where the number of processes counts those in the sandbox only; for root it does not count, but
-    that of its control group does. Where nothing bounds the number, the command runs when the machine has nothing else
-    to do, so that the watch is in time whatever there is of it.
+    They are set inside, where the number of processes only includes those in the sandbox; for root that limit does not
+    apply, but that of the control group does. If nothing limits the number, the command runs at idle priority, so that
+    the watch acts in time no matter how many processes there are.
     """
     cpu = int(seconds or limits.seconds) + 1
     memory = limits.memory_mb * MEGABYTE
@@ -244,13 +244,13 @@ def _limit(limits: Limits, seconds: float | None, *, bounded: bool) -> list[str]
 
 @cache
 def _interpreter() -> tuple[Path, ...]:
-    """List the folders of the Python that runs, as far as they are not the system's."""
+    """List the folders of the running Python that are not the system's."""
     folders = dict.fromkeys(os.path.realpath(each) for each in (sys.base_prefix, sys.prefix))
     return tuple(Path(each) for each in folders if each != "/" and not each.startswith("/usr"))
 
 
 def make_passwd() -> bytes:
-    """Make the one file of users that there is in the sandbox."""
+    """Make the sandbox's only file of users."""
     return f"user:x:{_USER}:{_USER}:user:{_HOME}:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n".encode()
 
 

@@ -1,7 +1,7 @@
-"""Control groups: what all processes of a command may use together, held by the kernel.
+"""Control groups: kernel limits on what all processes of a command use together.
 
-Few users may make one. Root may where the file system of control groups can be written, and needs it most: the kernel's
-limit on the number of a user's processes does not count for root.
+Few users may make one. Root may if the file system of control groups is writable, and needs it most: the kernel's limit
+on the number of a user's processes does not apply to root.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes.base import MEGABYTE
 
 ROOM = 16
-"""So many processes more than the limit can be started: the watch tells who is over it, and stops all."""
+"""How many processes beyond the limit can be started: the watch notices the excess, and stops all."""
 
 _TREE = Path("/sys/fs/cgroup")
 _JOIN = 'for f in $1; do echo $$ > "$f" || exit 126; done; shift; exec "$@"'
 
 
 class Group:
-    """A control group for one command; of version 1 of control groups, one for each controller."""
+    """A control group for one command; with version 1 of control groups, one for each controller."""
 
     def __init__(self, limits: Limits) -> None:
         name = f"upcall-{secrets.token_hex(8)}"
@@ -38,16 +38,16 @@ class Group:
 
     @property
     def bounds_processes(self) -> bool:
-        """Whether the number of processes is held."""
+        """Whether the number of processes is limited."""
         return "pids" in self._folders
 
     def join(self, command: Sequence[str]) -> list[str]:
-        """Return the command as one that begins by joining the group."""
+        """Return a command that first joins the group."""
         files = " ".join(str(folder / "cgroup.procs") for folder in dict.fromkeys(self._folders.values()))
         return ["/bin/sh", "-c", _JOIN, "sh", files, *command] if files else list(command)
 
     def has_killed(self) -> bool:
-        """Tell whether the kernel killed a process in it for want of memory."""
+        """Return whether the kernel killed a process in it for lack of memory."""
         for file in ("memory.events", "memory.oom_control"):
             with suppress(OSError, KeyError):
                 lines = (self._folders["memory"] / file).read_text().splitlines()
@@ -55,7 +55,7 @@ class Group:
         return False
 
     def remove(self) -> None:
-        """Remove it; nothing must be left in it."""
+        """Remove it; it must be empty."""
         for folder in dict.fromkeys(self._folders.values()):
             with suppress(OSError):
                 folder.rmdir()
@@ -69,7 +69,7 @@ def _memory(folder: Path, most: str) -> Mapping[str, str]:
 
 @cache
 def _homes() -> Mapping[str, Path]:
-    """Find where a group can be made, for each controller that can be had."""
+    """Find where a group can be made, for each available controller."""
     found = {}
     for line in _own():
         _, controllers, path = line.split(":", 2)
@@ -89,7 +89,7 @@ def _own() -> list[str]:
 
 
 def _second(controller: str, path: str) -> Path | None:
-    """Find the nearest group of version 2 above our own that passes the controller on to those below it."""
+    """Find the nearest group of version 2 above our own that delegates the controller to its children."""
     own = _TREE / path.lstrip("/")
     for folder in own.parents:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The executor that the settings ask for."""
+"""The executor that the settings request."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ class Unavailable:
         raise ExecutorUnavailable(self.why)
 
     async def close(self) -> None:
-        """Do nothing: nothing is held."""
+        """Do nothing: nothing is kept."""
 
 
 def executor_for(
     name: ExecutorName, *, unsafe_local: bool = False, image: str = IMAGE, readable: Sequence[str | Path] = ()
 ) -> Executor | None:
-    """Return the executor that is asked for; None where nothing is to be executed at all.
+    """Return the requested executor; None if nothing should be executed at all.
 
-    ``auto`` is bubblewrap where that works, and the machine itself with `unsafe_local`, which is the explicit word of
-    the user. Without either one nothing is executed, and each command is told what the user must do.
+    ``auto`` is bubblewrap if that works, and the machine itself with `unsafe_local`, the user's explicit consent.
+    Without either, nothing is executed, and each command gets a note on what the user must do.
 
     Raises:
-        ConfigurationError: `unsafe_local` beside an executor that is named.
+        ConfigurationError: `unsafe_local` is set beside a named executor.
     """
     if unsafe_local and name != "auto":
         raise ConfigurationError(

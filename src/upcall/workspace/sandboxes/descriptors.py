@@ -1,4 +1,4 @@
-"""Descriptors that a program in the sandbox inherits, and what is waited for on them."""
+"""Descriptors that a program in the sandbox inherits, and waiting on them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Pipe:
         return self
 
     def close_writing(self) -> None:
-        """Close one end already."""
+        """Close one end early."""
         os.close(self.writing)
         self._open.discard(self.writing)
 
@@ -40,7 +40,7 @@ def open_file(content: bytes) -> Iterator[int]:
 
 
 async def wait_readable(descriptor: int) -> None:
-    """Wait until a descriptor can be read."""
+    """Wait until a descriptor is readable."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(descriptor, ready.set)
@@ -51,6 +51,6 @@ async def wait_readable(descriptor: int) -> None:
 
 
 async def read_some(descriptor: int) -> bytes:
-    """Read what there is, once there is some."""
+    """Read the available bytes, once there are any."""
     await wait_readable(descriptor)
     return os.read(descriptor, 4096)

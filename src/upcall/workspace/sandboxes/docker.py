@@ -23,18 +23,18 @@ from upcall.workspace.sandboxes.views import View, ViewName
 IMAGE = "python:3-slim"
 
 _TIMED_OUT = 124
-"""The exit status of ``timeout`` where the time was over."""
+"""The exit status of ``timeout`` after a timeout."""
 
 _GRACE = 5
-"""Seconds beyond the time of a command before its container is stopped."""
+"""Seconds beyond the time limit of a command before its container is stopped."""
 
 
 class Docker:
-    """Runs commands in a container of `image` that has a copy of the workspace, and is started for each of them.
+    """Runs each command in a new container of `image` that has a copy of the workspace.
 
-    AutoGen's `DockerCommandLineCodeExecutor` has no setting for network and memory: the container is cut off from its
-    networks and gets its limit once it is started. It cannot be given the network for one command. Files that a command
-    writes belong to the container's user, which is root for most images.
+    AutoGen's `DockerCommandLineCodeExecutor` has no setting for network and memory: once the container is started, it
+    is disconnected from its networks and its memory is limited. It cannot be given the network for one command. Files
+    written by a command belong to the container's user, which is root for most images.
     """
 
     name = "docker"
@@ -60,7 +60,7 @@ class Docker:
         network: NetworkAccess | None = None,
         view: View | None = None,
     ) -> Execution:
-        """Run a command as the protocol has it; `network` cannot be had."""
+        """Run a command as the protocol says; `network` is not available."""
         if network:
             raise ExecutorUnavailable("a command cannot be given the network in Docker; only bubblewrap can do that")
         async with self._lock:
@@ -119,14 +119,14 @@ class Docker:
 def _executor(image: str, folder: Path, limits: Limits) -> Any:
     try:
         from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
-    except (ImportError, RuntimeError) as error:  # Its own word for a missing package is a RuntimeError.
+    except (ImportError, RuntimeError) as error:  # It raises RuntimeError for a missing package.
         raise ExecutorUnavailable(f"a package is missing: {install_command('docker')}") from error
     longest = limits.max_seconds + _GRACE
     return DockerCommandLineCodeExecutor(image=image, work_dir=folder, timeout=longest, delete_tmp_files=True)
 
 
 def _confine(container: str, limits: Limits) -> None:
-    """Take the networks from a container, and limit its memory."""
+    """Disconnect a container from its networks, and limit its memory."""
     import docker  # type: ignore[import-untyped,unused-ignore]
 
     client = docker.from_env()
@@ -141,12 +141,12 @@ def _confine(container: str, limits: Limits) -> None:
 
 
 def _block(script: str) -> CodeBlock:
-    """Make a script for the executor. One whose first line names a file would be written to that file."""
+    """Make a script for the executor. It would write one whose first line names a file to that file."""
     return CodeBlock(code=f"\n{script}", language="sh")
 
 
 def _script(command: Command, limits: Limits, seconds: int, stdin: str) -> str:
-    """Write the command with its limits as one script of the shell."""
+    """Write the command with its limits as one shell script."""
     line = command if isinstance(command, str) else shlex.join(command)
     return "\n".join(
         [

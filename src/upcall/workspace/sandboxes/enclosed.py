@@ -1,4 +1,4 @@
-"""A program of ours in bubblewrap, that is talked to by pipes: it has no folder, no network and no environment."""
+"""A program of ours in bubblewrap, used through pipes: it has no folder, no network and no environment."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from upcall.workspace.sandboxes.descriptors import Pipe, open_file
 
 
 class EnclosedProcess(subprocess.Popen[bytes]):
-    """A program in bubblewrap, of one process: it cannot start another, whoever it runs for (the limit on a user's
-    processes does not count for root). Whoever starts it limits its time, kills it, and closes it; it limits its memory
-    itself.
+    """A single-process program in bubblewrap: it cannot start another, even as root (to whom the limit on a user's
+    processes does not apply). Its starter limits its time, kills it, and closes it; it limits its memory itself.
 
     Args:
-        readable: the files and folders that it can read beside the system.
+        readable: the files and folders that it can read besides the system.
     """
 
     def __init__(self, program: Sequence[str], readable: Sequence[str]) -> None:
@@ -40,13 +39,13 @@ class EnclosedProcess(subprocess.Popen[bytes]):
                 env={},
                 pass_fds=(info.writing, passwd, calls),
             )
-            info.close_writing()  # Else its end is never read where bubblewrap fails.
+            info.close_writing()  # Else its end is never read if bubblewrap fails.
             self._init = _open_first(info.reading)
 
     def kill(self) -> None:
         """Kill the first process of its namespace, and so all in it; bubblewrap ends after them.
 
-        Bubblewrap itself, killed early, would leave them.
+        Killing bubblewrap itself early would leave them running.
         """
         if self._init is None:
             super().kill()
@@ -55,7 +54,7 @@ class EnclosedProcess(subprocess.Popen[bytes]):
                 signal.pidfd_send_signal(self._init, signal.SIGKILL)
 
     def close(self) -> None:
-        """Kill it, and give back what is held of it."""
+        """Kill it, and release its resources."""
         self.kill()
         self.communicate()
         if self._init is not None:
@@ -64,7 +63,7 @@ class EnclosedProcess(subprocess.Popen[bytes]):
 
 
 def _open_first(descriptor: int) -> int | None:
-    """Take hold of the first process in the namespace; None where bubblewrap failed."""
+    """Open the first process in the namespace; return None if bubblewrap failed."""
     text = b""
     while b"}" not in text:
         if not (part := os.read(descriptor, 4096)):

@@ -1,4 +1,4 @@
-"""Commands as plain processes of this machine, without any sandbox: for who explicitly wants that."""
+"""Commands as plain processes of this machine, without any sandbox: for users who explicitly want that."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from upcall.workspace.sandboxes.proxy import NetworkAccess
 from upcall.workspace.sandboxes.views import View, ViewName
 
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "VIRTUAL_ENV", "SYSTEMROOT")
-"""Variables that a command gets: the others may hold keys."""
+"""Variables that a command gets: the others may contain keys."""
 
 _MARK = "UPCALL_EXECUTION"
 _TIMES_UNSEEN = 3
 
 
 class Local:
-    """Runs commands with the rights of the user: they reach all that the user reaches."""
+    """Runs commands with the rights of the user: they reach everything the user can reach."""
 
     name = "local"
     description = "run on this machine without a sandbox (unsafe_local): commands can do all that you can"
@@ -44,7 +44,7 @@ class Local:
         network: NetworkAccess | None = None,
         view: View | None = None,
     ) -> Execution:
-        """Run a command as the protocol has it; there is always a network, and never a view."""
+        """Run a command as the protocol says; there is always a network, and never a view."""
         mark = f"{_MARK}={secrets.token_hex(16)}"
         kept = {name: os.environ[name] for name in os.environ if name in _KEPT or name.startswith("LC_")}
         environment = {**kept, "TERM": "dumb", **dict([mark.split("=")])}
@@ -52,35 +52,35 @@ class Local:
         return await run_process(start, _Marked(mark), limits, seconds or limits.seconds)
 
     async def close(self) -> None:
-        """Do nothing: nothing is held between commands."""
+        """Do nothing: nothing is kept between commands."""
 
 
 class _Marked:
     """A process group, and all processes with a mark in their environment: a process may leave its group and its
-    parent, but keeps what it was started with."""
+    parent, but keeps the environment it was started with."""
 
     def __init__(self, mark: str) -> None:
         self._mark = mark.encode()
         self._group: int | None = None
 
     async def take_hold(self, process: asyncio.subprocess.Process) -> None:
-        """Take note of the process, which is the first of a group of its own."""
+        """Record the process, the first in its own group."""
         self._group = process.pid
 
     def members(self, most: int) -> list[int]:
-        """List all that carry the mark, at most so many."""
+        """List the processes with the mark, up to a maximum."""
         return self._find_marked(most)
 
     def kill(self) -> None:
-        """Kill the group; `wait_gone` sees to those that left it."""
+        """Kill the group; `wait_gone` handles those that left it."""
         if self._group is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._group, signal.SIGKILL)
 
     async def wait_gone(self) -> None:
-        """Kill what carries the mark until none is found several times.
+        """Kill the processes with the mark until several searches find none.
 
-        A process that is just becoming another program carries none for a moment.
+        A process that is just becoming another program briefly has none.
         """
         unseen = 0
         while unseen < _TIMES_UNSEEN:
@@ -88,7 +88,8 @@ class _Marked:
             await asyncio.sleep(0.01)
 
     def _kill_marked(self) -> bool:
-        """Kill what carries the mark, and tell whether there was any: stopped first, they start no others meanwhile."""
+        """Kill the processes with the mark, and return whether there were any: stopped first, they cannot start
+        others."""
         held: set[int] = set()
         while new := self._find_marked(but=held):
             _signal(new, signal.SIGSTOP)
@@ -118,11 +119,11 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
 def _limit(limits: Limits, seconds: float | None) -> list[str]:
     """Set the limits of each process, on Linux.
 
-    The number of processes counts all of the user's, and does not count for root.
+    The number of processes includes all of the user's, and is not limited for root.
     """
     if shutil.which("prlimit") is None:
         return []
-    # RLIMIT_NPROC is held against all threads of the user, those of other programs too.
+    # RLIMIT_NPROC is compared with all threads of the user, including those of other programs.
     others = sum(map(_threads, _pids()))
     return [
         *("prlimit", f"--nproc={others + limits.processes}"),
@@ -132,7 +133,7 @@ def _limit(limits: Limits, seconds: float | None) -> list[str]:
 
 
 def _pids() -> list[int]:
-    """List all processes of the machine, as far as it tells: Linux does."""
+    """List all processes of the machine, if it reports them: Linux does."""
     try:
         return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
     except OSError:

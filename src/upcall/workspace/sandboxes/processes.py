@@ -1,4 +1,4 @@
-"""One process and all that it starts: its output, its limits while it runs, and that nothing of it is left."""
+"""One process and all that it starts: its output, its limits while it runs, and ending all of it."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes.base import MEGABYTE, Execution, Output
 
 SECONDS_BETWEEN_LOOKS = 0.05
-"""How often is looked at what a command uses. Its overshoot is what it can take in that time."""
+"""The interval between checks of a command's usage. It can overshoot by what it uses in that time."""
 
 MAX_UNSEEN = 3
-"""A disk may fill by so many times a command's limit before the command is stopped for what lies nowhere to be seen."""
+"""How many times a command's limit the disk may fill up before the command is stopped for files that are not visible
+anywhere."""
 
 SECONDS_TO_DIE = 5.0
-"""How long killed processes may take to be gone: the kernel frees their memory first."""
+"""How long killed processes may take to disappear: the kernel frees their memory first."""
 
 _CHUNK = 1 << 16
 
 
 class Family(Protocol):
-    """A process and all that it starts, as one executor knows them."""
+    """A process and all that it starts, as one executor tracks them."""
 
     async def take_hold(self, process: asyncio.subprocess.Process) -> None:
-        """Take note of the process, which was just started."""
+        """Record the process, which was just started."""
         ...
 
     def members(self, most: int) -> list[int]:
-        """List the ids of those that are alive, at most so many."""
+        """List the ids of the live ones, up to a maximum."""
         ...
 
     def kill(self) -> None:
@@ -45,19 +46,19 @@ class Family(Protocol):
         ...
 
     async def wait_gone(self) -> None:
-        """Wait until they are."""
+        """Wait until they are gone."""
         ...
 
 
 class Watch:
-    """What a command's processes use, and the first limit that they are over.
+    """The usage of a command's processes, and the first limit that they exceed.
 
-    No limit of a process counts the sum of its children (`setrlimit`), and the number of processes has none for root;
-    control groups do, but need rights that few users have. So it is looked at from outside, on Linux; elsewhere the
-    limits of each process hold alone.
+    No process limit counts the sum of its children (`setrlimit`), and the number of processes is not limited for root;
+    control groups do both, but need rights that few users have. So the usage is measured from outside, on Linux;
+    elsewhere only the limits of each process apply.
 
     Args:
-        written: the folder that takes what they write.
+        written: the folder that receives what they write.
     """
 
     def __init__(self, family: Family, written: Path, limits: Limits) -> None:
@@ -65,18 +66,18 @@ class Watch:
         self._free, self._count_shared, self._free_files = _free(written), _count_shared(), _free_files(written)
 
     def find_exceeded(self) -> str | None:
-        """Return the limit that they are over now."""
+        """Return the limit that they exceed now."""
         pids = self._family.members(self._limits.processes + 2)
         if len(pids) > self._limits.processes:
             return "processes"
         most = self._limits.memory_mb * MEGABYTE
-        # Pages that several processes share count once, which takes longer to find out.
+        # Pages shared by several processes count once, which takes longer to measure.
         if sum(map(_resident, pids)) > most and sum(map(_proportional, pids)) > most:
             return "memory"
-        # Memory that no process has mapped (a memfd) is nobody's; only the machine's sum tells of it.
+        # Memory that no process has mapped (a memfd) belongs to none; only the machine's total includes it.
         if _count_shared() - self._count_shared > most + 2 * self._limits.tmp_mb * MEGABYTE:
             return "memory"
-        # Others write too; what is counted is only what lies here. Open files without a name are not seen there.
+        # Others write too, so only files here are counted. Open files without a name are invisible here.
         most_bytes, used = self._limits.disk_mb * MEGABYTE, self._free - _free(self._written)
         if used > MAX_UNSEEN * most_bytes or (used > most_bytes and _is_larger(self._written, most_bytes)):
             return "disk"
@@ -88,7 +89,7 @@ class Watch:
 
 @dataclass(frozen=True)
 class Start:
-    """How a program is started; ``written`` is the folder that takes what it writes, if that is another one."""
+    """How to start a program; ``written`` is the folder that receives what it writes, if different."""
 
     command: Sequence[str]
     folder: Path
@@ -99,12 +100,12 @@ class Start:
 
 
 async def run_process(start: Start, family: Family, limits: Limits, seconds: float) -> Execution:
-    """Run a program until it ends or is over a limit, or the caller is cancelled; then nothing of its family is left.
+    """Run a program until it ends, exceeds a limit, or the caller is cancelled; then nothing of its family is left.
 
     Raises:
         OSError: it cannot be started.
     """
-    # In a task of its own: one that is cancelled while it starts a process could not say what to kill.
+    # In its own task: one cancelled while it starts a process could not say what to kill.
     given_up = asyncio.Event()
     running = asyncio.ensure_future(_run(start, family, limits, seconds, given_up))
     try:
@@ -128,7 +129,7 @@ async def _run(start: Start, family: Family, limits: Limits, seconds: float, giv
         await family.take_hold(process)
         while not (ended.done() or leaving.done() or stopped):
             await asyncio.wait([ended, leaving], timeout=SECONDS_BETWEEN_LOOKS, return_when=asyncio.FIRST_COMPLETED)
-            if not ended.done():  # One that ended in time has its own status, however much it used.
+            if not ended.done():  # One that ended in time keeps its own status, whatever it used.
                 stopped = await _find_limit(watch, output, limits, begun + seconds)
     finally:
         family.kill()
@@ -140,7 +141,7 @@ async def _run(start: Start, family: Family, limits: Limits, seconds: float, giv
 
 
 async def _start(start: Start) -> tuple[asyncio.subprocess.Process, BinaryIO]:
-    """Start a process; what it writes comes by a pipe of our own, so that one who keeps it open is not waited for."""
+    """Start a process; its output comes through a pipe of our own, so that nobody who keeps it open is waited for."""
     written, writing = os.pipe()
     pipe = os.fdopen(written, "rb", buffering=0)
     try:
@@ -163,9 +164,9 @@ async def _start(start: Start) -> tuple[asyncio.subprocess.Process, BinaryIO]:
 
 
 async def _settle(family: Family, tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Wait until all that was killed is gone, and let go of the pipes: what was written is read by then.
+    """Wait until all killed processes are gone, and abandon the pipes: what was written is read by then.
 
-    A process outside that holds one of them open is not waited for.
+    An outside process that keeps one of them open is not waited for.
     """
     with suppress(TimeoutError):
         async with asyncio.timeout(SECONDS_TO_DIE):
@@ -203,11 +204,11 @@ async def _read(pipe: BinaryIO, output: Output) -> None:
         transport.close()
 
 
-# -- what is known of processes ---------------------------------------------------------------------------------------
+# -- information on processes ------------------------------------------------------------------------------------------
 
 
 def list_descendants(pid: int, most: int) -> list[int]:
-    """List a process and those that descend from it, at most so many."""
+    """List a process and its descendants, up to a maximum."""
     found = [pid]
     for parent in found:
         with suppress(OSError):
@@ -219,7 +220,7 @@ def list_descendants(pid: int, most: int) -> list[int]:
 
 
 def _resident(pid: int) -> int:
-    """Count the bytes of memory that a process has, what it shares with others included."""
+    """Return the memory of a process in bytes, including what it shares with others."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError):
@@ -227,7 +228,7 @@ def _resident(pid: int) -> int:
 
 
 def _proportional(pid: int) -> int:
-    """Count the bytes of memory that a process has, of what it shares its part; where that is unknown, all of it."""
+    """Return the memory of a process in bytes, with its part of what it shares; all of it if that is unknown."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
@@ -236,7 +237,7 @@ def _proportional(pid: int) -> int:
 
 
 def _count_shared() -> int:
-    """Count the bytes of memory on this machine that hold shared memory and files in memory."""
+    """Return the memory of this machine in bytes that is used for shared memory and files in memory."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Shmem:"))
@@ -249,7 +250,7 @@ def _free(folder: Path) -> int:
 
 
 def _free_files(folder: Path) -> int:
-    """Count the files that can still be made on a file system; 0 where it has no such limit."""
+    """Return how many more files can be made on a file system; 0 if it has no such limit."""
     return os.statvfs(folder).f_ffree if hasattr(os, "statvfs") else 0
 
 
@@ -274,5 +275,5 @@ def _has_more_files(folder: Path, most: int) -> bool:
 
 
 def to_argv(command: str | Sequence[str]) -> list[str]:
-    """Return the program and arguments of a command; a command line is for the shell."""
+    """Return the program and arguments of a command; a command line goes to the shell."""
     return [shutil.which("bash") or "/bin/sh", "-c", command] if isinstance(command, str) else list(command)

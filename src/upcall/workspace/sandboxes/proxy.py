@@ -1,8 +1,8 @@
-"""The one way from a command in the sandbox to the network: a proxy in this process that connects to allowed hosts.
+"""The only way from a command in the sandbox to the network: a proxy in this process that connects to allowed hosts.
 
-The command keeps a network namespace of its own, in which nothing else is. A first program in it opens a port there,
-hands it out to this process, and becomes the command, which finds the proxy in its environment (``HTTPS_PROXY``).
-There is no name service in the namespace and no route: what does not ask the proxy reaches nothing.
+The command keeps its own, empty network namespace. A first program in it opens a port there, passes it to this process,
+and becomes the command, which finds the proxy in its environment (``HTTPS_PROXY``). The namespace has no name service
+and no route: without the proxy nothing can be reached.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HTTPS = 443
 SECONDS_TO_ASK = 30.0
 SECONDS_TO_CONNECT = 20.0
 MAX_CONNECTIONS = 128
-"""So many may be open at once: each takes two descriptors, and this process has other work."""
+"""How many may be open at once: each takes two descriptors, and this process has other work."""
 
 MAX_REFUSALS_TOLD = 5
 MAX_REFUSAL = 200
@@ -47,11 +47,11 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class NetworkAccess:
-    """Which hosts a command may reach.
+    """The hosts that a command may reach.
 
     Attributes:
-        hosts: by name, ``host`` for https alone, ``host:port`` for that port. A named host may be in a private network;
-            this machine has to be named by its address.
+        hosts: by name, ``host`` for https only, ``host:port`` for that port. A named host may be in a private network;
+            this machine must be named by its address.
         public: whether all hosts of the public internet may be reached, at any port.
     """
 
@@ -59,13 +59,13 @@ class NetworkAccess:
     public: bool = False
 
     def names(self, host: str, port: int) -> bool:
-        """Tell whether a host is among those that are named."""
+        """Return whether a host is one of the named ones."""
         named = (urlsplit(f"//{each}") for each in self.hosts)
         return (host.lower(), port) in ((each.hostname, each.port or HTTPS) for each in named)
 
 
 class Proxy:
-    """Connects one command to the hosts that it may reach, as long as it runs; it is an asynchronous context."""
+    """Connects one command to its allowed hosts while it runs; it is an asynchronous context manager."""
 
     def __init__(self, access: NetworkAccess) -> None:
         self._access = access
@@ -87,16 +87,16 @@ class Proxy:
 
     @property
     def descriptor(self) -> int:
-        """What the command has to inherit."""
+        """The descriptors that the command must inherit."""
         return self._inherited.fileno()
 
     def describe_refusals(self) -> str:
-        """Tell what was not connected, for who reads the command's output: most programs give the number alone."""
+        """List refused connections for the reader of the command's output: most programs show only the number."""
         told = (escape_controls(one_line(each, MAX_REFUSAL), unseen=True) for each in self._refusals)
         return "".join(f"\n[Not connected: {each}]" for each in told)
 
     def wrap(self, command: Sequence[str]) -> list[str]:
-        """Return the command that opens the port, and then is `command`."""
+        """Return the command that opens the port, and then becomes `command`."""
         return [sys.executable, "-I", "-S", "-c", _BEGIN, str(self.descriptor), *command]
 
     async def _serve(self) -> None:
@@ -116,10 +116,10 @@ class Proxy:
         try:
             await self._connect(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # Its end hung up, or never asked.
+            pass  # The command hung up, or never asked.
         except asyncio.CancelledError:
-            # The command ended. Only `__aexit__` cancels this task, and it is over anyway; one that ended as cancelled
-            # would have asyncio's streams (Python 3.11) log a traceback: they ask it for its exception.
+            # The command ended. Only `__aexit__` cancels this task, and it is over anyway; ending it as cancelled would
+            # make asyncio's streams (Python 3.11) log a traceback: they ask it for its exception.
             pass
         finally:
             writer.close()
@@ -146,7 +146,7 @@ class Proxy:
             out.close()
 
     async def _find_addresses(self, host: str, port: int) -> Sequence[str]:
-        """Find the addresses to connect to, which are looked up once alone.
+        """Return the addresses to connect to, which are looked up only once.
 
         Raises:
             _Refused: the host may not be reached.
@@ -166,14 +166,14 @@ class Proxy:
 
 
 class _Refused(Exception):
-    """A status line that says why nothing is connected."""
+    """A status line that says why no connection is made."""
 
 
 def _read_target(head: bytes) -> tuple[str, int]:
-    """Read which host and port are asked for.
+    """Read the requested host and port.
 
     Raises:
-        _Refused: it is not asked for in the one way that there is.
+        _Refused: the request has another form than the only one supported.
     """
     method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
     host, _, port = rest.partition(" ")[0].rpartition(":")
@@ -212,7 +212,7 @@ async def _reply(writer: asyncio.StreamWriter, status: str) -> None:
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Pass on what comes until its end, and tell of that."""
+    """Pass on what comes until its end, then pass on the end."""
     while data := await reader.read(_CHUNK):
         writer.write(data)
         await writer.drain()

@@ -1,8 +1,8 @@
 """The system calls that a command in the sandbox cannot make, as a filter that bubblewrap sets.
 
 Namespaces keep a command from files and the network. What they do not cover is refused here: kinds of sockets that no
-network namespace holds (AF_VSOCK reaches the host of a virtual machine), the keys of the user's session, work that
-passes limits and filters by (io_uring), looking into other processes, and large old parts of the kernel that no build
+network namespace contains (AF_VSOCK reaches the host of a virtual machine), the keys of the user's session, work that
+bypasses limits and filters (io_uring), looking into other processes, and large old parts of the kernel that no build
 and no test needs. libseccomp makes the filter and knows the numbers of each machine; a program for another kind of
 processor (32 bits) is killed.
 """
@@ -33,15 +33,15 @@ FORBIDDEN = (
 )
 
 _FAMILIES = frozenset({socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, getattr(socket, "AF_NETLINK", 16)})
-"""The kinds of sockets that there are in the sandbox; its network namespace holds them."""
+"""The kinds of sockets available in the sandbox, all inside its network namespace."""
 
 _MULTIPLYING = ("fork", "vfork", "memfd_create", "memfd_secret", "shmget", "msgget")
-"""What takes memory that no limit of one process counts."""
+"""Calls that take memory beyond the limits of a process."""
 
 _MAX_FAMILY = 64
 _CLONE_THREAD, _CLONE_NEW_USER = 0x00010000, 0x10000000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
-"""To put words into the terminal that upcall runs in."""
+"""Requests that put text into the terminal that upcall runs in."""
 
 
 class _Comparison(ctypes.Structure):
@@ -55,7 +55,7 @@ class _Comparison(ctypes.Structure):
 
 @cache
 def load_library() -> ctypes.CDLL | None:
-    """Load libseccomp; None where it cannot be found."""
+    """Load libseccomp; return None if it cannot be found."""
     for name in ("libseccomp.so.2", ctypes.util.find_library("seccomp")):
         try:
             library = ctypes.CDLL(name) if name else None
@@ -75,9 +75,9 @@ def load_library() -> ctypes.CDLL | None:
 
 @cache
 def compile_filter(*, single: bool = False) -> bytes:
-    """Compile the filter, once in a process.
+    """Compile the filter, once per process.
 
-    `single` is for a program of one process: it can start threads alone, so that its own limits are those of all.
+    `single` is for a single-process program: it can only start threads, so that its own limits apply to all.
 
     Raises:
         OSError: libseccomp cannot be found, or refuses a rule.
@@ -107,7 +107,7 @@ def compile_filter(*, single: bool = False) -> bytes:
 
 def _forbid(library: ctypes.CDLL, rules: int, name: str, error: int, *compared: _Comparison) -> None:
     number = library.seccomp_syscall_resolve_name(name.encode())
-    if number == _UNKNOWN:  # An older library does not know it; then no other program does.
+    if number == _UNKNOWN:  # Unknown to an older library, hence to every program.
         return
     array = (_Comparison * max(len(compared), 1))(*compared)
     done = library.seccomp_rule_add_array(rules, _ERRNO | error, number, len(compared), array)

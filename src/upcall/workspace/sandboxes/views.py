@@ -1,9 +1,9 @@
-"""The view of the workspace on which one command works: it may change all of it, and changes nothing of the folder.
+"""The view of the workspace on which one command works: it may change all of the view, and none of the folder.
 
-What the command left is read from the view afterwards. Three ways make one, tried in this order: an overlay of the
-kernel (the folder below, an empty folder above, mounted in a namespace of the command's own, for which no rights are
-needed), the same by fuse-overlayfs, and a copy. The first two cost what the command writes, a copy costs what the
-folder holds.
+What the command left is read from the view afterwards. There are three ways to make one, tried in this order: an
+overlay of the kernel (the folder below, an empty folder above, mounted in the command's own namespace, which needs no
+rights), the same with fuse-overlayfs, and a copy. The first two cost what the command writes, a copy costs the size of
+the folder.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ MAX_COPIED_FILES = 50_000
 MAX_COPIED_BYTES = 2_000_000_000
 
 _ENTER = ("unshare", "--user", "--map-root-user", "--mount", "--")
-"""Namespaces in which an ordinary user may mount. All that is mounted there ends with the last process in them."""
+"""Namespaces in which an ordinary user may mount. Their mounts end with the last process in them."""
 
 _DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 
 
-# $1 is the folder; it is bound to a name of ours, since the options of a mount cannot hold every path.
+# $1 is the folder; it is bound to a name of ours, since mount options cannot express every path.
 _KERNEL = """
 mount --bind -- "$1" lower || exit 125
 mount -t overlay -o userxattr,lowerdir=lower,upperdir=upper,workdir=work overlay "$1" || exit 125
@@ -57,7 +57,7 @@ exit $status
 
 @dataclass(frozen=True)
 class Left:
-    """One name that a command left otherwise than it was. ``source`` is where it lies now, None where it is gone."""
+    """One name that differs after a command. ``source`` is where it is now, None if it is gone."""
 
     path: str
     source: Path | None
@@ -68,10 +68,10 @@ class View:
 
     Attributes:
         name: the way in which it is made.
-        source: what the command sees at the place of the folder.
-        written: the folder that takes what it writes.
+        source: what the command sees in place of the folder.
+        written: the folder that receives what it writes.
         start: the folder in which `prefix` is started.
-        prefix: the command line that shows `source` to the one that follows it.
+        prefix: the command line that shows `source` to the command after it.
     """
 
     name: str
@@ -79,7 +79,7 @@ class View:
     prefix: Sequence[str] = ()
 
     def __init__(self, folder: Path, stage: Path) -> None:
-        """Show `folder`, whose path has no link in it, with what is needed for that in `stage`."""
+        """Show `folder`, whose path contains no link, with what is needed for that in `stage`."""
         self.folder, self.stage = folder, stage
         self.source = self.written = self.start = folder
 
@@ -87,12 +87,12 @@ class View:
         """Make what the view needs before the command starts."""
 
     def list_left(self) -> Iterator[Left]:
-        """List what the command left otherwise than it was, a folder before what is in it."""
+        """List what differs after the command, each folder before its contents."""
         return iter(())
 
 
 def show_plainly(folder: Path) -> View:
-    """Show the folder itself: what a command does there is done."""
+    """Show the folder itself: what a command does there is final."""
     real = Path(os.path.realpath(folder))
     return View(real, real)
 
@@ -115,7 +115,7 @@ class KernelOverlay(View):
         shutil.copymode(self.folder, self.written)
 
     def list_left(self) -> Iterator[Left]:
-        """List what is in the upper folder, and what its marks take away."""
+        """List the contents of the upper folder, and what its marks remove."""
         return self._list_under("", opaque=False)
 
     def _list_under(self, place: str, *, opaque: bool) -> Iterator[Left]:
@@ -123,7 +123,7 @@ class KernelOverlay(View):
         marks = {entry.name: self._read_mark(entry) for entry in entries}
         names = {name for name, mark in marks.items() if mark is None}
         gone = {mark for mark in marks.values() if mark}
-        # An opaque folder hides all that lies below it: what was removed and made anew has no mark for each name.
+        # An opaque folder hides everything below it: what was removed and recreated has no mark for each name.
         if opaque or "" in marks.values():
             opaque, gone = True, {each.name for each in _scan(self.folder / place)} - names
         for name in sorted(gone):
@@ -139,7 +139,7 @@ class KernelOverlay(View):
                     yield from _list_gone(self.folder, path, itself=False)
 
     def _read_mark(self, entry: os.DirEntry[str]) -> str | None:
-        """Return the name that an entry marks as gone; empty where it stands for all, None where it is no mark."""
+        """Return the name that an entry marks as gone; empty if it stands for all, None if it is not a mark."""
         found = entry.stat(follow_symlinks=False)
         return entry.name if stat.S_ISCHR(found.st_mode) and found.st_rdev == 0 else None
 
@@ -161,7 +161,7 @@ class FuseOverlay(KernelOverlay):
 
 
 class Copy(View):
-    """A copy of the folder, by reference where the file system can do that."""
+    """A copy of the folder, by reference if the file system supports that."""
 
     name = "copy"
 
@@ -174,20 +174,20 @@ class Copy(View):
         """Copy the folder.
 
         Raises:
-            ExecutorUnavailable: it is too large to be copied for each command.
+            ExecutorUnavailable: it is too large to copy for each command.
         """
         _refuse_large(self.folder)
         self.stage.mkdir(parents=True)
         if shutil.which("cp") and sys.platform.startswith("linux"):
             command = ["cp", "--archive", "--reflink=auto", "--", str(self.folder), str(self.written)]
-            # It fails where one file may not be read, and copies all the others.
+            # It fails if one file is unreadable, but copies all the others.
             subprocess.run(command, check=False, capture_output=True)
         else:
             shutil.copytree(self.folder, self.written, symlinks=True)
         self._copied = dict(_list_stamps(self.written))
 
     def list_left(self) -> Iterator[Left]:
-        """List what differs from what was copied: a file's time of change tells, which nobody can set."""
+        """List what differs from the copied folder, by the files' time of change, which nobody can set."""
         now = dict(_list_stamps(self.written))
         for path in sorted(now.keys() | self._copied.keys(), key=lambda each: each.split("/")):
             if now.get(path) != self._copied.get(path):
@@ -198,10 +198,10 @@ _OVERLAYS: Mapping[str, type[KernelOverlay]] = {each.name: each for each in (Ker
 
 
 def make_view(folder: Path, stage: Path, name: ViewName = "auto") -> View:
-    """Make the view of a folder that one command gets; `stage` is a place for what it writes, where nothing is yet.
+    """Make the view of a folder for one command; `stage` is an empty place for what it writes.
 
     Raises:
-        ExecutorUnavailable: none can be had here in the way that is asked for.
+        ExecutorUnavailable: the requested way does not work here, or none does.
     """
     for each in _OVERLAYS if name == "auto" else () if name == "copy" else (name,):
         if (why := explain_no_overlay(each, folder, stage.parent)) is None:
@@ -213,14 +213,14 @@ def make_view(folder: Path, stage: Path, name: ViewName = "auto") -> View:
 
 @cache
 def explain_no_overlay(name: str, folder: Path, parent: Path) -> str | None:
-    """Say why such an overlay of a folder does not work here; None where it does. It is tried once in a process."""
+    """Say why such an overlay of a folder does not work here; None if it does. It is tried once per process."""
     view = _OVERLAYS[name](folder, parent / f".trial-{os.getpid()}-{name}")
     missing = [each for each in view.needs if shutil.which(each) is None]
     if missing:
         return f"{' and '.join(missing)} cannot be found"
     try:
         view.prepare()
-        os.setxattr(view.written, "user.upcall", b"y")  # Without such marks it could not be read what is gone.
+        os.setxattr(view.written, "user.upcall", b"y")  # Without such marks, what is gone could not be read.
         command = [*view.prefix, "/bin/sh", "-c", "mkdir .upcall-trial && rmdir .upcall-trial && mkdir .upcall-trial"]
         path = {"PATH": os.environ.get("PATH", os.defpath)}
         tried = subprocess.run(command, cwd=view.start, env=path, capture_output=True, text=True, check=False)
@@ -235,7 +235,7 @@ def explain_no_overlay(name: str, folder: Path, parent: Path) -> str | None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a folder and all in it, also what an overlay or a command left without permissions."""
+    """Remove a folder and its contents, even what an overlay or a command left without permissions."""
     with suppress(OSError):
         path.chmod(0o700)
     for folder, names, _ in os.walk(path):
@@ -274,7 +274,7 @@ def _scan(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _list_gone(folder: Path, path: str, *, itself: bool = True) -> Iterator[Left]:
-    """List a name and all below it as gone; links are not followed."""
+    """List a name and everything below it as gone; links are not followed."""
     if itself and os.path.lexists(folder / path):
         yield Left(path, None)
     if _is_folder(folder / path):
