@@ -64,7 +64,7 @@ class Inbox(Generic[T]):
         return self._next.pop()
 
     def empty(self) -> bool:
-        """Whether the queue is empty."""
+        """Return whether the queue is empty."""
         return not (self._next or self._came)
 
 

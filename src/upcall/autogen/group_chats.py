@@ -117,7 +117,7 @@ class PendingQuestions:
             self.questions = {key: each for key, each in self.questions.items() if each.path[0] != message.source}
 
     def _involves(self, name: str) -> bool:
-        """Whether the member `name` waits or has an answer: a `UserProxyAgent` may have the user's own name."""
+        """Return whether the member `name` waits or has an answer: a `UserProxyAgent` may have the user's own name."""
         return name in self.answered or any(each.path[0] == name for each in self.questions.values())
 
     def _first(self, target: str) -> str:
@@ -613,7 +613,7 @@ class _Turns:
         return await asyncio.create_task(receive(), context=self.context.copy())
 
     def is_for_others(self, member: ChatAgent | Team, message: BaseChatMessage) -> bool:
-        """Whether a message is of no use to a member."""
+        """Return whether a message is of no use to a member."""
         if is_question(message):
             return not (self.live and member.name == self.user_proxy)
         answers = {each.question_id for each in message_answers(message)}

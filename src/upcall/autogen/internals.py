@@ -91,20 +91,20 @@ def with_agent(tool: BaseTool[Any, Any], agent: BaseChatAgent) -> AgentTool:
 
 
 def is_static(workbench: Workbench) -> bool:
-    """Whether it is a stock static workbench; a subclass may do more than store tools."""
+    """Return whether it is a stock static workbench; a subclass may do more than store tools."""
     return type(workbench) in (StaticWorkbench, StaticStreamWorkbench)
 
 
 def is_running(server: Workbench | CodeExecutor) -> bool:
-    """Whether a workbench has started a server, or a code executor a container or kernel: `McpTools` says so, AutoGen's
-    own classes keep it in private fields (autogen-ext 0.7.5)."""
+    """Return whether a workbench has started a server, or a code executor a container or kernel: `McpTools` says so,
+    AutoGen's own classes keep it in private fields (autogen-ext 0.7.5)."""
     if isinstance(server, CodeExecutor):
         return is_started(server) is True
     return bool(getattr(server, "is_running", False) or getattr(server, "_actor", None))
 
 
 def is_started(executor: CodeExecutor) -> bool | None:
-    """Whether a code executor of AutoGen's was started; None if it does not say, or runs code without starting."""
+    """Return whether an AutoGen code executor was started; None if it does not say, or runs code without starting."""
     if any(kind.__module__ == "autogen_ext.code_executors.local" for kind in type(executor).__mro__):
         return None
     states = (getattr(executor, name, None) for name in ("_running", "_started"))
@@ -271,7 +271,7 @@ def _calling(kind: type[AssistantAgent], call: CallTool) -> type[AssistantAgent]
 
 
 def has_stock_turn(agent: object) -> bool:
-    """Whether the turn of a stock agent is AutoGen's own; a subclass may override it."""
+    """Return whether the turn of a stock agent is AutoGen's own; a subclass may override it."""
     for kind in (AssistantAgent, CodeExecutorAgent, SocietyOfMindAgent):
         if isinstance(agent, kind):
             return type(agent).on_messages_stream is kind.on_messages_stream
@@ -279,7 +279,7 @@ def has_stock_turn(agent: object) -> bool:
 
 
 def gives_last_message(tool: BaseTool[Any, Any]) -> bool:
-    """Whether the result of a stock `AgentTool` or `TeamTool` is only the last message, which is private."""
+    """Return whether the result of a stock `AgentTool` or `TeamTool` is only the last message, which is private."""
     return bool(getattr(tool, "_return_value_as_last_message", True))
 
 

@@ -234,8 +234,8 @@ class Journal:
         return next((each for _, each in left if each not in self._taken), None)
 
     def _has_diverged(self, agent: str) -> bool:
-        """Whether `agent`, or one that it works for, has departed from the records: in a fork its calls then count as
-        different, even if they look the same."""
+        """Return whether `agent`, or one that it works for, has departed from the records: in a fork its calls then
+        count as different, even if they look the same."""
         above = current_path()
         path = [(*above[:depth], above[depth][0]) for depth in range(len(above))]
         return self._exact and any(who in self._diverged for who in [*path, (*above, agent)])
@@ -337,7 +337,7 @@ class Journal:
         self.tell_delivery(question_ids)
 
     def was_delivered(self, question_id: str) -> bool:
-        """Whether it was delivered before the segment was cut off."""
+        """Return whether it was delivered before the segment was cut off."""
         return f"delivered:{question_id}" in self._records
 
     def question_id(self, agent: str, call_id: str, text: str) -> str:
@@ -419,6 +419,6 @@ def _read(kind: type[ModelT], text: str) -> ModelT:
         return kind.model_validate_json(text)
     except ValidationError as error:
         raise SchemaMismatch(
-            "The journal of this run contains a record that cannot be read: it was written by another version of upcall. "
-            "Resume the run with the version that wrote it."
+            "The journal of this run contains a record that cannot be read: it was written by another version of "
+            "upcall. Resume the run with the version that wrote it."
         ) from error

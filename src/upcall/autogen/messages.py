@@ -76,7 +76,7 @@ def _read_answers(text: str) -> tuple[Answer, ...]:
 
 
 def is_question(message: object) -> bool:
-    """Whether a message says only its questions, which the group receives again with their answers."""
+    """Return whether a message says only its questions, which the group receives again with their answers."""
     return isinstance(message, HandoffMessage) and QUESTIONS in message.metadata and not message.context
 
 

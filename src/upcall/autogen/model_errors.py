@@ -56,7 +56,7 @@ def explain_call(error: Exception, agent: str) -> ModelError:
 
 
 def _is_of_model(error: Exception) -> bool:
-    """Whether an error of an agent comes from a model's client: the agent may use other servers too."""
+    """Return whether an error of an agent comes from a model's client: the agent may use other servers too."""
     return type(error).__module__.split(".")[0] in _CLIENTS
 
 

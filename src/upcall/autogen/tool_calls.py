@@ -25,7 +25,7 @@ def idempotent(tool: ToolT) -> ToolT:
 
 
 def is_idempotent(*tools: object) -> bool:
-    """Whether one of these is declared so: a tool, the function it was made of, the workbench it is in."""
+    """Return whether one of these is declared so: a tool, the function it was made of, the workbench it is in."""
     return any(getattr(tool, _IDEMPOTENT, False) is True for tool in tools)
 
 
@@ -87,7 +87,8 @@ def idempotency_key() -> str:
 
 
 def is_repeated_call() -> bool:
-    """Whether the current call of a tool that `Upcall` runs was started before and cut off: part of it may be done."""
+    """Return whether the current call of a tool run by `Upcall` was started before and cut off: it may be partly
+    done."""
     call = _call.get(None)
     return call is not None and call.repeated
 
