@@ -27,7 +27,7 @@ class Inbox(Generic[T]):
     def __init__(self) -> None:
         self._came: list[T] = []
         self._next: list[T] = []
-        """Items that the reader takes first, the last one before the others."""
+        """Items that the reader takes before those, from the end of the list."""
         self._reader: asyncio.Future[None] | None = None
 
     def put_nowait(self, item: T) -> None:

@@ -328,7 +328,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         if isinstance(last, HandoffMessage) and last.target not in self._participant_names:
             members = ", ".join(self._participant_names)
             raise AgentFailed(
-                f"Agent {last.source!r} handed over to {last.target!r}, who is no member of the team: {members}."
+                f"Agent {last.source!r} handed over to {last.target!r}, which is not a member of the team: {members}."
             )
 
     @property

@@ -44,7 +44,7 @@ CLARIFIER_LOG = "upcall.clarifier_log"
 ERROR = "upcall.error"
 
 _SHOWN_CHARS = 500
-"""The parts of a question that its answer repeats: a plan under review would appear in every context once more."""
+"""How much of a question its answer repeats: a plan under review would otherwise fill every context once more."""
 
 USER = "user"
 """The name of the user proxy of the outermost group chat."""

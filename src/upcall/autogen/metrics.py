@@ -58,7 +58,7 @@ def instruments() -> Instruments:
         delay=meter.create_histogram(
             "upcall.run.delay",
             "s",
-            "From a submission or an answer until the run goes on",
+            "From a submission or an answer until the run continues",
             explicit_bucket_boundaries_advisory=_SECONDS,
         ),
         busy=meter.create_gauge("upcall.worker.busy", "1", "Share of a worker's slots that are used"),

@@ -63,8 +63,8 @@ def see_effect(
 ) -> Question | None:
     """Return the question as a second look leaves it, or None if its answer changes too little.
 
-    A failed look changes nothing. Its two answers become the options of a question without any, except one about a text
-    or a file, which nobody can guess. With `keep` that is all it does.
+    A failed look changes nothing. The look's two answers become the options of a question without any, except
+    one about a text or a file, which nobody can guess. With `keep` that is all it does.
     """
     if look is None or look.effect is None:
         return question

@@ -21,8 +21,7 @@ SECONDS_BETWEEN_LOOKS = 0.05
 """The interval between checks of a command's usage. It can overshoot by what it uses in that time."""
 
 MAX_UNSEEN = 3
-"""How many times a command's limit the disk may fill up before the command is stopped for files that are not visible
-anywhere."""
+"""A disk may fill by this many times a command's limit; beyond that, invisible files stop the command too."""
 
 SECONDS_TO_DIE = 5.0
 """How long killed processes may take to disappear: the kernel frees their memory first."""
