@@ -164,7 +164,7 @@ async def test_nobody_asked_is_no_approval(settings: dict[str, Any]) -> None:
         (["sned_*"], "approve names 'sned_[*]'"),
         (["ask_user"], "approve names 'ask_user'"),
         ("send", "must be a list"),
-        ([3], "holds 3"),
+        ([3], "contains 3"),
     ],
 )
 async def test_what_approves_nothing_is_refused(approve: Any, says: str) -> None:
