@@ -239,7 +239,7 @@ async def test_another_user_may_not() -> None:
 async def test_a_folder_that_is_gone_is_told() -> None:
     app, run = await started()
     Path("work").rename("elsewhere")
-    with pytest.raises(CallerError, match=r"its folder .* is not there"):
+    with pytest.raises(CallerError, match=r"its folder .* does not exist"):
         await app.undo(run.id)
 
 
