@@ -25,7 +25,7 @@ MAX_TEXT_CHARS = 20_000_000
 
 MAX_PAGES = 5_000
 MAX_UNPACKED_BYTES = 300_000_000
-"""The maximum unpacked size of a DOCX file."""
+"""The maximum size of the contents of a DOCX file."""
 
 MAX_SUMMARY_CHARS = 120
 INSTALL = "needs: pip install '.[research]' in a checkout of upcall"
