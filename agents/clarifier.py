@@ -25,7 +25,13 @@ from autogen_core.tools import BaseTool, ToolSchema, Workbench
 from upcall import identity
 from upcall.agents.structured.agent import StructuredAgent, ToolCalls, example_turns
 from upcall.agents.structured.copied_question import replace_copied
-from upcall.agents.structured.first_look import first_look_messages, read_first_look
+from upcall.agents.structured.first_look import (
+    ask_for_missing,
+    first_look_messages,
+    missing_messages,
+    read_first_look,
+    read_missing,
+)
 from upcall.agents.structured.merging import holds_most_of, merge_messages
 from upcall.agents.structured.options import StructuredOptions, StructuredParts, StructuredSettings
 from upcall.agents.structured.parse_output import UnreadableReply
@@ -43,7 +49,7 @@ from upcall.policy.approval import ApprovalRules
 from upcall.policy.asking import weigh
 from upcall.policy.scorer import Embed, Scorer
 from upcall.prompts import PROMPTS, ClarifierContext, Prompts, ToolInfo
-from upcall.prompts.contexts import Document, JsonReminderContext, SearchFirstContext
+from upcall.prompts.contexts import Document, JsonReminderContext, RequestContext, SearchFirstContext
 from upcall.prompts.examples import EXAMPLES
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import parse_answer, read_default
@@ -112,7 +118,7 @@ class ClarifierAgentState(Thread):
     ``context`` is its dialog with the model since it received the present task, including tool calls.
     ``iteration`` counts the answered questions, ``clarifier_log`` contains them. ``searched``: it was told to
     search before asking. ``must_ask`` is the decision of the scorer or the first look, ``scorer_failed`` why the scorer
-    made none, ``first_look`` the score of the first look.
+    made none, ``first_look`` the score of the first look, ``missing`` what seems to be missing, in a few words.
     """
 
     data_sources: list[str] | None = None
@@ -125,6 +131,7 @@ class ClarifierAgentState(Thread):
     must_ask: bool | None = None
     scorer_failed: str = ""
     first_look: float | None = None
+    missing: str = ""
 
     @property
     def remaining_questions(self) -> int:
@@ -144,7 +151,7 @@ class ClarifierAgentState(Thread):
         """End the turn: forget the dialog, keep the thread."""
         super().end()
         self.clarifier_log, self.iteration, self.context, self.searched = "", 0, Turn(), False
-        self.must_ask, self.scorer_failed, self.first_look = None, "", None
+        self.must_ask, self.scorer_failed, self.first_look, self.missing = None, "", None, ""
 
 
 class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Component[ClarifierConfig]):
@@ -244,7 +251,10 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         threshold, keep = self._settings.ask_threshold, bool(self._verdict)
         request = self._whole_request()
         questions = await self._worth_asking(request, emit, token, threshold=threshold, limit=1, keep=keep)
-        return self._ask(questions[0]) if questions else self._complete()
+        if not questions:
+            return self._complete()
+        is_known = self._state.context.rounds or self._state.dialog  # What was found, or said, may be just that.
+        return self._ask(questions[0] if is_known else ask_for_missing(questions[0], self._state.missing))
 
     # -- whether to ask -----------------------------------------------------------------------------------------------
 
@@ -291,8 +301,23 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         if look is None:  # The call was made all the same, and its tokens count.
             self._think("(first look: the reply tells nothing)", emit, reply.usage)
             return
+        if look.score >= self._settings.ask_threshold:
+            self._state.missing = await self._name_missing(emit, token)
         self._state.first_look = look.score
         self._note_verdict("first look", look.score, self._settings.ask_threshold, emit, reply.usage)
+
+    async def _name_missing(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> str:
+        """Return what is missing, in the model's few words; nothing if it does not say."""
+        messages = missing_messages(self.name, self._prompts, self._whole_request(), self._settings.ask)
+        call = call_model(self._model_client, messages, agent=self.name, cancellation_token=token)
+        try:
+            reply = await result_of(call)
+        except ModelError as error:
+            _log.debug("%s: what is missing was not named: %s", self.name, error)
+            return ""
+        missing = read_missing(reply.content) if isinstance(reply.content, str) else ""
+        self._think(f"(missing: {missing or 'not named'})", emit, reply.usage)
+        return missing
 
     def _note_verdict(
         self, who: str, score: float, threshold: float, emit: Emit[BaseAgentEvent], usage: RequestUsage | None = None
@@ -414,9 +439,14 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         return [
             SystemMessage(content=self._system_text(context, ClarificationResponse)),
             *_examples(self.name, len(examples)),
-            UserMessage(content=self._request(), source="user"),
+            UserMessage(content=self._request_to_list(schemas), source="user"),
             *state.context.messages,
         ]
+
+    def _request_to_list(self, schemas: Sequence[ToolSchema]) -> str:
+        """Return the request, with what seems to be missing in it unless tools may find that."""
+        request, missing = self._request(), self._state.missing
+        return self._prompts.render(RequestContext(request, missing)) if missing and not schemas else request
 
     def _request(self) -> str:
         """Return the task, with the findings of an agent that tried it as a shallow one."""

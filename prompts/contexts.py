@@ -156,6 +156,23 @@ class FirstLookContext(Context):
 
 
 @dataclass(frozen=True)
+class MissingContext(Context):
+    """For the few words that name what a task lacks, worded as in the worked examples' replies."""
+
+    template: ClassVar[str] = "missing.j2"
+
+
+@dataclass(frozen=True)
+class RequestContext(Context):
+    """For a request in which something seems to be missing, named in few words."""
+
+    request: str
+    missing: str
+
+    template: ClassVar[str] = "request.j2"
+
+
+@dataclass(frozen=True)
 class QuestionCheckContext(Context):
     """For the second look at a question before the user is asked."""
 

@@ -13,11 +13,14 @@ from functools import cache
 
 from autogen_core.models import AssistantMessage, CreateResult, LLMMessage, SystemMessage, UserMessage
 
+from upcall.agents.structured.merging import holds_most_of
 from upcall.options import AskFor
 from upcall.policy.scorer import find_probability
 from upcall.prompts import Prompts
-from upcall.prompts.contexts import FirstLookContext
+from upcall.prompts.contexts import FirstLookContext, MissingContext
 from upcall.prompts.first_look_examples import FIRST_LOOKS, NOTHING, TASTE
+from upcall.questions.question import Question
+from upcall.text import one_line
 
 SHIFTS: Mapping[AskFor, float] = {"essential": -1.4, "preferences": -1.0}
 """The log odds with a score of 0.5, the default of `ask_threshold`. Chosen on half of the tasks of
@@ -35,6 +38,10 @@ LEAST_IN_FORM = 0.02
 thinks first is far below it, and its first token says nothing about the task."""
 
 
+MAX_MISSING_CHARS = 120
+"""A longer reply does not name a thing."""
+
+
 @dataclass(frozen=True)
 class FirstLook:
     """The result of a first look. `score`, between 0 and 1: the higher, the more likely something is missing."""
@@ -46,6 +53,30 @@ def first_look_messages(agent: str, prompts: Prompts, request: str) -> list[LLMM
     """Return the messages to send: the prompt, the worked examples as turns of a chat with `agent`, the request."""
     system = SystemMessage(content=prompts.render(FirstLookContext()))
     return [system, *_examples(agent), UserMessage(content=request, source="user")]
+
+
+def missing_messages(agent: str, prompts: Prompts, request: str, ask: AskFor) -> list[LLMMessage]:
+    """Return the messages that ask what is missing. In all their examples something is, so that it is named; tastes are
+    only among them if the user wants to be asked for those."""
+    system = SystemMessage(content=prompts.render(MissingContext()))
+    return [system, *_examples(agent, ask), UserMessage(content=request, source="user")]
+
+
+def read_missing(reply: str) -> str:
+    """Return what a reply names as missing, in few words; nothing if it is no such reply."""
+    named = one_line(reply.strip().split("\n", 1)[0]).removeprefix(TASTE.strip()).strip(" .")
+    return named if len(named) <= MAX_MISSING_CHARS and named.casefold() != NOTHING else ""
+
+
+def ask_for_missing(question: Question, missing: str) -> Question:
+    """Return a question that asks for what is missing: the given one if it names that, otherwise one made of it.
+
+    A small model often names the right thing in a few words, and then asks about another (docs/benchmarks.md).
+    """
+    if not missing or holds_most_of(question.question, missing):
+        return question
+    text = f"Something is missing: {missing}. What is it?"
+    return question.model_copy(update={"question": text, "options": (), "default": None})
 
 
 def read_first_look(reply: CreateResult, ask: AskFor) -> FirstLook | None:
@@ -61,9 +92,12 @@ def read_first_look(reply: CreateResult, ask: AskFor) -> FirstLook | None:
 
 
 @cache
-def _examples(agent: str) -> tuple[LLMMessage, ...]:
+def _examples(agent: str, lacking: AskFor | None = None) -> tuple[LLMMessage, ...]:
+    """Return the examples as turns of a chat: all, or those that are `lacking` something under a policy."""
     turns: list[LLMMessage] = []
     for request, missing in FIRST_LOOKS:
+        if lacking and (missing == NOTHING or (lacking == "essential" and missing.startswith(TASTE))):
+            continue
         turns += [UserMessage(content=request, source="user"), AssistantMessage(content=missing, source=agent)]
     return tuple(turns)
 

@@ -51,6 +51,8 @@ def look(score: float, ask: AskFor = "essential") -> Say:
 
 
 CLEAR_LOOK, LACKING_LOOK = look(0.1), look(0.9)
+NAMED = "the area"
+"""What the model names as missing, which the question that it then lists asks for."""
 
 
 @pytest.fixture
@@ -94,19 +96,19 @@ async def test_below_the_threshold_nothing_is_asked_and_nothing_else_called(serv
 
 
 async def test_at_the_threshold_the_weightiest_is_put_whatever_it_weighs(servers: Any, build: Build) -> None:
-    rest = await say(build(servers(LACKING_LOOK, UNWEIGHTY)), "Summarise the report")
+    rest = await say(build(servers(LACKING_LOOK, NAMED, UNWEIGHTY)), "Summarise the report")
     assert [each.question for each in rest.questions] == ["Which area?"]
     assert thoughts(rest) == ["(first look: 0.90, threshold 0.50: something has to be asked)"]
 
 
 async def test_no_second_look_drops_what_has_to_be_asked(servers: Any, build: Build) -> None:
-    agent = build(servers(LACKING_LOOK, UNWEIGHTY, SAME), check_questions=True)
+    agent = build(servers(LACKING_LOOK, NAMED, UNWEIGHTY, SAME), check_questions=True)
     assert (await say(agent, "Summarise the report")).questions
 
 
 @pytest.mark.parametrize(("threshold", "asks"), [(0.3, True), (0.7, False)])
 async def test_its_threshold_is_the_setting(threshold: float, asks: bool, servers: Any, build: Build) -> None:
-    replies = [look(0.5), *([UNWEIGHTY] if asks else [])]
+    replies = [look(0.5), *([NAMED, UNWEIGHTY] if asks else [])]
     assert bool((await say(build(servers(*replies), ask_threshold=threshold), TASK)).questions) is asks
 
 
@@ -121,6 +123,52 @@ async def test_its_tokens_are_those_of_the_run(servers: Any, build: Build) -> No
     assert isinstance(thought, ThoughtEvent)
     assert thought.models_usage is not None
     assert thought.models_usage.completion_tokens == 1
+
+
+# -- what is missing --------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_missing_is_named_to_the_model_that_lists(servers: Any, build: Build) -> None:
+    server = servers(LACKING_LOOK, NAMED, UNWEIGHTY)
+    await say(build(server), "Summarise the report")
+    assert server.requests[2].messages[-1]["content"] == (
+        "Summarise the report\n\n(What only the user can tell: the area)"
+    )
+
+
+async def test_a_question_about_something_else_gives_way_to_what_is_missing(servers: Any, build: Build) -> None:
+    rest = await say(build(servers(LACKING_LOOK, "taste: tone of the letter.", WEIGHTY)), "Write the letter")
+    (question,) = rest.questions
+    assert question.question == "Something is missing: tone of the letter. What is it?"
+    assert (question.options, question.default) == ((), None)
+
+
+@pytest.mark.parametrize(("ask", "shown"), [("essential", False), ("preferences", True)])
+async def test_tastes_are_named_to_those_who_want_to_be_asked(
+    ask: AskFor, shown: bool, servers: Any, build: Build
+) -> None:
+    server = servers(look(0.9, ask), NAMED, UNWEIGHTY)
+    await say(build(server, ask=ask), "Summarise the report")
+    examples = [each["content"] for each in server.requests[1].messages if each["role"] == "assistant"]
+    assert "nothing" not in examples
+    assert any(each.startswith("taste: ") for each in examples) is shown
+
+
+@pytest.mark.parametrize("said", ["nothing", "Nothing.", "", "long " * 40, Fail(400, "too long")])
+async def test_what_names_nothing_leaves_the_question_as_it_is(said: Reply, servers: Any, build: Build) -> None:
+    server = servers(LACKING_LOOK, said, WEIGHTY)
+    rest = await say(build(server), "Write the letter")
+    assert [each.question for each in rest.questions] == ["Which area?"]
+    assert server.requests[2].messages[-1]["content"] == "Write the letter"
+
+
+async def test_what_a_tool_may_have_found_is_not_asked_for_again(servers: Any, build: Build) -> None:
+    def search(query: str) -> str:
+        """Search."""
+        return "a letter"
+
+    agent = build(servers(LACKING_LOOK, "the letter", Call("search", {"query": "letter"}), WEIGHTY), tools=[search])
+    assert [each.question for each in (await say(agent, "Write the letter")).questions] == ["Which area?"]
 
 
 # -- where there is none ----------------------------------------------------------------------------------------------
@@ -179,20 +227,20 @@ async def test_a_dismissed_kind_is_put_only_by_a_surer_look(
     score: float, asks: bool, servers: Any, build: Build
 ) -> None:
     kinds = [AskedKind(detail=Detail.PLACE, asked=4, dismissed=3)]
-    rest = await say(build(servers(look(score), UNWEIGHTY), asked_kinds=kinds), TASK)
+    rest = await say(build(servers(look(score), NAMED, UNWEIGHTY), asked_kinds=kinds), TASK)
     assert bool(rest.questions) is asks
 
 
 async def test_a_dismissed_kind_does_not_hold_back_another(servers: Any, build: Build) -> None:
     kinds = [AskedKind(detail=Detail.BUDGET, asked=4, dismissed=4)]
-    assert (await say(build(servers(look(0.6), UNWEIGHTY), asked_kinds=kinds), TASK)).questions
+    assert (await say(build(servers(look(0.6), NAMED, UNWEIGHTY), asked_kinds=kinds), TASK)).questions
 
 
 # -- once a task ------------------------------------------------------------------------------------------------------
 
 
 async def test_an_answered_question_is_the_models_to_follow_up(servers: Any, build: Build) -> None:
-    first = build(servers(LACKING_LOOK, UNWEIGHTY))
+    first = build(servers(LACKING_LOOK, NAMED, UNWEIGHTY))
     rest = await say(first, TASK)
     done = await say(await carried(first, build(servers(UNWEIGHTY))), answers(rest, "The north"))
     assert "Answer: The north" in done.text
@@ -205,14 +253,14 @@ async def test_a_turn_that_a_tool_interrupts_is_looked_at_once(servers: Any, bui
             raise UserInputRequired("Which folder?")
         return answer
 
-    first = build(servers(LACKING_LOOK, Call("search")), tools=[search])
+    first = build(servers(LACKING_LOOK, NAMED, Call("search")), tools=[search])
     rest = await say(first, TASK)
     second = await carried(first, build(servers(UNWEIGHTY), tools=[search]))
     assert [each.question for each in (await say(second, answers(rest, "Here"))).questions] == ["Which area?"]
 
 
 async def test_each_task_is_looked_at(servers: Any, build: Build) -> None:
-    agent = build(servers(CLEAR_LOOK, LACKING_LOOK, UNWEIGHTY))
+    agent = build(servers(CLEAR_LOOK, LACKING_LOOK, NAMED, UNWEIGHTY))
     assert not (await say(agent, "Add two and two")).questions
     assert (await say(agent, "Summarise the report")).questions
 
@@ -225,7 +273,7 @@ def for_run(**said: list[Reply]) -> dict[str, list[Reply]]:
 
 
 async def test_a_run_that_failed_is_resumed_in_another_process_without_a_second_look() -> None:
-    replies = for_run(looks=[LACKING_LOOK], clarifier=[Fail(400, "no"), UNWEIGHTY])
+    replies = for_run(looks=[LACKING_LOOK, NAMED], clarifier=[Fail(400, "no"), UNWEIGHTY])
     with LoopbackServer(replies, owned_by="vllm") as server:
         chosen = {"model": "m", "base_url": server.base_url, "store": "runs.db", "check_questions": False}
         Path("upcall.yaml").write_text(json.dumps(chosen))
@@ -235,9 +283,9 @@ async def test_a_run_that_failed_is_resumed_in_another_process_without_a_second_
     assert [each["question"] for each in run["questions"]] == ["Which area?"]
 
 
-@pytest.mark.parametrize(("owned_by", "looks"), [("llamacpp", 1), ("openai", 0)])
+@pytest.mark.parametrize(("owned_by", "looks"), [("llamacpp", 2), ("openai", 0)])
 async def test_a_run_counts_the_looks_that_were_made(owned_by: str, looks: int) -> None:
-    replies = for_run(looks=[LACKING_LOOK] * looks, clarifier=[WEIGHTY])
+    replies = for_run(looks=[LACKING_LOOK, NAMED][:looks], clarifier=[WEIGHTY])
     with LoopbackServer(replies, owned_by=owned_by) as server:
         settings = Settings.read(None, model="m", base_url=server.base_url, max_retries=0, check_questions=False)
         run = await Upcall(settings=settings).start(TASK)

@@ -34,10 +34,12 @@ from upcall.prompts.contexts import (
     FirstLookContext,
     JsonReminderContext,
     JudgeContext,
+    MissingContext,
     ParentAnswerContext,
     QuestionCheckContext,
     QuestionToCheckContext,
     ReminderContext,
+    RequestContext,
     SameQuestionContext,
     SearchFirstContext,
     SimulatedUserContext,
@@ -78,6 +80,7 @@ RENDERED: dict[str, Context] = {
     "json_reminder": JsonReminderContext(),
     "judge": JudgeContext("Write a parser", ("language: Rust",), "Is it in the language?", "fn main() {}"),
     "lead": LeadContext(agents=(CODER, RESEARCHER)),
+    "missing": MissingContext(),
     "parent_answer": ParentAnswerContext("coder", "Build the login", "Which framework?\n  1. Express\n  2. FastAPI"),
     "plan_feedback": FeedbackContext(feedback="Add a section on policy frameworks.\n\nAnd drop step 2."),
     "plan_generation": PlanContext(
@@ -95,6 +98,7 @@ RENDERED: dict[str, Context] = {
     "repair": RepairContext(problem="it holds no JSON object"),
     "reminder": ReminderContext(problem="it was empty"),
     "reply_format": ReplyFormatContext(reply_schema='{"type": "object"}'),
+    "request": RequestContext("Shorten the letter", "the letter"),
     "research_clarification": ClarifierContext(
         clarifier_result="Question: Which countries?\nAnswer: Germany and Japan",
         available_documents=(REPORT, DATA),
