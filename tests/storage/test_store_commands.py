@@ -19,7 +19,7 @@ def test_run_is_counted_carried_answered_and_pruned() -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     assert upcall("log", run_id[:6], "--json").json[0]["kind"] == "started"
     assert upcall("store", "stats", "--json").json["runs"] == {"awaiting_clarification": 1}
-    assert "As whole JSON" in upcall("store", "stats").out
+    assert "As full JSON" in upcall("store", "stats").out
     assert upcall("store", "check").out.endswith("No damage found.\n")
     assert upcall("store", "export", run_id, "run.json").status == 0
     assert "in the store already" in upcall("store", "import", "run.json").error
