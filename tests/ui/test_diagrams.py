@@ -393,7 +393,7 @@ def test_the_command_line_draws_runs_and_the_team() -> None:
     assert "Which" in " ".join(each.what for each in texts(assert_neat(Path("run.svg").read_text())))
     assert_neat(upcall("show", run_id, "--svg", "-", "--tree").out)
     assert "lead" in upcall("show", run_id, "--tree").out
-    assert "cannot be written" in upcall("show", run_id, "--svg", "no/folder/run.svg").error
+    assert "Cannot write the picture" in upcall("show", run_id, "--svg", "no/folder/run.svg").error
     assert upcall("team").out.startswith("flowchart TB\n")
     assert upcall("team", "--svg", "team.svg").status == 0
     assert_neat(Path("team.svg").read_text())

@@ -214,7 +214,7 @@ def test_ctrl_c_in_answer_and_in_the_inbox_loses_nothing_and_says_so(desk: Desk)
     assert asked.end() == 130
     assert f"Stopped. Run {'0' * 12} is stored; continue with:\n  upcall answer {'0' * 12}" in asked.text
     listed = desk.start("inbox")
-    listed.wait_for("Esc ends")
+    listed.wait_for("Esc quits")
     listed.press(CTRL_C)
     assert listed.end() == 130
     assert listed.text.endswith("\nStopped.\n")
@@ -355,10 +355,10 @@ def test_enter_alone_consents_to_nothing(desk: Desk) -> None:
 
 
 @pytest.mark.slow
-def test_the_inbox_is_worked_off_in_place_and_waits_for_new_questions(desk: Desk) -> None:
+def test_the_inbox_is_cleared_in_place_and_waits_for_new_questions(desk: Desk) -> None:
     first = upcall("run", TASK, "--detach", "--json").json["run_id"]
     screen = desk.start("inbox", "--watch", rows=60)
-    same_as_golden("inbox", screen.wait_for("Esc ends"))
+    same_as_golden("inbox", screen.wait_for("Esc quits"))
     second = upcall("run", TASK, "--detach", "--json").json["run_id"]
     screen.wait_for("2. Which framework?")
     # Both may have been asked in the same second.

@@ -198,7 +198,7 @@ class ListAsker:
             line = f"{place + 1}. {one_line(question.question, 60)} - {_summarize(question, answer)}"
             rows.append(Row(str(place), escape_controls(line)))
         rows.append(Row(_SEND, "Send them"))
-        hint = "Enter sends them; choose one to change it. Esc goes back, Ctrl-C to answer later"
+        hint = "Enter sends them; choose one to change it. Esc back, Ctrl-C to answer later"
         chosen = await ListDialog(rows, hint=hint, at=_SEND, numbered=len(answers), back=True).ask()
         if chosen.key == _SEND:
             return None
