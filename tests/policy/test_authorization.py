@@ -680,7 +680,7 @@ def test_the_command_line_assigns() -> None:
     run_id, question_id = asked["run_id"], asked["questions"][0]["id"]
     assert upcall("assign", run_id, question_id, "bob", "--user", "mallory").status == 2
     given = upcall("assign", run_id, question_id, "bob", "--user", "alice")
-    assert (given.status, "is for bob now" in given.err) == (0, True)
+    assert (given.status, "is now assigned to bob" in given.err) == (0, True)
     assert "For bob." in upcall("show", run_id, "--user", "alice").out
     assert question_id in upcall("inbox", "--user", "bob").out
     assert upcall("inbox", "--user", "alice").out == ""
