@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
@@ -16,12 +18,19 @@ class SparseModel(BaseModel):
 
     @model_serializer(mode="wrap")
     def _leave_defaults_out(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields = type(self).model_fields
+        defaults = _list_defaults(type(self))
         return {
             name: value
             for name, value in dump(self).items()
-            if fields[name].is_required() or getattr(self, name) != fields[name].get_default(call_default_factory=True)
+            if name not in defaults or getattr(self, name) != defaults[name]
         }
+
+
+@cache
+def _list_defaults(kind: type[BaseModel]) -> Mapping[str, Any]:
+    """Return the defaults of a class by field, made once: each state that is written is compared with them."""
+    fields = kind.model_fields.items()
+    return {name: field.get_default(call_default_factory=True) for name, field in fields if not field.is_required()}
 
 
 def dump_json(model: BaseModel, *, exclude_none: bool = False) -> str:
