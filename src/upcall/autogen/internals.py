@@ -67,6 +67,18 @@ def assistant_parts(agent: AssistantAgent) -> AssistantParts:
     )
 
 
+def is_model_client_for(service: str, client: object) -> bool:
+    """Return whether a model client is one of AutoGen's own for a service, such as ``openai``. Its module tells: the
+    class itself is not needed, and importing it loads the service's SDK."""
+    return type(client).__module__.startswith(f"autogen_ext.models.{service}.")
+
+
+def sdk_client_of(client: Any) -> Any:
+    """Return the client of the `openai` package that an AutoGen client for OpenAI's protocol has made; there is no
+    public way to it (autogen-ext 0.7.5)."""
+    return client._client
+
+
 def agent_of(tool: BaseTool[Any, Any]) -> BaseChatAgent | None:
     """Return the agent behind a stock `AgentTool`, which runs it and offers no other access to it (autogen-agentchat
     0.7.5). None for any other tool: a subclass may do more than run its agent."""

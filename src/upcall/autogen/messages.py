@@ -140,7 +140,7 @@ def message_questions(message: object) -> list[Question]:
     if not isinstance(message, HandoffMessage) or QUESTIONS not in message.metadata:
         return []
     try:
-        return list(_read_questions(message.metadata[QUESTIONS]))
+        return parse_questions(message.metadata[QUESTIONS])
     except ValidationError as error:
         raise SchemaMismatch(
             f"The questions that {message.source!r} handed over cannot be read ({error.error_count()} problems): "
@@ -240,7 +240,7 @@ def answered_event(question: Question, answer: Answer, *, source: str) -> Though
         source=source,
         content=_describe_answer(answer, question) + why,
         metadata={
-            QUESTIONS: _questions.dump_json([question], exclude_none=True).decode(),
+            QUESTIONS: dump_questions([question]),
             ANSWERS: _answers.dump_json([told], exclude_none=True).decode(),
         },
     )
@@ -294,5 +294,5 @@ def prefix_path(parent: str, message: Event, call_id: str) -> Event:
     metadata = {**message.metadata, PATH: "/".join((parent, *event_path(message)))}
     if QUESTIONS in metadata:
         raised = [each.raise_through(parent, call_id) for each in _questions.validate_json(metadata[QUESTIONS])]
-        metadata[QUESTIONS] = _questions.dump_json(raised, exclude_none=True).decode()
+        metadata[QUESTIONS] = dump_questions(raised)
     return message.model_copy(update={"metadata": metadata})

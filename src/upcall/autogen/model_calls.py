@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from upcall.autogen import tracing
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
+from upcall.autogen.internals import is_model_client_for
 from upcall.autogen.model_errors import CutShort, explain_call
 from upcall.autogen.scope import current_scope
 from upcall.autogen.server_waits import call_when_free
@@ -136,8 +137,7 @@ def _sendable(reply: CreateResult) -> CreateResult:
 
 def _usage_in_stream(client: ChatCompletionClient) -> dict[str, Any]:
     """Return the option that makes OpenAI's servers count a stream's tokens; other clients refuse the argument."""
-    openai_client = type(client).__module__.startswith("autogen_ext.models.openai")
-    return {"stream_options": {"include_usage": True}} if openai_client else {}
+    return {"stream_options": {"include_usage": True}} if is_model_client_for("openai", client) else {}
 
 
 async def result_of(call: AsyncGenerator[str | CreateResult, None]) -> CreateResult:

@@ -15,6 +15,7 @@ from openai import AsyncOpenAI, AsyncStream, NotGiven, Omit
 from openai.resources.chat.completions import AsyncCompletions
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from upcall.autogen.internals import sdk_client_of
 from upcall.autogen.server_waits import leave_retry_to_us
 
 ModelClient = TypeVar("ModelClient", bound=BaseOpenAIChatCompletionClient)
@@ -65,8 +66,7 @@ def send_as_is(client: ModelClient) -> ModelClient:
     It suits AutoGen's clients for OpenAI, Azure OpenAI and servers that speak their protocol. A client reloaded from
     its component configuration is a plain one.
     """
-    # AutoGen has no public access to the client it made; a plain one would be correct too, only slower.
-    openai_client = client._client
+    openai_client = sdk_client_of(client)
     # Both are cached properties, so AutoGen finds the values set here.
     openai_client.chat.__dict__["completions"] = _AsIsCompletions(openai_client)
     openai_client.__dict__["beta"] = _Beta(openai_client)

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 
 from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
 
+from upcall.autogen.internals import is_model_client_for, sdk_client_of
 from upcall.text import first_line
 
 TELLING = frozenset({"llamacpp", "vllm", "sglang"})
@@ -59,27 +60,25 @@ async def tells_odds(client: ChatCompletionClient) -> bool:
 
 def drop_broken_odds(reply: CreateResult) -> CreateResult:
     """Return a reply, without its log probabilities if one of them is not finite: JSON cannot store that."""
-    told = [*(reply.logprobs or ()), *(each for one in reply.logprobs or () for each in one.top_logprobs or ())]
-    if all(math.isfinite(each.logprob) for each in told):
+    if not reply.logprobs:
+        return reply
+    odds = [each.logprob for each in reply.logprobs]
+    odds += [each.logprob for one in reply.logprobs for each in one.top_logprobs or ()]
+    if all(map(math.isfinite, odds)):
         return reply
     return reply.model_copy(update={"logprobs": None})
 
 
 def _find_openai_client(client: Any) -> Any:
     """Return the client if it is AutoGen's for OpenAI's protocol, or such a client in AutoGen's cache; else None."""
-    if _is_of(client, "cache"):
+    if is_model_client_for("cache", client):
         client = client.client
-    return client if _is_of(client, "openai") else None
-
-
-def _is_of(client: object, extension: str) -> bool:
-    return type(client).__module__.startswith(f"autogen_ext.models.{extension}.")
+    return client if is_model_client_for("openai", client) else None
 
 
 async def _serves_by_known_program(client: Any) -> bool:
-    # AutoGen has no public access to the client it made (autogen-ext 0.7.5).
     try:
-        server = client._client.with_options(timeout=SECONDS_TO_LIST, max_retries=0)
+        server = sdk_client_of(client).with_options(timeout=SECONDS_TO_LIST, max_retries=0)
         owners = {model.owned_by async for model in server.models.list()}
     except Exception as error:  # noqa: BLE001  (any failure means that it is not known to)
         _log.debug("a model server did not list its models: %s", first_line(error))
