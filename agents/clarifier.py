@@ -15,6 +15,7 @@ from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.models import (
     AssistantMessage,
     ChatCompletionClient,
+    CreateResult,
     LLMMessage,
     RequestUsage,
     SystemMessage,
@@ -46,7 +47,7 @@ from upcall.autogen.token_odds import NO_CALL, may_tell_odds
 from upcall.errors import ModelError
 from upcall.options import ApprovalOptions, AskFor, ClarificationOptions
 from upcall.policy.approval import ApprovalRules
-from upcall.policy.asking import weigh
+from upcall.policy.asking import weigh, weigh_kind
 from upcall.policy.scorer import Embed, Scorer
 from upcall.prompts import PROMPTS, ClarifierContext, Prompts, ToolInfo
 from upcall.prompts.contexts import Document, JsonReminderContext, RequestContext, SearchFirstContext
@@ -55,8 +56,8 @@ from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import parse_answer, read_default
 from upcall.questions.question import Question
 from upcall.questions.reply_intents import ends_clarification, unwrap_reply
-from upcall.runs.asked_kinds import AskedKind, find_factor
-from upcall.runs.outputs import Candidate, ClarificationResponse, KnownFrom, Weight
+from upcall.runs.asked_kinds import AskedKind
+from upcall.runs.outputs import Candidate, ClarificationResponse, KnownFrom
 from upcall.text import replace_surrogates, shorten, shorten_middle
 
 DEFAULTS = ClarificationOptions()
@@ -288,36 +289,40 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
 
     async def _take_first_look(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> None:
         """If it fails or says nothing, the model decides by what it lists."""
-        client, messages = self._model_client, first_look_messages(self.name, self._prompts, self._whole_request())
-        call = call_model(client, messages, agent=self.name, cancellation_token=token, first_token=True)
-        try:
-            reply = await result_of(call)
-        except ModelError as error:
-            _log.debug("%s: the first look failed: %s", self.name, error)
+        messages = first_look_messages(self.name, self._prompts, self._whole_request())
+        reply = await self._request_aside(messages, token, first_token=True)
+        if reply is None or reply == NO_CALL:
             return
-        if reply == NO_CALL:
-            return
-        look = read_first_look(reply, self._settings.ask)
-        if look is None:  # The call was made all the same, and its tokens count.
+        score = read_first_look(reply, self._settings.ask)
+        if score is None:  # The call was made all the same, and its tokens count.
             self._think("(first look: the reply tells nothing)", emit, reply.usage)
             return
-        if look.score >= self._settings.ask_threshold:
+        if score >= self._settings.ask_threshold:
             self._state.missing = await self._name_missing(emit, token)
-        self._state.first_look = look.score
-        self._note_verdict("first look", look.score, self._settings.ask_threshold, emit, reply.usage)
+        self._state.first_look = score
+        self._note_verdict("first look", score, self._settings.ask_threshold, emit, reply.usage)
 
     async def _name_missing(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> str:
         """Return what is missing, in the model's few words; nothing if it does not say."""
         messages = missing_messages(self.name, self._prompts, self._whole_request(), self._settings.ask)
-        call = call_model(self._model_client, messages, agent=self.name, cancellation_token=token)
-        try:
-            reply = await result_of(call)
-        except ModelError as error:
-            _log.debug("%s: what is missing was not named: %s", self.name, error)
+        reply = await self._request_aside(messages, token)
+        if reply is None:
             return ""
         missing = read_missing(reply.content) if isinstance(reply.content, str) else ""
         self._think(f"(missing: {missing or 'not named'})", emit, reply.usage)
         return missing
+
+    async def _request_aside(
+        self, messages: Sequence[LLMMessage], token: CancellationToken, *, first_token: bool = False
+    ) -> CreateResult | None:
+        """Make a call that the turn can do without; None if it failed."""
+        client, agent = self._model_client, self.name
+        call = call_model(client, messages, agent=agent, cancellation_token=token, first_token=first_token)
+        try:
+            return await result_of(call)
+        except ModelError as error:
+            _log.debug("%s: a first look failed: %s", agent, error)
+            return None
 
     def _note_verdict(
         self, who: str, score: float, threshold: float, emit: Emit[BaseAgentEvent], usage: RequestUsage | None = None
@@ -335,9 +340,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         score = self._state.first_look
         if score is None or not self._verdict:
             return bool(self._verdict)
-        spoils_all = candidate.weight is Weight.HIGH
-        factor = find_factor(self._settings.asked_kinds, candidate.detail, spoils_all=spoils_all)
-        return score * factor >= self._settings.ask_threshold
+        return score * weigh_kind(candidate, self._settings.asked_kinds) >= self._settings.ask_threshold
 
     def _warnings(self) -> dict[str, str]:
         failed = self._state.scorer_failed

@@ -30,7 +30,7 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 from pydantic import BaseModel
 
 from upcall.agents import Clarifier
-from upcall.agents.structured.first_look import FirstLook, first_look_messages, read_first_look
+from upcall.agents.structured.first_look import first_look_messages, read_first_look
 from upcall.autogen.messages import message_questions
 from upcall.autogen.model_calls import call_model, result_of
 from upcall.autogen.token_odds import may_tell_odds
@@ -60,12 +60,14 @@ class Missing(BaseModel):
 
 @dataclass(frozen=True)
 class Task:
-    """A task, and what each policy is to ask for; a policy that has no label is not in it."""
+    """A task, and what each policy is to ask for; a policy that has no label is not in it. `kind` is what it is about,
+    if that is known."""
 
     id: str
     split: str
     text: str
     wanted: dict[AskFor, tuple[Missing, ...]]
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Result:
     policy: AskFor
     question: Question | None
     tokens: int
-    look: FirstLook | None = None
+    look: float | None = None
 
     @property
     def is_needed(self) -> bool:
@@ -86,7 +88,7 @@ class Result:
     @property
     def score(self) -> float:
         if self.look is not None:
-            return self.look.score
+            return self.look
         weight = self.question.weight if self.question else 0.0
         return 1.0 if weight is None else weight
 
@@ -113,7 +115,7 @@ def read_tasks() -> Iterator[Task]:
             lacks = {name: Missing.model_validate(each[name]) for name in ("essential", "preference") if each[name]}
             essential = tuple(lacks[name] for name in lacks if name == "essential")
             wanted: dict[AskFor, tuple[Missing, ...]] = {"essential": essential, "preferences": tuple(lacks.values())}
-            yield Task(each["id"], split, each["task"], wanted)
+            yield Task(each["id"], split, each["task"], wanted, each["kind"])
 
 
 async def ask(client: ChatCompletionClient, task: Task, policy: AskFor) -> Result:
@@ -128,7 +130,7 @@ async def ask(client: ChatCompletionClient, task: Task, policy: AskFor) -> Resul
     return Result(task, policy, questions[0] if questions else None, spent, look)
 
 
-async def take_first_look(client: ChatCompletionClient, agent: str, task: Task, policy: AskFor) -> FirstLook | None:
+async def take_first_look(client: ChatCompletionClient, agent: str, task: Task, policy: AskFor) -> float | None:
     """Return what the clarifier's first look finds. It is the same request, which the cache answers the second time."""
     if not may_tell_odds(client):
         return None

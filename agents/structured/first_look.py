@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 
 from autogen_core.models import AssistantMessage, CreateResult, LLMMessage, SystemMessage, UserMessage
@@ -42,13 +41,6 @@ MAX_MISSING_CHARS = 120
 """A longer reply does not name a thing."""
 
 
-@dataclass(frozen=True)
-class FirstLook:
-    """The result of a first look. `score`, between 0 and 1: the higher, the more likely something is missing."""
-
-    score: float
-
-
 def first_look_messages(agent: str, prompts: Prompts, request: str) -> list[LLMMessage]:
     """Return the messages to send: the prompt, the worked examples as turns of a chat with `agent`, the request."""
     system = SystemMessage(content=prompts.render(FirstLookContext()))
@@ -79,16 +71,16 @@ def ask_for_missing(question: Question, missing: str) -> Question:
     return question.model_copy(update={"question": text, "options": (), "default": None})
 
 
-def read_first_look(reply: CreateResult, ask: AskFor) -> FirstLook | None:
-    """Return what a reply of one token says under a policy; None if its probabilities are missing or broken, or the
-    reply has another form."""
+def read_first_look(reply: CreateResult, ask: AskFor) -> float | None:
+    """Return the score of a reply of one token under a policy, between 0 and 1: the higher, the more likely something
+    is missing. None if its probabilities are missing or broken, or the reply has another form."""
     likely = _first_tokens(reply)
     nothing, taste = (_share(likely, [word]) for word in (NOTHING, TASTE.strip(" :")))
     total = math.fsum(likely.values())
     if math.isnan(total) or total > MAX_TOTAL or _share(likely, _openings()) < LEAST_IN_FORM:
         return None
     asked = 1 - nothing if ask == "preferences" else 1 - nothing - taste
-    return FirstLook(find_probability(_log_odds(asked) - SHIFTS[ask]))
+    return find_probability(_log_odds(asked) - SHIFTS[ask])
 
 
 @cache

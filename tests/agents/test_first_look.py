@@ -334,7 +334,7 @@ def read(told: Mapping[str, float], ask: AskFor = "essential") -> float:
         CreateResult(finish_reason="length", content="", usage=usage, cached=False, logprobs=tokens), ask
     )
     assert found is not None
-    return found.score
+    return found
 
 
 @pytest.mark.parametrize("ask", ["essential", "preferences"])

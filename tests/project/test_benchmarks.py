@@ -15,7 +15,6 @@ from places import ROOT
 
 import upcall
 from upcall import Question
-from upcall.agents.structured.first_look import FirstLook
 
 BENCHMARKS = ROOT / "benchmarks"
 SOURCES = Path(upcall.__file__).parent.parent
@@ -52,9 +51,9 @@ def test_needless_questions_are_measured() -> None:
 def test_a_first_look_is_a_score_of_its_own() -> None:
     ask_well = _module("ask_well")
     task, unweighty = next(ask_well.read_tasks()), Question(question="Which one?", weight=0.0)
-    sure = ask_well.Result(task, "essential", unweighty, 100, FirstLook(0.9))
+    sure = ask_well.Result(task, "essential", unweighty, 100, 0.9)
     assert (sure.score, sure.asks) == (0.9, True)
-    assert not ask_well.Result(task, "essential", None, 100, FirstLook(0.9)).asks
+    assert not ask_well.Result(task, "essential", None, 100, 0.9).asks
 
 
 @pytest.mark.slow

@@ -45,8 +45,7 @@ def weigh(
         is_needed: whether the reply concludes that something must be asked.
         kinds: how the user has reacted to earlier questions, if that is remembered (`AskedKind.factor`).
     """
-    factor = find_factor(kinds, candidate.detail, spoils_all=candidate.weight is Weight.HIGH)
-    spoilt = SPOILT[ask][candidate.weight or Weight.MEDIUM] * factor
+    spoilt = SPOILT[ask][candidate.weight or Weight.MEDIUM] * weigh_kind(candidate, kinds)
     if not is_needed and candidate.weight is not Weight.TASTE:  # The decision ignores taste.
         spoilt *= NOT_NEEDED
     match candidate.known_from:
@@ -56,6 +55,11 @@ def weigh(
             return spoilt * SAME_FOR_MOST
         case _:
             return spoilt
+
+
+def weigh_kind(candidate: Candidate, kinds: Iterable[AskedKind]) -> float:
+    """Return what is left of the weight of such a question after how the user reacted to earlier ones of its kind."""
+    return find_factor(kinds, candidate.detail, spoils_all=candidate.weight is Weight.HIGH)
 
 
 def see_effect(
