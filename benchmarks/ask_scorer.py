@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
+
+from ask_well import POLICIES, read_tasks
 
 from upcall.execution.embeddings import Embedder
 from upcall.experiments.training import Example, evaluation_lines, fit
@@ -23,17 +23,10 @@ from upcall.options import AskFor
 from upcall.policy.scorer import Embed, EmbeddingFeatures, TextFeatures
 from upcall.settings import ModelSettings
 
-DATA = Path(__file__).parent / "data"
-FILES = ("ask_well_kinds.jsonl", "ask_well_more.jsonl")
-LABELS: Mapping[AskFor, Sequence[str]] = {"essential": ("essential",), "preferences": ("essential", "preference")}
-"""The labels that make a task one to ask about, by policy."""
-
 
 def read_examples(ask: AskFor) -> list[Example]:
-    """Read the tasks, labelled for a policy."""
-    lines = [line for name in FILES for line in (DATA / name).read_text(encoding="utf-8").splitlines()]
-    tasks = [json.loads(line) for line in lines]
-    return [Example(each["task"], each["kind"], any(each[name] for name in LABELS[ask])) for each in tasks]
+    """Read the tasks that have a kind, labelled for a policy."""
+    return [Example(each.text, each.kind, bool(each.wanted[ask])) for each in read_tasks() if each.kind]
 
 
 def remember(embed: Embed) -> Embed:
@@ -60,7 +53,7 @@ async def main() -> None:
         features = EmbeddingFeatures(model=arguments.model)
         server = ModelSettings(base_url=arguments.base_url, model=arguments.model)
         embed = remember(Embedder(server, timeout=600, max_retries=0))
-    for ask in LABELS:
+    for ask in POLICIES:
         scorer = await fit(read_examples(ask), features, ask=ask, embed=embed)
         print(f"ask: {ask}", *evaluation_lines(scorer), "", sep="\n")
 
