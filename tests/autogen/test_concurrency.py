@@ -20,6 +20,13 @@ async def fetch() -> Reply:
     return Reply()
 
 
+async def start_waiting(token: SegmentToken) -> asyncio.Task[None]:
+    """Start work that takes long, and return it when it is under way."""
+    waiting = asyncio.create_task(cancellable(asyncio.sleep(60), token))
+    await asyncio.sleep(0)
+    return waiting
+
+
 # -- Inbox ------------------------------------------------------------------------------------------------------------
 
 
@@ -103,8 +110,7 @@ async def test_token_lets_go_of_cancellable_work() -> None:
 
 async def test_cancellable_work_ends_with_its_token() -> None:
     token = SegmentToken()
-    waiting = asyncio.create_task(cancellable(asyncio.sleep(60), token))
-    await asyncio.sleep(0)
+    waiting = await start_waiting(token)
     token.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
@@ -112,8 +118,7 @@ async def test_cancellable_work_ends_with_its_token() -> None:
 
 async def test_caller_that_is_cancelled_is_not_taken_for_the_token() -> None:
     token = SegmentToken()
-    waiting = asyncio.create_task(cancellable(asyncio.sleep(60), token))
-    await asyncio.sleep(0)
+    waiting = await start_waiting(token)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
