@@ -8,10 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from upcall.prompts.contexts import Context
-
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+    from upcall.prompts.contexts import Context
 
 FOLDER = Path(__file__).parent
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage, UserMessage
@@ -14,7 +14,10 @@ from pydantic import BaseModel
 from upcall.agents.structured.parse_output import UnreadableReply, parse_reply, schema_text
 from upcall.autogen.model_calls import call_model, result_of
 from upcall.errors import ModelError
-from upcall.prompts import PROMPTS, Context, Prompts, ReplyFormatContext
+from upcall.prompts import PROMPTS, Prompts
+
+if TYPE_CHECKING:
+    from upcall.prompts import Context
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -88,6 +91,8 @@ async def request_once(
     Raises:
         ModelError: the call failed.
     """
+    from upcall.prompts import ReplyFormatContext
+
     form = ReplyFormatContext(reply_schema=schema_text(kind))
     asked = UserMessage(content=f"{prompts.render(context)}\n\n{prompts.render(form)}", source="system")
     result, _ = await request_json(client, [*known, asked], kind, agent=agent, token=token)

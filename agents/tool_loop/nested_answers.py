@@ -15,7 +15,6 @@ from upcall.agents.structured.merging import holds_most_of
 from upcall.errors import AnswerRefused
 from upcall.policy.resolver import is_assigned
 from upcall.prompts import PROMPTS, Prompts
-from upcall.prompts.contexts import ParentAnswerContext
 from upcall.questions.answer import Answer, AnsweredBy
 from upcall.questions.matching import parse_answer
 from upcall.questions.question import Question
@@ -44,6 +43,8 @@ async def answer_nested(
     """Return what `agent`, which knows `known`, answers to the question of its agent `nested` that works on `task`,
     and the tokens spent. No answer where it was not told one, the decision matters much, or the user must choose
     (S4-23)."""
+    from upcall.prompts.contexts import ParentAnswerContext
+
     asked = "\n".join([question.question, *question.details()])
     context = ParentAnswerContext(agent=nested, task=task, question=asked)
     reply, usage = await ask_once(client, known, context, NestedAnswer, agent=agent, token=token, prompts=prompts)

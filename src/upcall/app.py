@@ -66,7 +66,6 @@ from upcall.runs.file_changes import Change
 from upcall.runs.plan import ApprovedPlan
 from upcall.runs.run import Run, RunStatus, record_act
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
-from upcall.settings import Settings
 from upcall.storage.asked_kinds import list_kinds
 from upcall.storage.change_log import StoredChanges
 from upcall.storage.plans import list_plans
@@ -74,6 +73,7 @@ from upcall.storage.store import AnswersQueued, RunStore, StoredRun
 from upcall.storage.transcripts import copy_transcripts
 
 if TYPE_CHECKING:
+    from upcall.settings import Settings
     from upcall.ui.notebook.forms import Form
 
 MAX_CONFLICTS = 5
@@ -118,6 +118,8 @@ class Upcall(RunReader):
         tools: Sequence[Tool] = (),
         settings: Settings | None = None,
     ) -> None:
+        from upcall.settings import Settings
+
         _check_types(model_client, store, tools, settings)
         super().__init__(settings or Settings.read(), store)
         self._teams = TeamFactory(
@@ -613,6 +615,8 @@ class Upcall(RunReader):
 
 def _check_types(model_client: object, store: object, tools: object, settings: object) -> None:
     """Refuse arguments of the wrong types, which would fail later and elsewhere."""
+    from upcall.settings import Settings
+
     wanted: dict[str, tuple[object, tuple[type, ...], str]] = {
         "model_client": (
             model_client,

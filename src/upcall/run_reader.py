@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from upcall.errors import CallerError, require_type
 from upcall.notifications.announcement import make_announce
@@ -12,10 +13,12 @@ from upcall.questions.question import Question
 from upcall.runs.call_timings import WorkPeriod
 from upcall.runs.run import Run
 from upcall.runs.transcript import Transcript
-from upcall.settings import Settings
 from upcall.storage.run_lists import RunPage
 from upcall.storage.store import LogEntry, RunStore
 from upcall.storage.transcripts import load_transcript
+
+if TYPE_CHECKING:
+    from upcall.settings import Settings
 
 MOST = 2**63 - 1
 """The largest number that a database can store."""

@@ -41,7 +41,6 @@ from upcall.runs.run import Usage
 from upcall.setting_types import AtLeastOne, Count, HostName, Seconds, no_flag
 from upcall.workspace.limits import Limits
 
-DEMO = "demo"
 WebSearch = Literal["auto", "tavily", "brave", "ddgs"]
 ServiceName = Literal["tavily", "brave", "arxiv", "arxiv_pdf", "wikipedia"]
 DEFAULT_CONFIG = Path("upcall.yaml")

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequen
 from contextlib import aclosing, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from autogen_agentchat.messages import UserInputRequestedEvent
 
@@ -41,12 +41,14 @@ from upcall.runs.call_timings import Timings
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.run import Run, RunStatus, record_act
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
-from upcall.settings import Settings
 from upcall.storage.connection import Work, join_work
 from upcall.storage.leases import hold_lease
 from upcall.storage.model_slots import ModelSlots
 from upcall.storage.store import AnswersQueued, RunStore, StoredRun
 from upcall.text import first_line
+
+if TYPE_CHECKING:
+    from upcall.settings import Settings
 
 Stream: TypeAlias = AsyncGenerator[Event | Run, None]
 """Events, followed by the `Run`."""

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autogen_core.models import ChatCompletionClient, ModelFamily, ModelInfo
 
 from upcall.errors import ConfigurationError
-from upcall.settings import DEMO, ModelSettings, Settings
+
+if TYPE_CHECKING:
+    from upcall.settings import ModelSettings, Settings
+
+DEMO = "demo"
+"""The name of the scripted model."""
 
 DEFAULT_MODEL_INFO = ModelInfo(
     vision=False,

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from autogen_agentchat.base import ChatAgent, Team
 from autogen_core.models import ChatCompletionClient
@@ -22,7 +22,7 @@ from upcall.autogen import tracing
 from upcall.autogen.group_chats import make_resumable
 from upcall.autogen.messages import USER
 from upcall.errors import ConfigurationError, UpcallError
-from upcall.execution.model_clients import ModelClients, uses_demo
+from upcall.execution.model_clients import DEMO, ModelClients, uses_demo
 from upcall.execution.named_teams import import_team
 from upcall.execution.start_options import StartOptions, read_facts
 from upcall.execution.workspaces import refuse_unusable
@@ -32,8 +32,10 @@ from upcall.prompts import PROMPTS, Prompts
 from upcall.runs.config import DEFAULT_WORKSPACES, ModelAddress, NamedTeam, RootTeamConfig, RunConfig, make_absolute
 from upcall.runs.plan import ApprovedPlan
 from upcall.runs.run import Run, RunStatus
-from upcall.settings import DEMO, Settings
 from upcall.text import first_line
+
+if TYPE_CHECKING:
+    from upcall.settings import Settings
 
 MakeTeam: TypeAlias = Callable[[], Team]
 
