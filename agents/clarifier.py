@@ -32,6 +32,7 @@ from upcall.agents.structured.first_look import (
     missing_messages,
     read_first_look,
     read_missing,
+    word_missing,
 )
 from upcall.agents.structured.merging import holds_most_of, merge_messages
 from upcall.agents.structured.options import StructuredOptions, StructuredParts, StructuredSettings
@@ -254,8 +255,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         questions = await self._worth_asking(request, emit, token, threshold=threshold, limit=1, keep=keep)
         if not questions:
             return self._complete()
-        is_known = self._state.context.rounds or self._state.dialog  # What was found, or said, may be just that.
-        return self._ask(questions[0] if is_known else ask_for_missing(questions[0], self._state.missing))
+        return self._ask(questions[0] if self._is_known() else ask_for_missing(questions[0], self._state.missing))
 
     # -- whether to ask -----------------------------------------------------------------------------------------------
 
@@ -387,8 +387,9 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         request, kinds, needed = self._whole_request(), self._settings.asked_kinds, reply.needs_clarification
         reply = replace_copied(reply, request)
         if not reply.candidates:
-            asks = reply.needs_clarification or (must and reply.clarification_question)
-            return [reply.question(path)] if asks else []
+            if reply.needs_clarification or (must and reply.clarification_question):
+                return [reply.question(path)]
+            return self._question_for_missing()
 
         def weight_of(each: Candidate) -> float:
             is_said = self._is_said(each, request)
@@ -414,11 +415,21 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
             return True
         return max(map(len, said.split()), default=0) > MAX_PLACEHOLDER_CHARS and holds_most_of(request, said)
 
+    def _question_for_missing(self) -> list[Question]:
+        """Return the question for what the first look found missing, if the model that lists has none."""
+        if self._is_known() or not self._state.missing:
+            return []
+        return [Question(question=word_missing(self._state.missing), path=(self.name,))]
+
+    def _is_known(self) -> bool:
+        """Whether what was missing may be known by now: a tool found something, or the user said something."""
+        return bool(self._state.context.rounds or self._state.dialog)
+
     def _ask_fallback(self) -> Ask:
         """Treat an unreadable reply as a need to clarify (S0-62), once; after that the task continues as it is."""
-        asked = f'What matters most to you in "{shorten(self.task(), 200)}"?'
-        ask = self._ask(Question(question=asked, path=(self.name,)))
-        return Ask(ask.questions, self._warn_of_fallback("a general question was asked"))
+        general = f'What matters most to you in "{shorten(self.task(), 200)}"?'
+        (asked,) = self._question_for_missing() or [Question(question=general, path=(self.name,))]
+        return Ask(self._ask(asked).questions, self._warn_of_fallback("a general question was asked"))
 
     # -- the model and its tools --------------------------------------------------------------------------------------
 

@@ -67,8 +67,12 @@ def ask_for_missing(question: Question, missing: str) -> Question:
     """
     if not missing or holds_most_of(question.question, missing):
         return question
-    text = f"Something is missing: {missing}. What is it?"
-    return question.model_copy(update={"question": text, "options": (), "default": None})
+    return question.model_copy(update={"question": word_missing(missing), "options": (), "default": None})
+
+
+def word_missing(missing: str) -> str:
+    """Return the question for what is missing."""
+    return f"Something is missing: {missing}. What is it?"
 
 
 def read_first_look(reply: CreateResult, ask: AskFor) -> float | None:

@@ -143,6 +143,20 @@ async def test_a_question_about_something_else_gives_way_to_what_is_missing(serv
     assert (question.options, question.default) == ((), None)
 
 
+@pytest.mark.parametrize("listed", ['{"candidates": [], "needs_clarification": false}', "I do not know."])
+async def test_what_is_missing_is_asked_for_where_the_model_lists_nothing(
+    listed: str, servers: Any, build: Build
+) -> None:
+    repaired = [] if listed.startswith("{") else [listed]
+    rest = await say(build(servers(LACKING_LOOK, "the letter", listed, *repaired)), "Answer the letter")
+    assert [each.question for each in rest.questions] == ["Something is missing: the letter. What is it?"]
+
+
+async def test_nothing_is_asked_where_nothing_is_listed_and_nothing_named(servers: Any, build: Build) -> None:
+    server = servers(LACKING_LOOK, "nothing", '{"candidates": [], "needs_clarification": false}')
+    assert (await say(build(server), "Answer the letter")).text == "Nothing needs to be clarified."
+
+
 @pytest.mark.parametrize(("ask", "shown"), [("essential", False), ("preferences", True)])
 async def test_tastes_are_named_to_those_who_want_to_be_asked(
     ask: AskFor, shown: bool, servers: Any, build: Build
@@ -167,8 +181,10 @@ async def test_what_a_tool_may_have_found_is_not_asked_for_again(servers: Any, b
         """Search."""
         return "a letter"
 
-    agent = build(servers(LACKING_LOOK, "the letter", Call("search", {"query": "letter"}), WEIGHTY), tools=[search])
-    assert [each.question for each in (await say(agent, "Write the letter")).questions] == ["Which area?"]
+    for listed, asked in ((WEIGHTY, ["Which area?"]), ('{"candidates": [], "needs_clarification": false}', [])):
+        called = Call("search", {"query": "letter"})
+        agent = build(servers(LACKING_LOOK, "the letter", called, listed), tools=[search])
+        assert [each.question for each in (await say(agent, "Write the letter")).questions] == asked
 
 
 # -- where there is none ----------------------------------------------------------------------------------------------
