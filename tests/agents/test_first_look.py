@@ -27,12 +27,11 @@ from web_servers import serving
 
 from upcall import RunStatus, Settings, Upcall, UserInputRequired
 from upcall.agents import Clarifier
-from upcall.agents.structured.first_look import SHIFTS, read_first_look
+from upcall.agents.structured.first_look import FLOOR, SHIFTS, read_first_look
 from upcall.execution.embeddings import embedder_for
 from upcall.execution.model_clients import DEFAULT_MODEL_INFO
 from upcall.experiments import Experiment
 from upcall.options import AskFor
-from upcall.policy.scorer import find_probability
 from upcall.prompts.contexts import Document
 from upcall.questions.question import Detail
 from upcall.runs.asked_kinds import AskedKind
@@ -45,9 +44,11 @@ Build = Callable[..., Clarifier]
 
 
 def look(score: float, ask: AskFor = "essential") -> Say:
-    """Return the reply that gets this score."""
-    lacking = find_probability(math.log(score / (1 - score)) + SHIFTS[ask])
-    return Say("nothing", logprobs={"nothing": math.log(1 - lacking), "the": math.log(lacking)})
+    """Return the reply that gets this score: "nothing" and another form are equally likely."""
+    odds = score / (1 - score) * math.exp(SHIFTS[ask])
+    other = (1 + FLOOR - odds * FLOOR) / (odds + 2)
+    told = {"nothing": other, "Sure": other, "the": 1 - 2 * other}
+    return Say("nothing", logprobs={token: math.log(each) for token, each in told.items()})
 
 
 CLEAR_LOOK, LACKING_LOOK = look(0.1), look(0.9)
@@ -356,7 +357,14 @@ def read(told: Mapping[str, float], ask: AskFor = "essential") -> float:
 @pytest.mark.parametrize("ask", ["essential", "preferences"])
 @pytest.mark.parametrize("pieces", [{"nothing": 0.8}, {" Nothing": 0.4, "no": 0.4}, {"not": 0.3, "NOTHING": 0.5}])
 def test_any_beginning_of_nothing_says_that_nothing_is_missing(pieces: dict[str, float], ask: AskFor) -> None:
-    assert read({**pieces, "the": 0.2}, ask) == pytest.approx(find_probability(math.log(0.2 / 0.8) - SHIFTS[ask]))
+    assert read({**pieces, "the": 0.2}, ask) == pytest.approx(read({"nothing": 0.8, "the": 0.2}, ask))
+    assert read({**pieces, "the": 0.2}, ask) < read({"nothing": 0.7, "the": 0.3}, ask)
+
+
+@pytest.mark.parametrize("ask", ["essential", "preferences"])
+def test_the_beginning_of_an_answer_speaks_against_a_question(ask: AskFor) -> None:
+    assert read({"nothing": 0.5, "the": 0.2, "Sure": 0.3}, ask) < read({"nothing": 0.8, "the": 0.2}, ask)
+    assert read({"nothing": 0.5, "the": 0.2, "Sure": 0.1}, ask) < read({"nothing": 0.5, "the": 0.4, "Sure": 0.1}, ask)
 
 
 def test_a_taste_is_missing_for_those_who_want_to_be_asked_for_it() -> None:
@@ -366,7 +374,7 @@ def test_a_taste_is_missing_for_those_who_want_to_be_asked_for_it() -> None:
 
 @pytest.mark.parametrize("ask", ["essential", "preferences"])
 def test_the_surest_replies_have_finite_scores(ask: AskFor) -> None:
-    assert 0 < read({"nothing": 1.0}, ask) < 0.01 < 0.99 < read({"the": 1.0}, ask) < 1
+    assert 0 < read({"nothing": 1.0}, ask) < 0.05 < 0.95 < read({"the": 1.0}, ask) < 1
 
 
 def test_a_reply_in_another_form_says_nothing() -> None:
