@@ -3,10 +3,9 @@
     python benchmarks/ask_scorer.py
     python benchmarks/ask_scorer.py --base-url http://127.0.0.1:8080/v1 --model NAME
 
-Each kind of tasks in data/ask_well_kinds.jsonl and data/ask_well_more.jsonl is left out in turn: weights and threshold
-come from the other kinds. Without a server the features are hashed words and characters; with one they are its
-embeddings (see benchmarks/cut_model.py). The two files call the same subject by the same kind, so that no subject is
-both learned and tested.
+Each kind of tasks is left out in turn: weights and threshold come from the other kinds. Without a server the features
+are hashed words and characters; with one they are its embeddings (see benchmarks/cut_model.py). The files in data/ call
+the same subject by the same kind, so that no subject is both learned and tested.
 """
 
 from __future__ import annotations

@@ -3,10 +3,11 @@
     python benchmarks/ask_well.py --base-url http://127.0.0.1:18080/v1 --model NAME --temperature 0 --split kinds
 
 The tasks of data/ask_well.jsonl know one policy, ``essential``: prompts were tuned on its split "tune"; those of
-"held_out" and "hard" were written after that by others. Those of data/ask_well_kinds.jsonl ("kinds", 320 tasks of 16
-kinds) and of data/ask_well_more.jsonl ("more", 400 tasks) have a label for each policy, and are by two hands each that
-saw no prompt. The clarifier puts everything that weighs anything, so that its weight is a score; where a first look
-decides, that has one of its own. The area under the curve is over all thresholds, the rest at the default one.
+"held_out" and "hard" were written after that by others. The other files have a kind for each task and a label for each
+policy: ask_well_kinds.jsonl ("kinds", 320 tasks of 16 kinds), ask_well_more.jsonl ("more", 400 tasks of 15 kinds) and
+ask_well_further.jsonl ("further", 607 tasks of 16 further kinds). They are by two, two and four hands that saw no
+prompt. The clarifier puts everything that weighs anything, so that its weight is a score; where a first look decides,
+that has one of its own. The area under the curve is over all thresholds, the rest at the default one.
 """
 
 from __future__ import annotations
@@ -73,13 +74,14 @@ class Task:
 @dataclass(frozen=True)
 class Result:
     """What the clarifier does with a task under a policy, whatever the threshold is: the first look, where the server
-    tells it, and the question."""
+    tells it, and the question, unless `only_looked`."""
 
     task: Task
     policy: AskFor
     question: Question | None
     tokens: int
     look: float | None = None
+    only_looked: bool = False
 
     @property
     def is_needed(self) -> bool:
@@ -94,7 +96,7 @@ class Result:
 
     @property
     def asks(self) -> bool:
-        return self.question is not None and self.score >= THRESHOLD
+        return (self.only_looked or self.question is not None) and self.score >= THRESHOLD
 
     @property
     def hit(self) -> Missing | None:
@@ -109,19 +111,27 @@ def read_tasks() -> Iterator[Task]:
         each = json.loads(line)
         lacks = () if each["clear"] else (Missing.model_validate(each),)
         yield Task(each["id"], each["split"], each["task"], {"essential": lacks})
-    for split in ("kinds", "more"):
+    for split in ("kinds", "more", "further"):
         for line in (DATA / f"ask_well_{split}.jsonl").read_text(encoding="utf-8").splitlines():
             each = json.loads(line)
-            lacks = {name: Missing.model_validate(each[name]) for name in ("essential", "preference") if each[name]}
-            essential = tuple(lacks[name] for name in lacks if name == "essential")
-            wanted: dict[AskFor, tuple[Missing, ...]] = {"essential": essential, "preferences": tuple(lacks.values())}
+            missing = {name: Missing.model_validate(each[name]) for name in ("essential", "preference") if each[name]}
+            essential = (missing["essential"],) if "essential" in missing else ()
+            wanted: dict[AskFor, tuple[Missing, ...]] = {"essential": essential, "preferences": tuple(missing.values())}
             yield Task(each["id"], split, each["task"], wanted, each["kind"])
 
 
-async def ask(client: ChatCompletionClient, task: Task, policy: AskFor) -> Result:
-    """Return the first question of a fresh clarifier."""
+async def ask(client: ChatCompletionClient, task: Task, policy: AskFor, *, only_look: bool = False) -> Result:
+    """Return the first question of a fresh clarifier, or only its first look.
+
+    Raises:
+        SystemExit: only a look was wanted, and the server tells no probabilities.
+    """
     before = client.total_usage().prompt_tokens
     look = await take_first_look(client, "clarifier", task, policy)
+    if only_look:
+        if look is None:
+            raise SystemExit("--only-looks: this server does not return the probabilities of tokens.")
+        return Result(task, policy, None, client.total_usage().prompt_tokens - before, look, only_looked=True)
     threshold = ANYTHING if look is None else THRESHOLD  # The score of a look is known, whatever the threshold.
     agent = Clarifier(client, check_questions=True, ask=policy, ask_threshold=threshold)
     response = await agent.on_messages([TextMessage(source="user", content=task.text)], CancellationToken())
@@ -139,7 +149,9 @@ async def take_first_look(client: ChatCompletionClient, agent: str, task: Task, 
     return read_first_look(await result_of(call), policy)
 
 
-async def measure(clients: Sequence[ChatCompletionClient], tasks: Iterable[Task]) -> list[Result]:
+async def measure(
+    clients: Sequence[ChatCompletionClient], tasks: Iterable[Task], *, only_look: bool = False
+) -> list[Result]:
     """Return what is done with each task under each policy, the servers working side by side."""
     left, done = list(reversed(list(tasks))), list[Result]()
 
@@ -147,7 +159,7 @@ async def measure(clients: Sequence[ChatCompletionClient], tasks: Iterable[Task]
         while left:
             task = left.pop()
             for policy in task.wanted:
-                result = await ask(client, task, policy)
+                result = await ask(client, task, policy, only_look=only_look)
                 done.append(result)
                 verdict = "right" if result.asks is result.is_needed else "WRONG"
                 said = json.dumps(result.question.question, ensure_ascii=False) if result.question else "asks nothing"
@@ -234,14 +246,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--base-url", action="append", required=True, help="a server; repeatable, to share the work")
     parser.add_argument("--model", required=True)
-    parser.add_argument("--split", nargs="*", help="tune, held_out, hard, kinds, more; default: all")
+    parser.add_argument("--split", nargs="*", help="tune, held_out, hard, kinds, more, further; default: all")
+    parser.add_argument(
+        "--only-looks", action="store_true", help="only whether to ask, by the first look: no questions"
+    )
     parser.add_argument("--every", type=int, default=1, help="only each so many-th task")
     parser.add_argument("--temperature", type=float, help="default: the server's")
     parser.add_argument("--json", type=Path, help="where the figures go")
     arguments = parser.parse_args()
     tasks = [each for each in read_tasks() if not arguments.split or each.split in arguments.split]
     clients = [make_client(url, arguments.model, arguments.temperature) for url in arguments.base_url]
-    table = tabulate(asyncio.run(measure(clients, tasks[:: arguments.every])))
+    table = tabulate(asyncio.run(measure(clients, tasks[:: arguments.every], only_look=arguments.only_looks)))
     names = ("tasks", "area", "low", "high", "recall", "needless", "balanced", "hits", "options", "tokens")
     print("\n" + " " * 24 + "".join(f"{name:>9}" for name in names))
     for name, figures in table.items():

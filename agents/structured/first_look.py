@@ -21,10 +21,10 @@ from upcall.prompts.first_look_examples import FIRST_LOOKS, NOTHING, TASTE
 from upcall.questions.question import Question
 from upcall.text import one_line
 
-SHIFTS: Mapping[AskFor, float] = {"essential": 0.12, "preferences": 0.45}
+SHIFTS: Mapping[AskFor, float] = {"essential": 0.2, "preferences": 0.55}
 """What `_log_odds` returns for a score of 0.5, the default of `ask_threshold`. With Qwen2.5-Coder 1.5B Instruct on
-llama.cpp's server it finds one in ten clear tasks wanting, on the tasks of benchmarks/data/ask_well_kinds.jsonl and on
-those of ask_well_more.jsonl alike (docs/benchmarks.md)."""
+llama.cpp's server fewer than one in ten clear tasks then get a question, both in benchmarks/data/ask_well_kinds.jsonl
+and in ask_well_more.jsonl (docs/benchmarks.md)."""
 
 FLOOR = 1e-3
 """What is added to each probability: between smaller ones the difference is noise."""
