@@ -255,7 +255,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         questions = await self._worth_asking(request, emit, token, threshold=threshold, limit=1, keep=keep)
         if not questions:
             return self._complete()
-        return self._ask(questions[0] if self._is_known() else ask_for_missing(questions[0], self._state.missing))
+        return self._ask(questions[0] if self._may_be_found() else ask_for_missing(questions[0], self._state.missing))
 
     # -- whether to ask -----------------------------------------------------------------------------------------------
 
@@ -417,19 +417,21 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
 
     def _question_for_missing(self) -> list[Question]:
         """Return the question for what the first look found missing, if the model that lists has none."""
-        if self._is_known() or not self._state.missing:
+        if self._may_be_found() or not self._state.missing:
             return []
         return [Question(question=word_missing(self._state.missing), path=(self.name,))]
 
-    def _is_known(self) -> bool:
-        """Whether what was missing may be known by now: a tool found something, or the user said something."""
-        return bool(self._state.context.rounds or self._state.dialog)
+    def _may_be_found(self) -> bool:
+        """Whether what was missing may be known by now: tools may find it, or the user has said something."""
+        return self._toolset.has_tools or bool(self._state.dialog)
 
     def _ask_fallback(self) -> Ask:
         """Treat an unreadable reply as a need to clarify (S0-62), once; after that the task continues as it is."""
-        general = f'What matters most to you in "{shorten(self.task(), 200)}"?'
-        (asked,) = self._question_for_missing() or [Question(question=general, path=(self.name,))]
-        return Ask(self._ask(asked).questions, self._warn_of_fallback("a general question was asked"))
+        if questions := self._question_for_missing():
+            asked = self._ask(questions[0]).questions
+            return Ask(asked, self._warn_of_fallback("what seems to be missing was asked for"))
+        general = Question(question=f'What matters most to you in "{shorten(self.task(), 200)}"?', path=(self.name,))
+        return Ask(self._ask(general).questions, self._warn_of_fallback("a general question was asked"))
 
     # -- the model and its tools --------------------------------------------------------------------------------------
 

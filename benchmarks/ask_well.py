@@ -34,7 +34,7 @@ from upcall.agents import Clarifier
 from upcall.agents.structured.first_look import first_look_messages, read_first_look
 from upcall.autogen.messages import message_questions
 from upcall.autogen.model_calls import call_model, result_of
-from upcall.autogen.token_odds import may_tell_odds
+from upcall.autogen.token_odds import may_tell_odds, tells_odds
 from upcall.execution.model_clients import DEFAULT_MODEL_INFO, quiet_known_warnings
 from upcall.options import AskFor, ClarificationOptions
 from upcall.prompts import PROMPTS
@@ -121,17 +121,12 @@ def read_tasks() -> Iterator[Task]:
 
 
 async def ask(client: ChatCompletionClient, task: Task, policy: AskFor, *, only_look: bool = False) -> Result:
-    """Return the first question of a fresh clarifier, or only its first look.
-
-    Raises:
-        SystemExit: only a look was wanted, and the server tells no probabilities.
-    """
+    """Return the first question of a fresh clarifier, or only its first look; one that tells nothing does not ask."""
     before = client.total_usage().prompt_tokens
     look = await take_first_look(client, "clarifier", task, policy)
     if only_look:
-        if look is None:
-            raise SystemExit("--only-looks: this server does not return the probabilities of tokens.")
-        return Result(task, policy, None, client.total_usage().prompt_tokens - before, look, only_looked=True)
+        spent = client.total_usage().prompt_tokens - before
+        return Result(task, policy, None, spent, look or 0.0, only_looked=True)
     threshold = ANYTHING if look is None else THRESHOLD  # The score of a look is known, whatever the threshold.
     agent = Clarifier(client, check_questions=True, ask=policy, ask_threshold=threshold)
     response = await agent.on_messages([TextMessage(source="user", content=task.text)], CancellationToken())
@@ -152,7 +147,13 @@ async def take_first_look(client: ChatCompletionClient, agent: str, task: Task, 
 async def measure(
     clients: Sequence[ChatCompletionClient], tasks: Iterable[Task], *, only_look: bool = False
 ) -> list[Result]:
-    """Return what is done with each task under each policy, the servers working side by side."""
+    """Return what is done with each task under each policy, the servers working side by side.
+
+    Raises:
+        SystemExit: only looks are wanted, and a server does not return the probabilities of tokens.
+    """
+    if only_look and not all([await tells_odds(client) for client in clients]):
+        raise SystemExit("--only-looks needs servers that return the probabilities of tokens.")
     left, done = list(reversed(list(tasks))), list[Result]()
 
     async def work(client: ChatCompletionClient) -> None:
@@ -162,7 +163,8 @@ async def measure(
                 result = await ask(client, task, policy, only_look=only_look)
                 done.append(result)
                 verdict = "right" if result.asks is result.is_needed else "WRONG"
-                said = json.dumps(result.question.question, ensure_ascii=False) if result.question else "asks nothing"
+                put = "asks" if result.only_looked and result.asks else "asks nothing"
+                said = json.dumps(result.question.question, ensure_ascii=False) if result.question else put
                 print(f"{policy:11} {verdict} {result.score:4.2f} {task.id:5} {task.text[:50]!r:52} {said}", flush=True)
 
     await asyncio.gather(*map(work, clients))
@@ -214,7 +216,7 @@ class Figures:
             recall=recall,
             needless=needless,
             balanced_accuracy=(recall + 1 - needless) / 2,
-            hits=share([each.hit is not None for each in asked]),
+            hits=share([each.hit is not None for each in asked if not each.only_looked]),
             options=share([bool(each.question and each.question.options) for each in closed]),
             prompt_tokens=share([each.tokens for each in results]),
         )

@@ -1,7 +1,7 @@
 """The first look at a task: the probabilities of a single token say whether something has to be asked.
 
-A small model asked for the decision nearly always finds a task clear. The probability that its reply begins with
-"nothing" tells more. `upcall.autogen.token_odds` says which servers return it.
+A small model asked for the decision nearly always finds a task clear. The probability that its reply begins like that
+to a task in which something is missing tells more. `upcall.autogen.token_odds` says which servers return it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from upcall.prompts.first_look_examples import FIRST_LOOKS, NOTHING, TASTE
 from upcall.questions.question import Question
 from upcall.text import one_line
 
-SHIFTS: Mapping[AskFor, float] = {"essential": 0.2, "preferences": 0.55}
-"""What `_log_odds` returns for a score of 0.5, the default of `ask_threshold`. With Qwen2.5-Coder 1.5B Instruct on
-llama.cpp's server fewer than one in ten clear tasks then get a question, both in benchmarks/data/ask_well_kinds.jsonl
-and in ask_well_more.jsonl (docs/benchmarks.md)."""
+SHIFTS: Mapping[AskFor, float] = {"essential": -1.5, "preferences": -0.9}
+"""The log odds that something is missing which get a score of 0.5, the default of `ask_threshold`. With Qwen2.5-Coder
+1.5B Instruct on llama.cpp's server at most one in ten clear tasks then gets a question, both in
+benchmarks/data/ask_well_kinds.jsonl and in ask_well_more.jsonl (docs/benchmarks.md); other models were not measured."""
 
-FLOOR = 1e-3
-"""What is added to each probability: between smaller ones the difference is noise."""
+FURTHEST = 1e-6
+"""The smallest distance of a probability from 0 and 1."""
 
 MAX_TOTAL = 1.01
 """The largest sum of the probabilities, with room for rounding; beyond it they are broken."""
@@ -37,7 +37,7 @@ LEAST_IN_FORM = 0.02
 thinks first is far below it, and its first token says nothing about the task."""
 
 _TASTE = TASTE.strip(" :")
-"""The word that such a reply begins with."""
+"""The first word of a reply that names a taste."""
 
 MAX_MISSING_CHARS = 120
 """A longer reply does not name a thing."""
@@ -89,17 +89,12 @@ def read_first_look(reply: CreateResult, ask: AskFor) -> float | None:
 
 
 def _log_odds(shares: Mapping[str, float], ask: AskFor) -> float:
-    """Return the log odds that something is missing, against both alternatives: nothing is, and a reply in another
-    form. The latter is often the beginning of an answer, and so speaks against a question as well.
-
-    Of the odds against each, the geometric mean: the area under the curve is 0.02 to 0.05 larger than with "nothing"
-    alone, on both sets of tasks and for both policies.
-    """
+    """Return the log odds that the reply begins like that to a task in which something is missing. Any other beginning
+    speaks against it: "nothing", and what is in no example, which is often the beginning of an answer."""
     against = [NOTHING] if ask == "preferences" else [NOTHING, _TASTE]
-    nothing = math.fsum(shares.get(each, 0.0) for each in against)
-    other = max(1 - math.fsum(shares.values()), 0.0)
     missing = math.fsum(share for opening, share in shares.items() if opening not in against)
-    return math.log(missing + FLOOR) - (math.log(nothing + FLOOR) + math.log(other + FLOOR)) / 2
+    missing = min(max(missing, FURTHEST), 1 - FURTHEST)
+    return math.log(missing) - math.log(1 - missing)
 
 
 @cache
@@ -115,7 +110,8 @@ def _examples(agent: str, lacking: AskFor | None = None) -> tuple[LLMMessage, ..
 
 @cache
 def _openings() -> tuple[str, ...]:
-    """Return the first words of the examples' replies. "nothing" and "taste" precede "the": a token "t" is theirs."""
+    """Return the first words of the examples' replies. "taste" precedes "the", so that a token "t" counts as
+    its beginning."""
     words = {reply.split()[0].strip(":,").lower() for _, reply in FIRST_LOOKS}
     return (NOTHING, _TASTE, *sorted(words - {NOTHING, _TASTE}))
 

@@ -13,7 +13,6 @@ from autogen_core.models import ChatCompletionClient, RequestUsage
 from upcall.agents.structured.json_forms import ask_once
 from upcall.policy.resolver import Answered, Matcher
 from upcall.prompts import PROMPTS, Prompts
-from upcall.prompts.contexts import SameQuestionContext
 from upcall.questions.question import Question
 from upcall.runs.outputs import SameQuestion
 
@@ -26,6 +25,8 @@ def same_question_matcher(client: ChatCompletionClient, prompts: Prompts = PROMP
 
     async def match(question: Question, answered: Sequence[Answered]) -> tuple[int | None, RequestUsage | None]:
         shown = answered[:MAX_COMPARED]
+        from upcall.prompts.contexts import SameQuestionContext
+
         context = SameQuestionContext(
             answered=tuple(" ".join(asked.question.split()) for asked, _ in shown), question=question.question
         )

@@ -84,8 +84,7 @@ from upcall.autogen.scope import discard_last_reply
 from upcall.errors import ConfigurationError, ModelReplyInvalid, SchemaMismatch
 from upcall.policy.approval import ApprovalRules, Approve
 from upcall.policy.resolver import record_parent_answer
-from upcall.prompts import PROMPTS, AskRuleContext, Prompts
-from upcall.prompts.contexts import ReminderContext
+from upcall.prompts import PROMPTS, Prompts
 from upcall.research.reports import Report, WorkDone
 from upcall.runs.run import Usage, add_usage
 
@@ -373,11 +372,17 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     def _system_text(self) -> str:
         mode = self._settings.ask_mode if self._toolset.ask_user and self._calls_tools else "none"
-        rule = self._prompts.render(AskRuleContext(mode=mode)) if mode != "none" else ""
+        if mode == "none":
+            return self._settings.system_message
+        from upcall.prompts import AskRuleContext
+
+        rule = self._prompts.render(AskRuleContext(mode=mode))
         return "\n\n".join(part for part in (self._settings.system_message, rule) if part)
 
     def _remind(self, problem: str, text: str = "") -> None:
         """Tell the model what was wrong with its last reply, `text` if it was one."""
+        from upcall.prompts.contexts import ReminderContext
+
         if text.strip():
             self._state.messages.append(AssistantMessage(content=text, source=self.name))
         self._state.remind(self._prompts.render(ReminderContext(problem=problem)))

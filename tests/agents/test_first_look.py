@@ -27,11 +27,12 @@ from web_servers import serving
 
 from upcall import RunStatus, Settings, Upcall, UserInputRequired
 from upcall.agents import Clarifier
-from upcall.agents.structured.first_look import FLOOR, SHIFTS, read_first_look
+from upcall.agents.structured.first_look import SHIFTS, read_first_look
 from upcall.execution.embeddings import embedder_for
 from upcall.execution.model_clients import DEFAULT_MODEL_INFO
 from upcall.experiments import Experiment
 from upcall.options import AskFor
+from upcall.policy.scorer import find_probability
 from upcall.prompts.contexts import Document
 from upcall.questions.question import Detail
 from upcall.runs.asked_kinds import AskedKind
@@ -39,16 +40,15 @@ from upcall.testing import Call, Fail, LoopbackServer, Reply, Say
 
 UNWEIGHTY, WEIGHTY = list_needs(area="low"), list_needs(area="high")
 SAME = '{"first": "the IEA", "second": "the IEA", "effect": "nothing"}'
+NONE_LISTED = '{"candidates": [], "needs_clarification": false}'
 
 Build = Callable[..., Clarifier]
 
 
 def look(score: float, ask: AskFor = "essential") -> Say:
-    """Return the reply that gets this score: "nothing" and another form are equally likely."""
-    odds = score / (1 - score) * math.exp(SHIFTS[ask])
-    other = (1 + FLOOR - odds * FLOOR) / (odds + 2)
-    told = {"nothing": other, "Sure": other, "the": 1 - 2 * other}
-    return Say("nothing", logprobs={token: math.log(each) for token, each in told.items()})
+    """Return the reply that gets this score."""
+    lacking = find_probability(math.log(score / (1 - score)) + SHIFTS[ask])
+    return Say("nothing", logprobs={"nothing": math.log(1 - lacking), "the": math.log(lacking)})
 
 
 CLEAR_LOOK, LACKING_LOOK = look(0.1), look(0.9)
@@ -144,17 +144,18 @@ async def test_a_question_about_something_else_gives_way_to_what_is_missing(serv
     assert (question.options, question.default) == ((), None)
 
 
-@pytest.mark.parametrize("listed", ['{"candidates": [], "needs_clarification": false}', "I do not know."])
+@pytest.mark.parametrize("listed", [NONE_LISTED, "I do not know."])
 async def test_what_is_missing_is_asked_for_where_the_model_lists_nothing(
     listed: str, servers: Any, build: Build
 ) -> None:
     repaired = [] if listed.startswith("{") else [listed]
     rest = await say(build(servers(LACKING_LOOK, "the letter", listed, *repaired)), "Answer the letter")
     assert [each.question for each in rest.questions] == ["Something is missing: the letter. What is it?"]
+    assert ("what seems to be missing was asked for" in str(rest.message.metadata)) is bool(repaired)
 
 
 async def test_nothing_is_asked_where_nothing_is_listed_and_nothing_named(servers: Any, build: Build) -> None:
-    server = servers(LACKING_LOOK, "nothing", '{"candidates": [], "needs_clarification": false}')
+    server = servers(LACKING_LOOK, "nothing", NONE_LISTED)
     assert (await say(build(server), "Answer the letter")).text == "Nothing needs to be clarified."
 
 
@@ -177,15 +178,23 @@ async def test_what_names_nothing_leaves_the_question_as_it_is(said: Reply, serv
     assert server.requests[2].messages[-1]["content"] == "Write the letter"
 
 
-async def test_what_a_tool_may_have_found_is_not_asked_for_again(servers: Any, build: Build) -> None:
+@pytest.mark.parametrize(
+    ("replies", "asked"),
+    [
+        ([Call("search", {"query": "letter"}), WEIGHTY], ["Which area?"]),
+        ([Call("search", {"query": "letter"}), NONE_LISTED], []),
+        ([NONE_LISTED], []),
+    ],
+)
+async def test_what_a_tool_may_find_is_not_asked_for(
+    replies: list[Reply], asked: list[str], servers: Any, build: Build
+) -> None:
     def search(query: str) -> str:
         """Search."""
         return "a letter"
 
-    for listed, asked in ((WEIGHTY, ["Which area?"]), ('{"candidates": [], "needs_clarification": false}', [])):
-        called = Call("search", {"query": "letter"})
-        agent = build(servers(LACKING_LOOK, "the letter", called, listed), tools=[search])
-        assert [each.question for each in (await say(agent, "Write the letter")).questions] == asked
+    agent = build(servers(LACKING_LOOK, "the letter", *replies), tools=[search])
+    assert [each.question for each in (await say(agent, "Write the letter")).questions] == asked
 
 
 # -- where there is none ----------------------------------------------------------------------------------------------
@@ -357,14 +366,14 @@ def read(told: Mapping[str, float], ask: AskFor = "essential") -> float:
 @pytest.mark.parametrize("ask", ["essential", "preferences"])
 @pytest.mark.parametrize("pieces", [{"nothing": 0.8}, {" Nothing": 0.4, "no": 0.4}, {"not": 0.3, "NOTHING": 0.5}])
 def test_any_beginning_of_nothing_says_that_nothing_is_missing(pieces: dict[str, float], ask: AskFor) -> None:
-    assert read({**pieces, "the": 0.2}, ask) == pytest.approx(read({"nothing": 0.8, "the": 0.2}, ask))
-    assert read({**pieces, "the": 0.2}, ask) < read({"nothing": 0.7, "the": 0.3}, ask)
+    assert read({**pieces, "the": 0.2}, ask) == pytest.approx(find_probability(math.log(0.2 / 0.8) - SHIFTS[ask]))
 
 
 @pytest.mark.parametrize("ask", ["essential", "preferences"])
 def test_the_beginning_of_an_answer_speaks_against_a_question(ask: AskFor) -> None:
-    assert read({"nothing": 0.5, "the": 0.2, "Sure": 0.3}, ask) < read({"nothing": 0.8, "the": 0.2}, ask)
-    assert read({"nothing": 0.5, "the": 0.2, "Sure": 0.1}, ask) < read({"nothing": 0.5, "the": 0.4, "Sure": 0.1}, ask)
+    score = read({"nothing": 0.8, "the": 0.2}, ask)
+    assert read({"nothing": 0.5, "the": 0.2, "Sure": 0.3}, ask) == pytest.approx(score)
+    assert read({"nothing": 0.5, "the": 0.1, "Sure": 0.4}, ask) < score < read({"nothing": 0.5, "the": 0.5}, ask)
 
 
 def test_a_taste_is_missing_for_those_who_want_to_be_asked_for_it() -> None:
@@ -374,7 +383,7 @@ def test_a_taste_is_missing_for_those_who_want_to_be_asked_for_it() -> None:
 
 @pytest.mark.parametrize("ask", ["essential", "preferences"])
 def test_the_surest_replies_have_finite_scores(ask: AskFor) -> None:
-    assert 0 < read({"nothing": 1.0}, ask) < 0.05 < 0.95 < read({"the": 1.0}, ask) < 1
+    assert 0 < read({"nothing": 1.0}, ask) < 0.01 < 0.99 < read({"the": 1.0}, ask) < 1
 
 
 def test_a_reply_in_another_form_says_nothing() -> None:

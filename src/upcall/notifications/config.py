@@ -61,7 +61,7 @@ def _check_secret(value: SecretStr) -> SecretStr:
     return value
 
 
-class WebhookSettings(BaseModel, extra="forbid", defer_build=True):
+class WebhookSettings(BaseModel, extra="forbid"):
     """A program that is notified about runs.
 
     Attributes:
@@ -96,7 +96,7 @@ def _check_address(value: str) -> str:
 MailAddress = Annotated[str, AfterValidator(_check_address)]
 
 
-class MailSettings(BaseModel, extra="forbid", defer_build=True):
+class MailSettings(BaseModel, extra="forbid"):
     """The SMTP server that sends questions, and the addresses that get them.
 
     Attributes:

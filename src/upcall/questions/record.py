@@ -19,7 +19,7 @@ from upcall.questions.states import IllegalTransition, QuestionEvent, QuestionSt
 _EVENTS: dict[Outcome, QuestionEvent] = {outcome: QuestionEvent(outcome.value) for outcome in Outcome}
 
 
-class QuestionRecord(BaseModel, frozen=True, defer_build=True):
+class QuestionRecord(BaseModel, frozen=True):
     """A question, where it stands, and what came back to it. Its deadline and its assignee are the question's own.
 
     Attributes:
@@ -110,7 +110,7 @@ class QuestionRecord(BaseModel, frozen=True, defer_build=True):
         return self.model_copy(update={"state": next_state(self.state, event, self.id), **changes})
 
 
-class QuestionRecords(RootModel[tuple[QuestionRecord, ...]], frozen=True, defer_build=True):
+class QuestionRecords(RootModel[tuple[QuestionRecord, ...]], frozen=True):
     """The records of a run: those of closed questions in the order in which they were closed, then those of open ones
     in the order in which they were asked."""
 

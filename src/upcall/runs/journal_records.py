@@ -8,7 +8,7 @@ from autogen_core.models import CreateResult
 from pydantic import BaseModel
 
 
-class ReplyRecord(BaseModel, frozen=True, defer_build=True):
+class ReplyRecord(BaseModel, frozen=True):
     """A model's reply in the journal: who asked in which form, as a digest, and its number among these."""
 
     who: str
@@ -16,7 +16,7 @@ class ReplyRecord(BaseModel, frozen=True, defer_build=True):
     reply: CreateResult
 
 
-class ToolOutcome(BaseModel, frozen=True, defer_build=True):
+class ToolOutcome(BaseModel, frozen=True):
     """What came of a tool call: ``content`` is plain JSON. ``asked`` is the question of a tool that needs the human."""
 
     content: Any = None
@@ -24,7 +24,7 @@ class ToolOutcome(BaseModel, frozen=True, defer_build=True):
     asked: dict[str, Any] | None = None
 
 
-class ToolRecord(BaseModel, frozen=True, defer_build=True):
+class ToolRecord(BaseModel, frozen=True):
     """A tool call in the journal. Without an ``outcome`` it was begun, and nobody knows what became of it."""
 
     path: tuple[str, ...]

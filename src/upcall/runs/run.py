@@ -143,7 +143,7 @@ class RunProgress(SparseModel, frozen=True):
 _FROM_WORK = ("classification", "clarifier_log", "plan", "execution_path", "usage", "tools", "failed_tools", "warnings")
 
 
-class Run(BaseModel, frozen=True, defer_build=True):
+class Run(BaseModel, frozen=True):
     """Everything known about a run. A value: every change returns a new one.
 
     Attributes:
