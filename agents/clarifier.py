@@ -50,8 +50,15 @@ from upcall.options import ApprovalOptions, AskFor, ClarificationOptions
 from upcall.policy.approval import ApprovalRules
 from upcall.policy.asking import weigh, weigh_kind
 from upcall.policy.scorer import Embed, Scorer
-from upcall.prompts import PROMPTS, ClarifierContext, Prompts, ToolInfo
-from upcall.prompts.contexts import Document, JsonReminderContext, RequestContext, SearchFirstContext
+from upcall.prompts import PROMPTS, Prompts
+from upcall.prompts.contexts import (
+    ClarifierContext,
+    Document,
+    JsonReminderContext,
+    RequestContext,
+    SearchFirstContext,
+    ToolInfo,
+)
 from upcall.prompts.examples import EXAMPLES
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import parse_answer, read_default

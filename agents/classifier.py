@@ -25,7 +25,8 @@ from upcall.autogen.messages import CLASSIFICATION, ERROR
 from upcall.autogen.scope import current_scope
 from upcall.errors import ModelError, UpcallError
 from upcall.options import ClassificationOptions, ClassifierLimits
-from upcall.prompts import PROMPTS, ClassifierContext, Prompts, ToolInfo
+from upcall.prompts import PROMPTS, Prompts
+from upcall.prompts.contexts import ClassifierContext, ToolInfo
 from upcall.runs.outputs import Classification, Depth, Intent
 from upcall.text import one_line, replace_surrogates, shorten_middle
 

@@ -12,7 +12,8 @@ from autogen_core.tools import Workbench
 from upcall.agents.tool_loop.escalating import EscalatingAgent
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.policy.approval import Approve
-from upcall.prompts import PROMPTS, CoderContext, Prompts
+from upcall.prompts import PROMPTS, Prompts
+from upcall.prompts.contexts import CoderContext
 from upcall.research.reports import CodingReport
 from upcall.workspace.commands import ExecutionWorkbench
 from upcall.workspace.consent import Consent

@@ -10,7 +10,8 @@ from autogen_core.models import ChatCompletionClient
 from upcall.agents.tool_loop.citing import CitingAgent
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.policy.approval import Approve
-from upcall.prompts import PROMPTS, LeadContext, Prompts, ToolInfo
+from upcall.prompts import PROMPTS, Prompts
+from upcall.prompts.contexts import LeadContext, ToolInfo
 from upcall.research.reports import Report
 
 

@@ -22,8 +22,8 @@ from upcall.autogen.concurrency import Emit
 from upcall.autogen.messages import PLAN
 from upcall.errors import ModelError
 from upcall.options import AtLimit, PlanOptions
-from upcall.prompts import PROMPTS, AmbiguityContext, PlanContext, Prompts, ToolInfo
-from upcall.prompts.contexts import Context, FeedbackContext
+from upcall.prompts import PROMPTS, Prompts
+from upcall.prompts.contexts import AmbiguityContext, Context, FeedbackContext, PlanContext, ToolInfo
 from upcall.questions.answer import Answer
 from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, Option, Question
 from upcall.questions.reply_intents import Verdict, read_verdict, unwrap_reply

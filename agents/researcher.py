@@ -16,7 +16,8 @@ from upcall.agents.toolset import Tool
 from upcall.autogen.messages import CHECKED, OUTCOME
 from upcall.autogen.model_calls import is_unknown_family
 from upcall.policy.approval import Approve
-from upcall.prompts import PROMPTS, Prompts, ResearcherContext
+from upcall.prompts import PROMPTS, Prompts
+from upcall.prompts.contexts import ResearcherContext
 from upcall.research.cited import Counts
 from upcall.research.documents_workbench import DocumentsWorkbench
 from upcall.research.reports import ResearchReport

@@ -27,7 +27,7 @@ from upcall.agents.planner import FALLBACK_SECTIONS
 from upcall.autogen.messages import CLASSIFICATION, ERROR, PLAN, message_questions
 from upcall.errors import UpcallError
 from upcall.execution.model_clients import DEFAULT_MODEL_INFO, quiet_known_warnings
-from upcall.prompts import ToolInfo
+from upcall.prompts.contexts import ToolInfo
 from upcall.runs.outputs import Classification
 from upcall.runs.plan import ReviewedPlan
 

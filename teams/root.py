@@ -33,7 +33,8 @@ from upcall.errors import ConfigurationError
 from upcall.options import TeamOptions
 from upcall.policy.approval import ApprovalRules
 from upcall.policy.scorer import Embed
-from upcall.prompts import PROMPTS, Prompts, ToolInfo
+from upcall.prompts import PROMPTS, Prompts
+from upcall.prompts.contexts import ToolInfo
 from upcall.research.documents_workbench import DocumentsWorkbench
 from upcall.research.mcp_server import McpServer
 from upcall.research.mcp_tools import McpTools

@@ -48,8 +48,14 @@ from upcall.autogen.model_calls import call_model, is_unknown_family, result_of
 from upcall.errors import ModelError, ModelReplyUnfinished
 from upcall.policy.asking import see_effect
 from upcall.policy.resolver import resolve_question
-from upcall.prompts import PROMPTS, Context, Prompts, RepairContext, ReplyFormatContext
-from upcall.prompts.contexts import QuestionCheckContext, QuestionToCheckContext
+from upcall.prompts import PROMPTS, Prompts
+from upcall.prompts.contexts import (
+    Context,
+    QuestionCheckContext,
+    QuestionToCheckContext,
+    RepairContext,
+    ReplyFormatContext,
+)
 from upcall.prompts.examples import CHECKED_EXAMPLES
 from upcall.questions.question import Detail, Question
 from upcall.runs.outputs import Effect, QuestionCheck, Reply

@@ -17,7 +17,7 @@ from upcall.errors import ModelError
 from upcall.prompts import PROMPTS, Prompts
 
 if TYPE_CHECKING:
-    from upcall.prompts import Context
+    from upcall.prompts.contexts import Context
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -91,7 +91,7 @@ async def request_once(
     Raises:
         ModelError: the call failed.
     """
-    from upcall.prompts import ReplyFormatContext
+    from upcall.prompts.contexts import ReplyFormatContext
 
     form = ReplyFormatContext(reply_schema=schema_text(kind))
     asked = UserMessage(content=f"{prompts.render(context)}\n\n{prompts.render(form)}", source="system")

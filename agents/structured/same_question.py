@@ -24,9 +24,9 @@ def same_question_matcher(client: ChatCompletionClient, prompts: Prompts = PROMP
     """Make a matcher that asks a model for the number of the answered question that asks the same."""
 
     async def match(question: Question, answered: Sequence[Answered]) -> tuple[int | None, RequestUsage | None]:
-        shown = answered[:MAX_COMPARED]
         from upcall.prompts.contexts import SameQuestionContext
 
+        shown = answered[:MAX_COMPARED]
         context = SameQuestionContext(
             answered=tuple(" ".join(asked.question.split()) for asked, _ in shown), question=question.question
         )

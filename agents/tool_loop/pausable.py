@@ -371,12 +371,10 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         return with_system_message(system_text, messages, several=several)
 
     def _system_text(self) -> str:
-        mode = self._settings.ask_mode if self._toolset.ask_user and self._calls_tools else "none"
-        if mode == "none":
-            return self._settings.system_message
-        from upcall.prompts import AskRuleContext
+        from upcall.prompts.contexts import AskRuleContext
 
-        rule = self._prompts.render(AskRuleContext(mode=mode))
+        mode = self._settings.ask_mode if self._toolset.ask_user and self._calls_tools else "none"
+        rule = self._prompts.render(AskRuleContext(mode=mode)) if mode != "none" else ""
         return "\n\n".join(part for part in (self._settings.system_message, rule) if part)
 
     def _remind(self, problem: str, text: str = "") -> None:

@@ -19,7 +19,7 @@ from upcall.agents import Classifier
 from upcall.agents.classifier import HISTORY_CHARS, REPAIR_SECONDS, ClassifierConfig
 from upcall.autogen.messages import CLASSIFICATION, ERROR, answer_message
 from upcall.execution.model_clients import ModelClients
-from upcall.prompts import ToolInfo
+from upcall.prompts.contexts import ToolInfo
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.runs.outputs import Classification, Depth, DepthDecision, Intent, IntentResult

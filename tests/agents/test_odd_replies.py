@@ -19,7 +19,7 @@ from upcall.agents.planner import FALLBACK_SECTIONS
 from upcall.agents.structured.agent import StructuredAgent
 from upcall.autogen.messages import CLASSIFICATION, PLAN
 from upcall.execution.model_clients import ModelClients
-from upcall.prompts import ToolInfo
+from upcall.prompts.contexts import ToolInfo
 from upcall.runs.outputs import Classification, Depth, Intent
 from upcall.runs.plan import MAX_STEPS, Plan, PlanStep, ReviewedPlan
 from upcall.settings import Settings

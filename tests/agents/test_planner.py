@@ -24,7 +24,7 @@ from upcall.agents.planner import UNREADABLE, PlannerState
 from upcall.autogen.messages import PLAN, answer_message, message_questions
 from upcall.errors import ModelAuthenticationError, ModelError, ModelNotFound, ModelUnavailable
 from upcall.function_blocks import ClarifierConfig
-from upcall.prompts import ToolInfo
+from upcall.prompts.contexts import ToolInfo
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import match_answers
 from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, Question

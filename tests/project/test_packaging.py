@@ -25,7 +25,8 @@ SETTINGS = ("OPENAI_", "UPCALL_", "PYTHON")
 """Variables that a process here does not get. Those of pip stay: they say where to install from."""
 
 RENDER = """
-from upcall.prompts import RepairContext, render
+from upcall.prompts import render
+from upcall.prompts.contexts import RepairContext
 print(render(RepairContext(problem="the plan has no steps")))
 """
 BOTH = """

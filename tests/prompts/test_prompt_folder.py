@@ -11,20 +11,18 @@ from pathlib import Path
 import pytest
 
 from upcall.errors import ConfigurationError
-from upcall.prompts import (
-    PROMPTS,
+from upcall.prompts import PROMPTS, Prompts, render
+from upcall.prompts.checking import make_sample
+from upcall.prompts.contexts import (
     AskRuleContext,
     ClassifierContext,
     CoderContext,
+    Context,
     LeadContext,
-    Prompts,
     RepairContext,
     ResearcherContext,
     ToolInfo,
-    render,
 )
-from upcall.prompts.checking import make_sample
-from upcall.prompts.contexts import Context
 from upcall.prompts.rendering import FOLDER
 
 REPAIR = RepairContext(problem="no JSON")

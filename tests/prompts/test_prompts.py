@@ -13,36 +13,34 @@ import pytest
 from jinja2 import UndefinedError, meta
 from places import GOLDEN
 
-from upcall.prompts import (
+from upcall.prompts import render
+from upcall.prompts.contexts import (
     AmbiguityContext,
     AskRuleContext,
     ClarifierContext,
     ClassifierContext,
     CoderContext,
-    LeadContext,
-    PlanContext,
-    RepairContext,
-    ReplyFormatContext,
-    ResearcherContext,
-    ToolInfo,
-    render,
-)
-from upcall.prompts.contexts import (
     Context,
     Document,
     FeedbackContext,
     FirstLookContext,
     JsonReminderContext,
     JudgeContext,
+    LeadContext,
     MissingContext,
     ParentAnswerContext,
+    PlanContext,
     QuestionCheckContext,
     QuestionToCheckContext,
     ReminderContext,
+    RepairContext,
+    ReplyFormatContext,
     RequestContext,
+    ResearcherContext,
     SameQuestionContext,
     SearchFirstContext,
     SimulatedUserContext,
+    ToolInfo,
 )
 from upcall.prompts.first_look_examples import FIRST_LOOKS, NOTHING, TASTE
 from upcall.prompts.rendering import FOLDER, PROMPTS
