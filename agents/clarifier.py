@@ -262,7 +262,8 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         questions = await self._worth_asking(request, emit, token, threshold=threshold, limit=1, keep=keep)
         if not questions:
             return self._complete()
-        return self._ask(questions[0] if self._may_be_found() else ask_for_missing(questions[0], self._state.missing))
+        # What the user has said may be just that.
+        return self._ask(questions[0] if self._state.dialog else ask_for_missing(questions[0], self._state.missing))
 
     # -- whether to ask -----------------------------------------------------------------------------------------------
 
@@ -304,7 +305,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         if score is None:  # The call was made all the same, and its tokens count.
             self._think("(first look: the reply tells nothing)", emit, reply.usage)
             return
-        if score >= self._settings.ask_threshold:
+        if score >= self._settings.ask_threshold and not self._toolset.has_tools:  # They may find it.
             self._state.missing = await self._name_missing(emit, token)
         self._state.first_look = score
         self._note_verdict("first look", score, self._settings.ask_threshold, emit, reply.usage)
@@ -424,13 +425,9 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
 
     def _question_for_missing(self) -> list[Question]:
         """Return the question for what the first look found missing, if the model that lists has none."""
-        if self._may_be_found() or not self._state.missing:
+        if self._state.dialog or not self._state.missing:
             return []
         return [Question(question=word_missing(self._state.missing), path=(self.name,))]
-
-    def _may_be_found(self) -> bool:
-        """Whether what was missing may be known by now: tools may find it, or the user has said something."""
-        return self._toolset.has_tools or bool(self._state.dialog)
 
     def _ask_fallback(self) -> Ask:
         """Treat an unreadable reply as a need to clarify (S0-62), once; after that the task continues as it is."""
@@ -462,14 +459,14 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         return [
             SystemMessage(content=self._system_text(context, ClarificationResponse)),
             *_examples(self.name, len(examples)),
-            UserMessage(content=self._request_to_list(schemas), source="user"),
+            UserMessage(content=self._request_to_list(), source="user"),
             *state.context.messages,
         ]
 
-    def _request_to_list(self, schemas: Sequence[ToolSchema]) -> str:
-        """Return the request, with what seems to be missing in it unless tools may find that."""
+    def _request_to_list(self) -> str:
+        """Return the request, with what seems to be missing in it."""
         request, missing = self._request(), self._state.missing
-        return self._prompts.render(RequestContext(request, missing)) if missing and not schemas else request
+        return self._prompts.render(RequestContext(request, missing)) if missing else request
 
     def _request(self) -> str:
         """Return the task, with the findings of an agent that tried it as a shallow one."""

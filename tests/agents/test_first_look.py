@@ -193,7 +193,7 @@ async def test_what_a_tool_may_find_is_not_asked_for(
         """Search."""
         return "a letter"
 
-    agent = build(servers(LACKING_LOOK, "the letter", *replies), tools=[search])
+    agent = build(servers(LACKING_LOOK, *replies), tools=[search])
     assert [each.question for each in (await say(agent, "Write the letter")).questions] == asked
 
 
@@ -279,7 +279,7 @@ async def test_a_turn_that_a_tool_interrupts_is_looked_at_once(servers: Any, bui
             raise UserInputRequired("Which folder?")
         return answer
 
-    first = build(servers(LACKING_LOOK, NAMED, Call("search")), tools=[search])
+    first = build(servers(LACKING_LOOK, Call("search")), tools=[search])
     rest = await say(first, TASK)
     second = await carried(first, build(servers(UNWEIGHTY), tools=[search]))
     assert [each.question for each in (await say(second, answers(rest, "Here"))).questions] == ["Which area?"]
