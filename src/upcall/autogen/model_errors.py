@@ -69,7 +69,7 @@ def _recognise(error: Exception, agent: str) -> ModelError | None:
     kind, said = type(error).__name__, _server_words(error)
     who, resume = f"Agent {agent!r}: the model server{_address(error)}", _RESUME
     if status in (401, 403):
-        advice = "Check OPENAI_API_KEY, or api_key in the configuration."
+        advice = "Check OPENAI_API_KEY or UPCALL_API_KEY, or api_key in the configuration."
         return ModelAuthenticationError(f"{who} refused the key (HTTP {status}). {advice} {resume}")
     if status == 404:
         advice = "Check the model name, the base URL and the API key."
