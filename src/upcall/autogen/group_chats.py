@@ -49,6 +49,7 @@ from autogen_core import (
 from upcall.autogen.adapters import as_resumable
 from upcall.autogen.answer_queue import AnswerQueue
 from upcall.autogen.call_path import nested_call
+from upcall.autogen.internals import find_handlers_once
 from upcall.autogen.messages import (
     ANSWERS,
     PATH,
@@ -72,6 +73,9 @@ WAITING = "A member waits for the user."
 """The stop reason of a group chat with open questions (`TaskResult.stop_reason`)."""
 
 _OURS = "upcall"
+
+find_handlers_once(BaseGroupChatManager)
+find_handlers_once(ChatAgentContainer)
 
 TeamT = TypeVar("TeamT", bound=Team)
 
@@ -529,7 +533,7 @@ def make_resumable(team: TeamT, *, user_proxy: str = "user", live: bool = False)
             manager: Any = make()
             manager.__class__ = _keeping_class(type(manager))  # type: ignore[arg-type]  # It is hashable.
             manager._handlers.clear()
-            for handler in _handlers_of(type(manager)):  # type: ignore[arg-type]  # It is hashable.
+            for handler in manager._discover_handlers():
                 for kind in handler.target_types:
                     manager._handlers[kind].append(handler)
             manager.keep(turns.user_proxy, turns.live)
@@ -699,12 +703,6 @@ def _keeping_class(kind: type[BaseGroupChatManager]) -> type[BaseGroupChatManage
     if issubclass(kind, MagenticOneOrchestrator):
         return KeepsOrchestratedTurns if kind is MagenticOneOrchestrator else _join(KeepsOrchestratedTurns, kind)
     return _join(ResumableGroupChatManager, kind)
-
-
-@cache
-def _handlers_of(kind: type[BaseGroupChatManager]) -> Sequence[Any]:
-    """Return a manager's message handlers, for which AutoGen inspects every attribute of the class."""
-    return kind._discover_handlers()
 
 
 def _join(ours: type[ResumableGroupChatManager], kind: type[BaseGroupChatManager]) -> type[BaseGroupChatManager]:

@@ -26,7 +26,7 @@ from autogen_agentchat.base import Handoff, Team
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_agentchat.teams import BaseGroupChat, MagenticOneGroupChat, SelectorGroupChat
 from autogen_agentchat.tools import AgentTool, TeamTool
-from autogen_core import CancellationToken, FunctionCall
+from autogen_core import CancellationToken, FunctionCall, RoutedAgent
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext
@@ -293,6 +293,14 @@ def has_stock_turn(agent: object) -> bool:
 def gives_last_message(tool: BaseTool[Any, Any]) -> bool:
     """Return whether the result of a stock `AgentTool` or `TeamTool` is only the last message, which is private."""
     return bool(getattr(tool, "_return_value_as_last_message", True))
+
+
+def find_handlers_once(kind: type[RoutedAgent]) -> None:
+    """Let AutoGen find the message handlers of `kind`, and of each class derived from it, once. It looks through all
+    attributes of a class whenever it registers or makes an agent of it (autogen-core 0.7.5)."""
+    find: Any = kind._discover_handlers
+    find_once: Any = cache(find.__func__)
+    kind._discover_handlers = classmethod(find_once)  # type: ignore[method-assign, assignment]
 
 
 @cache
