@@ -330,9 +330,10 @@ async def stream(begin: Awaitable[Stream]) -> Stream:
 
 async def last(items: Stream) -> Run:
     """Read a stream to its end and return its run."""
-    async for item in items:
-        if isinstance(item, Run):
-            return item
+    async with aclosing(items):  # Left to the collector, it would be closed in a task of its own.
+        async for item in items:
+            if isinstance(item, Run):
+                return item
     raise AssertionError("a stream ends with its run")
 
 
