@@ -22,7 +22,7 @@ SANDBOXED = explain_unusable() is None
 SETTINGS = {"model": "demo", "executor": "bubblewrap" if SANDBOXED else "none"}
 MODEL_CALLS = 10 + SANDBOXED
 FILES = 2
-STEPS = 58 + 6 * SANDBOXED
+STEPS = 54 + 6 * SANDBOXED
 """Where the scenario can be cut: before and after each model call and each write to the store. To compile takes one
 more call, the record of what is to be run, and that of what came of it."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_agentchat.base import Team
+from autogen_agentchat.base import TaskResult, Team
 from autogen_agentchat.messages import UserInputRequestedEvent
 from autogen_agentchat.teams import RoundRobinGroupChat
 from conversation import read_to_end, soon
@@ -154,17 +154,32 @@ async def test_a_question_that_nobody_answers_meanwhile_waits_at_the_rest(
     assert (run.status, run.result) == (RunStatus.COMPLETED, "All done.")
 
 
+class SlowToEnd(RoundRobinGroupChat):
+    """A team that takes as long as the test wants to end."""
+
+    may_end: asyncio.Event
+
+    async def run_stream(self, **given: Any) -> AsyncGenerator[Any, None]:
+        async for item in super().run_stream(**given):
+            if isinstance(item, TaskResult):
+                await self.may_end.wait()
+            yield item
+
+
 async def test_an_answer_that_comes_too_late_for_the_team_goes_to_the_next_one_at_once(tmp_path: Path) -> None:
     """Nobody else works, so that the team stops before the answer can reach it: the run goes on all the same."""
     with ScriptedModelClient({"You are the coder": [ASK, "Coded."]}) as client:
         bench = Bench(client, tmp_path / "runs.db")
 
         def make() -> Team:
-            return RoundRobinGroupChat([bench.worker("coder")], max_turns=1)
+            team = SlowToEnd([bench.worker("coder")], max_turns=1)
+            team.may_end = bench.searched
+            return team
 
         stream = bench.app(make).start_stream("Build it", run_id="a-run")
         question_id = await soon(asked(stream))
         given = await bench.app(make).answer("a-run", {question_id: "Express"})
+        bench.searched.set()
         run = await soon(read_to_end(stream))
         run = run if run.is_final else await bench.app(make).get("a-run")
     assert (given.status, run.status, run.result) == (RunStatus.EXECUTING, RunStatus.COMPLETED, "Coded.")

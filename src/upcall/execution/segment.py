@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, nullcontext, suppress
 from dataclasses import replace
+from itertools import dropwhile, takewhile
 from typing import Any
 
 from autogen_agentchat.base import TaskResult, Team
@@ -44,8 +45,11 @@ SECONDS_BETWEEN_MAILS = 0.2
 """How often to look for answers that arrive while a team works, in seconds."""
 
 SECONDS_A_QUESTION = 0.001
-"""How long a further question waits for others, for each that is open: a write of the run has them all, so that a
-thousand questions with a write each would cost half a million."""
+"""How long a question waits for others, for each that is open: a write of the run has them all, so that a thousand
+questions with a write each would cost half a million."""
+
+SECONDS_TO_PAUSE = 0.01
+"""How long a question waits at least: a team with nothing else to do pauses meanwhile, and the pause stores both."""
 
 BEATS_A_LEASE = 4
 """How often a worker renews its lease during the time it lasts."""
@@ -178,13 +182,22 @@ class RunSegment:
             task.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while not running.done() or not queue.empty():
-                events = [event for event in await self._next_events(queue) if event is not None]
+                events = await self._next_events(queue)
                 if self._state.run.status is not self._stored.run.status:
                     await run_to_completion(self._save_now())
-                await self._publish(events)
-                for event in events:
+                for event in takewhile(_is_no_question, events):
                     for told in self._gate.let_through(event, self._resolver.records):
                         yield told
+                if asked := [*dropwhile(_is_no_question, events)]:
+                    if not running.done():
+                        asked += await self._wait_for_pause(queue)
+                    await self._publish(asked)
+                    for event in asked:
+                        for told in self._gate.let_through(event, self._resolver.records):
+                            if self._finished:  # The pause has yet to store its question.
+                                self._gate.hold(told)
+                            else:
+                                yield told
                 if watching.done():
                     watching.result()
             running.result()
@@ -195,29 +208,34 @@ class RunSegment:
             await asyncio.wait([watching])
             await asyncio.wait([running], timeout=SECONDS_TO_STOP)
 
-    async def _next_events(self, queue: Inbox[Event | None]) -> list[Event | None]:
-        """Take the items in the queue, at least one; after a question also those that arrive a little later."""
-        events = [await queue.get()]
+    async def _next_events(self, queue: Inbox[Event | None]) -> list[Event]:
+        """Take the items in the queue, at least one."""
+        items = [await queue.get()]
         while not queue.empty():
-            events.append(queue.get_nowait())
-        open_questions = len(self._resolver.records.open)
-        if open_questions > 1 and any(isinstance(event, UserInputRequestedEvent) for event in events):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(open_questions * SECONDS_A_QUESTION):
-                    while events[-1] is not None:
-                        events.append(await queue.get())
+            items.append(queue.get_nowait())
+        return [item for item in items if item is not None]
+
+    async def _wait_for_pause(self, queue: Inbox[Event | None]) -> list[Event]:
+        """Return what arrives a little later than a question: others that are asked, and all until a team pauses that
+        has nothing else to do."""
+        events: list[Event] = []
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(SECONDS_TO_PAUSE, len(self._resolver.records.open) * SECONDS_A_QUESTION)):
+                while (event := await queue.get()) is not None:
+                    events.append(event)
         return events
 
     # -- questions while others work ----------------------------------------------------------------------------------
 
     async def _publish(self, events: Sequence[Event]) -> None:
         """Store the questions of a team that is still at work, so that they can be answered before the others are
-        done. Questions that do not go to the human are answered at once."""
+        done. Questions that do not go to the human are answered at once. If the team has finished, its pause stores
+        them."""
         requests = [event for event in events if isinstance(event, UserInputRequestedEvent)]
         asked = [question for event in requests for question in event_questions(event)]
         new = await self._resolver.decide(asked, Moment.AT_DRIVER)
         self._untold += [record.answer for record in new if record.answer is not None]
-        if new:
+        if new and not self._finished:
             await run_to_completion(self._save_and_tell())
 
     async def _watch(self) -> None:
@@ -435,6 +453,10 @@ class RunSegment:
     def _write_transcript(self) -> Work[object] | None:
         entries = self._transcript.entries
         return write_transcript(self._stored.run.id, self._pauses, entries) if entries else None
+
+
+def _is_no_question(event: Event) -> bool:
+    return not isinstance(event, UserInputRequestedEvent)
 
 
 def _tell_through(queue: Inbox[Event | None]) -> ProgressListener:

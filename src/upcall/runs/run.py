@@ -438,11 +438,11 @@ def log_changes(before: Run | None, after: Run) -> list[tuple[str, str | None, d
     found: list[tuple[str, str | None, dict[str, Any]]] = [act] if act is not None else []
     if before is None:
         found.append(("started", after.user, {"status": after.status.value}))
-    elif before.status is not after.status:
-        found.append(("status", None, {"from": before.status.value, "to": after.status.value}))
     known = before.records if before else QuestionRecords()
     for record in after.records:
         found += _log_question(known.get(record.id), record)
+    if before is not None and before.status is not after.status:
+        found.append(("status", None, {"from": before.status.value, "to": after.status.value}))
     return found
 
 
