@@ -29,6 +29,7 @@ from PIL import Image as Picture
 from pydantic import BaseModel
 from support.web_servers import Request, Sent, Server, serving
 
+from upcall.autogen.internals import sdk_client_of
 from upcall.autogen.openai_requests import send_as_is
 
 INFO = ModelInfo(
@@ -137,3 +138,46 @@ async def test_messages_are_not_walked_before_they_are_sent(server: Server, monk
     monkeypatch.setattr("openai.resources.chat.completions.completions.async_maybe_transform", note)
     await send_as_is(openai(server.url)).create(THREAD, tools=[TOOL])
     assert walked == []
+
+
+HEAD: dict[str, Any] = {"id": "x", "object": "chat.completion", "created": 1, "model": "m"}
+CHOICE: dict[str, Any] = {"index": 0, "finish_reason": "stop", "message": SAID}
+REPLIES: dict[str, Any] = {
+    "complete": {**HEAD, "choices": [CHOICE], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}},
+    "of a reasoning model": {
+        **HEAD,
+        "choices": [{**CHOICE, "message": {**SAID, "reasoning_content": "Oslo, I think."}, "native_reason": "eos"}],
+        "provider": {"name": "p"},
+    },
+    "an unknown reason to finish": {**HEAD, "choices": [{**CHOICE, "finish_reason": "eos"}]},
+    "no id, no model": {"choices": [CHOICE]},
+    "a call without a type": {
+        **HEAD,
+        "choices": [
+            {"message": {**CALLED, "tool_calls": [{k: v for k, v in CALLED["tool_calls"][0].items() if k != "type"}]}}
+        ],
+    },
+    "arguments as an object": {
+        **HEAD,
+        "choices": [
+            {
+                **CHOICE,
+                "message": {**CALLED, "tool_calls": [{"id": "c", "function": {"name": "n", "arguments": {"a": 1}}}]},
+            }
+        ],
+    },
+    "no choices": {**HEAD, "choices": None, "error": {"message": "busy"}},
+    "a list": [1, 2],
+    "a text": "busy",
+}
+
+
+@pytest.mark.parametrize("said", REPLIES.values(), ids=REPLIES.keys())
+async def test_a_reply_is_read_as_by_a_plain_client(said: Any) -> None:
+    """Also one with missing, unknown or wrong fields, as some servers send."""
+    with serving(lambda _: Sent(json.dumps(said), "application/json")) as server:
+        plain, quick = openai(server.url), send_as_is(openai(server.url))
+        read = [await sdk_client_of(each).chat.completions.create(model="m", messages=[]) for each in (plain, quick)]
+    assert type(read[0]) is type(read[1])
+    assert read[0] == read[1]
+    assert not isinstance(said, dict) or read[0].to_dict() == read[1].to_dict()

@@ -1,8 +1,11 @@
-"""OpenAI requests whose messages and tools are sent as AutoGen wrote them.
+"""OpenAI requests whose messages and tools are sent as AutoGen wrote them, and replies that are read at once.
 
 Before each request the `openai` package walks every key of every message, tool and option, looking for fields to
 rename; chat completions have none. At 500 messages that walk is nearly the whole cost of a call. The package's public
 `client.post` sends a body unchanged; the `extra_body` of its `parse` is merged into the body after the walk.
+
+It also makes each reply field by field, so that one with a wrong field is read as well. Where all are right, `pydantic`
+makes the same object in a tenth of the time.
 """
 
 from __future__ import annotations
@@ -24,6 +27,18 @@ _REQUEST = {"extra_headers": "headers", "extra_query": "params", "extra_body": "
 """The arguments that are not fields of the body, and their names in `client.post`."""
 
 
+class _Completion(ChatCompletion):
+    """What a reply is read as: a type with a method `build` makes its objects itself (`openai`'s own contract)."""
+
+    @classmethod
+    def build(cls, *, response: Any, data: Any) -> Any:
+        """Return the reply of a server; what is no object is returned as it came, as by the package."""
+        try:
+            return ChatCompletion.model_validate(data)
+        except Exception:  # noqa: BLE001  (whatever is wrong with it, the package reads it in its own way)
+            return ChatCompletion.construct(**data) if isinstance(data, dict) else data
+
+
 class _AsIsCompletions(AsyncCompletions):
     """`chat.completions` that skips the walk for messages, and for tools if nothing reads them first."""
 
@@ -35,7 +50,7 @@ class _AsIsCompletions(AsyncCompletions):
             "/chat/completions",
             body={"messages": list(messages), **given},
             options=request,
-            cast_to=ChatCompletion,
+            cast_to=_Completion,
             stream=bool(given.get("stream")),
             stream_cls=AsyncStream[ChatCompletionChunk],
         )
