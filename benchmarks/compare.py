@@ -157,7 +157,7 @@ class Bench:
         for system in order:
             yield "imports", system, {"import": statistics.median(self._imports(system))}
             yield "go-on", system, self._new_process(system)
-        for mode, scenario, count in (("rate", NESTED, 8 * self.count), ("memory", NESTED, 40), ("pauses", PAUSES, 1)):
+        for mode, scenario, count in (("rate", NESTED, 8 * self.count), ("memory", NESTED, 100), ("pauses", PAUSES, 1)):
             for system in order:
                 yield mode, system, self._measure(system, mode, scenario=scenario, count=count)
 
