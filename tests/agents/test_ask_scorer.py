@@ -23,12 +23,14 @@ from upcall.testing import ScriptedModelClient
 
 LACKS, CLEAR_TASK = "Summarise the report", "Add two and two"
 FILE = Path("scorer.json")
+TWO_HEADS = (1.0, 0.0, 1.0, 0.0)
+"""The mean of two heads, each for an embedding of two numbers."""
 DIFFERS = '{"first": "the IEA", "second": "Eurostat", "effect": "all"}'
 SAME = '{"first": "the IEA", "second": "the IEA", "effect": "nothing"}'
 
 
 def write(*weights: float, **changes: Any) -> None:
-    fields: dict[str, Any] = {"features": EmbeddingFeatures(model="small"), "weights": weights or (2.0, 0.0)}
+    fields: dict[str, Any] = {"features": EmbeddingFeatures(model="small"), "weights": weights or TWO_HEADS}
     Scorer(**{**fields, "bias": -4.0, "threshold": 0.5, **changes}).write(str(FILE))
 
 
@@ -84,15 +86,17 @@ async def test_the_wrapped_task_goes_to_the_server_that_the_settings_name_for_it
     (request,) = server.requests
     sent = json.loads(request.body)
     assert (request.path, request.headers["authorization"]) == ("/v1/embeddings", "Bearer secret")
-    assert (sent["model"], sent["input"]) == ("small", [EmbeddingFeatures(model="small").wrap(CLEAR_TASK)])
+    assert (sent["model"], sent["input"]) == ("small", EmbeddingFeatures(model="small").wrap(CLEAR_TASK))
 
 
 @pytest.mark.parametrize(
     ("weights", "answer", "why"),
     [
-        ((2.0, 0.0), Sent(status=500), "HTTP 500"),
-        ((2.0, 0.0, 1.0), embed, "an embedding has 2 numbers"),
-        ((2.0, 0.0), send_vectors([[None, None]]), "contains something that is not a number"),
+        (TWO_HEADS, Sent(status=500), "HTTP 500"),
+        ((2.0, 0.0, 1.0), embed, "an embedding has 2 numbers, the scorer 3 weights for 2 of them"),
+        (TWO_HEADS, send_vectors([[1, 1], [1, 1, 1]]), "an embedding has 3 numbers"),
+        (TWO_HEADS, send_vectors([[1, 1]]), "returned 1 embeddings for 2 texts"),
+        (TWO_HEADS, send_vectors([[None, None], [1, 1]]), "contains something that is not a number"),
     ],
 )
 async def test_a_scorer_that_fails_leaves_it_to_the_model(weights: tuple[float, ...], answer: Any, why: str) -> None:
@@ -130,7 +134,7 @@ async def test_a_run_keeps_its_scorer_in_another_folder(tmp_path: Path, monkeypa
         (None, "cannot be read: No such file"),
         ("{}", "is not a scorer of this version: features: Field required"),
         ("no json", "is not a scorer of this version: the file: Invalid JSON"),
-        ('{"version": 2}', "is not a scorer of this version: version: Input should be 1"),
+        ('{"version": 1}', "is not a scorer of this version: version: Input should be 2"),
     ],
 )
 async def test_a_file_that_cannot_be_used_is_said_before_any_call(content: str | None, says: str) -> None:

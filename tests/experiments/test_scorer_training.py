@@ -63,9 +63,11 @@ async def test_embeddings_of_a_server_are_standardised_and_weighed() -> None:
         scorer = await train(experiment(models=models, scorer={"embeddings": "small"}))
     assert isinstance(scorer.features, EmbeddingFeatures)
     assert (scorer.features.model, scorer.threshold) == ("small", pytest.approx(0.5))
-    assert scorer.weights[0] > 0
-    assert (scorer.weights[1], scorer.bias) == (0.0, pytest.approx(-2 * scorer.weights[0], abs=1e-3))
-    assert [len(json.loads(each.body)["input"]) for each in server.requests] == [16, 16, 4]
+    first, flat, second, also_flat = scorer.weights  # The same for both texts: this server looks for one word.
+    assert (first, flat, also_flat) == (second, 0.0, 0.0)
+    assert first > 0
+    assert scorer.bias == pytest.approx(-2 * (first + second), abs=1e-3)
+    assert [len(json.loads(each.body)["input"]) for each in server.requests] == [16, 16, 16, 16, 8]
 
 
 async def test_what_holds_of_one_kind_alone_tells_nothing_of_the_others() -> None:

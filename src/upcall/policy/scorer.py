@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -24,8 +25,12 @@ Raises:
     ModelError: the server returned none.
 """
 
-WRAPPER = "A task for an assistant:\n\n{task}\n\nThe one thing that must be asked before it can be done well:"
-"""The text that is embedded for a task: a model's last states are about what comes next."""
+WRAPPERS = (
+    "A task for an assistant:\n\n{task}\n\nThe one thing that must be asked before it can be done well:",
+    "User: {task}\n\nAssistant: Before I begin, I need to know",
+)
+"""The texts that are embedded for a task: a model's last states are about what comes next. With
+`benchmarks/ask_scorer.py` the balanced accuracy of either alone is 0.82 to 0.84, of both 0.86."""
 
 
 class _Stored(BaseModel, frozen=True, extra="forbid", protected_namespaces=()):
@@ -51,15 +56,15 @@ class TextFeatures(_Stored):
 
 
 class EmbeddingFeatures(_Stored):
-    """The embedding, by the named model, of a text that contains the task."""
+    """The embeddings, by the named model, of texts that contain the task, one after the other."""
 
     kind: Literal["embeddings"] = "embeddings"
     model: str
-    wrapper: str = WRAPPER
+    wrappers: Annotated[tuple[str, ...], Field(min_length=1)] = WRAPPERS
 
-    def wrap(self, task: str) -> str:
-        """Return the text to embed."""
-        return self.wrapper.replace("{task}", task)
+    def wrap(self, task: str) -> list[str]:
+        """Return the texts to embed."""
+        return [each.replace("{task}", task) for each in self.wrappers]
 
 
 class Interval(_Stored):
@@ -94,7 +99,7 @@ class Scorer(_Stored):
         evaluation: by kind of task, all together last.
     """
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     features: Annotated[TextFeatures | EmbeddingFeatures, Field(discriminator="kind")]
     ask: AskFor = "essential"
     weights: tuple[FiniteFloat, ...]
@@ -165,12 +170,14 @@ class Scorer(_Stored):
             row = self.features.matrix([task])
             return zip(row.indices.tolist(), row.data.tolist(), strict=True)
         assert embed is not None, "read() refuses this"
-        (vector,) = await embed(self.features.model, [self.features.wrap(task)])
-        if len(vector) != len(self.weights):
+        texts = self.features.wrap(task)
+        vectors = await embed(self.features.model, texts)
+        if unfit := [len(each) for each in vectors if len(each) * len(texts) != len(self.weights)]:
             raise ModelReplyInvalid(
-                f"an embedding has {len(vector)} numbers, the scorer {len(self.weights)} weights: it was trained with "
-                f"another model than the one called {self.features.model!r} now"
+                f"an embedding has {unfit[0]} numbers, the scorer {len(self.weights)} weights for {len(texts)} of "
+                f"them: it was trained with another model than the one called {self.features.model!r} now"
             )
+        vector = [*chain.from_iterable(vectors)]
         if not all(isinstance(each, int | float) and math.isfinite(each) for each in vector):
             raise ModelReplyInvalid(f"an embedding by {self.features.model!r} contains something that is not a number")
         return enumerate(vector)
