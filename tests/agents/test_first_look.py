@@ -137,8 +137,18 @@ async def test_what_is_missing_is_named_to_the_model_that_lists(servers: Any, bu
     )
 
 
-async def test_a_question_about_something_else_gives_way_to_what_is_missing(servers: Any, build: Build) -> None:
-    rest = await say(build(servers(LACKING_LOOK, "taste: tone of the letter.", WEIGHTY)), "Write the letter")
+@pytest.mark.parametrize(
+    "named",
+    [
+        "taste: tone of the letter.",
+        "Before I begin, I need to know your taste: tone of the letter.",
+        "Before I begin, I need to know tone of the letter. Please tell me.\nThank you.",
+    ],
+)
+async def test_a_question_about_something_else_gives_way_to_what_is_missing(
+    named: str, servers: Any, build: Build
+) -> None:
+    rest = await say(build(servers(LACKING_LOOK, named, WEIGHTY)), "Write the letter")
     (question,) = rest.questions
     assert question.question == "Something is missing: tone of the letter. What is it?"
     assert (question.options, question.default) == ((), None)
@@ -166,8 +176,9 @@ async def test_tastes_are_named_to_those_who_want_to_be_asked(
     server = servers(look(0.9, ask), NAMED, UNWEIGHTY)
     await say(build(server, ask=ask), "Summarise the report")
     examples = [each["content"] for each in server.requests[1].messages if each["role"] == "assistant"]
-    assert "nothing" not in examples
-    assert any(each.startswith("taste: ") for each in examples) is shown
+    assert all(each.startswith("Before I begin, I need to know ") for each in examples)
+    assert not any("nothing" in each for each in examples)
+    assert any("your taste: " in each for each in examples) is shown
 
 
 @pytest.mark.parametrize("said", ["nothing", "Nothing.", "", "long " * 40, Fail(400, "too long")])
