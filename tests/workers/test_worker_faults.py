@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -70,9 +71,9 @@ class SmallDisk:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    folder = Path("/tmp") / f"upcall-disk-{tmp_path.parent.name}"
-    folder.mkdir()
+def small_disk() -> Iterator[SmallDisk]:
+    folder = Path(tempfile.mkdtemp())  # PostgreSQL does not get into the folder of the tests.
+    folder.chmod(0o755)
     command = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
     try:
         if subprocess.run(command, capture_output=True, check=False).returncode:
@@ -117,7 +118,7 @@ async def test_workers_wait_for_a_disk_that_is_full(small_disk: SmallDisk, postg
             await wait_for(lambda: "No space left" in Path("worker.log").read_text())
             small_disk.free()
             done = [await finish(app, each.id) for each in runs]
-    assert [each.status for each in done] == [RunStatus.COMPLETED] * 12
+    assert [(each.status, each.error) for each in done] == [(RunStatus.COMPLETED, None)] * 12
     assert_noted_once(12)
 
 
@@ -132,5 +133,5 @@ async def test_a_process_waits_for_a_disk_that_is_full(
     small_disk.free()
     await app.drain()
     done = [await finish(app, each.id) for each in runs]
-    assert [each.status for each in done] == [RunStatus.COMPLETED] * 6
+    assert [(each.status, each.error) for each in done] == [(RunStatus.COMPLETED, None)] * 6
     assert_noted_once(6)

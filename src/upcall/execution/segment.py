@@ -156,13 +156,16 @@ class RunSegment:
         except (asyncio.CancelledError, GeneratorExit):
             await run_to_completion(self._interrupt(team))
             raise
+        except StoreUnavailable:  # It may be back in this moment; that is no failure of the run.
+            await run_to_completion(self._interrupt(team))
+            raise
         except StoredStateError as error:
             if self._started:
                 raise
             await run_to_completion(self._fail(error))
         except Exception as error:
             cause = self._find_cause(error)
-            if isinstance(cause, StoreUnavailable):  # It may be back in this moment; that is no failure of the run.
+            if isinstance(cause, StoreUnavailable):
                 await run_to_completion(self._interrupt(team))
                 raise cause from error
             await run_to_completion(self._fail(cause))
