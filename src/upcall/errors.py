@@ -128,7 +128,7 @@ class StoredStateError(UpcallError):
 
 
 class StoreUnavailable(StoredStateError):
-    """The database cannot be opened, read or written."""
+    """The database cannot be opened, read or written. A run that is at work stops there, and continues once it can."""
 
 
 class SchemaMismatch(StoredStateError):

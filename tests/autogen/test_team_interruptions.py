@@ -102,6 +102,21 @@ async def test_a_failed_model_call_of_a_member_is_made_again_and_nothing_else(sh
     assert len(world.noted()) == len(set(world.noted())) == SHAPES[shape].notes + 2
 
 
+@pytest.mark.parametrize("place", some_slow(LEVELS))
+@pytest.mark.parametrize("call", range(3), ids=["facts", "plan", "step"])
+async def test_a_failed_model_call_of_an_orchestrator_names_it_and_is_made_again(call: int, place: str) -> None:
+    shape = SHAPES["magentic"]
+    orchestrator = [*shape.others[""][:call], Fail(500, "broken"), *shape.others[""][call:]]
+    with script(shape.others, PLACES[place].others, {"": orchestrator, "coder": ["Coded."]}) as client:
+        world = World(client)
+        make = PLACES[place].put(shape.make)
+        run = failed(await app(make, world).start("Build it"), "HTTP 500")
+        assert run.error is not None
+        assert run.error.startswith("Agent 'MagenticOneOrchestrator': ")
+        run = await app(make, world).resume(run.id)
+    completed(run, place, shape.result)
+
+
 # -- what else may fail -----------------------------------------------------------------------------------------------
 
 

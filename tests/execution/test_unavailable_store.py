@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 from fleet import make_team
+from shapes import PLACES, SCENARIOS, SHAPES, World, script
 from worker_process import notes
 
 from upcall import Run, RunStatus, Settings, Upcall
@@ -18,8 +19,6 @@ from upcall.storage.connection import Work
 from upcall.storage.databases import Database
 
 T = TypeVar("T")
-CALLS = 34
-"""How often the clerk's run uses its store, at least."""
 
 
 class UnreliableDatabase:
@@ -63,34 +62,93 @@ async def _await(act: Callable[[], Awaitable[object]]) -> None:
     await act()
 
 
-async def finish(app: Upcall, run: Run) -> Run:
+async def finish(app: Upcall, run: Run, answers: Mapping[str, str]) -> Run:
     """Do what a worker and its user do until the run ends."""
+
+    async def go_on() -> None:
+        nonlocal run
+        stored = await app.store.load(run.id)
+        run = stored.run
+        if run.waiting:
+            assert not run.unknown_outcomes
+            given = {each.id: answers[each.question] for each in run.questions}
+            await app.answer(run.id, given, wait=False)
+        else:
+            await app.driver.advance_queued(run.id, stored.version)
+        run = await app.get(run.id)
+
     while run.status is RunStatus.QUEUED or run.working or run.waiting:
-
-        async def go_on() -> None:
-            nonlocal run
-            stored = await app.store.load(run.id)
-            run = stored.run
-            if run.waiting:
-                assert not run.unknown_outcomes
-                await app.answer(run.id, "Express", wait=False)
-            else:
-                await app.driver.advance_queued(run.id, stored.version)
-            run = await app.get(run.id)
-
         await insist(go_on)
     return run
 
 
-@pytest.mark.parametrize("is_made", [False, True], ids=["not_made", "made"])
-async def test_no_call_of_the_store_that_fails_ends_a_run(is_made: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    for fails in range(1, CALLS + 1):
+Play = Callable[[int], Awaitable[int]]
+"""Plays one run whose store fails at the call of some number, and returns how many calls there were."""
+
+
+async def play_with(app: Upcall, fails: int, is_made: bool, answers: Mapping[str, str]) -> tuple[Run, int]:
+    """Play one run, left to a worker; return its end, and the number of calls."""
+    app.driver._work_here = lambda *given: None  # type: ignore[method-assign]
+    run = await app.submit("Build me a user authentication system")
+    app.store.database = database = UnreliableDatabase(app.store.database, fails, is_made)
+    ended = await finish(app, run, answers)
+    assert (fails, ended.error, ended.status) == (fails, None, RunStatus.COMPLETED)
+    return ended, database.calls
+
+
+async def fail_at_each_call(play: Play) -> None:
+    """Play as many runs as one has calls of its store, each with another that fails."""
+    fails, calls = 0, 1
+    while fails < calls:
+        fails += 1
+        calls = await play(fails)
+    assert calls > 20
+
+
+both = pytest.mark.parametrize("is_made", [False, True], ids=["not_made", "made"])
+
+
+@both
+async def test_no_call_of_the_store_that_fails_ends_a_run(is_made: bool) -> None:
+    async def play(fails: int) -> int:
         app = Upcall(store="runs.db", team=make_team, settings=Settings())
-        monkeypatch.setattr(app.driver, "_work_here", lambda *given: None)
-        run = await app.submit("Build it")
-        app.store.database = database = UnreliableDatabase(app.store.database, fails, is_made)
-        ended = await finish(app, run)
-        assert (fails, ended.status, ended.error) == (fails, RunStatus.COMPLETED, None)
-        assert database.calls >= fails
+        answers = {"Which framework?": "Express", "Which database?": "SQLite"}
+        _, calls = await play_with(app, fails, is_made, answers)
         assert notes().split()[1::4] == ["first", "second"]
         Path("notes.txt").unlink()
+        return calls
+
+    await fail_at_each_call(play)
+
+
+@both
+@pytest.mark.parametrize("shape", [pytest.param(each, marks=pytest.mark.slow) for each in SHAPES])
+async def test_nor_in_a_team_of_any_shape(shape: str, is_made: bool) -> None:
+    team, place, scenario = SHAPES[shape], PLACES["as a tool"], SCENARIOS["two at once"]
+
+    async def play(fails: int) -> int:
+        with script(team.others, place.others, scenario.said) as client:  # It has no reply to a call made twice.
+            world = World(client)
+            make = place.put(team.make)
+            app = Upcall(store="runs.db", team=lambda: make(world))
+            answers = {question: str(text) for pause in scenario.pauses for question, text in pause.items()}
+            run, calls = await play_with(app, fails, is_made, answers)
+        assert run.result == place.result
+        assert len(world.noted()) == len(set(world.noted())) == team.notes + scenario.notes
+        world.notes.unlink()
+        return calls
+
+    await fail_at_each_call(play)
+
+
+@pytest.mark.slow
+@both
+async def test_nor_is_it_told_to_the_model_as_a_failure_of_its_tool(is_made: bool) -> None:
+    async def play(fails: int) -> int:
+        app = Upcall(store="runs.db", settings=Settings.read(model="demo"))
+        run, calls = await play_with(app, fails, is_made, {"Which framework?": "Express"})
+        assert run.result is not None
+        assert run.result.endswith("Files:\n- server.js\n- package.json")
+        return calls
+
+    await fail_at_each_call(play)

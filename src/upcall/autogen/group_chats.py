@@ -413,7 +413,8 @@ class KeepsOrchestratedTurns(ResumableGroupChatManager, MagenticOneOrchestrator)
         message = self._select_new(message)
         goes_on = message.messages is None or any(message_answers(each) for each in message.messages)
         if not goes_on or not self._message_thread:
-            await MagenticOneOrchestrator.handle_start(self, message, ctx)
+            with _name_failure(self._name):
+                await MagenticOneOrchestrator.handle_start(self, message, ctx)
         elif message.messages is None and not self._interrupted:
             await self._orchestrate_step(ctx.cancellation_token)
         else:
