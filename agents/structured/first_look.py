@@ -83,7 +83,7 @@ def ask_for_missing(question: Question, missing: str) -> Question:
 
 def word_missing(missing: str) -> str:
     """Return the question for what is missing."""
-    return f"Something is missing: {missing}. What is it?"
+    return f"Please tell me: {missing}."
 
 
 def read_first_look(reply: CreateResult, ask: AskFor) -> float | None:

@@ -150,7 +150,7 @@ async def test_a_question_about_something_else_gives_way_to_what_is_missing(
 ) -> None:
     rest = await say(build(servers(LACKING_LOOK, named, WEIGHTY)), "Write the letter")
     (question,) = rest.questions
-    assert question.question == "Something is missing: tone of the letter. What is it?"
+    assert question.question == "Please tell me: tone of the letter."
     assert (question.options, question.default) == ((), None)
 
 
@@ -160,7 +160,7 @@ async def test_what_is_missing_is_asked_for_where_the_model_lists_nothing(
 ) -> None:
     repaired = [] if listed.startswith("{") else [listed]
     rest = await say(build(servers(LACKING_LOOK, "the letter", listed, *repaired)), "Answer the letter")
-    assert [each.question for each in rest.questions] == ["Something is missing: the letter. What is it?"]
+    assert [each.question for each in rest.questions] == ["Please tell me: the letter."]
     assert ("what seems to be missing was asked for" in str(rest.message.metadata)) is bool(repaired)
 
 
