@@ -17,7 +17,7 @@ from upcall import identity
 from upcall.agents.nesting import to_registered
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
 from upcall.autogen.call_path import nested_call
-from upcall.autogen.concurrency import SECONDS_TO_LET_GO, Inbox, SegmentToken
+from upcall.autogen.concurrency import SECONDS_TO_LET_GO, SegmentToken, SingleReaderQueue
 from upcall.autogen.group_chats import PendingQuestions, make_resumable
 from upcall.autogen.messages import (
     PATH,
@@ -174,7 +174,7 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
         own = SegmentToken()
         token.add_callback(own.cancel)
         cut_off: list[BaseException] = []
-        events = Inbox[Event | None]()
+        events = SingleReaderQueue[Event | None]()
         running = asyncio.create_task(self._pump(events, own, cut_off))
         running.add_done_callback(lambda _: events.put_nowait(None))
         state.unfinished = True
@@ -209,7 +209,9 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
                 state.team, state.inbox = dict(await team.save_state()), []
                 state.questions = list(waiting.questions.values())
 
-    async def _pump(self, events: Inbox[Event | None], token: CancellationToken, cut_off: list[BaseException]) -> None:
+    async def _pump(
+        self, events: SingleReaderQueue[Event | None], token: CancellationToken, cut_off: list[BaseException]
+    ) -> None:
         given = {message.id for message in self._state.inbox}
         task = list(self._state.inbox) or None
         stream = self._shared.team.run_stream(task=task, cancellation_token=token, output_task_messages=False)

@@ -9,7 +9,7 @@ from weakref import ref
 import pytest
 from autogen_core import CancellationToken
 
-from upcall.autogen.concurrency import Inbox, SegmentToken, cancellable
+from upcall.autogen.concurrency import SegmentToken, SingleReaderQueue, cancellable
 
 
 class Reply:
@@ -27,53 +27,53 @@ async def start_waiting(token: SegmentToken) -> asyncio.Task[None]:
     return waiting
 
 
-# -- Inbox ------------------------------------------------------------------------------------------------------------
+# -- SingleReaderQueue ------------------------------------------------------------------------------------------------
 
 
 async def test_reader_gets_the_items_in_their_order() -> None:
-    inbox = Inbox[int]()
-    inbox.put_nowait(1)
-    inbox.put_nowait(2)
-    first = await inbox.get()
-    await inbox.put(3)
-    assert [first, await inbox.get(), await inbox.get()] == [1, 2, 3]
-    assert inbox.empty()
+    queue = SingleReaderQueue[int]()
+    queue.put_nowait(1)
+    queue.put_nowait(2)
+    first = await queue.get()
+    await queue.put(3)
+    assert [first, await queue.get(), await queue.get()] == [1, 2, 3]
+    assert queue.empty()
 
 
 async def test_reader_that_waits_is_woken_by_an_item() -> None:
-    inbox = Inbox[str]()
-    reader = asyncio.create_task(inbox.get())
+    queue = SingleReaderQueue[str]()
+    reader = asyncio.create_task(queue.get())
     await asyncio.sleep(0)
-    inbox.put_nowait("first")
-    inbox.put_nowait("second")
-    assert [await reader, inbox.get_nowait()] == ["first", "second"]
+    queue.put_nowait("first")
+    queue.put_nowait("second")
+    assert [await reader, queue.get_nowait()] == ["first", "second"]
 
 
 async def test_reader_begins_while_a_cancelled_one_still_ends() -> None:
-    inbox = Inbox[str]()
-    cancelled = asyncio.create_task(inbox.get())
+    queue = SingleReaderQueue[str]()
+    cancelled = asyncio.create_task(queue.get())
     await asyncio.sleep(0)
-    following = asyncio.create_task(inbox.get())
+    following = asyncio.create_task(queue.get())
     await asyncio.sleep(0)
     cancelled.cancel()
     await asyncio.wait([cancelled])
-    inbox.put_nowait("only")
+    queue.put_nowait("only")
     assert await asyncio.wait_for(following, 5) == "only"
 
 
 async def test_item_is_kept_whose_reader_was_cancelled() -> None:
-    inbox = Inbox[str]()
-    reader = asyncio.create_task(inbox.get())
+    queue = SingleReaderQueue[str]()
+    reader = asyncio.create_task(queue.get())
     await asyncio.sleep(0)
-    inbox.put_nowait("kept")
+    queue.put_nowait("kept")
     reader.cancel()
     await asyncio.wait([reader])
-    assert inbox.get_nowait() == "kept"
+    assert queue.get_nowait() == "kept"
 
 
 def test_empty_inbox_gives_nothing_at_once() -> None:
     with pytest.raises(asyncio.QueueEmpty):
-        Inbox[str]().get_nowait()
+        SingleReaderQueue[str]().get_nowait()
 
 
 # -- SegmentToken -----------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ Work: TypeAlias = Callable[[Emit[T]], Coroutine[Any, Any, None]]
 """Work that reports by calling the function it is given."""
 
 
-class Inbox(Generic[T]):
+class SingleReaderQueue(Generic[T]):
     """An unbounded queue for one reader; every run always has a few. An `asyncio.Queue` holds four deques, 3 KB, for
     readers, writers and a `join` that are not needed here."""
 
@@ -101,7 +101,7 @@ async def merge_streams(
     Raises:
         BaseException: the first error of any, in the order of `works`, after all have ended.
     """
-    items = Inbox[T | None]()
+    items = SingleReaderQueue[T | None]()
     tasks: list[asyncio.Task[None]] = []
     running = 0
 

@@ -29,7 +29,7 @@ from autogen_core._single_threaded_agent_runtime import (
 )
 from opentelemetry import trace
 
-from upcall.autogen.concurrency import Inbox
+from upcall.autogen.concurrency import SingleReaderQueue
 
 _logger = logging.getLogger(ROOT_LOGGER_NAME)
 _events = logging.getLogger(EVENT_LOGGER_NAME)
@@ -179,13 +179,13 @@ def _is_watched() -> bool:
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider | trace.NoOpTracerProvider)
 
 
-class _Output(Inbox[Any]):
+class _Output(SingleReaderQueue[Any]):
     """The output of a group chat. AutoGen makes a task of each result of `get`, unless it is a future."""
 
     _taker: asyncio.Future[Any] | None = None
 
     def put_nowait(self, item: Any) -> None:
-        """See `Inbox`."""
+        """See `SingleReaderQueue`."""
         taker, self._taker = self._taker, None
         if taker is None or taker.done():  # The waiting reader was cancelled.
             super().put_nowait(item)
@@ -193,7 +193,7 @@ class _Output(Inbox[Any]):
             taker.set_result(item)
 
     def get(self) -> asyncio.Future[Any]:  # type: ignore[override]  # It can still be awaited.
-        """See `Inbox`."""
+        """See `SingleReaderQueue`."""
         taker = asyncio.get_running_loop().create_future()
         if self.empty():
             self._taker = taker

@@ -15,7 +15,7 @@ from autogen_agentchat.messages import ModelClientStreamingChunkEvent, ThoughtEv
 from upcall import identity, progress
 from upcall.autogen import metrics, tracing
 from upcall.autogen.answer_queue import AnswerQueue
-from upcall.autogen.concurrency import Inbox, SegmentToken, run_to_completion
+from upcall.autogen.concurrency import SegmentToken, SingleReaderQueue, run_to_completion
 from upcall.autogen.group_chats import PendingQuestions
 from upcall.autogen.internals import without_tracebacks_of
 from upcall.autogen.journal import Journal
@@ -178,7 +178,7 @@ class RunSegment:
         The team runs in a task of its own: cancelling a task that waits for a group chat does not stop the group chat
         while a member works (autogen-agentchat 0.7.5); its cancellation token does.
         """
-        queue = Inbox[Event | None]()
+        queue = SingleReaderQueue[Event | None]()
         running = asyncio.create_task(self._run_team(team, queue))
         watching = asyncio.create_task(self._watch())
         for task in (running, watching):
@@ -211,14 +211,14 @@ class RunSegment:
             await asyncio.wait([watching])
             await asyncio.wait([running], timeout=SECONDS_TO_STOP)
 
-    async def _next_events(self, queue: Inbox[Event | None]) -> list[Event]:
+    async def _next_events(self, queue: SingleReaderQueue[Event | None]) -> list[Event]:
         """Take the items in the queue, at least one."""
         items = [await queue.get()]
         while not queue.empty():
             items.append(queue.get_nowait())
         return [item for item in items if item is not None]
 
-    async def _wait_for_pause(self, queue: Inbox[Event | None]) -> list[Event]:
+    async def _wait_for_pause(self, queue: SingleReaderQueue[Event | None]) -> list[Event]:
         """Return what arrives a little later than a question: others that are asked, and all until a team pauses that
         has nothing else to do."""
         events: list[Event] = []
@@ -380,7 +380,7 @@ class RunSegment:
                 await self._journal.flush()
                 await self._store.release(self._stored, also=self._write_transcript())
 
-    async def _run_team(self, team: Team, queue: Inbox[Event | None]) -> None:
+    async def _run_team(self, team: Team, queue: SingleReaderQueue[Event | None]) -> None:
         run, pinned = self._stored.run, self._stored.run.config.team
         keeps_new = pinned is not None and pinned.has_own_workspace(run.id)
         scope = RunScope(
@@ -401,7 +401,7 @@ class RunSegment:
         with enter_scope(scope):
             await self._run_in_scope(team, queue)
 
-    async def _run_in_scope(self, team: Team, queue: Inbox[Event | None]) -> None:
+    async def _run_in_scope(self, team: Team, queue: SingleReaderQueue[Event | None]) -> None:
         if not self._traced:
             await self._take_turns(team, queue)
             return
@@ -412,7 +412,7 @@ class RunSegment:
             self._state = replace(self._state, run=run.model_copy(update={"config": pinned}))
             await self._take_turns(team, queue)
 
-    async def _take_turns(self, team: Team, queue: Inbox[Event | None]) -> None:
+    async def _take_turns(self, team: Team, queue: SingleReaderQueue[Event | None]) -> None:
         inbox = list(self._stored.checkpoint.inbox)
         history = {each.id for each in inbox[:-1] if not message_answers(each)}  # The caller has it; the state too.
         async for item in team.run_stream(task=inbox or None, cancellation_token=self._token):
@@ -462,7 +462,7 @@ def _is_no_question(event: Event) -> bool:
     return not isinstance(event, UserInputRequestedEvent)
 
 
-def _tell_through(queue: Inbox[Event | None]) -> ProgressListener:
+def _tell_through(queue: SingleReaderQueue[Event | None]) -> ProgressListener:
     """Return a function that adds progress to the events, also from a thread, as long as this loop runs."""
     loop = asyncio.get_running_loop()
 
