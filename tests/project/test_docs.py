@@ -71,6 +71,25 @@ def test_every_file_of_the_code_that_a_page_names_is_there() -> None:
     assert [(page, each) for page, each in found if not (ROOT / each).exists()] == []
 
 
+def test_what_the_architecture_says_is_in_a_module_is_in_it() -> None:
+    folders = [ROOT / each for each in ("agents", "teams", "prompts", "src/upcall", "benchmarks", "docs", "tests")]
+    modules = {file.stem: file.read_text() for folder in reversed(folders) for file in folder.rglob("*.py")}
+    of_module = re.compile(r"`(?:[a-z_]+[./])*([a-z_]+)\.([A-Za-z_]+)(?:\(\))?`")
+    found = [
+        (named(page), module, name)
+        for page in PAGES
+        if "architecture" in page.parts
+        for module, name in of_module.findall(page.read_text())
+        if module in modules or name == "py"
+    ]
+    assert len(found) > 20
+    assert [
+        each
+        for each in found
+        if each[1] not in modules or (each[2] != "py" and not re.search(rf"\b{each[2]}\b", modules[each[1]]))
+    ] == []
+
+
 def named(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
