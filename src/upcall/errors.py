@@ -128,7 +128,12 @@ class StoredStateError(UpcallError):
 
 
 class StoreUnavailable(StoredStateError):
-    """The database cannot be opened, read or written. A run that is at work stops there, and continues once it can."""
+    """The database ``store`` cannot be opened, read or written. A run that is at work stops there and is not failed: a
+    worker continues it once it can; without one, resume it."""
+
+    def __init__(self, text: str, store: str = "") -> None:
+        super().__init__(text)
+        self.store = store
 
 
 class SchemaMismatch(StoredStateError):

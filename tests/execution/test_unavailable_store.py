@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.base import ChatAgent, Team
+from autogen_agentchat.teams import RoundRobinGroupChat
 from fleet import make_team
-from shapes import PLACES, SCENARIOS, SHAPES, World, script
+from shapes import PLACES, SCENARIOS, SHAPES, World, note, script
 from worker_process import notes
 
-from upcall import Run, RunStatus, Settings, Upcall
+from upcall import PausableAgent, Run, RunStatus, Settings, Upcall
 from upcall.errors import RunConflict, StoreUnavailable
 from upcall.storage.connection import Work
 from upcall.storage.databases import Database
+from upcall.testing import Call, ScriptedModelClient
 
 T = TypeVar("T")
 
@@ -45,7 +49,7 @@ class UnreliableDatabase:
         if not fails or self._is_made:
             done = await make()
         if fails:
-            raise StoreUnavailable("No space left on device")
+            raise StoreUnavailable("No space left on device", self._database.name)
         return done
 
 
@@ -152,3 +156,55 @@ async def test_nor_is_it_told_to_the_model_as_a_failure_of_its_tool(is_made: boo
         return calls
 
     await fail_at_each_call(play)
+
+
+@both
+async def test_the_process_that_was_given_a_run_keeps_at_it(is_made: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("upcall.execution.in_process.SECONDS_TO_REOPEN", 0.01)
+    fails, calls = 0, 1
+    while fails < calls:
+        fails += 1
+        app = Upcall(store="runs.db", team=make_team, settings=Settings())
+        run = await app.submit("Build it")
+        known = app.store.database
+        app.store.database = database = UnreliableDatabase(known, fails, is_made)
+        await app.drain()
+        app.store.database, calls = known, database.calls
+        assert (fails, (await app.get(run.id)).status) == (fails, RunStatus.AWAITING_CLARIFICATION)
+    assert calls > 5
+
+
+async def test_the_store_of_somebody_else_is_for_the_model_of_the_tool_that_uses_it() -> None:
+    async def ask_another() -> str:
+        """Look into another store."""
+        return str(await Upcall(store="nowhere/runs.db", team=make_team).start("Build it"))
+
+    with ScriptedModelClient([Call("ask_another"), "There is none."]) as client:
+        agent = PausableAgent("clerk", client, tools=[ask_another])
+        run = await Upcall(store="runs.db", team=lambda: RoundRobinGroupChat([agent], max_turns=1)).start("Look")
+        assert (run.status, run.result) == (RunStatus.COMPLETED, "There is none.")
+        assert "its folder does not exist" in client.requests[1].messages[-1]["content"]
+
+
+@both
+@pytest.mark.parametrize("fails", range(2, 12))
+async def test_an_end_without_a_result_is_tried_again_from_the_reply_that_brought_none(
+    fails: int, is_made: bool
+) -> None:
+    replies = {"coder": [note("began"), "Coded."], "tester": ["", "Tested."]}
+    with script(replies) as client:  # It has no second reply to the coder.
+        world = World(client)
+        app = Upcall(store="runs.db", team=lambda: RoundRobinGroupChat(_coder_and_tester(world), max_turns=2))
+        known = app.store.database
+        app.store.database = UnreliableDatabase(known, fails, is_made)
+        with suppress(StoreUnavailable):
+            await app.start("Build it", run_id="a-run")
+        app.store.database = known
+        run = await app.resume("a-run")
+        if run.status is RunStatus.FAILED:
+            run = await app.resume("a-run")
+    assert (run.error, run.result, world.noted()) == (None, "Tested.", ["began"])
+
+
+def _coder_and_tester(world: World) -> list[ChatAgent | Team]:
+    return [world.agent("coder"), AssistantAgent("tester", world.client, system_message="You are the tester.")]

@@ -247,8 +247,8 @@ class Journal:
         """
         who = next(reversed(self._last), None) if agent is None else (*current_path(), agent)
         if who in self._last:
-            key = self._last.pop(who)
-            await self._write({key: None})
+            await self._write({self._last[who]: None})  # Where this fails, the next attempt discards the same one.
+            self._last.pop(who, None)
             return True
         return False
 

@@ -92,6 +92,7 @@ class RunScope:
     """The services of the run that a team works for; a plain AutoGen script has none of them.
 
     Attributes:
+        store: the name of the store that the run is in.
         journal: the records since the last checkpoint.
         resolver: answers questions before the human is asked.
         answers: the answers that arrive while the team works. Without it, answers come when the team has stopped.
@@ -112,6 +113,7 @@ class RunScope:
             `RuntimeError` with text only (autogen-agentchat 0.7.5). An entry also says that the team's state is whole.
     """
 
+    store: str = ""
     journal: Journal | None = None
     resolver: QuestionResolver | None = None
     answers: AnswerQueue | None = None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextvars import Context
 from dataclasses import dataclass, field
+from typing import Any
 
 from upcall.errors import RunConflict, StoreUnavailable, UpcallError, UserAtLimit
 
@@ -25,7 +26,7 @@ class InProcessWorker:
         concurrency: how many runs at a time.
     """
 
-    def __init__(self, advance: Callable[[str, int], Awaitable[object]], concurrency: int) -> None:
+    def __init__(self, advance: Callable[[str, int], Coroutine[Any, Any, object]], concurrency: int) -> None:
         self._advance, self._concurrency = advance, concurrency
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Slots] = weakref.WeakKeyDictionary()
 
@@ -54,7 +55,8 @@ class InProcessWorker:
     async def _try(self, run_id: str, version: int) -> float | None:
         """Take a run to its next pause; return the seconds until the next try, None for never."""
         try:
-            await self._advance(run_id, version)
+            # In a task of its own, with which its lease ends if the claim was stored and its success remained unknown.
+            await asyncio.create_task(self._advance(run_id, version))
         except UserAtLimit as limit:
             return limit.seconds
         except RunConflict:

@@ -126,7 +126,10 @@ class RunSegment:
         self._given = {message.id for message in stored.checkpoint.inbox}
         self._finished = False
         self._started = False
+        self._discarded = False
         self._gate = EventGate()
+        self._late: list[Event] = []
+        """A question that the pause has yet to store, and the events behind it."""
         self._mailbox = AnswerQueue(stored.run.answers)
         self._untold: list[Answer] = []
         """Answers of the run that the askers will receive once they are stored."""
@@ -156,19 +159,20 @@ class RunSegment:
         except (asyncio.CancelledError, GeneratorExit):
             await run_to_completion(self._interrupt(team))
             raise
-        except StoreUnavailable:  # It may be back in this moment; that is no failure of the run.
-            await run_to_completion(self._interrupt(team))
-            raise
         except StoredStateError as error:
-            if self._started:
+            if self._started or isinstance(error, StoreUnavailable):  # That is no failure of the run.
+                await run_to_completion(self._release())
                 raise
             await run_to_completion(self._fail(error))
         except Exception as error:
             cause = self._find_cause(error)
             if isinstance(cause, StoreUnavailable):
-                await run_to_completion(self._interrupt(team))
+                await run_to_completion(self._release())
                 raise cause from error
             await run_to_completion(self._fail(cause))
+        for event in self._late:
+            for told in self._gate.let_through(event, self._resolver.records):
+                yield told
         for event in self._gate.open():
             yield event
 
@@ -189,18 +193,17 @@ class RunSegment:
                 if self._state.run.status is not self._stored.run.status:
                     await run_to_completion(self._save_now())
                 for event in takewhile(_is_no_question, events):
-                    for told in self._gate.let_through(event, self._resolver.records):
+                    for told in self._let_through(event):
                         yield told
                 if asked := [*dropwhile(_is_no_question, events)]:
                     if not running.done():
                         asked += await self._wait_for_pause(queue)
-                    await self._publish(asked)
-                    for event in asked:
-                        for told in self._gate.let_through(event, self._resolver.records):
-                            if self._finished:  # The pause has yet to store its question.
-                                self._gate.hold(told)
-                            else:
+                    if await self._publish(asked):
+                        for event in asked:
+                            for told in self._let_through(event):
                                 yield told
+                    else:
+                        self._late += asked
                 if watching.done():
                     watching.result()
             running.result()
@@ -210,6 +213,13 @@ class RunSegment:
                 self._token.cancel()  # Before anything is waited for: who is cancelled twice does not wait.
             await asyncio.wait([watching])
             await asyncio.wait([running], timeout=SECONDS_TO_STOP)
+
+    def _let_through(self, event: Event) -> Sequence[Event]:
+        """Return the events to tell now; those behind a question that the pause has yet to store wait with it."""
+        if not self._late:
+            return self._gate.let_through(event, self._resolver.records)
+        self._late.append(event)
+        return ()
 
     async def _next_events(self, queue: SingleReaderQueue[Event | None]) -> list[Event]:
         """Take the items in the queue, at least one."""
@@ -230,16 +240,19 @@ class RunSegment:
 
     # -- questions while others work ----------------------------------------------------------------------------------
 
-    async def _publish(self, events: Sequence[Event]) -> None:
+    async def _publish(self, events: Sequence[Event]) -> bool:
         """Store the questions of a team that is still at work, so that they can be answered before the others are
         done. Questions that do not go to the human are answered at once. If the team has finished, its pause stores
-        them."""
+        them: return whether they are stored now."""
         requests = [event for event in events if isinstance(event, UserInputRequestedEvent)]
         asked = [question for event in requests for question in event_questions(event)]
         new = await self._resolver.decide(asked, Moment.AT_DRIVER)
         self._untold += [record.answer for record in new if record.answer is not None]
-        if new and not self._finished:
+        if new and self._finished:
+            return False
+        if new:
             await run_to_completion(self._save_and_tell())
+        return True
 
     async def _watch(self) -> None:
         """Renew the lease, write the transcript so far, take in answers that arrive while the team works, and pass
@@ -333,11 +346,17 @@ class RunSegment:
         self._cancel_unwaited()
         on_the_way = self._journal.records if len(self._current().answers) > self._answered else {}
         run, checkpoint = end_segment(self._state, team_state, on_the_way, self._phase)
-        if run.error == NO_RESULT and (await self._journal.discard_last_reply() or not self._journal.records):
+        if run.error == NO_RESULT and (await self._discard_last_reply() or not self._journal.records):
             return await self._save(run, failure="NoResult")
         # Otherwise the journal would bring the team to the same end again: it goes on behind it.
         checkpoint = checkpoint.model_copy(update={"progress": run.progress(self._pauses + 1)})
         return await self._save(run, checkpoint, failure="NoResult" if run.error == NO_RESULT else "AgentError")
+
+    async def _discard_last_reply(self) -> bool:
+        """Discard the reply with which the team ended; once, however often its end is stored."""
+        if not self._discarded:
+            self._discarded = await self._journal.discard_last_reply()
+        return self._discarded
 
     async def _publish_waiting(self) -> None:
         """Publish the questions of agents that are not ours."""
@@ -371,19 +390,27 @@ class RunSegment:
         )
 
     async def _interrupt(self, team: Team) -> None:
-        """Release the run when the segment is interrupted: its journal says what was done. If the team reached
-        its pause at that moment, the pause is stored."""
+        """Release the run when the segment is interrupted. If the team reached its pause at that moment, the pause is
+        stored."""
+        if not self._finished:
+            await self._release()
+            return
+        try:
+            await self._pause(team)
+        except StoredStateError:
+            await self._release()
+
+    async def _release(self) -> None:
+        """Give the lease back, if the store can be reached: the journal says what was done."""
         with suppress(StoredStateError):
-            if self._finished:
-                await self._pause(team)
-            else:
-                await self._journal.flush()
-                await self._store.release(self._stored, also=self._write_transcript())
+            await self._journal.flush()
+            await self._store.release(self._stored, also=self._write_transcript())
 
     async def _run_team(self, team: Team, queue: SingleReaderQueue[Event | None]) -> None:
         run, pinned = self._stored.run, self._stored.run.config.team
         keeps_new = pinned is not None and pinned.has_own_workspace(run.id)
         scope = RunScope(
+            store=self._store.name,
             journal=self._journal,
             resolver=self._resolver,
             answers=self._mailbox,

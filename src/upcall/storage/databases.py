@@ -226,7 +226,7 @@ def explain_errors(verb: str, name: str, advise: Callable[[str], str]) -> Iterat
         yield
     except database_errors() as error:
         problem = first_line(error).rstrip(".")
-        raise StoreUnavailable(f"Cannot {verb} the store {name}: {problem}. {advise(problem)}") from error
+        raise StoreUnavailable(f"Cannot {verb} the store {name}: {problem}. {advise(problem)}", name) from error
 
 
 def is_unreadable(error: Exception) -> bool:

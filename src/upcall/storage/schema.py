@@ -232,7 +232,7 @@ def is_there(connection: Connection, name: str) -> bool:
     there = list_tables(connection)
     if META.name not in there:
         if there and connection.dialect == "sqlite":
-            raise StoreUnavailable(f"{name} is a database of another program. Choose another file with --store.")
+            raise StoreUnavailable(f"{name} is a database of another program. Choose another file with --store.", name)
         return False
     found = connection.execute("SELECT value FROM upcall_meta WHERE key = 'schema_version'").fetchone()
     if found is None or found[0] != str(SCHEMA_VERSION):

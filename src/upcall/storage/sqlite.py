@@ -163,11 +163,12 @@ class SQLite:
 
     def _refuse_folder(self, verb: str) -> None:
         if os.path.isdir(self.path):
-            raise StoreUnavailable(f"The store {self.path} is a folder. Name a file in it with --store.")
+            raise StoreUnavailable(f"The store {self.path} is a folder. Name a file in it with --store.", self.name)
         if verb == "write" and not os.path.isdir(self.path.parent):
             raise StoreUnavailable(
                 f"Cannot write the store {self.path}: its folder does not exist. Make the folder, or choose another "
-                "file with --store."
+                "file with --store.",
+                self.name,
             )
 
     def _connect(self) -> _Connection:
