@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 from autogen_agentchat.base import TaskResult, Team
-from autogen_agentchat.messages import UserInputRequestedEvent
+from autogen_agentchat.messages import ToolCallExecutionEvent, ToolCallRequestEvent, UserInputRequestedEvent
 from autogen_agentchat.teams import RoundRobinGroupChat
 from conversation import read_to_end, soon
 from shapes import join_branches
 
-from upcall import Answer, AnsweredBy, RunStatus, Settings, Upcall
+from upcall import Answer, AnsweredBy, Run, RunStatus, Settings, Upcall
 from upcall.agents import NestedTeam, PausableAgent
-from upcall.errors import AlreadyAnswered, RunNotWaiting, StoreUnavailable
+from upcall.autogen.messages import event_path
+from upcall.errors import AlreadyAnswered, RunNotWaiting, StoreUnavailable, TooLarge
 from upcall.storage.store import RunStore, StoredRun
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
 
@@ -476,3 +477,70 @@ async def test_a_store_that_is_busy_for_a_moment_does_not_end_the_work(
         bench.searched.set()
         run = await soon(rest)
     assert (looks > 1, run.status) == (True, RunStatus.COMPLETED)
+
+
+# -- questions that the pause stores ----------------------------------------------------------------------------------
+
+
+async def quick() -> str:
+    """Be quick."""
+    await asyncio.sleep(0.003)
+    return "Quick."
+
+
+@pytest.mark.parametrize("seconds", [0, 0.3])
+async def test_events_keep_their_order_for_a_reader_who_takes_time_at_a_question(
+    tmp_path: Path, seconds: float
+) -> None:
+    replies = NESTED | {"You are the searcher": [Call("quick", {}), Call("search", {}), "Searched."]}
+    bench = Bench(ScriptedModelClient(replies), tmp_path / "runs.db")
+
+    def make() -> Team:
+        agents = [bench.worker("coder"), bench.worker("searcher", tools=[quick, bench.search], ask_user=False)]
+        return RoundRobinGroupChat([bench.worker("lead", agents=agents)], max_turns=1)
+
+    told: list[str] = []
+    async for item in bench.app(make).start_stream("Build it"):
+        if isinstance(item, UserInputRequestedEvent):
+            bench.searched.set()
+            await asyncio.sleep(seconds)
+        if isinstance(item, ToolCallRequestEvent | ToolCallExecutionEvent) and "searcher" in event_path(item):
+            told.append(f"{type(item).__name__} {item.content[0].name}")
+    kinds = ("ToolCallRequestEvent", "ToolCallExecutionEvent")
+    assert told == [f"{kind} {tool}" for tool in ("quick", "search") for kind in kinds]
+
+
+async def test_a_pause_that_is_too_large_loses_neither_the_reply_nor_its_question(tmp_path: Path) -> None:
+    with ScriptedModelClient({"You are the coder": [ASK]}) as client:  # It has no second reply.
+        bench = Bench(client, tmp_path / "runs.db")
+        app = bench.app(lambda: RoundRobinGroupChat([bench.worker("coder")], max_turns=1))
+        known, app.store.max_state_bytes = app.store.max_state_bytes, 1500
+        with pytest.raises(TooLarge):
+            await app.start("Build it", run_id="a-run")
+        app.store.max_state_bytes = known
+        run = await app.resume("a-run")
+        assert [each.question for each in run.questions] == ["Which framework?"]
+
+
+async def test_a_question_given_up_before_its_pause_is_told_as_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upcall.execution.segment.SECONDS_TO_PAUSE", 2.0)
+    replies = {
+        "You are the lead": [Call("clerk", {"task": "Buy it"}), "Done without."],
+        "You are the clerk": [Calls([Call("coder", {"task": "Code"}), Call("wait")])],
+        "You are the coder": [ASK],
+    }
+    bench = Bench(ScriptedModelClient(replies), tmp_path / "runs.db")
+
+    async def wait() -> None:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+
+    def make() -> Team:
+        clerk = bench.worker("clerk", agents=[bench.worker("coder")], tools=[wait])
+        return RoundRobinGroupChat([bench.worker("lead", agents=[clerk], nested_timeout=0.2)], max_turns=1)
+
+    items = [item async for item in bench.app(make).start_stream("Buy it")]
+    assert not [item for item in items if isinstance(item, UserInputRequestedEvent)]
+    assert "The question was cancelled" in "".join(item.to_text() for item in items if not isinstance(item, Run))
