@@ -65,3 +65,17 @@ def test_a_job_in_the_background_still_ignores_ctrl_c() -> None:
         f"signals.exit_on_stop()\n{STOP}\nsignals.raise_on_stop()\n{STOP}\nprint('goes on')"
     )
     assert ended(code) == (0, "goes on\n", "")
+
+
+@pytest.mark.slow
+def test_a_stop_between_two_events_of_a_run_says_only_how_to_go_on() -> None:
+    code = (
+        "import asyncio, os, signal, sys\nfrom upcall.__main__ import main\n"
+        "from upcall.ui.cli.run_command import RunCommand\n\n"
+        f"async def stop(self):\n    {STOP}\n    await asyncio.sleep(60)\n\n"
+        "RunCommand._find_last_entry = stop\n"
+        "sys.argv = ['upcall', 'run', 'What is CUDA?', '--model', 'demo']\nmain()\n"
+    )
+    status, _, error = ended(code)
+    assert (status, "Traceback" in error) == (130, False)
+    assert "is stored; continue with:" in error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import AsyncGenerator, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -219,20 +219,21 @@ class RunCommand(Command):
         if not self.as_json:
             self.screen.show_activity(lambda: self.app.active_calls(self.run_id or ""))
         try:
-            async for item in stream:
-                self._announce()
-                if isinstance(item, Run):
-                    return item
-                if not self.as_json:
-                    if not has_begun:
-                        self.screen.note(f"Run {self.run_id}")
-                        if is_branch and self.run_id:
-                            self.screen.events.begin(await self.app.get(self.run_id))
-                        last_entry = await self._find_last_entry()
-                    has_begun = True
-                    self.screen.event(item)
-                    if isinstance(item, ToolCallExecutionEvent) and self.screen.err.is_terminal:
-                        last_entry = await self._show_changes(last_entry)
+            async with aclosing(stream) as items:  # A Ctrl-C that comes between two of them ends the work at once.
+                async for item in items:
+                    self._announce()
+                    if isinstance(item, Run):
+                        return item
+                    if not self.as_json:
+                        if not has_begun:
+                            self.screen.note(f"Run {self.run_id}")
+                            if is_branch and self.run_id:
+                                self.screen.events.begin(await self.app.get(self.run_id))
+                            last_entry = await self._find_last_entry()
+                        has_begun = True
+                        self.screen.event(item)
+                        if isinstance(item, ToolCallExecutionEvent) and self.screen.err.is_terminal:
+                            last_entry = await self._show_changes(last_entry)
         finally:
             self.screen.settle()
         raise AssertionError("a stream ends with its run")
