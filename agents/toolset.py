@@ -204,11 +204,9 @@ class Toolset:
                 return await cancellable(self._run(home, name, arguments, call_id, token, emit), token)
             except UserInputRequired as needed:
                 return ToolOutcome(asked=question_fields(needed, name))
-            except StoreUnavailable as error:
-                if error.store and error.store == current_scope().store:
-                    raise  # What it did could not be recorded: it is made again, or in doubt.
-                return self._report_failure(error)
-            except Exception as error:  # noqa: BLE001  (a tool may raise anything; the model is told and can react)
+            except Exception as error:  # A tool may raise anything; the model is told and can react.
+                if isinstance(error, StoreUnavailable) and error.store == current_scope().store:
+                    raise  # The run's own: what the call did could not be recorded, so it is made again, or in doubt.
                 return self._report_failure(error)
 
         journal = current_scope().journal

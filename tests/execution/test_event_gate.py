@@ -23,7 +23,7 @@ def test_a_call_is_told_with_the_last_of_its_questions() -> None:
     assert gate.let_through(CALL, RECORDS) == []
     assert gate.let_through(REQUESTS[0], RECORDS) == [REQUESTS[0]]
     assert gate.let_through(REQUESTS[1], RECORDS) == [CALL, REQUESTS[1]]
-    assert gate.open() == []
+    assert gate.open(RECORDS) == []
 
 
 def test_a_call_whose_questions_were_told_passes() -> None:
@@ -36,7 +36,7 @@ def test_a_call_whose_questions_were_told_passes() -> None:
 def test_a_handoff_with_questions_waits_for_the_end() -> None:
     gate, handoff = EventGate(), question_message(ASKED, source="solo", user_proxy="user")
     assert gate.let_through(handoff, RECORDS) == []
-    assert gate.open() == [handoff]
+    assert gate.open(RECORDS) == [handoff]
 
 
 def test_what_tells_of_no_question_passes() -> None:
@@ -48,3 +48,10 @@ def test_nothing_is_told_of_a_duplicate() -> None:
     duplicate = QuestionRecord(question=ASKED[1]).attach_to(ASKED[0].id)
     records = QuestionRecords.build(ASKED[:1]).add([duplicate])
     assert EventGate().let_through(REQUESTS[1], records) == []
+
+
+def test_behind_a_closed_gate_events_wait_in_order_and_are_told_as_what_is_stored_in_the_end() -> None:
+    gate, chunk = EventGate(), ModelClientStreamingChunkEvent(source="solo", content="Hm")
+    gate.close()
+    assert [gate.let_through(each, RECORDS) for each in (CALL, *REQUESTS, chunk)] == [[]] * 4
+    assert gate.open(RECORDS) == [REQUESTS[0], CALL, REQUESTS[1], chunk]

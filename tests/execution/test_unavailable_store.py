@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -53,17 +53,13 @@ class UnreliableDatabase:
         return done
 
 
-async def insist(act: Callable[[], Awaitable[object]]) -> None:
+async def insist(act: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Try again as a worker does, each time in a task of its own, as a job has."""
     while True:
         with suppress(StoreUnavailable, RunConflict):
-            await asyncio.create_task(_await(act))
+            await asyncio.create_task(act())
             return
         await asyncio.sleep(0.01)
-
-
-async def _await(act: Callable[[], Awaitable[object]]) -> None:
-    await act()
 
 
 async def finish(app: Upcall, run: Run, answers: Mapping[str, str]) -> Run:
@@ -100,13 +96,13 @@ async def play_with(app: Upcall, fails: int, is_made: bool, answers: Mapping[str
     return ended, database.calls
 
 
-async def fail_at_each_call(play: Play) -> None:
-    """Play as many runs as one has calls of its store, each with another that fails."""
+async def fail_at_each_call(play: Play, more_than: int = 20) -> None:
+    """Play as many runs as one has calls of its store, each with another that fails; check how many that are."""
     fails, calls = 0, 1
     while fails < calls:
         fails += 1
         calls = await play(fails)
-    assert calls > 20
+    assert calls > more_than
 
 
 both = pytest.mark.parametrize("is_made", [False, True], ids=["not_made", "made"])
@@ -161,17 +157,18 @@ async def test_nor_is_it_told_to_the_model_as_a_failure_of_its_tool(is_made: boo
 @both
 async def test_the_process_that_was_given_a_run_keeps_at_it(is_made: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("upcall.execution.in_process.SECONDS_TO_REOPEN", 0.01)
-    fails, calls = 0, 1
-    while fails < calls:
-        fails += 1
+
+    async def play(fails: int) -> int:
         app = Upcall(store="runs.db", team=make_team, settings=Settings())
         run = await app.submit("Build it")
         known = app.store.database
         app.store.database = database = UnreliableDatabase(known, fails, is_made)
         await app.drain()
-        app.store.database, calls = known, database.calls
+        app.store.database = known
         assert (fails, (await app.get(run.id)).status) == (fails, RunStatus.AWAITING_CLARIFICATION)
-    assert calls > 5
+        return database.calls
+
+    await fail_at_each_call(play, more_than=5)
 
 
 async def test_the_store_of_somebody_else_is_for_the_model_of_the_tool_that_uses_it() -> None:

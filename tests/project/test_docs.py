@@ -72,8 +72,8 @@ def test_every_file_of_the_code_that_a_page_names_is_there() -> None:
 
 
 def test_what_the_architecture_says_is_in_a_module_is_in_it() -> None:
-    folders = [ROOT / each for each in ("agents", "teams", "prompts", "src/upcall", "benchmarks", "docs", "tests")]
-    modules = {file.stem: file.read_text() for folder in reversed(folders) for file in folder.rglob("*.py")}
+    folders = [ROOT / each for each in ("tests", "docs", "benchmarks", "agents", "teams", "prompts", "src/upcall")]
+    modules = {file.stem: file.read_text() for folder in folders for file in folder.rglob("*.py")}
     of_module = re.compile(r"`(?:[a-z_]+[./])*([a-z_]+)\.([A-Za-z_]+)(?:\(\))?`")
     found = [
         (named(page), module, name)

@@ -113,7 +113,7 @@ class RunScope:
             `RuntimeError` with text only (autogen-agentchat 0.7.5). An entry also says that the team's state is whole.
     """
 
-    store: str = ""
+    store: str | None = None
     journal: Journal | None = None
     resolver: QuestionResolver | None = None
     answers: AnswerQueue | None = None

@@ -29,6 +29,14 @@ class EventGate:
         self._open_calls: dict[str, set[_Call]] = {}
         """By id of a held event: its calls whose questions were not announced yet."""
         self._told: set[_Call] = set()
+        self._is_closed = False
+        self._late: list[Event] = []
+        """The events that came while it was closed."""
+
+    def close(self) -> None:
+        """Let nothing through until the end: the next question is stored with the pause, and what follows it must not
+        be told before it."""
+        self._is_closed = True
 
     def let_through(self, event: Event, records: QuestionRecords) -> list[Event]:
         """Return the events that can be released with this one, whose questions are stored.
@@ -36,6 +44,9 @@ class EventGate:
         Publishing a question, or answering it at once, releases the call that asked; an answer replaces
         the request.
         """
+        if self._is_closed:
+            self._late.append(event)
+            return []
         if isinstance(event, UserInputRequestedEvent):
             told = _as_told(event, records)
             return [] if told is None else [*self._release(event_questions(told)), told]
@@ -56,10 +67,14 @@ class EventGate:
         """Hold an event back until the end."""
         self._held[event.id] = event
 
-    def open(self) -> list[Event]:
-        """Return all held events, oldest first."""
+    def open(self, records: QuestionRecords) -> list[Event]:
+        """Return the events that came while it was closed, whose questions are stored now, and those still held, each
+        oldest first."""
+        self._is_closed = False
+        late, self._late = self._late, []
+        told = [each for event in late for each in self.let_through(event, records)]
         held, self._held = list(self._held.values()), {}
-        return held
+        return [*told, *held]
 
     def _release(self, questions: Sequence[Question]) -> list[Event]:
         calls = [(each.path, each.calls[-1]) for each in questions if each.calls]

@@ -128,8 +128,6 @@ class RunSegment:
         self._started = False
         self._discarded = False
         self._gate = EventGate()
-        self._late: list[Event] = []
-        """A question that the pause has yet to store, and the events behind it."""
         self._mailbox = AnswerQueue(stored.run.answers)
         self._untold: list[Answer] = []
         """Answers of the run that the askers will receive once they are stored."""
@@ -170,10 +168,7 @@ class RunSegment:
                 await run_to_completion(self._release())
                 raise cause from error
             await run_to_completion(self._fail(cause))
-        for event in self._late:
-            for told in self._gate.let_through(event, self._resolver.records):
-                yield told
-        for event in self._gate.open():
+        for event in self._gate.open(self._resolver.records):
             yield event
 
     async def _events(self, team: Team) -> AsyncGenerator[Event, None]:
@@ -193,17 +188,16 @@ class RunSegment:
                 if self._state.run.status is not self._stored.run.status:
                     await run_to_completion(self._save_now())
                 for event in takewhile(_is_no_question, events):
-                    for told in self._let_through(event):
+                    for told in self._gate.let_through(event, self._resolver.records):
                         yield told
                 if asked := [*dropwhile(_is_no_question, events)]:
                     if not running.done():
                         asked += await self._wait_for_pause(queue)
-                    if await self._publish(asked):
-                        for event in asked:
-                            for told in self._let_through(event):
-                                yield told
-                    else:
-                        self._late += asked
+                    if not await self._publish(asked):
+                        self._gate.close()
+                    for event in asked:
+                        for told in self._gate.let_through(event, self._resolver.records):
+                            yield told
                 if watching.done():
                     watching.result()
             running.result()
@@ -213,13 +207,6 @@ class RunSegment:
                 self._token.cancel()  # Before anything is waited for: who is cancelled twice does not wait.
             await asyncio.wait([watching])
             await asyncio.wait([running], timeout=SECONDS_TO_STOP)
-
-    def _let_through(self, event: Event) -> Sequence[Event]:
-        """Return the events to tell now; those behind a question that the pause has yet to store wait with it."""
-        if not self._late:
-            return self._gate.let_through(event, self._resolver.records)
-        self._late.append(event)
-        return ()
 
     async def _next_events(self, queue: SingleReaderQueue[Event | None]) -> list[Event]:
         """Take the items in the queue, at least one."""
