@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from upcall import Run, RunStatus, Settings, Upcall
 from upcall import ask as ask_user
 from upcall.agents import PausableAgent
 from upcall.errors import AnswerRefused, CallerError, UnknownRun
+from upcall.execution import forks
 from upcall.execution.demo import TASKS, demo_reply
 from upcall.questions.answer import Outcome
 from upcall.runs.checkpoint import Checkpoint
@@ -252,7 +252,7 @@ async def test_files_are_copied_outside_of_the_event_loop(monkeypatch: pytest.Mo
     run = await app.start(TASKS[0])
     done = await app.answer(run.id, "FastAPI")
     copying = list[threading.Thread]()
-    monkeypatch.setattr(shutil, "copytree", lambda *_, **__: copying.append(threading.current_thread()))
+    monkeypatch.setattr(forks, "copy_tree", lambda *_: copying.append(threading.current_thread()))
     await app.fork(done.id, run.questions[0].id, "Express")
     assert len(copying) == 1
     assert copying != [threading.current_thread()]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from autogen_core.tools import Workbench
+from deep_trees import make_deep
 
 from upcall.agents import DocumentsWorkbench
 from upcall.errors import ConfigurationError
@@ -148,6 +149,12 @@ def test_what_is_no_document_of_the_folder_is_passed_over(docs: Path, name: str,
     (docs.parent / "docs-private" / "x.md").write_text("x")
     put(docs / name)
     assert names(docs) == ["energy/solar.txt", "readme.md"]
+
+
+async def test_documents_of_a_tree_too_deep_are_named_as_unread(docs: Path) -> None:
+    make_deep(docs / "energy", 120)
+    assert names(docs) == ["energy/solar.txt", "readme.md"]
+    assert "is too deep in other folders" in await text([docs], "search_documents", words="mast")
 
 
 def test_a_link_that_the_user_names_is_followed(docs: Path) -> None:

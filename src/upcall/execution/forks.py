@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from upcall.runs.config import RunConfig
 from upcall.runs.run import Run, RunProgress, RunStatus
 from upcall.runs.unknown_outcomes import is_about_unknown_outcome
 from upcall.text import one_line
+from upcall.trees import TreeTooDeep, copy_tree
 
 _RESULT_CHARS = 200
 
@@ -199,7 +199,10 @@ def copy_workspace(config: RunConfig, old_id: str, new_id: str, named: Path | No
     folder = config.team.workspace
     target = named or (folder.parent / new_id if config.team.has_own_workspace(old_id) else folder)
     if folder.is_dir() and target != folder:
-        shutil.copytree(folder, target, symlinks=True, dirs_exist_ok=True)
+        try:
+            copy_tree(folder, target)
+        except TreeTooDeep as error:
+            raise CallerError(f"The workspace {folder} cannot be copied: {error}. Move them, then fork.") from error
     return config.model_copy(update={"team": config.team.model_copy(update={"workspace": target})})
 
 

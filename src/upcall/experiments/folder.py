@@ -6,9 +6,9 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from shutil import rmtree
 
 from upcall.errors import ConfigurationError, ExperimentBusy
+from upcall.trees import remove_tree
 
 
 @contextmanager
@@ -48,5 +48,5 @@ def choose_store(named: str | None, folder: Path, *, replay: bool) -> tuple[str,
         )
     for name in ("replay.db", "replay.db-wal", "replay.db-shm"):
         (folder / name).unlink(missing_ok=True)
-    rmtree(folder / "replay-work", ignore_errors=True)  # A coder would tell its model what it finds there.
+    remove_tree(folder / "replay-work")  # A coder would tell its model what it finds there.
     return str(folder / "replay.db"), folder / "replay-work"

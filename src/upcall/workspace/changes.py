@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from upcall.runs.file_changes import FileChange, FileState, digest, holds_same
+from upcall.trees import OWNER, TreeTooDeep
 from upcall.workspace.folder import PERMISSIONS, ChangedMeanwhile, Folder, Write, hash_file
 from upcall.workspace.sandboxes.views import View
 
@@ -20,6 +21,9 @@ MAX_KEPT_BYTES = 200_000_000
 MAX_KEPT_NEW = 50_000_000
 """How many bytes of what a command writes are kept in all, so that the folder can be rebuilt from the log elsewhere."""
 
+MAX_NAMES = 200_000
+"""A command that changes more files and folders, or deletes them, is refused: nobody could judge it."""
+
 _PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 """System folders that a link to a program may lead into: all that a virtual environment needs."""
 
@@ -29,17 +33,26 @@ class ChangeRefused(ValueError):
 
 
 def read_changes(folder: Folder, view: View, since: int) -> list[FileChange]:
-    """Read what differs after a command that was started at `since` (nanoseconds).
+    """Read what differs after a command that was started at `since` (nanoseconds), by place.
 
     Anything but files, links and folders (a pipe, a socket) is left out. The content of new files is not in the change
     log.
 
     Raises:
         ChangedMeanwhile: somebody else has changed one of the files since.
-        ChangeRefused: a name cannot be shown to anybody.
+        ChangeRefused: a name cannot be shown to anybody, or there is too much to judge it.
     """
-    found = []
-    for left in view.list_left():
+    try:
+        found = list(_read_changes(folder, view, since))
+    except TreeTooDeep as error:
+        raise ChangeRefused(str(error)) from None
+    return sorted(found, key=lambda each: each.path.split("/"))
+
+
+def _read_changes(folder: Folder, view: View, since: int) -> Iterator[FileChange]:
+    for number, left in enumerate(view.list_left()):
+        if number >= MAX_NAMES:
+            raise ChangeRefused(f"it changes more than {MAX_NAMES} files and folders")
         after = _read_state(left.source) if left.source is not None else None
         before = state_below(folder, left.path)
         if holds_same(before, after) and (before is None or after is None or _same_mode(before, after)):
@@ -51,8 +64,7 @@ def read_changes(folder: Folder, view: View, since: int) -> list[FileChange]:
         # Of a file's times, only that of its last change cannot be set by anybody.
         if before is not None and before.kind != "folder" and os.lstat(folder.root / left.path).st_ctime_ns > since:
             raise ChangedMeanwhile(f"{left.path!r} was changed by somebody else meanwhile.")
-        found.append(FileChange(path=left.path, before=before, after=after))
-    return found
+        yield FileChange(path=left.path, before=before, after=after)
 
 
 def prepare_writes(
@@ -140,8 +152,8 @@ def _leads_out(root: Path, place: str, target: str) -> bool:
 def _read_state(source: Path) -> FileState | None:
     found = source.lstat()
     mode = stat.S_IMODE(found.st_mode) & PERMISSIONS
-    if stat.S_ISDIR(found.st_mode):
-        return FileState(kind="folder", mode=mode)
+    if stat.S_ISDIR(found.st_mode):  # Its contents go in after it, and an undo takes them out of it.
+        return FileState(kind="folder", mode=mode | OWNER)
     if stat.S_ISLNK(found.st_mode):
         return FileState(kind="link", digest=digest(os.fsencode(os.readlink(source))), mode=mode)
     if not stat.S_ISREG(found.st_mode):
@@ -153,4 +165,5 @@ def _read_state(source: Path) -> FileState | None:
 
 
 def _same_mode(before: FileState, after: FileState) -> bool:
-    return before.kind == "link" or before.mode & PERMISSIONS == after.mode & PERMISSIONS
+    ours = OWNER if before.kind == "folder" else 0
+    return before.kind == "link" or (before.mode | ours) & PERMISSIONS == after.mode & PERMISSIONS

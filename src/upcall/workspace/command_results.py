@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from upcall.runs.file_changes import FileChange
 from upcall.text import escape_controls
+from upcall.trees import MAX_DEPTH
 
 if TYPE_CHECKING:  # Reports read these lines without a sandbox.
     from upcall.workspace.limits import Limits
@@ -23,6 +24,7 @@ _LIMITS = {
     "processes": "it had more than {0.processes} processes",
     "disk": "it wrote more than {0.disk_mb} MB to the disk",
     "files": "it made more than {0.files} files",
+    "depth": f"it made folders more than {MAX_DEPTH} deep in one another",
     "output": "it printed more than {0.max_output_mb} MB",
 }
 

@@ -6,7 +6,9 @@ it again. Losing a stage is harmless: without one the command simply runs again.
 
 from __future__ import annotations
 
+import logging
 import os
+import secrets
 import time
 from contextlib import suppress
 from hashlib import blake2b
@@ -16,8 +18,10 @@ from platformdirs import user_state_path
 from pydantic import BaseModel, ValidationError
 
 from upcall.runs.file_changes import FileChange
+from upcall.trees import remove_tree
 from upcall.workspace.sandboxes.base import Execution, ExecutorUnavailable
-from upcall.workspace.sandboxes.views import remove_tree
+
+logger = logging.getLogger(__name__)
 
 SECONDS_KEPT = 7 * 24 * 3600.0
 """A stage that no call has returned to for so long is removed."""
@@ -56,7 +60,7 @@ class Stage:
 
     def open(self, begun: int = 0) -> None:
         """Make the stage, empty, for a command that has been started this many times, this one included."""
-        remove_tree(self.path)
+        self.remove()
         self.path.mkdir(mode=0o700)
         self.aside.mkdir()
         (self.path / "begun").write_text(str(begun))
@@ -82,8 +86,11 @@ class Stage:
         part.replace(self.path / "command.json")
 
     def remove(self) -> None:
-        """Remove everything here."""
-        remove_tree(self.path)
+        """Remove everything here; what cannot be removed is moved aside, and tried again when it is old."""
+        if not remove_tree(self.path):
+            aside = self.path.with_name(f".left-{secrets.token_hex(8)}")
+            logger.warning("The folder %s cannot be removed. Remove %s by hand.", self.path, aside)
+            self.path.rename(aside)
 
 
 def open_stages(folder: Path) -> Path:
@@ -103,8 +110,9 @@ def open_stages(folder: Path) -> Path:
     stages.mkdir(parents=True, exist_ok=True, mode=0o700)
     for each in stages.iterdir():
         with suppress(OSError):
-            if time.time() - each.stat().st_mtime > SECONDS_KEPT:
-                remove_tree(each)
+            if time.time() - each.lstat().st_mtime > SECONDS_KEPT and not remove_tree(each):
+                logger.warning("The folder %s cannot be removed. Remove it by hand.", each)
+                os.utime(each)  # It costs no other command: it is tried again when it is old once more.
     return stages
 
 

@@ -21,6 +21,7 @@ from upcall.research.sources.index import UNSPACED, Damaged, DocumentIndex, Inde
 from upcall.research.sources.passages import TextPart, take_passage
 from upcall.research.sources.readers import SUFFIXES, NotReadable, Text
 from upcall.text import replace_surrogates
+from upcall.trees import MAX_DEPTH, MAX_NAME_BYTES, MAX_PLACE_BYTES, walk_tree
 
 T = TypeVar("T")
 
@@ -328,7 +329,7 @@ def _files_in(root: str, outside: dict[str, str]) -> Iterator[tuple[str, str, st
 
     The real path is only resolved for links, since that is slow.
     """
-    files = sorted(_walk(root), key=lambda each: each[0].split("/"))
+    files = sorted(_walk(root, outside), key=lambda each: each[0].split("/"))
     for name, entry in files:
         at = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
         if at == entry.path or at.startswith(os.path.join(root, "")):
@@ -337,19 +338,20 @@ def _files_in(root: str, outside: dict[str, str]) -> Iterator[tuple[str, str, st
             outside[_one_line(name)] = "is a link that leads out of the folder"
 
 
-def _walk(folder: str, within: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                name = f"{within}{entry.name}"
-                if entry.name.startswith("."):
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    yield from _walk(entry.path, f"{name}/")
-                elif os.path.splitext(entry.name)[1].lower() in SUFFIXES and _is_file(entry):
-                    yield name, entry
-    except OSError:  # An unreadable folder contributes nothing.
-        return
+def _walk(folder: str, outside: dict[str, str]) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    def enters(entry: os.DirEntry[str]) -> bool:
+        if entry.name.startswith("."):
+            return False
+        within = os.path.relpath(entry.path, folder)
+        if within.count(os.sep) + 1 < MAX_DEPTH and len(os.fsencode(within)) < MAX_PLACE_BYTES - MAX_NAME_BYTES:
+            return True
+        outside[_one_line(within)] = "is too deep in other folders"
+        return False
+
+    for name, entry in walk_tree(folder, enters):  # An unreadable folder contributes nothing.
+        known = os.path.splitext(entry.name)[1].lower() in SUFFIXES and not entry.name.startswith(".")
+        if known and not entry.is_dir(follow_symlinks=False) and _is_file(entry):
+            yield name, entry
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:

@@ -26,7 +26,7 @@ class Execution:
 
     ``exit_status`` is that of a shell: 128 and the number of the signal that ended it. ``output`` is standard output
     and error together, as they came; a line in its middle says what is left out there. ``stopped`` names the limit it
-    was stopped at, if any: ``time``, ``memory``, ``processes``, ``disk``, ``files`` or ``output``.
+    was stopped at, if any: ``time``, ``memory``, ``processes``, ``disk``, ``files``, ``depth`` or ``output``.
     """
 
     exit_status: int

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from upcall.autogen.concurrency import run_to_completion
+from upcall.trees import TreeTooDeep, walk_tree
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes.base import MEGABYTE, Execution, Output
 
@@ -66,6 +67,12 @@ class Watch:
 
     def find_exceeded(self) -> str | None:
         """Return the limit that they exceed now."""
+        try:
+            return self._find_exceeded()
+        except TreeTooDeep:  # What cannot be measured could be of any size.
+            return "depth"
+
+    def _find_exceeded(self) -> str | None:
         pids = self._family.members(self._limits.processes + 2)
         if len(pids) > self._limits.processes:
             return "processes"
@@ -255,22 +262,16 @@ def _free_files(folder: Path) -> int:
 
 def _is_larger(folder: Path, most: int) -> bool:
     size = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):
-                size += os.lstat(os.path.join(place, name)).st_blocks * 512
+    for _, entry in walk_tree(folder):
+        with suppress(OSError):
+            size += entry.stat(follow_symlinks=False).st_blocks * 512
         if size > most:
             return True
     return False
 
 
 def _has_more_files(folder: Path, most: int) -> bool:
-    count = 0
-    for _, folders, names in os.walk(folder):
-        count += len(folders) + len(names)
-        if count > most:
-            return True
-    return False
+    return any(number > most for number, _ in enumerate(walk_tree(folder), start=1))
 
 
 def to_argv(command: str | Sequence[str]) -> list[str]:

@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from upcall.trees import OWNER, TreeTooDeep, copy_tree, join_place, remove_tree, scan, walk_tree
 from upcall.workspace.sandboxes.base import ExecutorUnavailable
 
 ViewName: TypeAlias = Literal["auto", "kernel", "fuse", "copy"]
@@ -116,27 +117,27 @@ class KernelOverlay(View):
 
     def list_left(self) -> Iterator[Left]:
         """List the contents of the upper folder, and what its marks remove."""
-        return self._list_under("", opaque=False)
-
-    def _list_under(self, place: str, *, opaque: bool) -> Iterator[Left]:
-        entries = _scan(self.written / place)
-        marks = {entry.name: self._read_mark(entry) for entry in entries}
-        names = {name for name, mark in marks.items() if mark is None}
-        gone = {mark for mark in marks.values() if mark}
-        # An opaque folder hides everything below it: what was removed and recreated has no mark for each name.
-        if opaque or "" in marks.values():
-            opaque, gone = True, {each.name for each in _scan(self.folder / place)} - names
-        for name in sorted(gone):
-            yield from _list_gone(self.folder, _join(place, name))
-        for entry in entries:
-            if entry.name in names:
-                path = _join(place, entry.name)
-                yield Left(path, Path(entry.path))
-                below = _is_folder(self.folder / path)
-                if entry.is_dir(follow_symlinks=False):
-                    yield from self._list_under(path, opaque=below and (opaque or _is_opaque(entry.path)))
-                elif below:
-                    yield from _list_gone(self.folder, path, itself=False)
+        todo = [("", False)]
+        while todo:
+            place, opaque = todo.pop()
+            entries = _scan_own(self.written / place)
+            marks = {entry.name: self._read_mark(entry) for entry in entries}
+            names = {name for name, mark in marks.items() if mark is None}
+            gone = {mark for mark in marks.values() if mark}
+            # An opaque folder hides everything below it: what was removed and recreated has no mark for each name.
+            if opaque or "" in marks.values():
+                opaque, gone = True, {each.name for each in scan(self.folder / place)} - names
+            for name in sorted(gone):
+                yield from _list_gone(self.folder, join_place(place, name))
+            for entry in entries:
+                if entry.name in names:
+                    path = join_place(place, entry.name)
+                    yield Left(path, Path(entry.path))
+                    below = _is_folder(self.folder / path)
+                    if entry.is_dir(follow_symlinks=False):
+                        todo.append((path, below and (opaque or _is_opaque(entry.path))))
+                    elif below:
+                        yield from _list_gone(self.folder, path, itself=False)
 
     def _read_mark(self, entry: os.DirEntry[str]) -> str | None:
         """Return the name that an entry marks as gone; empty if it stands for all, None if it is not a mark."""
@@ -183,7 +184,7 @@ class Copy(View):
             # It fails if one file is unreadable, but copies all the others.
             subprocess.run(command, check=False, capture_output=True)
         else:
-            shutil.copytree(self.folder, self.written, symlinks=True)
+            copy_tree(self.folder, self.written)
         self._copied = dict(_list_stamps(self.written))
 
     def list_left(self) -> Iterator[Left]:
@@ -234,22 +235,6 @@ def explain_no_overlay(name: str, folder: Path, parent: Path) -> str | None:
         remove_tree(view.stage)
 
 
-def remove_tree(path: Path) -> None:
-    """Remove a folder and its contents, even what an overlay or a command left without permissions."""
-    with suppress(OSError):
-        path.chmod(0o700)
-    for folder, names, _ in os.walk(path):
-        for name in names:
-            with suppress(OSError):
-                if not os.path.islink(os.path.join(folder, name)):
-                    os.chmod(os.path.join(folder, name), 0o700)
-    shutil.rmtree(path, ignore_errors=True)
-
-
-def _join(place: str, name: str) -> str:
-    return f"{place}/{name}" if place else name
-
-
 def _is_opaque(path: str) -> bool:
     for name in ("user.overlay.opaque", "user.fuseoverlayfs.opaque", "trusted.overlay.opaque"):
         with suppress(OSError):
@@ -265,12 +250,12 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _scan(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except OSError:
-        return []
+def _scan_own(folder: Path) -> list[os.DirEntry[str]]:
+    """List the entries of a folder that is ours, whatever a command did to its permissions."""
+    with suppress(OSError):
+        if (mode := folder.stat().st_mode) & OWNER != OWNER:
+            folder.chmod(stat.S_IMODE(mode) | OWNER)
+    return scan(folder)
 
 
 def _list_gone(folder: Path, path: str, *, itself: bool = True) -> Iterator[Left]:
@@ -278,31 +263,39 @@ def _list_gone(folder: Path, path: str, *, itself: bool = True) -> Iterator[Left
     if itself and os.path.lexists(folder / path):
         yield Left(path, None)
     if _is_folder(folder / path):
-        for entry in _scan(folder / path):
-            yield from _list_gone(folder, f"{path}/{entry.name}")
+        for below, _ in walk_tree(folder / path):
+            yield Left(join_place(path, below), None)
 
 
-def _list_stamps(root: Path, place: str = "") -> Iterator[tuple[str, tuple[int, ...]]]:
-    """List each name below a folder with what changes when it is written or replaced."""
-    for entry in _scan(root / place):
-        path, found = _join(place, entry.name), entry.stat(follow_symlinks=False)
-        if stat.S_ISDIR(found.st_mode):
-            yield path, (found.st_ino, found.st_mode)
-            yield from _list_stamps(root, path)
-        else:
-            yield path, (found.st_ino, found.st_size, found.st_ctime_ns)
+def _list_stamps(root: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """List each name below a folder of ours with what changes when it is written or replaced."""
+    todo = [""]
+    while todo:
+        place = todo.pop()
+        for entry in _scan_own(root / place):
+            path, found = join_place(place, entry.name), entry.stat(follow_symlinks=False)
+            if stat.S_ISDIR(found.st_mode):
+                yield path, (found.st_ino, found.st_mode | OWNER)
+                todo.append(path)
+            else:
+                yield path, (found.st_ino, found.st_size, found.st_ctime_ns)
 
 
 def _refuse_large(folder: Path) -> None:
     files = size = 0
-    for place, folders, names in os.walk(folder):
-        files += len(folders) + len(names)
-        for name in names:
+    try:
+        for _, entry in walk_tree(folder):
+            files += 1
             with suppress(OSError):
-                size += os.lstat(os.path.join(place, name)).st_size
-        if files > MAX_COPIED_FILES or size > MAX_COPIED_BYTES:
-            raise ExecutorUnavailable(
-                f"without an overlay each command works on a copy of the workspace, and this one has more than "
-                f"{MAX_COPIED_FILES} files or {MAX_COPIED_BYTES // 1_000_000_000} GB. The user can install "
-                "fuse-overlayfs, or name a smaller workspace"
-            )
+                size += 0 if entry.is_dir(follow_symlinks=False) else entry.stat(follow_symlinks=False).st_size
+            if files > MAX_COPIED_FILES or size > MAX_COPIED_BYTES:
+                raise ExecutorUnavailable(
+                    f"without an overlay each command works on a copy of the workspace, and this one has more than "
+                    f"{MAX_COPIED_FILES} files or {MAX_COPIED_BYTES // 1_000_000_000} GB. The user can install "
+                    "fuse-overlayfs, or name a smaller workspace"
+                )
+    except TreeTooDeep as error:
+        raise ExecutorUnavailable(
+            f"without an overlay each command works on a copy of the workspace, whose {error}. "
+            "The user can install fuse-overlayfs, or name another workspace"
+        ) from None
