@@ -21,6 +21,7 @@ from autogen_core import CancellationToken
 from pydantic import BaseModel, Field, ValidationError
 
 from upcall.autogen.messages import ERROR, PATH, QUESTIONS, message_answers, message_questions
+from upcall.autogen.ownership import claim_for_current_run
 from upcall.autogen.scope import note_interruption, publish
 from upcall.errors import AnswerRefused, SchemaMismatch
 from upcall.questions.answer import Answer, Outcome
@@ -102,6 +103,7 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
             asyncio.CancelledError: the token was cancelled. The state is as after an error.
         """
         inner: list[BaseAgentEvent | BaseChatMessage] = []
+        claim_for_current_run(self)
         try:
             async with aclosing(self.take_turn(messages, cancellation_token)) as turn:
                 async for item in turn:

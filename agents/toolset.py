@@ -24,7 +24,7 @@ from upcall.autogen.messages import Event, answered_event, asked_event
 from upcall.autogen.scope import current_scope, id_for_question
 from upcall.autogen.tool_calls import check_start_time, is_idempotent
 from upcall.autogen.workbenches import FileWorkbench
-from upcall.errors import AgentFailed, ConfigurationError, StoreUnavailable, UserInputRequired
+from upcall.errors import AgentFailed, ConfigurationError, SharedAgent, StoreUnavailable, UserInputRequired
 from upcall.policy.approval import ApprovalRules, Approve, is_allowed_for_run
 from upcall.policy.resolver import resolve_question
 from upcall.questions.answer import Answer
@@ -204,6 +204,8 @@ class Toolset:
                 return await cancellable(self._run(home, name, arguments, call_id, token, emit), token)
             except UserInputRequired as needed:
                 return ToolOutcome(asked=question_fields(needed, name))
+            except SharedAgent:
+                raise  # That is for the program to mend, not for the model.
             except Exception as error:  # A tool may raise anything; the model is told and can react.
                 if isinstance(error, StoreUnavailable) and error.store == current_scope().store:
                     raise  # The run's own: what the call did could not be recorded, so it is made again, or in doubt.

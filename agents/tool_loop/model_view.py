@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 from autogen_agentchat.messages import MemoryQueryEvent
 from autogen_core.memory import Memory
@@ -54,7 +55,8 @@ async def add_memories(
 async def view_messages(
     context: ChatCompletionContext, messages: Sequence[LLMMessage], *, agent: str
 ) -> list[LLMMessage]:
-    """Return the view that `context`, with its own messages, has of `messages`. The context is restored afterwards.
+    """Return the view that `context`, with its own messages, has of `messages`. A copy of it takes them in, since other
+    runs may use it at the same time, and is restored afterwards, for a context whose copies share what they keep.
 
     Raises:
         AgentFailed: it failed.
@@ -64,14 +66,16 @@ async def view_messages(
     async with _LOCKS.of(context):
         try:
             filled = await context.save_state()
+            view = copy(context)
             try:
+                await view.load_state(filled)
                 for message in _copies(messages):
-                    await context.add_message(message)
+                    await view.add_message(message)
                 # Copied: it may be the context's own list. Validated: a loaded `BufferedChatCompletionContext` holds
                 # its first messages as dicts (autogen-core 0.7.5).
-                shown = drop_unpaired(_MESSAGES.validate_python(list(await context.get_messages())))
+                shown = drop_unpaired(_MESSAGES.validate_python(list(await view.get_messages())))
             finally:
-                await context.load_state(filled)
+                await view.load_state(filled)
         except (UpcallError, AssertionError):
             raise
         except Exception as error:

@@ -123,7 +123,12 @@ class Upcall(RunReader):
         _check_types(model_client, store, tools, settings)
         super().__init__(settings or Settings.read(), store)
         self._teams = TeamFactory(
-            self.settings, self.store.file, make_team=team, model_client=model_client, tools=tools
+            self.settings,
+            self.store.file,
+            store_name=self.store.name,
+            make_team=team,
+            model_client=model_client,
+            tools=tools,
         )
         self.driver = Driver(self.store, self._teams, self.settings)
         """The driver that takes runs from pause to pause, for workers; programs call the methods of this class."""
@@ -197,7 +202,9 @@ class Upcall(RunReader):
 
     async def _start(self, task: Task, options: StartOptions) -> Stream:
         run, checkpoint, built = await self._prepare(task, options)
-        return self.driver.advance(await self.store.create(run, checkpoint), built, {})
+        async with built.close_on_error():
+            stored = await self.store.create(run, checkpoint)
+        return self.driver.advance(stored, built, {})
 
     async def _prepare(self, task: Task, options: StartOptions) -> tuple[Run, Checkpoint, BuiltTeam]:
         """Return a new run, its first checkpoint, and a team that can work on it."""
@@ -537,6 +544,7 @@ class Upcall(RunReader):
         if stored.run.is_final:
             return ()
         built = await self._teams.build(stored.run)
+        built.begin_work()
         try:
             return await find_incompatibilities(built.team, stored.checkpoint, await self.store.journal(stored.run.id))
         finally:

@@ -25,6 +25,20 @@ class ConfigurationError(CallerError):
     """A setting, a file or an argument is missing or wrong."""
 
 
+class SharedAgent(ConfigurationError):
+    """An agent, a team or a model context has worked in another run, and would carry that run's words into this one.
+
+    `what` says which; the text adds the remedy.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what}, whose messages it keeps. Build it inside the function that builds the team, so that each run has "
+            "its own."
+        )
+        self.what = what
+
+
 def install_command(extra: str) -> str:
     """Return the command that installs the packages of an extra."""
     return f"pip install '.[{extra}]' in a checkout of upcall"

@@ -62,6 +62,7 @@ from upcall.autogen.messages import (
     question_message,
 )
 from upcall.autogen.model_errors import explain
+from upcall.autogen.ownership import can_be_renewed
 from upcall.autogen.quiet_runtime import QuietRuntime, make_quiet
 from upcall.autogen.recording import TeamProxy, manager_with_journal
 from upcall.autogen.scope import current_scope, discard_last_reply, enter_scope, note_interruption, publish
@@ -477,6 +478,18 @@ def _refuse_other_edges(stored: Sequence[str] | None, graph: DiGraph) -> None:
         raise SchemaMismatch(
             f"The graph has other edges than the stored one ({', '.join(differing)}). Build the graph as it was."
         )
+
+
+def renew_members(team: TeamT) -> TeamT:
+    """Replace the members of this library, in a new group chat and those in it, by twins that know nothing, so that a
+    program may build its agents once for all runs. Returns the same team."""
+    if isinstance(team, BaseGroupChat) and not hasattr(team, "_keeps_turns"):
+        for place, participant in enumerate(team._participants):
+            if isinstance(participant, Team):
+                renew_members(participant)
+            elif can_be_renewed(participant):
+                team._participants[place] = participant.fresh()  # type: ignore[attr-defined]
+    return team
 
 
 def make_resumable(team: TeamT, *, user_proxy: str = "user", live: bool = False) -> TeamT:

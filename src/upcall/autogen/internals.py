@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
 from copy import copy
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, partial, wraps
 from typing import Any, ClassVar, TypeAlias
 
 from autogen_agentchat.agents import (
@@ -312,6 +312,24 @@ def without_tracebacks_of(kind: type[Exception]) -> None:
         return not (record.exc_info and isinstance(record.exc_info[1], kind))
 
     logging.getLogger("autogen_core").addFilter(other)
+
+
+def before_each_use(check: Callable[[Any], None]) -> None:
+    """Call `check` with each agent, team and model context that is about to take in messages, once per process. An
+    agent that only the code of a tool leads to (``await expert.run(task=...)``) can be seen nowhere else: these are the
+    methods that subclasses do not override (autogen-agentchat and -core 0.7.5)."""
+    kinds = ((BaseChatAgent, "run"), (BaseChatAgent, "run_stream"), (BaseGroupChat, "run_stream"))
+    for kind, name in (*kinds, (ChatCompletionContext, "add_message")):
+        setattr(kind, name, _checked(getattr(kind, name), check))
+
+
+def _checked(method: Callable[..., Any], check: Callable[[Any], None]) -> Callable[..., Any]:
+    @wraps(method)
+    def use(self: Any, *given: Any, **named: Any) -> Any:
+        check(self)
+        return method(self, *given, **named)
+
+    return use
 
 
 OwnSpan = Callable[[str, str], AbstractContextManager[bool]]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from upcall.autogen.answer_queue import AnswerQueue
     from upcall.autogen.journal import Journal
+    from upcall.autogen.ownership import RunOwner
     from upcall.questions.answer import Answer
     from upcall.questions.question import Question
     from upcall.runs.call_timings import Timings
@@ -109,6 +110,7 @@ class RunScope:
         model_calls: what is shared with all other callers of the same models.
         replies: keeps the replies of models beyond the run; like the clock, it applies to runs started in the scope.
         clock: the time as agents are told it; the machine's if there is none.
+        owner: the run itself; see `upcall.autogen.ownership`.
         interruptions: receives the cause when a turn is cut off, since AutoGen's group chat turns any exception into a
             `RuntimeError` with text only (autogen-agentchat 0.7.5). An entry also says that the team's state is whole.
     """
@@ -129,6 +131,7 @@ class RunScope:
     model_calls: SharedModelCalls | None = None
     replies: ReplyArchive | None = None
     clock: datetime | None = None
+    owner: RunOwner | None = None
     interruptions: list[BaseException] | None = None
 
 

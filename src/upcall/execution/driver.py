@@ -274,6 +274,7 @@ class Driver:
         """
         built = await self._teams.build(stored.run)
         async with built.close_on_error():
+            built.begin_work()
             checkpoint = await adapt_checkpoint(built.team, stored.run.id, stored.checkpoint, stored.records)
         return replace(stored, checkpoint=checkpoint), replace(built, loaded=True)
 
@@ -290,6 +291,7 @@ class Driver:
                 yield _name_run(event, run_id)
             with hold_lease(stored.worker):
                 while stored.run.working:
+                    built.begin_work()
                     segment = self._begin_segment(stored, built, records)
                     async with aclosing(segment.work(built.team, loaded=built.loaded)) as events:
                         async for event in events:

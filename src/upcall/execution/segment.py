@@ -20,9 +20,10 @@ from upcall.autogen.group_chats import PendingQuestions
 from upcall.autogen.internals import without_tracebacks_of
 from upcall.autogen.journal import Journal
 from upcall.autogen.messages import Event, event_questions, message_answers, name_text
+from upcall.autogen.ownership import RunOwner
 from upcall.autogen.published import PublishedQuestions
 from upcall.autogen.scope import ProgressListener, RunScope, SharedModelCalls, current_scope, enter_scope
-from upcall.errors import ModelError, StoredStateError, StoreUnavailable, UpcallError
+from upcall.errors import ModelError, SharedAgent, StoredStateError, StoreUnavailable, UpcallError
 from upcall.execution.compatibility import adapt_checkpoint
 from upcall.execution.event_gate import EventGate, tell_answer
 from upcall.execution.reducer import NO_RESULT, Phase, SegmentState, end_segment, explain_loss, reduce_event
@@ -92,6 +93,7 @@ class RunSegment:
         model_calls: SharedModelCalls | None = None,
     ) -> None:
         without_tracebacks_of(ModelError)
+        without_tracebacks_of(SharedAgent)
         self._stored = stored
         self._traced = traced
         self.timings, self._timed = Timings(), timed
@@ -398,6 +400,7 @@ class RunSegment:
         keeps_new = pinned is not None and pinned.has_own_workspace(run.id)
         scope = RunScope(
             store=self._store.name,
+            owner=RunOwner(self._store.name, run.id),
             journal=self._journal,
             resolver=self._resolver,
             answers=self._mailbox,

@@ -19,8 +19,9 @@ from upcall.agents.servers import TeamServers
 from upcall.agents.structured.same_question import same_question_matcher
 from upcall.agents.toolset import Tool, as_tool
 from upcall.autogen import tracing
-from upcall.autogen.group_chats import make_resumable
+from upcall.autogen.group_chats import make_resumable, renew_members
 from upcall.autogen.messages import USER
+from upcall.autogen.ownership import RunOwner, TeamClaim
 from upcall.errors import ConfigurationError, UpcallError
 from upcall.execution.model_clients import DEMO, ModelClients, uses_demo
 from upcall.execution.named_teams import import_team
@@ -50,9 +51,18 @@ class BuiltTeam:
     matcher: Matcher | None = None
     loaded: bool = False
     servers: TeamServers | None = None
+    claim: TeamClaim | None = None
+
+    def begin_work(self) -> None:
+        """Note that its agents get messages of the run from now on, and so belong to it."""
+        if self.claim is not None:
+            self.claim.keep()
 
     async def close(self) -> None:
-        """Close the clients that were made for it, and stop the servers that nobody else needs."""
+        """Close the clients that were made for it, stop the servers that nobody else needs, and release its agents if
+        it did no work."""
+        if self.claim is not None:
+            self.claim.release()
         if self.servers is not None:
             await self.servers.release()
         if self.clients is not None:
@@ -74,6 +84,7 @@ class TeamFactory:
     Args:
         settings: the program's settings; those that a run pinned at its start override them.
         store_file: the file of the store, which no workspace may contain.
+        store_name: the name of the store of its runs.
         make_team: builds the caller's own team instead of the root team, or its name (``MODULE:FUNCTION``).
         model_client: the model of all agents of the root team.
         tools: the program's tools, before those of the settings.
@@ -84,6 +95,7 @@ class TeamFactory:
         settings: Settings,
         store_file: Path | None,
         *,
+        store_name: str = "",
         make_team: MakeTeam | str | None = None,
         model_client: ChatCompletionClient | None = None,
         tools: Sequence[Tool] = (),
@@ -105,7 +117,7 @@ class TeamFactory:
                 "PausableAgent(approve=[...]) there, or with_questions(agent, approve=[...])."
             )
         self._settings = settings
-        self._store_file = store_file
+        self._store_file, self._store_name = store_file, store_name
         self._make_team = make_team
         self._model_client = model_client
         self._tools = tuple(tools)
@@ -216,30 +228,41 @@ class TeamFactory:
 
     def preview(self) -> Team:
         """Build a team without a run."""
-        return self._build(Run(task="", config=self.pin("RUN", {}))).team
+        return self._build(Run(task="", config=self.pin("RUN", {})), None).team
 
     async def build(self, run: Run) -> BuiltTeam:
         """Build the team of a run. Listing its documents reads them, which takes seconds, so it happens in a thread.
 
         Raises:
             ConfigurationError: it cannot be built.
+            SharedAgent: an agent in it has worked in another run.
         """
+        owner = RunOwner(self._store_name, run.id)
         if not self.is_own and run.config.team is not None and run.config.team.documents:
-            built = await asyncio.to_thread(self._build, run)
+            built = await asyncio.to_thread(self._build, run, owner)
         else:
-            built = self._build(run)
-        return replace(built, servers=await TeamServers.take(built.team))
+            built = self._build(run, owner)
+        async with built.close_on_error():
+            return replace(built, servers=await TeamServers.take(built.team))
 
     @tracing.unseen
-    def _build(self, run: Run) -> BuiltTeam:
+    def _build(self, run: Run, owner: RunOwner | None) -> BuiltTeam:
         if self._make_team is not None:
             if run.config.team is not None:
                 raise ConfigurationError(
                     f"Run {run.id} has the built-in team, and this program brings one of its own: go on with it by "
                     "Upcall() without team, or without --team."
                 )
-            team, clients = make_resumable(_call(self._make_team), user_proxy=USER), self._matcher_clients(run)
-            return BuiltTeam(team, clients, same_question_matcher(clients("clarifier")) if clients else None)
+            team, clients = renew_members(_call(self._make_team)), self._matcher_clients(run)
+            claim = TeamClaim(team, owner) if owner is not None else None
+            try:
+                team = make_resumable(team, user_proxy=USER)
+            except BaseException:
+                if claim is not None:
+                    claim.release()
+                raise
+            matcher = same_question_matcher(clients("clarifier")) if clients else None
+            return BuiltTeam(team, clients, matcher, claim=claim)
         if (pinned := run.config.team) is None:
             named = run.config.named_team
             how = f"say --team {named.name}" if named else "resume it in the program that started it, Upcall(team=...)"
