@@ -320,10 +320,10 @@ def before_each_use(check: Callable[[Any], None]) -> None:
     methods that subclasses do not override (autogen-agentchat and -core 0.7.5)."""
     kinds = ((BaseChatAgent, "run"), (BaseChatAgent, "run_stream"), (BaseGroupChat, "run_stream"))
     for kind, name in (*kinds, (ChatCompletionContext, "add_message")):
-        setattr(kind, name, _checked(getattr(kind, name), check))
+        setattr(kind, name, _check_before(getattr(kind, name), check))
 
 
-def _checked(method: Callable[..., Any], check: Callable[[Any], None]) -> Callable[..., Any]:
+def _check_before(method: Callable[..., Any], check: Callable[[Any], None]) -> Callable[..., Any]:
     @wraps(method)
     def use(self: Any, *given: Any, **named: Any) -> Any:
         check(self)

@@ -150,7 +150,7 @@ def _parts_of(part: Any) -> Iterable[object]:
         case dict():
             return _parts_of([*part.values()])
         case FunctionType():
-            return filter(_is_used, _named_in(part))
+            return filter(_is_used, _list_named(part))
         case MethodType():
             return (part.__func__, part.__self__, *filter(_is_used, _fields(part.__self__)))
         case partial():
@@ -172,7 +172,7 @@ def _fields(part: object) -> Sequence[object]:
     return [*getattr(part, "__dict__", {}).values()]
 
 
-def _named_in(function: FunctionType) -> Iterator[object]:
+def _list_named(function: FunctionType) -> Iterator[object]:
     """Yield what a function holds, and what it names in its module: agents, teams, and other functions there."""
     yield from function.__defaults__ or ()
     yield from (function.__kwdefaults__ or {}).values()
