@@ -35,6 +35,7 @@ from upcall.agents.structured.parse_output import UnreadableReply, parse_reply, 
 from upcall.agents.structured.steps import Ask, HandOver, Say, Step, Wait
 from upcall.agents.structured.thread import DialogEntry, Thread, as_stored
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
+from upcall.autogen.cut_replies import find_cut
 from upcall.autogen.messages import (
     WARNINGS,
     answer_message,
@@ -255,7 +256,8 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
                     raise
                 emit(ThoughtEvent(id=identity.new_message_id(), source=self.name, content=f"(no reply: {problem})"))
             else:
-                if offered and not isinstance(result.content, str):
+                cut = find_cut(result.finish_reason)
+                if offered and not isinstance(result.content, str) and cut is None:
                     thought = result.thought or "(calls tools)"
                     emit(
                         ThoughtEvent(
@@ -267,6 +269,8 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
                 self._log_reply(text)
                 decided = text or "(no text)"
                 try:
+                    if cut is not None and not isinstance(result.content, str):
+                        raise UnreadableReply(f"it was cut off {cut.why}, and none of its calls was made")
                     value = parse_reply(text, kind)
                     decided = value.in_words()
                     value = check(value)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from upcall.autogen.thoughts import split_thoughts
+
 T = TypeVar("T", bound=BaseModel)
 
 _FENCE = re.compile(r"```(?:json)?[ \t\r]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
-_THINKING = r"(?:think|thinking|thought|reasoning)>"
-_OPENED = re.compile(rf"\s*<{_THINKING}", re.IGNORECASE)
-_CLOSED = re.compile(rf"</{_THINKING}", re.IGNORECASE)
+_WHOLE_FENCE = re.compile(r"(?:`{3,}|~{3,})[ \t]*[\w-]*[ \t\r]*\n(.*?)(?:`{3,}|~{3,})?", re.DOTALL)
+_OWN_LINES = re.compile(r"^[ \t]*(\{.*?\})[ \t]*$", re.DOTALL | re.MULTILINE)
 _WRAPPERS = re.compile("answer|classification|clarification|data|json|output|plan|reply|report|response|result")
 """The names, besides its own, of a single key that models put around the requested object."""
 
@@ -44,25 +46,59 @@ def schema_text(kind: type[BaseModel]) -> str:
     return json.dumps(kind.model_json_schema(), ensure_ascii=False)
 
 
-def parse_reply(text: str, kind: type[T]) -> T:
+def parse_reply(text: str, kind: type[T], *, alone: bool = False) -> T:
     """Return the value in `text`: the first JSON object in it that fits (S0-63), repaired if its syntax is wrong.
 
-    The model's thoughts before the reply are ignored. An object inside a single key (``{"result": {...}}``), and JSON
-    that is sent as a JSON string, are read like the object itself.
+    The model's thoughts are ignored. An object inside a single key (``{"result": {...}}``), and JSON that is sent as a
+    JSON string, are read like the object itself. With `alone` the text must be JSON and nothing else.
 
     Raises:
-        UnreadableReply: there is no JSON object, or none that fits; names the first problem.
+        UnreadableReply: there is no JSON object, or none that fits; names the first problem. Or a fenced object that
+            fits stands beside another one that does: one of them is an example.
     """
-    problems: list[str] = []
-    for found in find_objects(drop_thoughts(text)):
+    text, problems = drop_thoughts(text), list[str]()
+    for found in find_objects(text) if _is_json(text) or not alone else ():
         if isinstance(found, str):
             problems.append(found)
             continue
         try:
-            return kind.model_validate(_unwrap(found, kind))
+            value = kind.model_validate(_unwrap(found, kind))
         except ValidationError as error:
             problems.append(describe_misfit(error))
+            continue
+        if any(other != value for other in _list_beside(text, kind)):
+            raise UnreadableReply("it holds several JSON objects that differ; reply with the one that you mean, alone")
+        return value
     raise UnreadableReply(problems[0] if problems else "it holds no JSON object")
+
+
+def _is_json(text: str) -> bool:
+    """Return whether a text is JSON, possibly broken or in a fence, without other words before, between or after."""
+    if whole := _WHOLE_FENCE.fullmatch(text):
+        text = whole[1].strip()
+    place = 0
+    while place < len(text):
+        if text[place] not in "{[":
+            return False
+        try:
+            _, place = _DECODER.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            return text.endswith(("}", "]"))
+        place += len(text[place:]) - len(text[place:].lstrip(" \t\r\n,"))
+    return bool(text)
+
+
+def _list_beside(text: str, kind: type[T]) -> list[T]:
+    """Return the values that fit in fenced blocks, and on lines of their own beside these; none without a fence."""
+    fenced = [] if text.startswith("{") else _FENCE.findall(text)
+    if not fenced:
+        return []
+    outside = [found[1] for found in _OWN_LINES.finditer(_FENCE.sub("\n", text))]
+    values: list[T] = []
+    for part in [*fenced, *outside]:
+        with suppress(UnreadableReply):
+            values.append(parse_reply(part, kind, alone=True))
+    return values
 
 
 def describe_misfit(error: ValidationError) -> str:
@@ -74,15 +110,8 @@ def describe_misfit(error: ValidationError) -> str:
 
 
 def drop_thoughts(text: str) -> str:
-    """Return the text without byte order mark and without the thoughts before it, unquoted if it is a JSON string."""
-    text, start = _unquote(text.strip("\ufeff \t\r\n")), 0
-    while _OPENED.match(text, start):
-        closed = _CLOSED.search(text, start)
-        start = closed.end() if closed else len(text)
-    if not text.startswith(("{", "[", "`"), start):
-        closed = _CLOSED.search(text, start)  # The tag that opens them is often part of the prompt.
-        start = closed.end() if closed and "{" in text[closed.end() :] else start
-    return _unquote(text[start:].strip())
+    """Return the text without byte order mark and without thoughts, unquoted if it is a JSON string."""
+    return _unquote(split_thoughts(_unquote(text.strip("\ufeff \t\r\n"))).text.strip())
 
 
 def _unquote(text: str) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from autogen_agentchat.messages import TextMessage
-from autogen_core import FunctionCall
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import ParametersSchema, ToolSchema
 from pydantic import BaseModel, ValidationError
@@ -19,7 +18,6 @@ from upcall.agents.structured.parse_output import (
     UnreadableReply,
     describe_misfit,
     drop_thoughts,
-    find_objects,
     parse_reply,
 )
 from upcall.autogen.messages import CHECKED, OUTPUT, WARNINGS, dump_warnings
@@ -77,15 +75,16 @@ def read_report_call(arguments: Mapping[str, Any], kind: type[BaseModel]) -> Bas
 def read_text(text: str, kind: type[BaseModel], *, insist: bool = False) -> BaseModel:
     """Return the output in a text: JSON that fits, or prose if the output type accepts it.
 
-    Other JSON does not count as prose, unless the model was told so and does `insist`.
+    In prose no JSON is read: it is an example or a quote. Other JSON does not count as prose, unless the model was told
+    so and does `insist`.
 
     Raises:
         UnreadableReply: it is neither.
     """
+    from_text = getattr(kind, "from_text", None)
     try:
-        return parse_reply(text, kind)
+        return parse_reply(text, kind, alone=from_text is not None)
     except UnreadableReply as problem:
-        from_text = getattr(kind, "from_text", None)
         if from_text is None:
             raise UnreadableReply(f"{problem}. {_NO_TEXT}") from problem
         prose = drop_thoughts(text)
@@ -129,18 +128,3 @@ def output_message(output: BaseModel, source: str) -> TextMessage:
     to_text = getattr(output, "to_text", None)
     text = to_text() if to_text else data
     return TextMessage(id=identity.new_message_id(), source=source, content=text, metadata=metadata)
-
-
-def find_calls(text: str, known: Collection[str]) -> list[FunctionCall]:
-    """Return the calls of `known` tools that a model wrote as JSON instead of making them.
-
-    Small models do so, in a fence or bare: ``{"name": "write_file", "arguments": {...}}``.
-    """
-    calls = []
-    for found in find_objects(text):
-        if not isinstance(found, dict) or found.get("name") not in known:
-            continue
-        arguments = found.get("arguments", found.get("parameters"))
-        if isinstance(arguments, dict):
-            calls.append(FunctionCall(id="", name=found["name"], arguments=json.dumps(arguments, ensure_ascii=False)))
-    return [call for place, call in enumerate(calls) if call not in calls[:place]]

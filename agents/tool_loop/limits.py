@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from upcall.agents.tool_loop.options import PausableSettings
 from upcall.agents.tool_loop.turn import Turn
+from upcall.autogen.cut_replies import MAX_CUT_REPLIES, find_cut
 
 REPEATS = "repeats"
 IN_CIRCLES = "stopped because it went round in circles: the same calls, with the same results"
@@ -14,7 +15,7 @@ _LAST_WORDS = (
     "You made the same calls again and again, and they give nothing new. Make no further call. Say in plain words what "
     "the result is, from what you have."
 )
-_REMINDERS = ("backing", "failure", "form", "found", "question", "search")
+_REMINDERS = ("backing", "failure", "form", "found", "question", "search", "written")
 
 
 class Limit(NamedTuple):
@@ -32,6 +33,11 @@ def find_limit(turn: Turn, settings: PausableSettings) -> Limit | None:
             f"stopped after {settings.max_rounds} model calls without finishing. What it did so far stands; raise "
             "max_rounds to let it go on longer.",
         )
+    if len(turn.cut_off) >= MAX_CUT_REPLIES and (cut := find_cut(turn.cut_off[-1])):
+        why = (
+            f"stopped because {len(turn.cut_off)} replies in a row were cut off {cut.why}, and no call of them was made"
+        )
+        return Limit("cut_off", f"{why}. {cut.user_advice}.")
     if turn.idle_rounds >= settings.max_repeats:
         return Limit(REPEATS, f"{IN_CIRCLES}. What it did so far stands; another model may do better.")
     return None

@@ -38,7 +38,6 @@ from upcall.agents.tool_loop.concurrent_calls import redeliver_answers, serve_at
 from upcall.agents.tool_loop.final_reply import (
     REPORT,
     TAKEN,
-    find_calls,
     needs_report_tool,
     output_message,
     read_report_call,
@@ -58,10 +57,12 @@ from upcall.agents.tool_loop.options import (
 )
 from upcall.agents.tool_loop.prose_questions import ends_with_question, prose_question_call
 from upcall.agents.tool_loop.search_first import begin_answer, look_up_task, note_task
+from upcall.agents.tool_loop.text_calls import find_calls, find_repeated
 from upcall.agents.tool_loop.turn import Frame, Turn
 from upcall.agents.toolset import Tool, Toolset, question_call
 from upcall.autogen.call_path import nested_call
 from upcall.autogen.concurrency import Emit, cancellable
+from upcall.autogen.cut_replies import describe_cut, find_cut
 from upcall.autogen.messages import (
     OUTCOME,
     WARNINGS,
@@ -79,7 +80,7 @@ from upcall.autogen.messages import (
     question_message,
     words_before_handoff,
 )
-from upcall.autogen.model_calls import call_model
+from upcall.autogen.model_calls import call_model, is_unknown_family
 from upcall.autogen.scope import discard_last_reply
 from upcall.errors import ConfigurationError, ModelReplyInvalid, SchemaMismatch
 from upcall.policy.approval import ApprovalRules, Approve
@@ -89,9 +90,15 @@ from upcall.research.reports import Report, WorkDone
 from upcall.runs.run import Usage, add_usage
 
 _EMPTY_REPLY = "it was empty"
+_ONLY_THOUGHTS = "it was empty: it held thoughts, and no text"
 _CUT_OFF = "its reply was cut off at the limit of tokens, the server's or max_reply_tokens"
 _REPEATED = "each of your last calls was made before, with the same result"
 _ASKS = "it ends with a question, and only ask_user reaches the user: call it if you need the answer to go on"
+_WRITTEN = (
+    "it is a call written as text, which is not made. Make it with your tools, or give your result in plain words"
+)
+_READ = "it repeated a call that stands in what it had read, which was not made"
+_CUT_CALLS = "a reply was cut off {why}, so none of its calls was made. {advice}"
 _FAILED_BESIDE = "another call of the same reply failed; look at its result before you report"
 
 
@@ -271,12 +278,14 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         if limit and not isinstance(reply.content, str):
             yield Response(chat_message=await self._stop(limit, token))
             return
-        calls = self._calls_of(reply, [schema["name"] for schema in known])
+        names = [schema["name"] for schema in known]
+        calls = self._calls_of(reply, names)
+        turn.cut_off = [*turn.cut_off, reply.finish_reason] if calls and find_cut(reply.finish_reason) else []
         if not calls:
             if reply.thought:
                 yield ThoughtEvent(id=identity.new_message_id(), source=self.name, content=reply.thought)
             try:
-                concluded = await self._conclude(reply, message_id, token)
+                concluded = await self._conclude(reply, message_id, names, token)
             except ModelReplyInvalid:
                 if limit:
                     yield Response(chat_message=await self._stop(limit, token))
@@ -288,6 +297,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 yield self._request_event()
             return
         turn.open_frames(calls, reply.thought)
+        if cut := find_cut(reply.finish_reason):
+            turn.refuse_frames(describe_cut(cut))
         self._check_frames()
         if reply.thought:
             yield ThoughtEvent(id=message_id, source=self.name, content=reply.thought)
@@ -295,6 +306,10 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         for frame in turn.frames:
             for event in await question_call(frame, self.name, token):
                 yield event
+
+    def _warn_of_cut(self) -> list[str]:
+        cuts = [find_cut(reason) for reason in self._state.cut_off[-1:]]
+        return [_CUT_CALLS.format(why=cut.why, advice=cut.user_advice) for cut in cuts if cut]
 
     def _look_up(self) -> list[FunctionCall]:
         return look_up_task(self._state, self._toolset, self.name)
@@ -324,7 +339,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         ending = await self._ending(token)
         # Closed only after the event is out: a reader who leaves here must find the ending again.
         invalid = [frame.invalid for frame in turn.frames if frame.invalid]
-        yield executed_event(turn.results(), invalid=invalid, source=self.name)
+        yield executed_event(turn.results(), invalid=invalid, source=self.name, warnings=self._warn_of_cut())
         turn.close_batch(self.name)
         if isinstance(ending, Handoff):
             yield Response(chat_message=self._hand_over(ending))
@@ -429,12 +444,16 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     def _calls_of(self, reply: CreateResult, known: Sequence[str]) -> list[FunctionCall]:
         """Return the calls that a reply makes, or that its text represents."""
-        text = reply.content
+        text, turn = reply.content, self._state
         if not isinstance(text, str):
+            turn.calls_natively = turn.calls_natively or bool(text)
             return text
-        if self._catches_prose(reminded=True) and ends_with_question(text):
+        if self._asks_in_prose(reply, reminded=True):
             return [prose_question_call(text)]
-        return find_calls(text, known)
+        if not is_unknown_family(self._model_client) or turn.calls_natively:
+            return []
+        calls = find_calls(text, known)
+        return [] if find_repeated(calls, text, turn.messages) else calls
 
     def _check_frames(self) -> None:
         """Close impossible calls with an error; turn valid `ask_user` calls into their questions."""
@@ -491,12 +510,16 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         return message.model_copy(update={"metadata": {**message.metadata, **stopped}})
 
     async def _conclude(
-        self, reply: CreateResult, message_id: str, token: CancellationToken
+        self, reply: CreateResult, message_id: str, known: Sequence[str], token: CancellationToken
     ) -> Response | ThoughtEvent:
-        """End the turn with a text, or tell the model once about each problem with it."""
+        """End the turn with a text, or tell the model once about each problem with it. It was offered the `known`
+        tools."""
         turn, text = self._state, reply.content if isinstance(reply.content, str) else ""
+        written = find_calls(text, known) if is_unknown_family(self._model_client) else []
         try:
-            message = await self._final_message(text, token)
+            if written and turn.calls_natively:
+                self._object_once("written", _WRITTEN)
+            message = await self._final_message(reply, token)
         except UnreadableReply as problem:
             if turn.remind_once(kind := problem.kind if isinstance(problem, NotYet) else "form"):
                 if kind == "backing" and (calls := self._look_up()):
@@ -506,6 +529,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 return ThoughtEvent(id=message_id, source=self.name, content=text, models_usage=reply.usage)
             message = await self._give_up(problem, token)
         more = [IN_CIRCLES] * turn.was_reminded(REPEATS) + [_CUT_OFF] * (reply.finish_reason == "length")
+        more += [_READ] * bool(find_repeated(written, text, turn.messages))
         if more:
             warned = {WARNINGS: dump_warnings([*more, *event_warnings(message)])}
             message = message.model_copy(update={"metadata": {**message.metadata, **warned}})
@@ -513,16 +537,16 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         turn.end()
         return Response(chat_message=message.model_copy(update={"id": message_id, "models_usage": reply.usage}))
 
-    async def _final_message(self, text: str, token: CancellationToken) -> TextMessage:
+    async def _final_message(self, reply: CreateResult, token: CancellationToken) -> TextMessage:
         """Return the message that a text ends the turn with.
 
         Raises:
             UnreadableReply: it cannot be the result, or not yet.
         """
-        turn = self._state
+        turn, text = self._state, reply.content if isinstance(reply.content, str) else ""
         if not text.strip():
-            raise UnreadableReply(_EMPTY_REPLY)
-        if self._catches_prose(reminded=False) and ends_with_question(text):
+            raise UnreadableReply(_ONLY_THOUGHTS if reply.thought else _EMPTY_REPLY)
+        if self._asks_in_prose(reply, reminded=False):
             raise NotYet("question", _ASKS)
         if self._output_type is None:
             return TextMessage(id=identity.new_message_id(), source=self.name, content=text)
@@ -548,8 +572,11 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     def _object(self, problems: Sequence[str]) -> None:
         """Raise a `NotYet` if the model was not told yet that its calls do not confirm its report."""
-        if not self._state.was_reminded("backing"):
-            raise NotYet("backing", "; ".join(problems))
+        self._object_once("backing", "; ".join(problems))
+
+    def _object_once(self, kind: str, problem: str) -> None:
+        if not self._state.was_reminded(kind):
+            raise NotYet(kind, problem)
 
     async def _work(self, token: CancellationToken) -> WorkDone:
         """Return what was done in this turn, and with which tools."""
@@ -597,8 +624,11 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             raise NotYet("failure", _FAILED_BESIDE)
         return await self._verify_output(read_report_call(frame.arguments(), self._output_type), token)
 
-    def _catches_prose(self, reminded: bool) -> bool:
-        """Return whether a text that asks is a question to the user, or before the model was `reminded`, may be one."""
+    def _asks_in_prose(self, reply: CreateResult, *, reminded: bool) -> bool:
+        """Return whether a whole text is a question to the user, or before the model was `reminded`, may be one."""
+        text = reply.content if isinstance(reply.content, str) else ""
+        if find_cut(reply.finish_reason) or not ends_with_question(text):
+            return False
         catches = self._settings.catch_prose and self._toolset.ask_user
         left = self._state.asked < self._settings.max_questions
         return catches and left and self._state.was_reminded("question") is reminded

@@ -11,17 +11,27 @@ import re
 from autogen_core import FunctionCall
 
 from upcall.agents.tool_loop.ask_user import ASK_USER
+from upcall.autogen.thoughts import find_fences
 from upcall.questions.question import MAX_LABEL_CHARS, MAX_OPTIONS, MAX_QUESTION_CHARS
 
 _ITEM = re.compile(r"^\s{0,3}(?:[-*•]|\(?(?:\d{1,2}|[A-Za-z])[.)])\s+(\S.*)$")
+_QUOTED = re.compile(r"""\w.*(?:["“”„«»`]|(?<!\w)['‘’])[^"“”„«»`]*[?？؟]["“”„«»`'’][\s.)\]*_]*$""")
+"""A line that quotes a question at its end."""
+
 _MARKS = " \t*_)]\"'"
 """Characters that may follow a question mark."""
 
 
 def ends_with_question(text: str) -> bool:
-    """Return whether a text ends with a question mark, possibly followed by a list of options."""
+    """Return whether a text ends with a question mark, possibly followed by a list of options.
+
+    A question in a quote or in code is somebody else's.
+    """
     asked, _ = _split(text)
-    return asked.rstrip(_MARKS).endswith(("?", "？", "؟"))
+    last = asked.rpartition("\n")[2].strip()
+    if last.startswith(">") or _QUOTED.search(last) or any(end >= len(asked) for _, end in find_fences(asked)):
+        return False
+    return last.rstrip(_MARKS).endswith(("?", "？", "؟"))
 
 
 def prose_question_call(text: str) -> FunctionCall:

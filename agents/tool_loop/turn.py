@@ -125,7 +125,9 @@ class Turn(AgentState):
     batch is open wait in ``arrived`` and are added after the results. ``remembered``: the memories were queried in this
     turn, which ``began`` at that message. ``task`` has the words to search sources for: the last message of the
     turn, except hand-offs, which are another agent's words about it. ``idle_rounds`` counts the rounds in a row that
-    only repeated earlier calls; ``reminded`` contains the reminders to the model.
+    only repeated earlier calls; ``reminded`` contains the reminders to the model. ``cut_off``: the finish reasons of
+    the last replies in a row whose calls were cut off. ``calls_natively``: the model has made calls, so its texts are
+    not read for any.
     """
 
     messages: list[LLMMessage] = Field(default_factory=list)
@@ -134,6 +136,8 @@ class Turn(AgentState):
     thought: str | None = None
     rounds: int = 0
     idle_rounds: int = 0
+    cut_off: list[str] = Field(default_factory=list)
+    calls_natively: bool = False
     reminded: list[str] = Field(default_factory=list)
     asked: int = 0
     remembered: bool = False
@@ -177,6 +181,11 @@ class Turn(AgentState):
             arguments, problem = check_arguments(call.arguments)
             frame = Frame(call=FunctionCall(id=call_id, name=call.name, arguments=arguments), problem=problem)
             self.frames.append(frame)
+
+    def refuse_frames(self, problem: str) -> None:
+        """Say of each call of the batch why it cannot be made."""
+        for frame in self.frames:
+            frame.problem = problem
 
     def deliver(self, answers: Sequence[Answer]) -> None:
         """Pass each answer to the call that waits for it: the call's own, or down to its nested agent."""
@@ -269,6 +278,7 @@ class Turn(AgentState):
         self.seen, self.remembered, self.reminded, self.began = [], False, [], len(self.messages)
         self.task = ""
         self.rounds = self.idle_rounds = self.asked = 0
+        self.cut_off = []
 
 
 def _as_key(call: FunctionCall, result: FunctionExecutionResult) -> tuple[str, str, str]:

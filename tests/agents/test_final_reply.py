@@ -62,7 +62,7 @@ async def coded(replies: Sequence[Reply], folder: Path, **options: Any) -> Rest:
 
 
 @pytest.mark.parametrize(
-    "said", [REPORT, f"```json\n{REPORT}\n```", f"Here it is: {REPORT} Bye.", "Built.", "<think>Hm.</think>\nBuilt."]
+    "said", [REPORT, f"```json\n{REPORT}\n```", f"<think>Hm.</think>{REPORT}", "Built.", "<think>Hm.</think>\nBuilt."]
 )
 async def test_json_and_prose_are_a_report(said: str) -> None:
     with ScriptedModelClient([Call("note"), said]) as client:

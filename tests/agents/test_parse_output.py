@@ -98,6 +98,17 @@ def test_of_several_objects_the_one_that_is_meant_counts(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
+    [
+        f"For example:\n```json\n{OTHER}\n```\nFor this task:\n{GOOD}",
+        f"```json\n{OTHER}\n```\nwould be wrong. It is\n```json\n{GOOD}\n```",
+    ],
+)
+def test_an_example_beside_the_reply_is_not_taken_for_it(text: str) -> None:
+    assert "several JSON objects that differ" in problem(text)
+
+
+@pytest.mark.parametrize(
+    "text",
     rows("parse_output/a_part_of_an_object_is_never_the_reply"),
 )
 def test_a_part_of_an_object_is_never_the_reply(text: str) -> None:

@@ -220,12 +220,13 @@ def asked_event(question: Question, *, source: str) -> UserInputRequestedEvent:
 
 
 def executed_event(
-    results: Sequence[FunctionExecutionResult], *, invalid: Sequence[str], source: str
+    results: Sequence[FunctionExecutionResult], *, invalid: Sequence[str], source: str, warnings: Sequence[str] = ()
 ) -> ToolCallExecutionEvent:
-    """Return the event that reports the results of a batch in a stream, and why its `invalid` questions were
-    invalid."""
+    """Return the event that reports the results of a batch in a stream, why its `invalid` questions were invalid, and
+    what the user is warned of."""
     refused = [{"version": "v1", "kind": "clarification", "invalid": True, "reason": reason} for reason in invalid]
     metadata = {CLARIFICATIONS: json.dumps(refused, ensure_ascii=False)} if refused else {}
+    metadata |= {WARNINGS: dump_warnings(warnings)} if warnings else {}
     return ToolCallExecutionEvent(id=identity.new_message_id(), source=source, content=list(results), metadata=metadata)
 
 

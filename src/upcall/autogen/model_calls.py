@@ -23,6 +23,7 @@ from upcall.autogen.internals import is_model_client_for
 from upcall.autogen.model_errors import CutShort, explain_call
 from upcall.autogen.scope import current_scope
 from upcall.autogen.server_waits import call_when_free
+from upcall.autogen.thoughts import separate_thoughts
 from upcall.autogen.token_odds import FIRST_TOKEN, NO_CALL, drop_broken_odds, tells_odds
 from upcall.errors import UpcallError
 from upcall.text import replace_surrogates
@@ -130,6 +131,7 @@ def _form(tools: Sequence[ToolSchema], json_output: bool | type[BaseModel] | Non
 
 
 def _sendable(reply: CreateResult) -> CreateResult:
+    reply = separate_thoughts(reply)
     content = replace_surrogates(reply.content) if isinstance(reply.content, str) else reply.content
     thought = replace_surrogates(reply.thought) if reply.thought else reply.thought
     return drop_broken_odds(reply.model_copy(update={"content": content, "thought": thought}))

@@ -31,11 +31,13 @@ from autogen_core.models import RequestUsage as Usage
 
 from upcall.autogen import tracing
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
+from upcall.autogen.cut_replies import request_whole
 from upcall.autogen.internals import Approve, Wrappers, is_started, wrap_manager, wrap_parts
 from upcall.autogen.messages import Event
 from upcall.autogen.model_errors import CutShort, explain_call
 from upcall.autogen.scope import current_scope
 from upcall.autogen.server_waits import call_when_free
+from upcall.autogen.thoughts import separate_thoughts
 from upcall.autogen.tool_calls import check_start_time, is_idempotent
 from upcall.errors import UpcallError
 from upcall.questions.tool_context import redact_secrets
@@ -93,8 +95,8 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
     async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
         """Call the client, or replay a recorded reply."""
 
-        def fetch() -> Awaitable[CreateResult]:
-            return self.inner.create(messages, **options)
+        def fetch(sent: Sequence[LLMMessage]) -> Awaitable[CreateResult]:
+            return self.inner.create(sent, **options)
 
         return await self._reply(messages, options, fetch)
 
@@ -104,14 +106,18 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
         """Call the client. A reply counts once it is complete; a replayed one comes without its pieces."""
 
         async def work(emit: Emit[str | CreateResult]) -> None:
-            async def fetch() -> CreateResult:
-                async for item in self.inner.create_stream(messages, **options):
+            async def fetch(sent: Sequence[LLMMessage]) -> CreateResult:
+                whole: CreateResult | None = None
+                async for item in self.inner.create_stream(sent, **options):  # To its end: a client may count there.
                     if isinstance(item, CreateResult):
-                        if item.finish_reason == "unknown":  # Cut short (autogen-ext 0.7.5).
-                            raise _Unfinished(item)
-                        return item
-                    emit(item)
-                raise CutShort
+                        whole = item
+                    else:
+                        emit(item)
+                if whole is None:
+                    raise CutShort
+                if whole.finish_reason == "unknown":  # Cut short (autogen-ext 0.7.5).
+                    raise _Unfinished(whole)
+                return whole
 
             emit(await self._reply(messages, options, fetch))
 
@@ -119,9 +125,16 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
             yield item
 
     async def _reply(
-        self, messages: Sequence[LLMMessage], options: Mapping[str, Any], fetch: Callable[[], Awaitable[CreateResult]]
+        self,
+        messages: Sequence[LLMMessage],
+        options: Mapping[str, Any],
+        fetch_reply: Callable[[Sequence[LLMMessage]], Awaitable[CreateResult]],
     ) -> CreateResult:
         token, scope = options.get("cancellation_token"), current_scope()
+
+        async def fetch() -> CreateResult:
+            return separate_thoughts(await request_whole(fetch_reply, messages, self._agent))
+
         if token is not None and token.is_cancelled():
             raise asyncio.CancelledError
 

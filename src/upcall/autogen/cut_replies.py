@@ -1,0 +1,88 @@
+"""Replies that a server cut off: their calls are never made, whoever asked for them.
+
+What the model meant to add is unknown: another argument, a second call, the reason against both. Some servers mend the
+JSON of such a call, so that it looks whole. The model is told that nothing was done; a model whose replies are cut off
+again and again ends its turn.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from autogen_core.models import CreateResult, LLMMessage, RequestUsage, UserMessage
+
+from upcall.errors import ModelReplyUnfinished
+from upcall.text import one_line
+
+_log = logging.getLogger("upcall")
+
+MAX_CUT_REPLIES = 3
+"""How many replies with calls may be cut off in a row."""
+
+
+class Cut(NamedTuple):
+    """Why a reply was cut off, and what the model and the user can do."""
+
+    why: str
+    model_advice: str
+    user_advice: str
+
+
+_CUTS: Mapping[str, Cut] = MappingProxyType(
+    {
+        "length": Cut(
+            "at the limit of tokens",
+            "Call again with less in it, in several steps if need be",
+            "Raise max_reply_tokens or the server's limit, or give the task in smaller steps",
+        ),
+        "content_filter": Cut(
+            "by the server's content filter",
+            "Put it in other words, or do without it",
+            "Put the task in other words, or use another model",
+        ),
+    }
+)
+
+
+def find_cut(finish_reason: str) -> Cut | None:
+    """Return why a reply with this finish reason was cut off; None if it is whole."""
+    return _CUTS.get(finish_reason)
+
+
+def describe_cut(cut: Cut) -> str:
+    """Return the result of each call in a cut reply, for the model."""
+    return f"Error: your reply was cut off {cut.why}, so this call was not made; nothing was done. {cut.model_advice}."
+
+
+async def request_whole(
+    fetch: Callable[[Sequence[LLMMessage]], Awaitable[CreateResult]], messages: Sequence[LLMMessage], agent: str
+) -> CreateResult:
+    """Return the reply to `messages` of a stock agent, which would make the calls of a cut one: such a reply is not
+    shown to it, the model is told and asked again.
+
+    Raises:
+        ModelReplyUnfinished: the calls of `MAX_CUT_REPLIES` replies in a row were cut off.
+    """
+    sent, usage, cut = messages, RequestUsage(prompt_tokens=0, completion_tokens=0), None
+    for _ in range(MAX_CUT_REPLIES):
+        reply = await fetch(sent)
+        usage = RequestUsage(
+            prompt_tokens=usage.prompt_tokens + reply.usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens + reply.usage.completion_tokens,
+        )
+        cut = find_cut(reply.finish_reason)
+        if cut is None or isinstance(reply.content, str):
+            return reply.model_copy(update={"usage": usage})
+        called = ", ".join(one_line(call.name) for call in reply.content)
+        _log.warning("%s: a reply that called %s was cut off %s; no call of it was made", agent, called, cut.why)
+        told = f"Your last reply called {called}, but it was cut off {cut.why}. Nothing was done. {cut.model_advice}."
+        sent = [*messages, UserMessage(content=told, source="system")]
+    assert cut is not None
+    raise ModelReplyUnfinished(
+        f"Agent {agent!r}: {MAX_CUT_REPLIES} replies in a row were cut off {cut.why}, and no call of them was made. "
+        f"{cut.user_advice}. The run is stored and can be resumed.",
+        f"it was cut off {cut.why}",
+    )

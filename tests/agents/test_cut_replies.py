@@ -1,0 +1,173 @@
+"""Calls in a reply that was cut off: never made, told to the model and the user, and no endless loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.base import ChatAgent, Handoff
+from autogen_agentchat.messages import HandoffMessage, ToolCallExecutionEvent
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core import FunctionCall
+from autogen_core.models import CreateResult, LLMMessage, RequestUsage
+from autogen_ext.models.replay import ReplayChatCompletionClient
+from conversation import Rest, say
+from worlds import STORE
+
+from upcall import PausableAgent, Settings, Upcall
+from upcall.agents import Clarifier
+from upcall.autogen.messages import OUTCOME, event_warnings
+from upcall.research.reports import Report
+from upcall.runs.run import Run, RunStatus
+from upcall.testing.model import MODEL_INFO
+
+WRITE = FunctionCall(id="c", name="write", arguments='{"text": "line 1"}')
+TOLD = "was cut off at the limit of tokens"
+
+
+class Replies(ReplayChatCompletionClient):
+    """A model client that gives replies in order, and keeps what it was sent."""
+
+    def __init__(self, *replies: CreateResult | str) -> None:
+        super().__init__([*replies], model_info=MODEL_INFO)
+        self.sent: list[Sequence[LLMMessage]] = []
+
+    async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:  # type: ignore[override]
+        self.sent.append(list(messages))
+        return await super().create(messages, **options)
+
+
+def cut(*calls: FunctionCall | str, reason: Any = "length") -> CreateResult:
+    """Return a reply that was cut off: calls, or a text."""
+    content: Any = calls[0] if isinstance(calls[0], str) else list(calls)
+    return CreateResult(finish_reason=reason, content=content, usage=RequestUsage(1, 1), cached=False)
+
+
+class Writer:
+    """A tool that notes what it was called with."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    def write(self, text: str) -> str:
+        """Write."""
+        self.made.append(text)
+        return "written"
+
+
+@pytest.fixture
+def writer() -> Writer:
+    return Writer()
+
+
+async def reply(writer: Writer, *replies: CreateResult | str, **options: Any) -> Rest:
+    return await say(PausableAgent("solo", Replies(*replies), tools=[writer.write], **options), "Go")
+
+
+def results(rest: Rest) -> list[str]:
+    """Return the results of all calls."""
+    return [each.content for event in rest.told(ToolCallExecutionEvent) for each in event.content]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+@pytest.mark.parametrize("arguments", [WRITE.arguments, '{"text": "line'])
+async def test_cut_call_is_not_made(stream: bool, reason: str, arguments: str, writer: Writer) -> None:
+    call = FunctionCall(id="c", name="write", arguments=arguments)
+    rest = await reply(writer, cut(call, reason=reason), "Done.", stream=stream)
+    assert (rest.text, writer.made) == ("Done.", [])
+    assert "was cut off" in results(rest)[0]
+    assert "none of its calls was made" in event_warnings(rest.told(ToolCallExecutionEvent)[0])[0]
+
+
+@pytest.mark.parametrize(
+    ("call", "options"),
+    [
+        (FunctionCall(id="c", name="ask_user", arguments='{"question": "May I?"}'), {}),
+        (FunctionCall(id="c", name="transfer_to_boss", arguments="{}"), {"handoffs": [Handoff(target="boss")]}),
+        (
+            FunctionCall(id="c", name="coder", arguments='{"task": "x"}'),
+            {"agents": [PausableAgent("coder", Replies())]},
+        ),
+        (
+            FunctionCall(id="c", name="report", arguments='{"summary": "x"}'),
+            {"output_type": Report, "report_tool": True},
+        ),
+        (WRITE, {"approve": ["write"]}),
+    ],
+    ids=["question", "hand-off", "nested agent", "report", "approval"],
+)
+async def test_cut_call_of_any_kind_is_not_made(call: FunctionCall, options: dict[str, Any], writer: Writer) -> None:
+    rest = await reply(writer, cut(call), "Done.", **options)
+    assert (rest.text, rest.questions, isinstance(rest.message, HandoffMessage)) == ("Done.", [], False)
+    assert TOLD in results(rest)[0]
+
+
+async def test_call_in_a_cut_text_is_not_made(writer: Writer) -> None:
+    rest = await reply(writer, cut('{"name": "write", "arguments": {"text": "x"}}'), "Done.")
+    assert (rest.text, writer.made) == ("Done.", [])
+
+
+async def test_cut_question_in_prose_is_not_asked(writer: Writer) -> None:
+    assert (await reply(writer, cut("Which one?"), catch_prose=True)).questions == []
+
+
+async def test_cut_replies_in_a_row_end_the_turn(writer: Writer) -> None:
+    calls = [FunctionCall(id="c", name="write", arguments=f'{{"text": "{number}"}}') for number in range(3)]
+    rest = await reply(writer, *map(cut, calls))
+    assert (rest.message.metadata[OUTCOME], writer.made) == ("cut_off", [])
+    assert "3 replies in a row were cut off at the limit of tokens" in rest.text
+    assert "Raise max_reply_tokens" in rest.text
+
+
+async def test_whole_reply_between_cut_ones_starts_the_count_again(writer: Writer) -> None:
+    whole = cut(WRITE, reason="function_calls")
+    rest = await reply(writer, cut(WRITE), cut(WRITE), whole, cut(WRITE), cut(WRITE), "Done.")
+    assert (rest.text, writer.made) == ("Done.", ["line 1"])
+
+
+async def test_cut_call_of_the_clarifier_is_not_made(writer: Writer) -> None:
+    client = Replies(cut(WRITE), '{"needs_clarification": false}')
+    await say(Clarifier(client, tools=[writer.write]), "Go")
+    assert writer.made == []
+    assert "none of its calls was made" in str(client.sent[-1][-1].content)
+
+
+# -- stock agents -----------------------------------------------------------------------------------------------------
+
+
+async def run_stock(client: Replies, writer: Writer, **options: Any) -> Run:
+    def team() -> RoundRobinGroupChat:
+        agents: list[ChatAgent | Any] = [AssistantAgent("solo", client, tools=[writer.write], **options)]
+        return RoundRobinGroupChat(agents, max_turns=1)
+
+    return await Upcall(store=STORE, team=team, settings=Settings.read(None)).start("Go")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_cut_call_of_a_stock_agent_is_not_made(stream: bool, writer: Writer, caplog: Any) -> None:
+    client = Replies(cut(WRITE), "Done.")
+    run = await run_stock(client, writer, model_client_stream=stream)
+    assert (run.result, writer.made) == ("Done.", [])
+    assert "solo: a reply that called write was cut off" in caplog.text
+    assert run.usage["solo"].completion_tokens > 1
+
+
+async def test_cut_handoff_of_a_stock_agent_is_not_made(writer: Writer) -> None:
+    handoff = FunctionCall(id="c", name="transfer_to_user", arguments="{}")
+    client = Replies(cut(handoff), "Done.")
+    run = await run_stock(client, writer, handoffs=["user"])
+    assert (run.result, run.questions) == ("Done.", ())
+    assert TOLD in str(client.sent[-1][-1].content)
+
+
+async def test_cut_replies_of_a_stock_agent_fail_in_one_line(writer: Writer) -> None:
+    run = await run_stock(Replies(*[cut(WRITE)] * 3), writer)
+    assert (run.status, writer.made) == (RunStatus.FAILED, [])
+    assert run.error == (
+        "Agent 'solo': 3 replies in a row were cut off at the limit of tokens, and no call of them was made. Raise "
+        "max_reply_tokens or the server's limit, or give the task in smaller steps. The run is stored and can be "
+        "resumed."
+    )
