@@ -82,9 +82,11 @@ def parse_question(arguments: dict[str, Any], *, agent: str, call_id: str, **own
 
 
 def _for_people(option: Any) -> Any:
-    """Return the option without an id: a model's ids are usually numbers, and the numbers that people see are
-    ours."""
-    return {name: value for name, value in option.items() if name != "id"} if isinstance(option, dict) else option
+    """Return the option without an id: a model's ids are usually numbers, and the numbers that people see are ours.
+    Nor does a model say which option "yes" means."""
+    if not isinstance(option, dict):
+        return option
+    return {name: value for name, value in option.items() if name not in ("id", "says")}
 
 
 def _camel_to_snake(name: str) -> str:

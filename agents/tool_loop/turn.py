@@ -97,7 +97,7 @@ class Frame(SparseModel):
     def _decide(self, decision: Decision) -> None:
         match decision:
             case Denied(text):
-                self.finish(f"Error: {text}", is_error=True)
+                self.finish(text, is_error=True)
             case Allowed(arguments):
                 self.questions, self.approved, self.edited = [], True, arguments is not None
                 self.call.arguments = self.call.arguments if arguments is None else arguments

@@ -49,10 +49,11 @@ const askAll = (interrupts) => {
   forgetQuestions();
   const answers = new Map();
   for (const { id, message, responseSchema, metadata } of interrupts) {
-    const options = responseSchema.type === "object" ? ["Allow", "Do not allow"] : metadata.upcall.options?.map((each) => each.label) ?? [];
-    ask(id, message, options, responseSchema.format === "password", (value) => {
-      const isDecision = responseSchema.type === "object";
-      const payload = isDecision ? { approved: value === "Allow" } : responseSchema.type === "array" ? [value] : value;
+    const isDecision = responseSchema.type === "object";
+    const options = (metadata.upcall.options ?? []).filter((each) => each.says || !isDecision);
+    ask(id, message, options.map((each) => each.label), responseSchema.format === "password", (value) => {
+      const says = options.find((each) => each.label === value)?.says;
+      const payload = isDecision ? { approved: says === "yes" } : responseSchema.type === "array" ? [value] : value;
       answers.set(id, { interruptId: id, status: "resolved", payload });
       if (answers.size === interrupts.length) attempt(() => run({ resume: [...answers.values()] }));
     });

@@ -253,7 +253,7 @@ class UserInputRequired(Exception):
 
     `context` and `clarification_type` are those of the question. With `again` the answer is not the result: the tool is
     called again and gets it from `upcall.ask`, or a `secret` one from `upcall.ask_secret`; both functions ask this
-    way.
+    way. `consent` (a `ConsentSubject`) is what a yes to a tool of upcall's own is about.
     """
 
     def __init__(
@@ -265,6 +265,7 @@ class UserInputRequired(Exception):
         context: str | None = None,
         clarification_type: str | None = None,
         again: bool = False,
+        consent: Any = None,
     ) -> None:
         super().__init__(f"User input required: {question}")
         self.request_id = identity.new_id()
@@ -274,3 +275,4 @@ class UserInputRequired(Exception):
         self.context = context
         self.clarification_type = clarification_type
         self.again = again or secret
+        self.consent = consent

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable
+from typing import NewType
 
 QUOTE_MARK = "| "
 """Begins each line of a command or a diff that a question quotes. Nothing breaks or reflows those lines."""
@@ -10,6 +13,16 @@ QUOTE_MARK = "| "
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters (C0 without tab and newline, C1), line separators, marks that turn the reading direction, and
 halves of surrogate pairs: on a terminal or in a page they hide or repaint what a human is asked to agree to."""
+
+Shown = NewType("Shown", str)
+"""A name that others chose (of a file, a tool, a server), as it may stand inside a sentence of ours. Only `show_name`
+makes one, and what writes such sentences takes nothing else: a plain text could end our sentence and begin another."""
+
+MAX_NAME_CHARS = 100
+"""How many characters of a name a sentence shows."""
+
+_PLAIN_NAME = re.compile(r"[\w./@+~-]*[\w/@+~-]")
+"""A name that cannot be read as more than one: no blank, no quote, no full stop at its end."""
 
 _KEY = re.compile(r"\bsk-[\w-]+")
 """What keys of the well-known servers look like: an SDK's exception may repeat one."""
@@ -61,9 +74,50 @@ def escape_controls(text: str, *, unseen: bool = False) -> str:
     return CONTROLS.sub(lambda found: _code(found[0]), text)
 
 
+def show_name(name: str, limit: int = MAX_NAME_CHARS) -> Shown:
+    """Write a name as it is where it can only be read as one, else in quotes, as JSON with nothing in it unseen.
+
+    Of a longer one the middle is left out.
+    """
+    plain = _PLAIN_NAME.fullmatch(name) is not None and name.isprintable()
+    chars = list(name) if plain else [_escape_in_quotes(each) for each in name]
+    shown = "".join(chars)
+    if len(shown) > limit:
+        room = (limit - len(_LEFT_OUT)) // 2
+        shown = f"{''.join(_fit(chars, room))}{_LEFT_OUT}{''.join(_fit(chars[::-1], room)[::-1])}"
+    return Shown(shown if plain else f'"{shown}"')
+
+
+def list_names(names: Iterable[Shown], most: int) -> Shown:
+    """List names in a sentence, the first ones if there are many."""
+    shown = list(names)
+    more = [f"and {len(shown) - most} more"] if len(shown) > most else []
+    return Shown(", ".join([*shown[:most], *more]))
+
+
 def quote(text: str) -> str:
     """Mark each line of a text for the human, so that none passes for ours, and nothing in it is unseen."""
     return "\n".join(f"{QUOTE_MARK}{line}" for line in escape_controls(text, unseen=True).split("\n"))
+
+
+_LEFT_OUT = "[...]"
+
+
+def _escape_in_quotes(char: str) -> str:
+    """Escape what would end the quotes, a span of code in Markdown, or leave no mark."""
+    if char in '"\\':
+        return f"\\{char}"
+    if char == "`" or not char.isprintable():
+        return json.dumps(char)[1:-1] if char != "`" else "\\u0060"
+    return char
+
+
+def _fit(pieces: list[str], room: int) -> list[str]:
+    """Return the first pieces that have room; none is cut."""
+    at = 0
+    while at < len(pieces) and (room := room - len(pieces[at])) >= 0:
+        at += 1
+    return pieces[:at]
 
 
 def _code(char: str) -> str:

@@ -21,7 +21,6 @@ from places import ROOT
 from upcall import PausableAgent, RunStatus, Settings, Upcall, with_questions
 from upcall.errors import AnswerRefused, ConfigurationError
 from upcall.policy.approval import Approve
-from upcall.questions.approval import ALLOW, ALLOW_TOOL, DENY
 from upcall.questions.tool_call import MAX_SHOWN, PendingCall
 from upcall.testing import Call, Calls, ScriptedModelClient
 
@@ -51,10 +50,12 @@ class Post:
 @pytest.mark.parametrize(
     ("answer", "sent", "told"),
     [
-        (ALLOW, [("bob", 1)], "sent to bob"),
+        ("Yes, call it", [("bob", 1)], "sent to bob"),
+        ("yes", [("bob", 1)], "sent to bob"),
         ("1", [("bob", 1)], "sent to bob"),
         ('{"count": 3}', [("bob", 3)], "sent to bob"),
-        (DENY, [], "The user decided so."),
+        ("No, do not call it", [], "The user said no. Nothing was done. Do not"),
+        ("yes, always", [], "The user did not say yes. Nothing was done. They said: yes, always."),
         ("yes, but not on Sundays", [], "They said: yes, but not on Sundays."),
     ],
 )
@@ -94,7 +95,7 @@ async def test_allowed_for_the_run_holds_over_pauses_and_for_calls_beside_it() -
     post = Post(Calls([SEND, TO_ANN]), Call("ask_user", {"question": "Who else?"}), TO_EVE, "Mailed.")
     run = await post.app.start("Mail bob")
     assert len(run.questions) == 2
-    run = await post.app.answer(run.id, {run.questions[0].id: ALLOW_TOOL})
+    run = await post.app.answer(run.id, {run.questions[0].id: "Yes, and don't ask again for send in this run"})
     assert sorted(post.sent) == [("ann", 1), ("bob", 1)]
     run = await post.app.answer(run.id, "Eve")
     assert (run.status, post.sent[2:]) == (RunStatus.COMPLETED, [("eve", 1)])
@@ -225,7 +226,7 @@ async def test_the_coder_asks_before_it_writes() -> None:
 )
 def test_a_call_is_shown_as_no_other_call(arguments: dict[str, Any], shown: str) -> None:
     asked = PendingCall(tool="pay", arguments=arguments).as_question()
-    assert f"{asked})".startswith(f"Make this call?\n| pay({shown}")
+    assert f"{asked})".startswith(f"Call pay?\n| pay({shown}")
 
 
 def test_a_long_call_is_cut_with_a_digest() -> None:

@@ -303,7 +303,7 @@ async def test_a_call_that_is_not_approved_is_not_made() -> None:
     async with serving(agent) as site, await site.caller() as me:
         asked = await post(me, "Greet Bob")
         done = await post(me, run="2", resume=resume(open_questions(asked), {"approved": False}))
-        assert "was not allowed" in find(done, "TOOL_CALL_RESULT")[0]["content"]
+        assert "The user said no" in find(done, "TOOL_CALL_RESULT")[0]["content"]
 
 
 @pytest.mark.slow

@@ -258,7 +258,7 @@ async def test_tool_calls_are_approved_changed_and_refused_by_clicks(
     await notebook.run(0)
     rows = form_in(notebook, 0).locator(".upcall-risk")
     await expect(rows).to_have_count(3)
-    await answer(rows.filter(has_text="send(to: ann)"), "Allow once")
+    await answer(rows.filter(has_text="send(to: ann)"), "Yes, call it")
     await expect(rows).to_have_count(2)
     changed = rows.filter(has_text="send(to: bob)")
     await changed.get_by_role("textbox").fill('{"to": "joe"}')

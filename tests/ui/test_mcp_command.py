@@ -92,7 +92,7 @@ async def test_a_model_confirms_no_risk_in_its_users_place() -> None:
         async with connected(site, "alice") as session:
             run = await call(session, "start", task="Tidy up")
             answer = {"run_id": run["run_id"], "question_id": run["questions"][0]["id"], "answer": "Yes"}
-            assert "which only the user may" in await call(session, "answer", **answer)
+            assert "is for the user to decide" in await call(session, "answer", **answer)
         human = User(ElicitResult(action="cancel"), ElicitResult(action="accept", content={"chosen": "No"}))
         async with connected(site, "alice", human) as session:
             assert "it stays open" in await call(session, "answer", **answer)

@@ -132,7 +132,7 @@ async def test_every_kind_of_question_has_its_fields() -> None:
         await look(page, "kinds")
         await expect(page.get_by_role("checkbox")).to_have_count(3)
         await expect(page.get_by_label("Secret")).to_have_attribute("type", "password")
-        await expect(page.get_by_text("to confirm a risk")).to_be_visible()
+        await expect(page.get_by_text("for your decision")).to_be_visible()
         await expect(page.get_by_role("button", name="Skip")).to_have_count(1)
         await page.get_by_label("Your answer").fill("half a na")
         other = Run(task="Ask too", status=RunStatus.AWAITING_CLARIFICATION)

@@ -21,9 +21,8 @@ from upcall.experiments.tasks import Task
 from upcall.policy.same_question import content_words
 from upcall.prompts.contexts import SimulatedUserContext
 from upcall.questions.answer import Answer, Outcome
-from upcall.questions.approval import ALLOW, DENY
-from upcall.questions.matching import OwnWords, parse_answer
-from upcall.questions.question import Question
+from upcall.questions.matching import OwnWords, find_meant, parse_answer
+from upcall.questions.question import Question, Side
 from upcall.runs.outputs import SimulatedAnswer
 from upcall.setting_types import Duration
 
@@ -100,13 +99,10 @@ class SimulatedUser:
         return [chances.random() for _ in range(3)]
 
     def _consent(self, question: Question) -> Answer:
-        labels = [option.label for option in question.options]
-        wanted = [ALLOW] if self._spec.consents else [DENY]
-        plain = ["yes"] if self._spec.consents else ["no"]
-        chosen = next((each for each in labels if each in wanted or each.casefold() in plain), None)
-        if chosen is None and labels:
-            chosen = labels[0 if self._spec.consents else -1]
-        return parse_answer(question, chosen or plain[0])
+        said = Side.YES if self._spec.consents else Side.NO
+        if find_meant(question, said.value) is None and question.options:
+            return parse_answer(question, question.options[0 if self._spec.consents else -1].label)
+        return parse_answer(question, said.value)
 
     async def _ask_model(self, client: ChatCompletionClient, question: Question) -> Answer:
         facts = tuple(f"{name}: {fact.answer}" for name, fact in self._task.facts.items())

@@ -14,7 +14,7 @@ from upcall.autogen.call_path import raise_question
 from upcall.errors import ConfigurationError
 from upcall.policy.resolver import Answered, list_answered
 from upcall.questions.answer import Answer
-from upcall.questions.approval import ALLOW_TOOL, find_choice
+from upcall.questions.approval import FOR_RUN, find_choice
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 
@@ -121,7 +121,12 @@ def is_allowed_for_run(question: Question) -> bool:
 
 def is_allowed(question: Question, answered: Iterable[Answered]) -> bool:
     """Return whether one of the answers allows the same agent's tool for the rest of the run."""
-    return any(_ask_alike(asked, question) and find_choice(answer) == ALLOW_TOOL for asked, answer in answered)
+    return any(_ask_alike(asked, question) and _allows_run(asked, answer) for asked, answer in answered)
+
+
+def _allows_run(asked: Question, answer: Answer) -> bool:
+    chosen = find_choice(answer, asked.options)
+    return chosen is not None and chosen.id == FOR_RUN
 
 
 def allow_others(answers: Sequence[Answer], records: QuestionRecords) -> list[Answer]:

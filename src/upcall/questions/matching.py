@@ -14,7 +14,8 @@ from upcall.errors import AlreadyAnswered, AnswerRefused, UnknownQuestion
 from upcall.identity import means
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.approval import is_edit
-from upcall.questions.question import Option, Question
+from upcall.questions.question import Option, Question, Side
+from upcall.questions.reply_intents import read_lead, read_side, simplify
 from upcall.questions.secrets import HIDDEN, seal
 from upcall.text import one_line, shorten
 
@@ -36,6 +37,8 @@ class OwnWords(str):
 _COMMA = re.compile("[,，、]")
 _NUMBERS = re.compile(r"\d+(?:\s*[,，、]\s*\d+)*")
 _QUOTED_NUMBERS = re.compile(r"\"([\d\s,，、]+)\"")
+_AS_NUMBER = re.compile(r"(?:option\s*|#)?(\d{1,3})[.)]?", re.IGNORECASE)
+_PART_IN_LINE = re.compile(r"(?:^|(?<=\s))(\d{1,3})\s*[.):：](?=\s)")
 _PART = re.compile(r"(?:^|[;；\n])\s*(\d{1,3})\s*[.):：](?=\s)")
 
 
@@ -214,6 +217,8 @@ def _split_numbered(text: str, open_questions: Sequence[Question]) -> dict[str, 
     Raises:
         AnswerRefused: a number is that of no question, or comes twice.
     """
+    if in_line := _split_line(text, open_questions):
+        return in_line
     found = list(_PART.finditer(text))
     if not found or text[: found[0].start()].strip():
         return {}
@@ -225,6 +230,24 @@ def _split_numbered(text: str, open_questions: Sequence[Question]) -> dict[str, 
             raise _ask_for_names(open_questions)
         parts[open_questions[number - 1].id] = text[part.end() : end].strip()
     return parts
+
+
+def _split_line(text: str, open_questions: Sequence[Question]) -> dict[str, AnswerValue]:
+    """Split a reply like ``1. yes 2. no``; nothing where a number may belong to the text before it.
+
+    Each text but the last is an option of its question, so that none is cut.
+    """
+    found = list(_PART_IN_LINE.finditer(text))
+    numbers = [int(each[1]) for each in found]
+    inside = all(1 <= number <= len(open_questions) for number in numbers)
+    if len(found) < 2 or text[: found[0].start()].strip() or len(set(numbers)) < len(numbers) or not inside:
+        return {}
+    ends = [*(each.start() for each in found[1:]), len(text)]
+    said = [text[part.end() : end].strip(" ,;，；、\n") for part, end in zip(found, ends, strict=True)]
+    asked = [open_questions[number - 1] for number in numbers]
+    if not all(_find_option(question, each) for question, each in zip(asked[:-1], said[:-1], strict=True)):
+        return {}
+    return {question.id: each for question, each in zip(asked, said, strict=True)}
 
 
 def _answers_all(text: str, open_questions: Sequence[Question]) -> bool:
@@ -359,17 +382,52 @@ def _choices(text: str) -> set[str]:
 
 
 def _find_option(question: Question, text: str) -> Option | None:
-    """Find an option by label (any case), then by number, then by id: what the human sees comes before what only
-    programs see."""
+    """Find an option by label (any case), by a word for yes or no, then by number, then by id: what the human sees
+    comes before what only programs see."""
     for option in question.options:
         if option.label.casefold() == text.casefold():
             return option
-    if isinstance(text, OwnWords):
-        return None
+    if (meant := find_meant(question, text)) is not None or isinstance(text, OwnWords):
+        return meant
+    if _is_consent(question) and (numbered := _AS_NUMBER.fullmatch(text)):
+        text = numbered[1]
     for number, option in enumerate(question.options, start=1):
         if text == str(number):
             return option
     return next((option for option in question.options if option.id == text), None)
+
+
+def find_meant(question: Question, text: str) -> Option | None:
+    """Find the one option of a consent that a reply means: by its label or what follows "Yes," in it, whatever the
+    punctuation, or by nothing but words for yes or no. None for any other question, and where it may be several."""
+    if not _is_consent(question):
+        return None
+    said, side = simplify(text), read_side(text)
+    named = [option for option in question.options if said in _list_forms(option)]
+    meant = named or [
+        option for option in question.options if side is not None and _read_says(question, option) is side
+    ]
+    return meant[0] if len(meant) == 1 else None
+
+
+def _is_consent(question: Question) -> bool:
+    """Return whether it asks for a yes or a no: a plan's review, which no tool call asks for, takes what is to be
+    changed as well."""
+    declared = any(option.says is not None for option in question.options)
+    return question.is_risk and (declared or len(question.calls) >= len(question.path) > 0)
+
+
+def _list_forms(option: Option) -> set[str]:
+    """List the ways to name an option: its label, and where it says yes or no also without that."""
+    short = option.label.partition(",")[2] if option.says is not None else ""
+    return {simplify(each) for each in (option.label, short)} - {""}
+
+
+def _read_says(question: Question, option: Option) -> Side | None:
+    """Return what an option says; where none of them declares it, as its label begins."""
+    if any(each.says is not None for each in question.options):
+        return option.says
+    return read_lead(option.label)
 
 
 def _split_choices(question: Question, text: str) -> list[str]:

@@ -119,6 +119,27 @@ class ClarificationType(StrEnum):
     SUGGESTION = "suggestion"
 
 
+class Side(StrEnum):
+    """What an option of a consent says to what is asked."""
+
+    YES = "yes"
+    NO = "no"
+
+
+class ConsentSubject(BaseModel, frozen=True):
+    """What one yes of the human is about. It holds for this and nothing else.
+
+    Attributes:
+        act: the kind of thing that is asked, such as ``change`` or ``network``.
+        subject: a digest of the whole of it: of each name, kind, mode and content of a change, or of a command.
+        grants: what the option for the whole run allows, such as ``("delete", "/folder", "a.txt")``.
+    """
+
+    act: str
+    subject: str
+    grants: tuple[tuple[str, ...], ...] = ()
+
+
 class Option(BaseModel, frozen=True, str_strip_whitespace=True, coerce_numbers_to_str=True):
     """One choice. A plain string or number is accepted as a label.
 
@@ -126,11 +147,14 @@ class Option(BaseModel, frozen=True, str_strip_whitespace=True, coerce_numbers_t
         label: what the human sees and an answer names, at most 400 characters.
         description: what it means.
         id: for programs; a person never sees it.
+        says: whether "yes" or "no" means this option, where the question asks for consent. What allows more than the
+            one thing that is asked has none: nobody agrees to it by a word.
     """
 
     label: Annotated[VisibleText, Field(min_length=1, max_length=MAX_LABEL_CHARS)]
     description: Annotated[VisibleText, Field(max_length=MAX_QUESTION_CHARS)] | None = None
     id: str | None = None
+    says: Side | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -179,6 +203,7 @@ class Question(BaseModel):
         secret: whether the answer is stored encrypted, for its asker alone (`Answer.unseal`).
         tool: the function tool that asks and gets the answer, if any.
         approval: the tool call that the answer allows, changes or forbids, if it is about one.
+        consent: what a yes is about, where a tool of ours asks for it.
         path: the agents from the outermost to the asker: ``("lead", "coder")``.
         calls: the tool call id at each level of ``path``, so that two calls of one agent are told apart. The last is
             missing if the asker needed no tool call (classifier, clarifier and planner ask in structured output).
@@ -211,6 +236,7 @@ class Question(BaseModel):
     secret: bool = False
     tool: str | None = None
     approval: PendingCall | None = None
+    consent: ConsentSubject | None = None
     path: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
     asked_at: datetime = Field(default_factory=lambda: identity.now())

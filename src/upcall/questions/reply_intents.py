@@ -1,17 +1,20 @@
 """What a whole reply means at a stage of a run: the same word ends the clarification here and rejects a plan there.
 
 Words count only where they are listed (decision X6): skip words while clarifying, approval and rejection words at plan
-review. An answer to any other question is never interpreted. The lists are those of seed S0.
+review, words for yes and no where a question asks for consent. An answer to any other question is never interpreted.
+The lists are those of seed S0; those for consent have a few more, in a few languages.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
+from collections.abc import Collection
 from enum import StrEnum
 
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.question import Question
+from upcall.questions.question import Question, Side
 from upcall.text import replace_surrogates
 
 SKIP_WORDS = frozenset({"skip", "done", "exit", "quit", "proceed", "continue", "no", "n", ""})
@@ -42,8 +45,83 @@ APPROVAL_WORDS = frozenset(
 REJECTION_WORDS = frozenset({"reject", "rejected", "no", "cancel", "stop", "abort", "n"})
 """Reject a plan (S0-59)."""
 
+YES_WORDS = APPROVAL_WORDS | frozenset(
+    {
+        *("yeah", "yep", "yup", "sure", "sure thing", "okay", "alright", "all right", "of course", "certainly"),
+        *("absolutely", "please do", "do it", "do that", "go for it", "confirm", "confirmed", "i confirm", "i approve"),
+        *("i agree", "agree", "agreed", "allow", "allowed", "allow it", "approve it", "accepted", "granted", "permit"),
+        *("permitted", "thats fine", "that is fine", "\N{THUMBS UP SIGN}"),
+        *(
+            "ja",
+            "jawohl",
+            "oui",
+            "si",
+            "sí",
+            "sì",
+            "sim",
+            "tak",
+            "да",
+            "是",
+            "是的",
+            "好",
+            "好的",
+            "可以",
+            "同意",
+            "はい",
+            "네",
+        ),
+    }
+)
+"""Agree to what a consent asks."""
+
+NO_WORDS = REJECTION_WORDS | frozenset(
+    {
+        *("nope", "nah", "deny", "denied", "dont do it", "do not do it", "dont do that"),
+        *(
+            "do not do that",
+            "refuse",
+            "refused",
+            "i refuse",
+            "decline",
+            "declined",
+            "disallow",
+            "do not allow",
+            "forbid",
+        ),
+        *("not now", "no way", "not allowed", "do not approve", "i do not approve", "\N{THUMBS DOWN SIGN}"),
+        *(
+            "nein",
+            "non",
+            "não",
+            "nao",
+            "nej",
+            "nie",
+            "нет",
+            "不",
+            "不要",
+            "不行",
+            "不可以",
+            "不同意",
+            "いいえ",
+            "아니요",
+        ),
+    }
+)
+"""Refuse what a consent asks."""
+
+_ALONE = frozenset({"dont", "do not", "never"})
+"""Refuse, as the whole reply: "don't stop" is something else."""
+
+_BESIDE = frozenset({"please", "thanks", "thank you", "once", "just once", "this once", "just this once", "this time"})
+"""May stand beside these words, and means nothing by itself."""
+
 _AROUND = " \t\r\n.!\"'`“”„‘’‚«»‹›。"
 """What may stand around a word without changing it. A question mark does: "ok?" approves nothing."""
+
+
+_LEAD_END = re.compile(r"\s*[,;:.(–—]")
+_DROPPED = str.maketrans(dict.fromkeys(".,;:!\"'`“”„‘’‚«»‹›。、¡"))
+"""What changes nothing in a reply to a consent. A question mark is kept: "ok?" agrees to nothing."""
 
 
 class Verdict(StrEnum):
@@ -100,6 +178,34 @@ def read_verdict(answer: Answer | None) -> Verdict:
     if word in APPROVAL_WORDS:
         return Verdict.APPROVED
     return Verdict.REJECTED if word in REJECTION_WORDS else Verdict.FEEDBACK
+
+
+def read_side(reply: str) -> Side | None:
+    """Return what a whole reply says to a consent, if it is nothing but words for one of both: "Yes, please." is, and
+    "yes but only a.py", "no problem" and "not ok" are not."""
+    said = simplify(reply)
+    if said in _ALONE:
+        return Side.NO
+    sides = [side for side, pattern in _SIDES.items() if pattern.fullmatch(said)]
+    return sides[0] if len(sides) == 1 else None  # What means nothing by itself is in both.
+
+
+def read_lead(reply: str) -> Side | None:
+    """Return what a reply or a label begins with, up to its first comma or the like: "No, the till needs it"."""
+    return read_side(_LEAD_END.split(reply, maxsplit=1)[0])
+
+
+def simplify(reply: str) -> str:
+    """Return a reply as consents are compared: any case, any width, without punctuation but question marks."""
+    return " ".join(unicodedata.normalize("NFKC", reply).casefold().translate(_DROPPED).split())
+
+
+def _match_only(words: Collection[str]) -> re.Pattern[str]:
+    one = "|".join(map(re.escape, sorted({*words, *_BESIDE}, key=len, reverse=True)))
+    return re.compile(f"(?:{one})(?: (?:{one}))*")
+
+
+_SIDES = {Side.YES: _match_only(YES_WORDS), Side.NO: _match_only(NO_WORDS)}
 
 
 def _word(reply: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, JsonValue
 
-from upcall.text import one_line, quote
+from upcall.text import one_line, quote, show_name
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
@@ -58,13 +58,13 @@ class PendingCall(BaseModel, frozen=True):
             digest = blake2b(whole.encode(errors="replace"), digest_size=16).hexdigest()
             end = f"\n[... cut; {len(whole)} characters, digest {digest}; all of it: upcall show RUN --json]"
             quoted = quoted[: MAX_SHOWN - len(end)] + end
-        return f"Make this call?\n{quoted}"
+        return f"Call {show_name(self.tool)}?\n{quoted}"
 
     def as_context(self) -> str:
         """Return why it is asked, and how the arguments are changed."""
         name = next(iter(self.arguments), None)
         how = f" To change arguments, answer as JSON: {json.dumps({name: '...'})}" if name is not None else ""
-        return f"{one_line(self.tool, NAME_CHARS)} needs your approval.{how}"
+        return f"{show_name(self.tool)} needs your approval.{how}"
 
     def _long_values(self) -> Iterator[tuple[str, str]]:
         for name, value in self.arguments.items():

@@ -13,12 +13,15 @@ from pydantic import ValidationError
 
 from upcall.errors import UserInputRequired
 from upcall.questions.answer import Answer
-from upcall.questions.question import ClarificationType, Option, Question
+from upcall.questions.question import ClarificationType, ConsentSubject, Option, Question
 from upcall.questions.secrets import HIDDEN
 from upcall.text import replace_surrogates
 
 _LEAST_HIDDEN = 4
 """A shorter secret is not looked for in results: it would be found in ordinary words."""
+
+DIFFERS = "This is not what you were asked about before: it has changed since, so your answer to that does not count."
+"""Begins the context of a consent that is asked again."""
 
 _given: ContextVar[Mapping[str, Answer] | None] = ContextVar("upcall_given", default=None)
 """The answers that the tool call that runs was given, by the name of their question."""
@@ -44,16 +47,28 @@ def tool_context(answers: Mapping[str, Answer]) -> Iterator[None]:
 
 
 def name_question(question: Question) -> str:
-    """Return a name for a tool's question, made of all that the human reads of it: an answer counts for these words
-    only."""
+    """Return a name for a tool's question, made of all that the human reads of it, and of the digest of what it is
+    about: an answer counts for these words and this subject only."""
     options = [(each.label, each.description) for each in question.options]
-    return blake2b(json.dumps([question.question, question.context, options]).encode(), digest_size=16).hexdigest()
+    about = question.consent
+    read = [question.question, question.context, options, about.subject if about else None]
+    digest = blake2b(json.dumps(read).encode(), digest_size=16).hexdigest()
+    return f"{_begin_names(about.act)}{digest}" if about else digest
+
+
+def _begin_names(act: str) -> str:
+    return f"{act}:"
 
 
 def _name(asked: UserInputRequired) -> str:
     """Return the name that its question will have; none where it cannot be put."""
     try:
-        fields = {"question": replace_surrogates(asked.question), "context": asked.context, "options": asked.options}
+        fields = {
+            "question": replace_surrogates(asked.question),
+            "context": asked.context,
+            "options": asked.options,
+            "consent": asked.consent,
+        }
         return name_question(Question.model_validate(fields))
     except ValidationError:
         return ""
@@ -81,6 +96,35 @@ def ask(
     chosen = [Option.model_validate(each) for each in options]
     kind = ClarificationType(clarification_type)
     return _find_answer(UserInputRequired(question, chosen, context=context, clarification_type=kind.value, again=True))
+
+
+def ask_consent(question: str, options: Sequence[Option], consent: ConsentSubject, *, context: str) -> Answer:
+    """Return the human's answer to whether one thing may be done, as `ask` does for a risk.
+
+    It counts for this very thing: if its digest is another one the second time, the human is asked again, and told that
+    it is not what they were asked about before.
+
+    Raises:
+        UserInputRequired: the question has to be asked. Do not catch it.
+    """
+    again = f"{DIFFERS}\n" if was_asked(consent.act) else ""
+    kind = ClarificationType.RISK_CONFIRMATION.value
+    needed = [
+        UserInputRequired(
+            question, options, context=f"{note}{context}", clarification_type=kind, again=True, consent=consent
+        )
+        for note in dict.fromkeys(("", again))
+    ]
+    given = _given.get() or {}
+    known = next((given[name] for name in map(_name, needed) if name in given), None)
+    if known is None:
+        raise needed[-1]
+    return known
+
+
+def was_asked(act: str) -> bool:
+    """Return whether the tool call that runs has an answer about an act of this kind, whatever it was about."""
+    return any(name.startswith(_begin_names(act)) for name in _given.get() or {})
 
 
 def ask_secret(question: str, options: Sequence[str] | None = None) -> str:
@@ -114,8 +158,12 @@ def redact_secrets(text: str) -> str:
 def question_fields(needed: UserInputRequired, tool: str) -> dict[str, Any]:
     """Return what a tool asks, as plain JSON for the journal: the fields of its question, and for which ``tool`` the
     answer is, where that goes on with it."""
-    options = [each.model_dump(exclude_none=True) if isinstance(each, Option) else each for each in needed.options]
+    options = [
+        each.model_dump(mode="json", exclude_none=True) if isinstance(each, Option) else each for each in needed.options
+    ]
     fields = {"question": needed.question, "options": options, "id": needed.request_id}
     more = {"context": needed.context, "clarification_type": needed.clarification_type}
-    own = {"tool": tool, **({"secret": True} if needed.secret else {})} if needed.again else {}
+    own: dict[str, Any] = {"tool": tool, **({"secret": True} if needed.secret else {})} if needed.again else {}
+    if needed.consent is not None:
+        own["consent"] = needed.consent.model_dump(mode="json")
     return {**fields, **{name: value for name, value in more.items() if value is not None}, **own}

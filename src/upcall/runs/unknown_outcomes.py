@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from upcall.questions.answer import Answer, Outcome
-from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, Option, Question
+from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, Option, Question, Side
 from upcall.questions.record import QuestionRecord
 from upcall.runs.journal_records import ToolOutcome, ToolRecord
 from upcall.runs.run import Run, RunStatus
 
 RUN_AGAIN, SKIP = "Run it again", "Do not run it again"
 
-_OPTIONS = (
-    Option(label=RUN_AGAIN, description="It has not taken effect, or twice does no harm."),
-    Option(label=SKIP, description="The agent is told that the call may or may not have taken effect."),
+OPTIONS = (
+    Option(label=RUN_AGAIN, description="It has not taken effect, or twice does no harm.", says=Side.YES),
+    Option(label=SKIP, description="The agent is told that the call may or may not have taken effect.", says=Side.NO),
 )
 
 
@@ -35,7 +35,7 @@ def ask_about_unknown_outcomes(run: Run, in_doubt: Mapping[str, ToolRecord]) -> 
 
 def is_about_unknown_outcome(question: Question) -> bool:
     """Tell whether it is a question of ours about a call in doubt."""
-    return question.options == _OPTIONS
+    return question.options == OPTIONS
 
 
 def resolve_record(answer: Answer, record: str) -> str | None:
@@ -62,7 +62,7 @@ def _question(record: ToolRecord) -> Question:
         header="Call in doubt",
         clarification_type=ClarificationType.RISK_CONFIRMATION,
         context=f"{_HOW_TO}\n{record.tool}({record.arguments})"[:MAX_QUESTION_CHARS],
-        options=_OPTIONS,
+        options=OPTIONS,
         path=record.path,
         calls=record.calls,
     )

@@ -9,9 +9,9 @@ from ag_ui.core import Interrupt, ResumeEntry
 
 from upcall.errors import AnswerRefused
 from upcall.questions.answer import Answer, Outcome
-from upcall.questions.approval import ALLOW, DENY
+from upcall.questions.approval import find_side, list_decisions
 from upcall.questions.matching import AnswerValue
-from upcall.questions.question import Question
+from upcall.questions.question import Question, Side
 from upcall.questions.tool_call import PendingCall
 
 
@@ -87,10 +87,9 @@ def _read_decision(question: Question, call: PendingCall, given: object) -> Answ
             f'The payload for question {question.id} is no decision: send {{"approved": true}}, false, or true with '
             '"editedArgs".'
         )
-    if not given["approved"]:
-        return DENY
-    if edited is None:
-        return ALLOW
+    if edited is None or not given["approved"]:
+        side = Side.YES if given["approved"] else Side.NO
+        return find_side(list_decisions(call), side).label
     if not isinstance(edited, dict) or (missing := call.arguments.keys() - edited.keys()):
         names = ", ".join(sorted(missing)) if isinstance(edited, dict) else "all"
         raise AnswerRefused(

@@ -155,7 +155,7 @@ class _Conversation:
             raise AnswerRefused(f"Question {asked.id} is for a secret, which no model may read: {_ELSEWHERE}")
         if asked is not None and asked.is_risk and not _is_refusal(value):
             if not self.can_ask:
-                raise AnswerRefused(f"Question {asked.id} confirms a risk, which only the user may: {_ELSEWHERE}")
+                raise AnswerRefused(f"Question {asked.id} is for the user to decide, and no model: {_ELSEWHERE}")
             if not await self._ask(run.id, asked):
                 raise AnswerRefused(f"The user did not answer question {asked.id}; it stays open.")
             return
