@@ -64,10 +64,10 @@ def test_a_failing_test_is_fixed_in_the_sandbox_with_questions_in_between_over_t
         assert (shop / "shop.py").read_text() == BROKEN
         second = upcall("answer", first.json["run_id"], "2", "--json", *model)
         (risk,) = second.json["questions"]
-        assert risk["question"] == "Keep what this changes?\n| rm old.txt"
+        assert risk["question"] == "Delete old.txt?\n| rm old.txt"
         assert risk["context"].startswith("It deletes what this run did not make: old.txt.\n| --- a/old.txt\n")
         assert (shop / "old.txt").exists()
-        third = upcall("answer", first.json["run_id"], "Keep it", *model)
+        third = upcall("answer", first.json["run_id"], "Yes, delete it", *model)
     assert third.status == 0, third.err
     assert not (shop / "old.txt").exists()
     assert (shop / "shop.py").read_text() == FIXED
@@ -95,7 +95,7 @@ def test_it_is_said_which_executor_is_used(shop: Path) -> None:
         assert "It runs without a sandbox, with all your rights." in first.out + first.err
         assert not (shop / "x").exists()
         run_id = next(word for word in first.err.split() + first.out.split() if len(word) == 12 and word.isalnum())
-        done = upcall("answer", run_id, "Allow once", *model)
+        done = upcall("answer", run_id, "Yes, run it", *model)
         assert "without a sandbox" in done.err
     assert (shop / "x").exists()
 

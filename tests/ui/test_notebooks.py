@@ -208,11 +208,10 @@ print(ended.returncode, (folder / "old_prices.py").exists(), (folder / "build").
 
 def asked_to_delete(cells: Mapping[str, NotebookNode]) -> None:
     html = bundle(cells["start"])["text/html"]
-    assert "<b>Keep what this changes?</b>" in html
-    assert ">| delete_file old_prices.py</div>" in html
+    assert "<b>Delete old_prices.py?</b>" in html
     assert "| -VAT = 0.19" in html
-    assert "Keep this kind in this run - " in html
-    assert "The user decided so. They said: No, the till still imports it. Do not" in shown(cells["deny"])
+    assert "don&#x27;t ask again about deleting old_prices.py in this run - " in html
+    assert "They said: No, the till still imports it. Do not" in shown(cells["deny"])
 
 
 @needs_bubblewrap
@@ -223,7 +222,7 @@ def test_a_test_is_fixed_a_command_is_allowed_a_deletion_is_not_and_all_is_taken
     assert shown(cells["before-execution"]).split() == ["1", "True", "True"]
     asked_to_delete(cells)
     asked = bundle(cells["second"])["text/html"]
-    assert "<b>Keep what this changes?</b>" in asked
+    assert "<b>Delete the folder build and what is in it?</b>" in asked
     assert ">| rm -r build</div>" in asked
     done = bundle(cells["allow"])["text/html"]
     assert re.search(r"python3 -B -m unittest test_prices \(exit status 0, after [\d.]+ s\): OK", done)

@@ -24,7 +24,7 @@ from upcall.errors import UserInputRequired
 from upcall.testing import Call, ScriptedModelClient
 from upcall.workspace.command_results import read_changed
 from upcall.workspace.commands import ExecutionWorkbench
-from upcall.workspace.consent import DISCARD, KEEP, KEEP_KIND, Consent
+from upcall.workspace.consent import Consent
 from upcall.workspace.sandboxes import Bubblewrap
 from upcall.workspace.sandboxes.views import ViewName
 
@@ -106,7 +106,7 @@ async def test_nothing_is_asked_for_what_changes_nothing(folder: Path, overlay: 
 )
 async def test_what_others_made_is_asked_about_before_it_is_real(folder: Path, overlay: ViewName, command: str) -> None:
     before = read_tree(folder)
-    with pytest.raises(UserInputRequired, match="Keep what this changes"):
+    with pytest.raises(UserInputRequired, match=r"Delete|Overwrite|Replace|permissions"):
         await run(ExecutionWorkbench(folder, Bubblewrap(), overlay=overlay), command)
     assert read_tree(folder) == before
 
@@ -128,7 +128,7 @@ async def test_one_kind_of_thing_takes_the_place_of_another_and_is_undone(
     before = read_tree(folder)
     first = await app_of(folder, [command], overlay=overlay).start("x")
     app = app_of(folder, [command], overlay=overlay)
-    done = await app.answer(first.id, KEEP)
+    done = await app.answer(first.id, "yes")
     assert (done.status, done.error) == (RunStatus.COMPLETED, None)
     assert read_tree(folder).keys() != before.keys() or os.path.islink(folder / "a.txt")
     await app.undo(done.id)
@@ -221,7 +221,7 @@ async def test_kept_it_is_what_was_shown_and_not_run_again(folder: Path, overlay
     assert first.status is RunStatus.AWAITING_CLARIFICATION
     assert read_tree(folder) == before
     app = app_of(folder, [DESTROY], store=location, overlay=overlay)
-    done = await app.answer(first.id, KEEP)
+    done = await app.answer(first.id, "yes")
     assert done.status is RunStatus.COMPLETED
     assert sorted(read_tree(folder)) == ["a.txt", "b.txt", "stamp"]
     await app.undo(done.id)
@@ -232,18 +232,20 @@ async def test_thrown_away_nothing_happened_and_the_model_is_told(folder: Path) 
     before = read_tree(folder)
     first = await app_of(folder, [DESTROY]).start("x")
     app = app_of(folder, [DESTROY])
-    done = await app.answer(first.id, DISCARD)
+    done = await app.answer(first.id, "no")
     assert done.status is RunStatus.COMPLETED
     assert read_tree(folder) == before
     assert list(await app.changes(done.id)) == []
 
 
-async def test_a_kind_that_is_kept_for_the_run_is_not_asked_about_again(folder: Path) -> None:
-    commands = ["rm a.txt", "rm b.txt", "echo > sub/x.txt"]
+async def test_consent_for_the_run_holds_for_its_path_and_act(folder: Path) -> None:
+    commands = ["rm a.txt", "touch a.txt; rm b.txt"]
     first = await app_of(folder, commands).start("x")
-    second = await app_of(folder, commands).answer(first.id, KEEP_KIND)
-    assert not (folder / "b.txt").exists()
-    assert "overwrites what this run did not make: sub/x.txt" in (second.questions[0].context or "")
+    (question,) = first.questions
+    assert question.options[1].label == "Yes, and don't ask again about deleting a.txt in this run"
+    second = await app_of(folder, commands).answer(first.id, "2")
+    assert not (folder / "a.txt").exists()
+    assert [each.question for each in second.questions] == ["Delete b.txt?\n| touch a.txt; rm b.txt"]
 
 
 async def test_undo_works_for_ignored_files_and_git_too(folder: Path) -> None:
@@ -256,7 +258,7 @@ async def test_undo_works_for_ignored_files_and_git_too(folder: Path) -> None:
     commands = ["rm x.log; echo 2 > .git/refs/main; ln -s b.txt l; mkdir empty; chmod 700 sub"]
     first = await app_of(folder, commands).start("x")
     app = app_of(folder, commands)
-    await app.answer(first.id, KEEP)
+    await app.answer(first.id, "yes")
     assert len(read_tree(folder)) == len(before) + 1
     await app.undo(first.id)
     assert read_tree(folder) == before

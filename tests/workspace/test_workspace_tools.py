@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from upcall.agents import WorkspaceWorkbench
 from upcall.errors import UserInputRequired
 from upcall.runs.file_changes import FileState, MemoryChanges
 from upcall.workspace.consent import Consent
-from upcall.workspace.effects import Effect, Finding
+from upcall.workspace.effects import Effect, ProposedChange
 from upcall.workspace.folder import MAX_BYTES, ChangedMeanwhile, Content, Folder, Write
 from upcall.workspace.searching import MAX_HITS, MAX_SEARCHED_BYTES, list_visible, search
 from upcall.workspace.staging import commit
@@ -411,8 +411,8 @@ async def test_a_patch_can_rename(bench: WorkspaceWorkbench, root: Path) -> None
 async def test_a_file_is_deleted_once_that_is_allowed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[Any, ...]] = []
 
-    def request(_: Consent, text: str, findings: Sequence[Finding], diff: str) -> None:
-        asked.append((text, [each.effect for each in findings], diff))
+    def request(_: Consent, change: ProposedChange, text: str, diff: str) -> None:
+        asked.append((text, [each.effect for each in change.findings], diff))
         if len(asked) == 1:
             raise ValueError("The user does not want it: keep the readme.")
 
@@ -422,7 +422,7 @@ async def test_a_file_is_deleted_once_that_is_allowed(root: Path, monkeypatch: p
     assert (root / "README.md").exists()
     assert await text(bench, "delete_file", path="./README.md") == "Deleted ./README.md."
     diff = "--- a/README.md\n+++ /dev/null\n@@ -1 +0,0 @@\n-# Hello\n"
-    assert asked == [("delete_file README.md", [Effect.DELETE], diff)] * 2
+    assert asked == [("", [Effect.DELETE], diff)] * 2
 
 
 async def test_a_patch_that_deletes_asks_too_and_waits_whole(root: Path) -> None:
@@ -438,7 +438,9 @@ async def test_what_was_confirmed_and_changed_since_is_not_deleted(root: Path, m
         (root / "README.md").write_text("something of worth\n")
 
     monkeypatch.setattr(Consent, "request_changes", request)
-    assert "was changed meanwhile" in await error(WorkspaceWorkbench(root), "delete_file", path="README.md")
+    assert "was changed by somebody else meanwhile" in await error(
+        WorkspaceWorkbench(root), "delete_file", path="README.md"
+    )
     assert (root / "README.md").read_text() == "something of worth\n"
 
 
@@ -456,7 +458,7 @@ async def test_what_the_run_made_itself_is_deleted_without_a_word(root: Path) ->
 )
 async def test_what_would_run_later_is_asked_for_by_the_tools_on_files_too(root: Path, path: str) -> None:
     bench = WorkspaceWorkbench(root, consent=Consent(allow_changes=["overwrite", "delete"]))
-    with pytest.raises(UserInputRequired, match="Keep what this changes"):
+    with pytest.raises(UserInputRequired, match="which other programs act on later"):
         await bench.call_tool("write_file", {"path": path, "content": "touch owned"})
     assert not (root / path).exists()
 

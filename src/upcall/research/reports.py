@@ -14,11 +14,12 @@ from typing import Annotated, Any, Self
 from pydantic import AliasChoices, Field, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from upcall.questions.approval import is_refusal
 from upcall.questions.question import VisibleText
 from upcall.research.cited import Checked, CitedSource, Counts, ReadText
 from upcall.research.sources.fences import parse_fenced
 from upcall.runs.outputs import Reply
-from upcall.text import one_line
+from upcall.text import one_line, show_name
 from upcall.workspace.command_results import read_changed
 
 _WRITING = frozenset({"apply_patch", "delete_file", "edit_file", "write_file"})
@@ -102,6 +103,11 @@ class WorkDone:
         tried = (path for call in self.failed for path in call.changed_files())
         changed = [path for call in self.made for path in (*call.changed_files(), *call.files_of_command())]
         return [each for each in dict.fromkeys(tried) if not any(_is_same(each, path) for path in changed)]
+
+    def was_refused(self, path: str) -> bool:
+        """Return whether the user did not agree to one of its attempts to change a file."""
+        tried = (call for call in self.failed if path in call.changed_files())
+        return any(is_refusal(call.result) for call in tried)
 
 
 def extract_read_texts(call: MadeCall) -> Iterator[ReadText]:
@@ -196,6 +202,10 @@ def _is_same(one: str, other: str) -> bool:
     return short == long or (isabs(long) and long.endswith(f"/{short}"))
 
 
+def _name_all(paths: Sequence[str]) -> str:
+    return ", ".join(map(show_name, paths))
+
+
 def _warn_of_work(work: WorkDone) -> list[str]:
     """Warn of what nobody should take for done: no change, a change or a last command that failed, code that was not
     run."""
@@ -204,7 +214,10 @@ def _warn_of_work(work: WorkDone) -> list[str]:
     if not runs and not changes:
         return ["it changed no file and ran no command"]
     if unchanged := work.unchanged_files():
-        return [f"each change of {', '.join(unchanged)} failed"]
+        refused = [each for each in unchanged if work.was_refused(each)]
+        failed = [each for each in unchanged if each not in refused]
+        no = [f"the user did not agree to change {_name_all(refused)}: nothing was changed there"] if refused else []
+        return no + ([f"each change of {_name_all(failed)} failed"] if failed else [])
     if runs and not work.made[runs[-1]].succeeded:
         last = work.made[runs[-1]]
         return [f"the last command failed: {last.command} ({last.outcome})"]

@@ -98,6 +98,21 @@ def _prepare(folder: Folder, files: Sequence[FileChange], written: Path, new_roo
         yield Write(file.path, before, after, os.fsencode(os.readlink(source)) if is_link else source, old)
 
 
+def holds_files(written: Path, files: Sequence[FileChange]) -> bool:
+    """Return whether what a command wrote is still what was read after it: each file, link and folder."""
+    return all(each.after is None or is_as_left(written / each.path, each.after) for each in files)
+
+
+def is_as_left(source: Path, then: FileState) -> bool:
+    """Return whether a staged file, link or folder is still what was read after its command."""
+    try:
+        now = _read_state(source)
+    except OSError:
+        return False
+    # Reading it may have made it readable for us.
+    return now is not None and now.holds_same(then) and now.mode | stat.S_IRUSR == then.mode | stat.S_IRUSR
+
+
 def state_below(folder: Folder, place: str) -> FileState | None:
     """Return what is at a place; None also if a folder on the way is not one, and for a pipe or a socket."""
     try:

@@ -16,10 +16,10 @@ from hashlib import blake2b
 
 from upcall.autogen.tool_calls import is_repeated_call
 from upcall.runs.file_changes import Change, ChangeLog, FileChange, list_standing
-from upcall.workspace.changes import ChangeRefused, prepare_writes, read_changes, refuse_changes
+from upcall.workspace.changes import ChangeRefused, holds_files, prepare_writes, read_changes, refuse_changes
 from upcall.workspace.command_results import describe_result
-from upcall.workspace.consent import Consent, Denied
-from upcall.workspace.effects import Effect, OwnFiles, find_effects
+from upcall.workspace.consent import Consent, Denied, was_begun
+from upcall.workspace.effects import Effect, OwnFiles, ProposedChange
 from upcall.workspace.folder import ChangedMeanwhile, Folder, Write
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes.base import Command, Execution, Executor
@@ -113,6 +113,8 @@ class CommandRunner:
         done = await _find_change(log, call) if call is not None and is_repeated_call() else None
         if done and await finish(self.folder, log, done, stage.view / staged.written if staged else None):
             return done.output
+        if staged and not await asyncio.to_thread(holds_files, stage.view / staged.written, staged.files):
+            staged = None
         left = 1 if request.network else MAX_TRIES  # It must not act out there twice.
         while True:
             left -= 1
@@ -126,7 +128,8 @@ class CommandRunner:
                 staged = None
 
     async def _run_on_view(self, request: CommandRequest, stage: Stage) -> StagedCommand:
-        begun = stage.count_begun()
+        # Its stage may be lost, and with it how often it was started.
+        begun = stage.count_begun() or int(was_begun() or is_repeated_call())
         network = None
         if request.network and self.executor.gives_network:
             network = self.consent.request_network(request.text, request.what, begun=begun)
@@ -166,11 +169,12 @@ class CommandRunner:
         prepare = partial(prepare_writes, self.folder, staged.files, written, keeps_new=log.keeps_new)
         writes = await asyncio.to_thread(prepare)
         own = OwnFiles.of_changes(await log.list_changes(), self.folder.root)
-        if findings := await asyncio.to_thread(find_effects, self.folder.root, writes, own):
-            first = [each.path for each in sorted(findings, key=lambda each: each.effect is not Effect.RUNS_LATER)]
-            diff = await asyncio.to_thread(_write_diff, stage, writes, first)
+        change = await asyncio.to_thread(ProposedChange.of_writes, self.folder.root, writes, own)
+        if change.findings:
+            by_risk = sorted(change.findings, key=lambda each: each.effect is not Effect.RUNS_LATER)
+            diff = await asyncio.to_thread(_write_diff, stage, writes, [each.path for each in by_risk])
             try:
-                self.consent.request_changes(request.text, findings, diff, stage.diff)
+                self.consent.request_changes(change, request.text, diff, stage.diff)
             except Denied as error:
                 raise Denied(f"{error}\n{describe_result(staged.execution, self.limits)}") from None
         await commit(self.folder, log, writes, tool=request.tool, call=call, output=text, aside=stage.aside)

@@ -1,54 +1,75 @@
 """Consent: risks are put to the human as a risk confirmation, and only its own option allows them.
 
-What was allowed for a whole run is read from the run's stored answers to our own questions, never from what an agent
-can write: a model controls neither the ids of options nor the tool that a question is asked for.
+The question names the act and its object, the options the outcome. A yes holds for one exact subject: the digest of a
+whole change or of a command belongs to the question, and another one is asked about again. What was allowed for a whole
+run is read from the run's stored answers to our own questions, never from what an agent can write: a model sets neither
+what a question is about nor the tool that it is asked for.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import TypeAlias
 
 from upcall.policy.resolver import Answered, list_answered
-from upcall.questions.approval import NOT_DONE, explain_refusal, find_choice
-from upcall.questions.question import ClarificationType, Option
-from upcall.questions.tool_context import ask
-from upcall.text import escape_controls, quote
-from upcall.workspace.effects import Effect, Finding
+from upcall.questions.approval import NOTHING_DONE, OR_WHY, explain_refusal, find_choice
+from upcall.questions.question import ConsentSubject, Option, Side
+from upcall.questions.tool_context import ask_consent, was_asked
+from upcall.text import MAX_NAME_CHARS, Shown, list_names, quote, show_name
+from upcall.workspace.effects import Effect, Finding, ProposedChange
 from upcall.workspace.sandboxes.proxy import NetworkAccess
-
-ALLOW, ALLOW_AGAIN, DENY = "Allow once", "Allow exactly this in this run", "Do not allow"
-KEEP, KEEP_KIND, DISCARD = "Keep it", "Keep this kind in this run", "Throw it away"
 
 MAX_SHOWN = 3_000
 """A longer command is not put to the human: nobody would read it, and nobody can consent to what is not shown."""
 
-MAX_CONTEXT_SHOWN = 3_800
+MAX_CONTEXT_SHOWN = 3_700
 MAX_NAMES_SHOWN = 8
-MAX_NAME_SHOWN = 60
+MAX_NAME_SHOWN = 50
 MAX_REASONS_SHOWN = 3
 
-_ONCE, _RUN, _NO = "consent:once", "consent:run:", "consent:deny"
-_GRANTING, _PLAIN = frozenset({ALLOW, ALLOW_AGAIN, KEEP, KEEP_KIND}), frozenset({ALLOW_AGAIN, KEEP_KIND})
+_ONCE, _RUN, _NO = "consent:once", "consent:run", "consent:deny"
 
 Grant: TypeAlias = tuple[str, ...]
-"""What the human allowed for a run: an effect, or an act and the digest of the exact command."""
+"""What the human allowed for a run: an effect, the folder and a path in it, or an act and the digest of the exact
+command."""
 
-_NETWORK, _COMMAND = "network", "command"
+_NETWORK, _COMMAND, _CHANGE = "network", "command", "change"
 _WORDS = re.compile(r"[\w./:@%+,=-]+(?: [\w./:@%+,=-]+)*", re.ASCII)
 """A command line with nothing for a shell to interpret: words separated by spaces."""
 
-_DOES = {
-    Effect.OVERWRITE: "overwrites what this run did not make",
-    Effect.DELETE: "deletes what this run did not make",
-    Effect.RUNS_LATER: "puts in what would run later, outside of the sandbox",
-    Effect.NO_UNDO: "takes away what is too large to be brought back by an undo",
+_DOES: Mapping[Effect, str] = {
+    Effect.RUNS_LATER: "It would run or be obeyed later, outside of the sandbox",
+    Effect.DELETE: "It deletes what this run did not make",
+    Effect.REPLACE: "It puts another kind of thing in the place of what this run did not make",
+    Effect.OVERWRITE: "It overwrites what this run did not make",
+    Effect.PERMISSIONS: "It changes the permissions of what this run did not make",
 }
+_VERBS: Mapping[Effect, str] = {
+    Effect.RUNS_LATER: "write",
+    Effect.DELETE: "delete",
+    Effect.REPLACE: "replace",
+    Effect.OVERWRITE: "overwrite",
+    Effect.PERMISSIONS: "change",
+}
+_DOING: Mapping[Effect, str] = {
+    Effect.DELETE: "deleting",
+    Effect.REPLACE: "replacing",
+    Effect.OVERWRITE: "overwriting",
+    Effect.PERMISSIONS: "changing the permissions of",
+}
+"""What can be allowed for a whole run, for one path each. What would run later needs consent each time."""
+
+_SETTINGS: Mapping[Effect, str] = {
+    Effect.DELETE: "delete",
+    Effect.REPLACE: "delete",
+    Effect.OVERWRITE: "overwrite",
+    Effect.PERMISSIONS: "overwrite",
+}
+"""The value of the setting ``allow_changes`` that allows an effect."""
 
 
 class Denied(ValueError):
@@ -85,7 +106,7 @@ class Consent:
             UserInputRequired: the question must be asked.
         """
         why = "It runs without a sandbox, with all your rights. What it changes in files is not recorded."
-        self._request_exactly(_COMMAND, f"Run this {what}?", text, why)
+        self._request_exactly(_COMMAND, f"this {what}", text, why)
 
     def request_network(self, text: str, what: str = "command", *, begun: int = 0) -> NetworkAccess:
         """Return the network access of one exact command, or Python code, with consent if it needs any.
@@ -106,35 +127,42 @@ class Consent:
         if begun:
             times = "once" if begun == 1 else f"{begun} times"
             why += f" It was begun {times} before and cut off: what it did there is not known, and it would run again."
-        self._request_exactly(_NETWORK, f"Run this {what} with the network?", text, why, once=begun > 0)
+        self._request_exactly(_NETWORK, f"this {what} with the network", text, why, once=begun > 0)
         return access
 
-    def request_changes(self, text: str, findings: Sequence[Finding], diff: str, whole: Path | None = None) -> None:
-        """Get consent to keep what a command changed, or to what a file tool is about to change.
+    def request_changes(self, change: ProposedChange, text: str, diff: str, whole: Path | None = None) -> None:
+        """Get consent to what a command changed, or to what a file tool is about to change.
 
-        `text` is what makes the change, `diff` the lines of the findings, which the file `whole` contains too.
+        Args:
+            change: the whole change, of which nothing is made yet.
+            text: the command; empty for a file tool.
+            diff: the lines of the findings, which the file `whole` contains too.
+            whole: where the human finds all of the change.
 
         Raises:
             Denied: it is not allowed.
             UserInputRequired: the question must be asked.
         """
-        granted = {effect for effect, *_ in list_grants(list_answered())} | {*self.allow_changes}
-        left = [each for each in findings if each.effect.value not in granted or each.effect not in _KINDS]
+        granted = list_grants(list_answered())
+        left = [each for each in change.findings if not self._allows(each, change.folder, granted)]
         if not left:
             return
-        kinds = sorted({each.effect for each in left})
-        options = [Option(label=KEEP, id=_ONCE)]
-        if set(kinds) <= _KINDS:
-            named = " and ".join(_DOES[each] for each in kinds)
-            grants = json.dumps([[each.value] for each in kinds])
-            description = f"From all agents of this run, whatever command {named}."
-            options.append(Option(label=KEEP_KIND, id=f"{_RUN}{grants}", description=description))
-        options.append(Option(label=DISCARD, id=_NO, description="Or say in your own words why; the agent is told."))
-        why = "\n".join(_explain(left))
+        asked = {each.path for each in left}
+        others = dict.fromkeys([*change.others, *(each.path for each in change.findings if each.path not in asked)])
+        why = "\n".join([*_explain(left), *_list_others([*others])])
         context = f"{why}\n{_show(diff, MAX_CONTEXT_SHOWN - len(why), whole)}"
-        _put(f"Keep what this changes?\n{_show(text, MAX_SHOWN)}", options, context, _THROWN_AWAY)
+        question = _name_acts(left) + (f"\n{_show(text, MAX_SHOWN)}" if text else "")
+        grants = _list_run_grants(left, change.folder)
+        subject = ConsentSubject(act=_CHANGE, subject=change.digest, grants=grants)
+        _put(question, _list_options(left, grants), context, subject, _NOTHING_CHANGED)
 
-    def _request_exactly(self, act: str, question: str, text: str, why: str, *, once: bool = False) -> None:
+    def _allows(self, finding: Finding, folder: str, granted: Collection[Grant]) -> bool:
+        if not finding.kept or finding.effect not in _DOING:
+            return False
+        by_run = (finding.effect.value, folder, finding.path) in granted
+        return by_run or _SETTINGS[finding.effect] in self.allow_changes
+
+    def _request_exactly(self, act: str, what: str, text: str, why: str, *, once: bool = False) -> None:
         grant = (act, _digest(text))
         if grant in list_grants(list_answered()) and not once:
             return
@@ -144,52 +172,139 @@ class Consent:
                 f"This needs the user's consent and is too long to be shown for that ({len(shown)} characters, at most "
                 f"{MAX_SHOWN}). Nothing was done. Do it in smaller steps."
             )
-        options = [Option(label=ALLOW, id=_ONCE)]
-        if not once:
-            options.append(Option(label=ALLOW_AGAIN, id=f"{_RUN}{json.dumps([grant])}"))
-        options.append(Option(label=DENY, id=_NO, description="Or say in your own words why not; the agent is told."))
-        _put(f"{question}\n{shown}", options, why)
+        for_run = f"Yes, and don't ask again for exactly {what} in this run"
+        options = [
+            Option(label="Yes, run it", id=_ONCE, says=Side.YES),
+            *([] if once else [Option(label=for_run, id=_RUN)]),
+            Option(label="No, do not run it", id=_NO, description=OR_WHY, says=Side.NO),
+        ]
+        subject = ConsentSubject(act=act, subject=_digest(text), grants=() if once else (grant,))
+        _put(f"Run {what}?\n{shown}", options, why, subject, NOTHING_DONE)
 
 
-_KINDS = frozenset({Effect.OVERWRITE, Effect.DELETE})
-"""What can be allowed for a whole run. The others need consent each time."""
+def was_begun() -> bool:
+    """Return whether the call that runs was asked about its changes before: so its command has been run."""
+    return was_asked(_CHANGE)
 
 
 def list_grants(answered: Iterable[Answered]) -> frozenset[Grant]:
     """List what the human has allowed for a whole run, by the answers of that run."""
     found: set[Grant] = set()
     for question, answer in answered:
-        # No model can set `tool`: its imitation of our question grants nothing.
-        if question.tool is not None and question.is_risk and (chosen := find_choice(answer)) in _PLAIN:
-            for option in question.options:
-                if option.label == chosen and (option.id or "").startswith(_RUN):
-                    found.update(map(tuple, json.loads((option.id or "").removeprefix(_RUN))))
+        # No model can set `tool` or `consent`: its imitation of our question grants nothing.
+        if question.tool is not None and question.is_risk and question.consent is not None:
+            chosen = find_choice(answer, question.options)
+            found.update(question.consent.grants if chosen is not None and chosen.id == _RUN else ())
     return frozenset(found)
 
 
-_THROWN_AWAY = "What this changes was thrown away: the workspace is as it was before."
+_NOTHING_CHANGED = "Nothing was changed: the workspace is as it was before."
 
 
-def _put(question: str, options: Sequence[Option], context: str, refusal: str = NOT_DONE) -> None:
-    answer = ask(question, options, context=context, clarification_type=ClarificationType.RISK_CONFIRMATION)
-    if find_choice(answer) not in _GRANTING:
-        raise Denied(explain_refusal(answer, refusal, (DENY, DISCARD)))
+def _put(question: str, options: Sequence[Option], context: str, subject: ConsentSubject, refusal: str) -> None:
+    answer = ask_consent(question, options, subject, context=context)
+    chosen = find_choice(answer, options)
+    if chosen is None or chosen.says is Side.NO:
+        raise Denied(explain_refusal(answer, refusal, options))
+
+
+# -- the words --------------------------------------------------------------------------------------------------------
+
+
+def _name_acts(findings: Sequence[Finding]) -> str:
+    """Ask for all of it in one line: ``Delete 3 files and overwrite config.yaml?``"""
+    later = {each.path for each in findings if each.effect is Effect.RUNS_LATER}
+    parts = []
+    for effect in Effect:
+        of_it = [each for each in findings if each.effect is effect]
+        of_it = of_it if effect is Effect.RUNS_LATER else [each for each in of_it if each.path not in later]
+        if of_it:
+            object_ = _name_objects(of_it)
+            what = f"the permissions of {object_}" if effect is Effect.PERMISSIONS else object_
+            tail = ", which other programs act on later" if effect is Effect.RUNS_LATER else ""
+            parts.append(f"{_VERBS[effect]} {what}{tail}")
+    asked = " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
+    return f"{asked[0].upper()}{asked[1:]}?"
+
+
+def _name_objects(findings: Sequence[Finding]) -> str:
+    """Name one thing, count several; what is in a folder among them goes with it."""
+    tops = _list_tops(findings)
+    inside = len(tops) < len(findings)
+    if len(tops) == 1:
+        name = show_name(tops[0].path)
+        return f"the folder {name} and what is in it" if inside else name
+    return f"{len(tops)} {_name_kinds(tops)}" + (" with what is in them" if inside else "")
+
+
+def _list_tops(findings: Sequence[Finding]) -> list[Finding]:
+    folders = {each.path for each in findings if each.kind == "folder"}
+    return [each for each in findings if folders.isdisjoint(map(str, list(Path(each.path).parents)[:-1]))]
+
+
+def _name_kinds(findings: Iterable[Finding]) -> str:
+    return " and ".join(sorted({f"{each.kind}s" for each in findings}))
+
+
+def _list_options(findings: Sequence[Finding], grants: Collection[Grant]) -> list[Option]:
+    effects = {each.effect for each in findings}
+    tops = _list_tops(list({each.path: each for each in findings}.values()))
+    one = len(tops) == 1
+    verbs = " and ".join(_VERBS[each] for each in Effect if each in effects)
+    if effects == {Effect.DELETE}:
+        no = f"keep the {tops[0].kind if one else _name_kinds(tops)}"
+    elif effects == {Effect.RUNS_LATER}:
+        no = f"do not write {'it' if one else 'them'}"
+    elif effects <= {Effect.REPLACE, Effect.OVERWRITE, Effect.PERMISSIONS}:
+        no = "leave it as it is" if one else "leave them as they are"
+    else:
+        no = "change nothing"
+    return [
+        Option(label=f"Yes, {verbs} {'it' if one else 'them'}", id=_ONCE, says=Side.YES),
+        *([_offer_run(findings)] if grants else []),
+        Option(label=f"No, {no}", id=_NO, description=f"Nothing of this change is made. {OR_WHY}", says=Side.NO),
+    ]
+
+
+def _offer_run(findings: Sequence[Finding]) -> Option:
+    """Offer to allow the same acts on the same paths for the whole run, and say which."""
+    doing = [f"{_DOING[each.effect]} {show_name(each.path)}" for each in findings]
+    holds = "whatever is in it then, and whichever agent of this run does it"
+    if len(doing) == 1:
+        label = f"Yes, and don't ask again about {doing[0]} in this run"
+        return Option(label=label, id=_RUN, description=f"{holds[0].upper()}{holds[1:]}.")
+    label = f"Yes, and don't ask again about these {len(doing)} in this run"
+    return Option(label=label, id=_RUN, description=f"About {', '.join(doing)}: {holds}.")
+
+
+def _list_run_grants(findings: Sequence[Finding], folder: str) -> tuple[Grant, ...]:
+    """List what may be allowed for the run: nothing, unless each of it can be named whole."""
+    named = len(findings) <= MAX_NAMES_SHOWN and all(
+        len(show_name(each.path, 10_000)) <= MAX_NAME_CHARS for each in findings
+    )
+    if not named or not all(each.kept and each.effect in _DOING for each in findings):
+        return ()
+    return tuple((each.effect.value, folder, each.path) for each in findings)
 
 
 def _explain(findings: Sequence[Finding]) -> Iterator[str]:
     for effect in Effect:
         of_it = [each for each in findings if each.effect is effect]
-        named = [_shorten(each.path) for each in of_it[:MAX_NAMES_SHOWN]]
-        more = [f"and {len(of_it) - MAX_NAMES_SHOWN} more"] if len(of_it) > MAX_NAMES_SHOWN else []
         reasons = list(dict.fromkeys(each.why for each in of_it if each.why))[:MAX_REASONS_SHOWN]
         if of_it:
             why = f" ({'; '.join(reasons)})" if reasons else ""
-            yield f"It {_DOES[effect]}: {', '.join([*named, *more])}{why}."
+            yield f"{_DOES[effect]}: {_list_paths(each.path for each in of_it)}{why}."
+    if lost := [each.path for each in findings if not each.kept]:
+        yield f"No undo can bring this back, it is too large to be kept: {_list_paths(dict.fromkeys(lost))}."
 
 
-def _shorten(path: str) -> str:
-    shown = escape_controls(path, unseen=True)
-    return shown if len(shown) <= MAX_NAME_SHOWN else f"{shown[:20]}[...]{shown[-35:]}"
+def _list_others(paths: Sequence[str]) -> Iterator[str]:
+    if paths:
+        yield f"With it come changes that need no consent by themselves: {_list_paths(paths)}."
+
+
+def _list_paths(paths: Iterable[str]) -> Shown:
+    return list_names([show_name(each, MAX_NAME_SHOWN) for each in paths], MAX_NAMES_SHOWN)
 
 
 def _show(text: str, most: int, whole: Path | None = None) -> str:

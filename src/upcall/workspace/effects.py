@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from upcall.runs.file_changes import Change, FileState, list_standing
-from upcall.workspace.folder import Write
+from upcall.runs.file_changes import Change, FileState, digest, list_standing
+from upcall.workspace.folder import PERMISSIONS, Write, read_attributes
 from upcall.workspace.later import find_later
 
 
@@ -17,17 +18,79 @@ class Effect(StrEnum):
 
     RUNS_LATER = "runs later"
     DELETE = "delete"
+    REPLACE = "replace"
     OVERWRITE = "overwrite"
-    NO_UNDO = "no undo"
+    PERMISSIONS = "permissions"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One name in a change that the human decides on; ``why`` states the risk if the effect does not."""
+    """One name in a change that the human decides on.
+
+    Attributes:
+        effect: what happens to it.
+        path: its path in the folder.
+        why: the risk, if the effect does not state it.
+        kind: what is there now, or what comes there if nothing is: a file, a link or a folder.
+        kept: whether an undo can bring it back.
+    """
 
     effect: Effect
     path: str
     why: str = ""
+    kind: str = "file"
+    kept: bool = True
+
+
+@dataclass(frozen=True)
+class ProposedChange:
+    """A change that is not made yet, as the human decides on it.
+
+    Attributes:
+        folder: the workspace.
+        findings: what of it needs consent.
+        others: the paths of all the rest of it.
+        digest: of the whole change, whether it needs consent or not.
+    """
+
+    folder: str
+    findings: tuple[Finding, ...]
+    others: tuple[str, ...]
+    digest: str
+
+    @classmethod
+    def of_writes(cls, root: Path, writes: Sequence[Write], own: OwnFiles) -> ProposedChange:
+        """Describe what is about to be written to the folder `root`, which is still without it."""
+        findings = tuple(find_effects(root, writes, own))
+        paths = {each.path for each in findings}
+        others = (each.path for each in writes if each.path not in paths)
+        return cls(str(root), findings, tuple(others), digest_change(writes))
+
+    def without(self, effect: Effect) -> ProposedChange:
+        """Return the same change with one effect that needs no consent; its paths are among the others."""
+        left = tuple(each for each in self.findings if each.effect is not effect)
+        free = {each.path for each in self.findings} - {each.path for each in left}
+        return replace(self, findings=left, others=(*self.others, *sorted(free)))
+
+
+def digest_change(writes: Iterable[Write]) -> str:
+    """Name a whole change by a hash: each path, with kind, content, permissions and attributes before and after.
+
+    The target of a link is its content; a deletion has nothing after it; a rename is a deletion and a new name.
+    """
+    sides = sorted(
+        (each.path, _list_state(each.before), _list_state(each.after), _read_attributes(each)) for each in writes
+    )
+    return digest(json.dumps(sides).encode())
+
+
+def _list_state(state: FileState | None) -> list[str | int]:
+    return [] if state is None else [state.kind, state.digest, state.mode & PERMISSIONS]
+
+
+def _read_attributes(write: Write) -> list[tuple[str, str]]:
+    is_file = write.after is not None and write.after.kind == "file"
+    return read_attributes(write.data) if is_file and isinstance(write.data, Path) else []
 
 
 class OwnFiles:
@@ -63,12 +126,23 @@ def find_effects(root: Path, writes: Sequence[Write], own: OwnFiles) -> list[Fin
     later = find_later(root, writes)
     for each in writes:
         if each.path in later:
-            found.append(Finding(Effect.RUNS_LATER, each.path, later[each.path]))
-        if each.before is None:
-            continue
-        if not each.before.kept:
-            found.append(Finding(Effect.NO_UNDO, each.path))
-        if not own.owns(each.path, each.before):
-            replaced = each.after is not None and each.after.kind == each.before.kind
-            found.append(Finding(Effect.OVERWRITE if replaced else Effect.DELETE, each.path))
+            kind = each.after.kind if each.after is not None else "file"
+            found.append(Finding(Effect.RUNS_LATER, each.path, later[each.path], kind))
+        if each.before is not None and not (each.before.kept and own.owns(each.path, each.before)):
+            found += [
+                Finding(effect, each.path, kind=each.before.kind, kept=each.before.kept)
+                for effect in _list_effects(each.before, each.after)
+            ]
     return found
+
+
+def _list_effects(before: FileState, after: FileState | None) -> Iterator[Effect]:
+    if after is None:
+        yield Effect.DELETE
+    elif after.kind != before.kind:
+        yield Effect.REPLACE
+    else:
+        if not before.holds_same(after):
+            yield Effect.OVERWRITE
+        if before.kind != "link" and after.mode and (before.mode ^ after.mode) & PERMISSIONS:
+            yield Effect.PERMISSIONS

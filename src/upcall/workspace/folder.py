@@ -555,9 +555,19 @@ def _strip(file: Path, mode: int) -> None:
     if stat.S_IMODE(file.stat().st_mode) != mode & PERMISSIONS:
         file.chmod(mode & PERMISSIONS)
     for name in os.listxattr(file) if hasattr(os, "listxattr") else ():
-        if not name.startswith("user.") or name.startswith(("user.overlay.", "user.fuseoverlayfs.")):
+        if not _is_kept(name):
             with suppress(OSError):
                 os.removexattr(file, name)
+
+
+def read_attributes(file: Path) -> list[tuple[str, str]]:
+    """List the extended attributes that a file keeps when it is written to the folder, with a digest of each."""
+    names = os.listxattr(file) if hasattr(os, "listxattr") else ()
+    return [(name, digest(os.getxattr(file, name))) for name in sorted(names) if _is_kept(name)]
+
+
+def _is_kept(attribute: str) -> bool:
+    return attribute.startswith("user.") and not attribute.startswith(("user.overlay.", "user.fuseoverlayfs."))
 
 
 def _stamp(found: os.stat_result) -> _Stamp:

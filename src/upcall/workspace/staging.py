@@ -7,14 +7,14 @@ A change is recorded, with what it removes, before any of it is made. Whoever fi
 from __future__ import annotations
 
 import asyncio
-import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from upcall.autogen.concurrency import run_to_completion
-from upcall.runs.file_changes import Change, ChangeLog, FileChange, FileState, make_diff
+from upcall.runs.file_changes import Change, ChangeLog, FileChange, FileState, make_diff, name_in_diff
+from upcall.workspace.changes import is_as_left
 from upcall.workspace.folder import ChangedMeanwhile, Folder, Write
 
 MAX_DIFF_CHARS = 20_000
@@ -120,7 +120,7 @@ async def read_old(log: ChangeLog, state: FileState | None) -> bytes:
 async def _source(log: ChangeLog, file: FileChange, staged: Path | None) -> bytes | Path:
     if file.after is None or file.after.kept:
         return await read_old(log, file.after)
-    if staged is not None and await asyncio.to_thread(os.path.lexists, staged / file.path):
+    if staged is not None and await asyncio.to_thread(is_as_left, staged / file.path, file.after):
         return staged / file.path
     raise _Lost
 
@@ -131,10 +131,10 @@ def describe(write: Write, limit: int = MAX_DIFF_CHARS) -> str:
     if old is None and new is None:
         return ""
     if old is not None and old.holds_same(new):
-        return f"{write.path}: mode {old.mode:o} -> {new.mode if new else 0:o}\n"
+        return f"{name_in_diff(write.path)}: mode {old.mode:o} -> {new.mode if new else 0:o}\n"
     before, after = _text(old, write.old), _text(new, write.data)
     if (old and before is None) or (new and after is None):
-        return f"{write.path}: too large to compare\n"
+        return f"{name_in_diff(write.path)}: too large to compare\n"
     return make_diff(write.path, before, after, limit=limit)
 
 

@@ -30,7 +30,7 @@ from upcall.runs.file_changes import (
 )
 from upcall.workspace.changes import is_interpreter
 from upcall.workspace.consent import Consent
-from upcall.workspace.effects import Effect, OwnFiles, find_effects
+from upcall.workspace.effects import Effect, OwnFiles, ProposedChange
 from upcall.workspace.file_tools import TOOLS
 from upcall.workspace.folder import MAX_BYTES, Content, Folder, Write
 from upcall.workspace.patch_matching import replace_text
@@ -223,34 +223,28 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
             done = [each for each in list_standing(await log.list_changes()) if each.call == call and each.tool == name]
             if done and await finish(self._root(), log, done[-1]):
                 return _report(name, given, done[-1])
-        # What the human is asked about is worked out without the lock, which a question would withhold from the others;
-        # and again under it, since the others may have changed the files.
-        asked = await asyncio.to_thread(prepare, **given)
-        self._refuse_interpreter(asked)
-        await self._confirm(name, asked)
-        confirmed = {write.path: write for write in asked}
-        async with lock_place(self._place):
+        async with lock_place(self._place):  # A question ends the call, and so does not keep the others waiting.
             writes = await asyncio.to_thread(prepare, **given)
-            if any(each.after is None and confirmed.get(each.path) != each for each in writes):
-                raise ValueError("A file that is to be deleted was changed meanwhile. Look at it again.")
+            self._refuse_interpreter(writes)
             if all(each.before == each.after for each in writes):
                 return f"{', '.join(each.path for each in writes)}: that is what it holds already; nothing was changed."
+            await self._confirm(writes)
             writes = [*await asyncio.to_thread(self._missing_folders, writes), *writes]
             change = await commit(self._root(), log, writes, tool=name, call=call)
         return _report(name, given, change)
 
-    async def _confirm(self, name: str, writes: Sequence[Write]) -> None:
+    async def _confirm(self, writes: Sequence[Write]) -> None:
         """Have the human confirm the deletion of files that the run did not make, and what would run later.
 
         Changing a file is the purpose of these tools: it is visible, and can be undone.
         """
         folder = self._root()
         own = OwnFiles.of_changes(await self.changes.list_changes(), folder.root)
-        found = await asyncio.to_thread(find_effects, folder.root, writes, own)
-        left = [each for each in found if each.effect is not Effect.OVERWRITE]
-        paths = dict.fromkeys(each.path for each in left)
+        change = await asyncio.to_thread(ProposedChange.of_writes, folder.root, writes, own)
+        change = change.without(Effect.OVERWRITE)
+        paths = {each.path for each in change.findings}
         diff = "".join(describe(each) for each in writes if each.path in paths)
-        self.consent.request_changes(f"{name} {', '.join(paths)}", left, diff)
+        self.consent.request_changes(change, "", diff)
 
     def _missing_folders(self, writes: Sequence[Write]) -> list[Write]:
         """List the folders to create for new files."""
