@@ -2,6 +2,7 @@
 
     python benchmarks/workers.py kill                     # 1,000 runs, 4 workers, one killed or stopped every 6 s
     python benchmarks/workers.py kill --runs 40 --kills 3 --rate 5
+    python benchmarks/workers.py suspend --lease 5        # a worker stopped before and behind each statement it writes
     python benchmarks/workers.py latency --finished 100000 --waiting 10000
     python benchmarks/workers.py throughput
 
@@ -41,6 +42,8 @@ from upcall import Run, RunStatus, Settings, Upcall
 from upcall.errors import AnswerError, CallerError, StoredStateError
 from upcall.storage.run_rows import STATUS_NUMBERS, STATUSES
 
+SLACK_S = 2.0
+"""How long a worker may take to look for runs that are free again, and to take one."""
 OVER = (RunStatus.COMPLETED, RunStatus.FAILED)
 
 
@@ -59,9 +62,9 @@ class Fleet:
         self.workers: list[subprocess.Popen[str]] = []
         self.environment = {"UPCALL_LEASE_SECONDS": str(lease), "UPCALL_CONCURRENCY": "8"}
 
-    def start(self, *options: str) -> subprocess.Popen[str]:
+    def start(self, *options: str, **environment: str) -> subprocess.Popen[str]:
         """Start one more worker."""
-        worker = start(self.location, *options, **self.environment)
+        worker = start(self.location, *options, **self.environment, **environment)
         self.workers.append(worker)
         return worker
 
@@ -211,6 +214,74 @@ async def go_on_and_end(worker: subprocess.Popen[str], seconds: float) -> None:
     await asyncio.to_thread(worker.wait)
 
 
+# -- suspended in a write ---------------------------------------------------------------------------------------------
+
+
+async def suspend_in_writes(fleet: Fleet, options: argparse.Namespace) -> dict[str, Any]:
+    """Suspend a worker before and behind each statement that it writes for one run, a new worker and run each time;
+    return how long after the lease the run went on elsewhere, and what was found wrong."""
+    answering = asyncio.create_task(fleet.answer_all())
+    waits, faults = list[float](), list[str]()
+    for number in range(1, options.places // 2 + 1):
+        for place in (number, -number):
+            late, run = await _suspend_at(fleet, place)
+            waits += [] if late is None else [late]
+            counts = Counter(line.split()[1] for line in notes().splitlines() if line.startswith(run.id))
+            if run.status is not RunStatus.COMPLETED or counts != {"first": 1, "second": 1}:
+                faults.append(f"at {place}: {run.id} is {run.status}, noted {dict(counts)}: {run.error}")
+    answering.cancel()
+    return {
+        "places": len(waits),
+        "lease (s)": fleet.lease,
+        "went on within the lease": sum(each <= SLACK_S for each in waits),
+        "later by (s, median and max)": [round(sorted(waits)[len(waits) // 2], 1), round(max(waits), 1)],
+        "faults": faults,
+    }
+
+
+async def _suspend_at(fleet: Fleet, place: int) -> tuple[float | None, Run]:
+    """Play one run whose first worker suspends itself at a place; return how many seconds after the lease, and after
+    another worker was there, the run went on. None where it ended before the worker came to that place."""
+    victim = fleet.start(FLEET_SUSPENDS=str(place))
+    run_id, late = (await fleet.app.submit("Build it")).id, None
+    while not is_stopped(victim.pid) and not await _is_over(fleet, run_id):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    if is_stopped(victim.pid):
+        until, before = time.monotonic() + fleet.lease, await _read_place(fleet, run_id)
+        other = fleet.start()
+        while not await _is_there(fleet, other):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        until = max(until, time.monotonic())
+        while await _read_place(fleet, run_id) == before:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        late = max(0.0, time.monotonic() - until)
+    while not await _is_over(fleet, run_id):  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+    fleet.end()
+    fleet.workers.clear()
+    return late, await fleet.app.get(run_id)
+
+
+def is_stopped(process: int) -> bool:
+    """Tell whether a process stands still (proc(5), the third field of stat)."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+async def _is_over(fleet: Fleet, run_id: str) -> bool:
+    return (await fleet.app.get(run_id)).status in OVER
+
+
+async def _is_there(fleet: Fleet, worker: subprocess.Popen[str]) -> bool:
+    query = "select 1 from upcall_workers where process = ?"
+    return bool(await asyncio.to_thread(execute, fleet.location, query, worker.pid))
+
+
+async def _read_place(fleet: Fleet, run_id: str) -> list[tuple[Any, ...]]:
+    """Return how far a run is, and who has it."""
+    query = "select version, status, worker from upcall_runs where id = ?"
+    return await asyncio.to_thread(execute, fleet.location, query, run_id)
+
+
 # -- measured -------------------------------------------------------------------------------------------------------
 
 
@@ -315,7 +386,12 @@ def a_place(given: str | None) -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-MODES = {"kill": kill_workers, "latency": measure_latency, "throughput": measure_throughput}
+MODES = {
+    "kill": kill_workers,
+    "suspend": suspend_in_writes,
+    "latency": measure_latency,
+    "throughput": measure_throughput,
+}
 
 
 def parse_options() -> argparse.Namespace:
@@ -325,6 +401,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--kills", type=int, default=24)
+    parser.add_argument("--places", type=int, default=100, help="where to suspend a worker")
     parser.add_argument("--every", type=float, default=6.0, help="seconds between two kills")
     parser.add_argument("--rate", type=float, default=5.0, help="runs or answers a second")
     parser.add_argument("--seconds", type=float, default=60.0, help="of answers")

@@ -1,11 +1,18 @@
-"""A team for workers in processes of their own: a clerk that asks twice, and notes in a file what it was told."""
+"""A team for workers in processes of their own: a clerk that asks twice, and notes in a file what it was told.
+
+Under ``FLEET_SUSPENDS=N`` the process suspends itself before the N-th statement that its writes send to PostgreSQL,
+their COMMIT included; under ``FLEET_SUSPENDS=-N`` behind it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import time
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +24,7 @@ from upcall import Settings
 from upcall.agents import PausableAgent
 from upcall.autogen.tool_calls import idempotency_key
 from upcall.execution.model_clients import ModelClients
+from upcall.storage import postgresql
 from upcall.testing import Call, Reply, Request, ScriptedModelClient
 
 STEPS: tuple[Reply, ...] = (
@@ -63,3 +71,37 @@ def make_team() -> Team:
     model = ModelClients(Settings.read(model="shared", base_url=url))("clerk") if url else SlowModel(reply)
     clerk = PausableAgent("clerk", model, description="Takes notes", tools=[note])
     return RoundRobinGroupChat([clerk], max_turns=1)
+
+
+def suspend_in_write(chosen: int) -> None:
+    """Have this process suspend itself at one of the statements of its writes."""
+    numbers, writing = itertools.count(1), set[int]()
+
+    def at_statement(inner: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(inner)
+        def execute(self: Any, statement: str, *values: Any) -> Any:
+            if statement.startswith("BEGIN"):
+                (writing.discard if "READ ONLY" in statement else writing.add)(id(self))
+                return inner(self, statement, *values)
+            number = next(numbers) if id(self) in writing else 0
+            if number == chosen:
+                suspend()
+            result = inner(self, statement, *values)
+            if number == -chosen:
+                suspend()
+            return result
+
+        return execute
+
+    for name in ("execute", "executemany"):
+        setattr(postgresql._Connection, name, at_statement(getattr(postgresql._Connection, name)))
+
+
+def suspend() -> None:
+    """Stop this process until somebody continues it. The signal takes a moment to reach all of its threads."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(0.1)
+
+
+if chosen := int(os.environ.get("FLEET_SUSPENDS", "0")):
+    suspend_in_write(chosen)

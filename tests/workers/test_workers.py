@@ -223,3 +223,13 @@ def test_workers_that_are_killed_all_the_time_lose_and_repeat_nothing() -> None:
     found = json.loads(done.stdout)
     assert (found["runs"], found["kills"], found["faults"]) == (40, 4, [])
     assert found["runs of lost workers"] > 0
+
+
+def test_suspended_writes_hold_up_no_run() -> None:
+    """Each run goes on elsewhere, wherever its worker was stopped while it wrote."""
+    options = ["--lease", "4", "--places", "6", "--json"]
+    command = [sys.executable, str(ROOT / "benchmarks" / "workers.py"), "suspend", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["places"], found["went on within the lease"], found["faults"]) == (6, 6, [])

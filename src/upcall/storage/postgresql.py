@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import re
+import time
 import weakref
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -34,10 +35,19 @@ _BEGIN = {
     "read": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
     "write": "BEGIN ISOLATION LEVEL READ COMMITTED",
 }
-_SECONDS_IDLE = {"read": 60, "write": 15}
-_LIMITS = f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'; SET LOCAL idle_in_transaction_session_timeout = "
-"""Wait for others no longer than SQLite does; and who stands still in a transaction does not hold up the others: in a
-write, which locks a run, no longer than its lease lasts by default. It goes with the BEGIN, in one message."""
+_IDLE_LIMIT_S = {"read": 60, "write": 15}
+"""How long the server lets a client stand still between two statements of a transaction."""
+_WRITER_LOCK = 0x75706362
+"""The advisory lock that each write shares, by which the others know it for one."""
+_STALLED_S = 3.0
+"""A write whose client has neither asked nor read anything for so long is ended by those who wait for its locks."""
+_END_STALLED = f"""
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE usename = current_user AND datname = current_database() AND wait_event_type = 'Client'
+  AND state_change < clock_timestamp() - interval '{_STALLED_S} s'
+  AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted
+              AND classid = 0 AND objid = {_WRITER_LOCK} AND objsubid = 1)
+"""
 _PATIENCE = {
     "connect_timeout": 10,
     "keepalives_idle": 15,
@@ -206,9 +216,6 @@ class _Connection:
             return
         with self.driver.cursor() as cursor:
             cursor.executemany(_translate(statement), several)
-        # Behind the pipeline in which psycopg 3.3 sends them a server (15) lets a client stand still for ever, whatever
-        # idle_in_transaction_session_timeout says, and the locks with it; behind a plain statement it does not.
-        self.driver.execute("SELECT 1")
 
     def close(self) -> None:
         self.driver.close()
@@ -221,5 +228,37 @@ def _translate(statement: str) -> str:
 
 
 def _transact(pool: Pool[_Connection], verb: str, work: Work[T]) -> T:
-    begin = f"{_BEGIN[verb]}; {_LIMITS} '{_SECONDS_IDLE[verb]}s'"
-    return transact(pool, begin, work, writes=verb == "write")
+    """Do some work in one transaction; see `transact`. What waits in vain for a lock is done anew.
+
+    A process that is suspended in a write (SIGSTOP, a frozen machine) keeps its locks. No limit of the server's covers
+    all places where that can be: none in the middle of a message or a pipeline, none while a result is sent (PostgreSQL
+    15; `transaction_timeout` of 17 would). So who waits for locks ends such writes. The suspended process finds its
+    connection closed and nothing of that transaction stored, as when the server was started anew.
+    """
+    import psycopg
+
+    patience, until = 0.5, time.monotonic() + BUSY_SECONDS
+    while True:
+        left = until - time.monotonic()
+        begin = _begin(verb, min(patience, max(left, 0.5)))
+        try:
+            return transact(pool, begin, work, writes=verb == "write")
+        except psycopg.errors.LockNotAvailable:
+            if left <= patience:
+                raise
+            _end_stalled(pool)
+            patience *= 2
+
+
+def _begin(verb: str, patience: float) -> str:
+    """Return the statements that begin a transaction, sent in one message."""
+    limits = {"lock_timeout": patience, "idle_in_transaction_session_timeout": _IDLE_LIMIT_S[verb]}
+    statements = [_BEGIN[verb], *(f"SET LOCAL {name} = '{round(1000 * s)}ms'" for name, s in limits.items())]
+    if verb == "write":
+        statements.append(f"SELECT pg_advisory_xact_lock_shared({_WRITER_LOCK})")
+    return "; ".join(statements)
+
+
+def _end_stalled(pool: Pool[_Connection]) -> None:
+    """End the writes whose clients stand still."""
+    transact(pool, _BEGIN["read"], lambda connection: connection.execute(_END_STALLED), writes=False)
