@@ -1,7 +1,8 @@
 """How well quotes are told from what was not said, and what a look-up costs.
 
 `python benchmarks/quotes.py` on the labelled quotes in tests/data: `quotes.json`, with which the rules were made, and
-`quotes_held_out.json`, which was written when they were done. A quote holds if it is what the text says there: line
+`quotes_held_out.json`, which was written when they were done; and in `quotes_in_context.json`, where the words of each
+false quote do occur, and what surrounds them says something else. A quote holds if it is what the text says there: line
 ends, ligatures, case and scanning errors are fair; another figure, a denial that is left out, half a word, words from
 two sentences are not.
 """
@@ -21,7 +22,7 @@ DATA = Path(__file__).parent.parent / "tests" / "data"
 
 
 def main() -> None:
-    for name in ("quotes", "quotes_held_out"):
+    for name in ("quotes", "quotes_held_out", "quotes_in_context"):
         labelled: dict[str, Any] = json.loads((DATA / f"{name}.json").read_text())
         print(f"\n{name}.json\n\n| kind | quotes | taken |\n|---|---|---|")
         for holds, title in ((True, "fair"), (False, "false")):

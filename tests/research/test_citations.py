@@ -98,7 +98,7 @@ APART = Library(
     ("quote", "place"),
     [
         ("the plant is not closed before the year 2030", None),
-        ("not closed before the year 2030. Nor is it sold", "lines 90-92 and lines 93-95"),
+        ("not closed before the year 2030. Nor is it sold to anybody else", "lines 90-92 and lines 93-95"),
         ("not closed before the year 2030", "lines 90-92"),
         ("closed before the year 2030", None),
         ("Nor is it sould to anybody else", "lines 93-95"),

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from importlib.resources import files
 from typing import Any
 
 import pytest
 from places import TEST_DATA
 from tables import rows
 
-from upcall.research.quotes import MAX_PARTS, Match, find_quote, says_enough
+from upcall.research import word_lists
+from upcall.research.quotes import (
+    MAX_PARTS,
+    Match,
+    Refusal,
+    SearchableText,
+    find_in,
+    find_nearest,
+    find_quote,
+    look_up,
+    says_enough,
+)
 from upcall.research.tokens import split_words
 
-TUNED, HELD_OUT = (json.loads((TEST_DATA / f"{name}.json").read_text()) for name in ("quotes", "quotes_held_out"))
+TUNED, HELD_OUT, IN_CONTEXT = (
+    json.loads((TEST_DATA / f"{name}.json").read_text()) for name in ("quotes", "quotes_held_out", "quotes_in_context")
+)
 ENERGY = "# Energy in Europe\nGermany: 52 percent wind and\nsolar, said the minis-\ntry. France is not far behind.\n"
 REWORDED = {"a word dropped", "a slip", "reworded"}
 """What a reader might forgive, and is not quoted: another ending, a word less."""
@@ -29,7 +43,7 @@ def judged(labelled: dict[str, Any]) -> list[tuple[dict[str, Any], bool]]:
 
 def test_no_false_quote_of_the_tuned_table_is_taken() -> None:
     assert [each["quote"] for each, taken in judged(TUNED) if taken and not each["holds"]] == []
-    assert Counter(each["holds"] for each in TUNED["quotes"])[False] >= 220
+    assert Counter(each["holds"] for each in TUNED["quotes"])[False] >= 221
 
 
 def test_every_literal_quote_of_the_tuned_table_is_taken() -> None:
@@ -42,8 +56,50 @@ def test_every_literal_quote_of_the_tuned_table_is_taken() -> None:
 def test_quotes_that_the_rules_were_not_made_for_are_told_apart() -> None:
     """The figures are in docs/benchmarks.md."""
     wrong = [(each["holds"], each["quote"]) for each, taken in judged(HELD_OUT) if taken is not each["holds"]]
-    assert wrong == [(False, "eine Reservierung nicht")]
+    assert wrong == []
     assert Counter(each["holds"] for each in HELD_OUT["quotes"]) == {True: 21, False: 40}
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_quotes_are_told_by_what_surrounds_them(holds: bool) -> None:
+    wrong = [each["quote"] for each, taken in judged(IN_CONTEXT) if each["holds"] is holds and taken is not holds]
+    assert wrong == []
+    assert sum(each["holds"] is holds for each in IN_CONTEXT["quotes"]) >= (157 if holds else 450)
+
+
+@pytest.mark.parametrize(
+    ("quote", "reason"),
+    rows("quotes/a_refusal_says_what_is_left_out"),
+)
+def test_a_refusal_says_what_is_left_out(quote: str, reason: str) -> None:
+    text = (
+        "The compound may cause cancer in rats. In the play, the king dies. Prices rose and costs fell by 12 percent."
+    )
+    refused = look_up(quote, [SearchableText(text)])
+    assert isinstance(refused, Refusal)
+    assert refused.reason == reason
+    assert not reason or refused.sentence in text
+
+
+def test_a_passage_that_begins_within_a_sentence_hides_no_context() -> None:
+    cut, whole = map(SearchableText, ("the dam is unsafe.", "It is a myth that the dam is unsafe."))
+    assert find_in("the dam is unsafe", [cut]) is not None
+    assert find_in("the dam is unsafe", [cut, whole]) is None
+
+
+def test_nearest_sentence_is_that_with_most_words_of_a_quote() -> None:
+    text = SearchableText("The mill closed in May. The brewery opened in June.")
+    assert find_nearest("The brewery opened in July", [text]) == "The brewery opened in June."
+    assert find_nearest("Nothing of the kind happened", [text]) == ""
+
+
+def test_without_word_lists_no_misspelling_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_lists, "files", lambda package: files("upcall_has_no_such_package"))
+    for cached in (word_lists.is_word, word_lists._read_lists):
+        cached.cache_clear()
+    assert find_quote("Germany: 52 percent wind and solr, said the ministry", ENERGY) is None
+    for cached in (word_lists.is_word, word_lists._read_lists):
+        cached.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -108,7 +164,8 @@ def test_a_quote_of_too_many_parts_is_stitched_together() -> None:
         ("the procedure is legal in Norway", "the procedure is illegal in Norway", False),
         ("the measured value was 15 metres", "the measured value was l5 metres", True),
         ("the measured value was 15 metres", "the measured value was 16 metres", False),
-        ("a modem house by the river", "a modern house by the river", True),
+        ("a modem house by the river", "a modern house by the river", False),
+        ("the rnodern house by the river", "the modern house by the river", True),
         ("he moved to the capitol together", "he moved to the capitol togehter", True),
         ("the united nations in the city", "the untied nations in the city", False),
         ("the windmill is on the hill", "the wind mill is on the hill", True),

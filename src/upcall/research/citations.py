@@ -15,7 +15,7 @@ from posixpath import basename, splitext
 
 from upcall.research.cited import Checked, CitedSource, Counts, Quotation, ReadText, fit_in_line
 from upcall.research.markdown import Claimed, renumber, simplify_name, strip_links
-from upcall.research.quotes import FoundQuote, SearchableText, find_in, says_enough
+from upcall.research.quotes import FoundQuote, SearchableText, find_in, find_nearest, look_up, says_enough
 
 _NUMBER = re.compile(r"\d{1,9}")
 _SHORTEST_REF = 4
@@ -60,6 +60,19 @@ class Library:
     def find(self, quote: str, ref: str) -> FoundQuote | None:
         """Find a quote in one source."""
         return find_in(quote, self._texts[ref])
+
+    def look_up(self, quote: str, ref: str) -> FoundQuote | str:
+        """Find a quote in one source, or say in one sentence why it is refused and what the source says there."""
+        found = look_up(quote, self._texts[ref])
+        if isinstance(found, FoundQuote):
+            return found
+        source, cited = fit_in_line(ref), f'"{fit_in_line(quote, 120)}" was cited'
+        if found.reason:
+            place = f", {found.place}" if found.place else ""
+            return f'{cited}, and {found.reason}; {source}{place} says: "{fit_in_line(found.sentence, 400)}"'
+        nearest = find_nearest(quote, self._texts[ref])
+        says = f'; what is most like it: "{fit_in_line(nearest, 400)}"' if nearest else "."
+        return f"{cited}, and is not in what was read of {source}{says}"
 
     def find_only_source(self, quote: str) -> str | None:
         """Find the only source with the exact words of a quote. None if no source, or more than one, has them."""
@@ -194,8 +207,8 @@ def _check(citation: Claimed, library: Library) -> tuple[CitedSource | None, str
     source = CitedSource(number=citation.number, ref=ref, place=citation.place)
     if not enough:
         return source, ""
-    found = library.find(quote, ref)
-    if found is None:
-        return None, f'"{fit_in_line(quote, 120)}" was cited, and is not in what was read of {fit_in_line(ref)}.'
+    found = library.look_up(quote, ref)
+    if isinstance(found, str):
+        return None, found
     quotation = Quotation(place=_place(citation.place, found.place), quote=quote, score=found.score)
     return source.model_copy(update={"quotes": (quotation,)}), ""

@@ -6,13 +6,15 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
 
-from upcall.research.omissions import denies, turns_the_meaning
+from upcall.research.context_words import ARTICLES, BELIEFS, CONDITIONS, DENIALS, MODALS, PRONOUNS, QUANTITIES
+from upcall.research.omissions import find_objection, find_objection_to_gap
 from upcall.research.tokens import END, QUESTION, UNSPACED, Words, spell_plainly, split_plain_words, split_words
+from upcall.research.word_lists import is_word
 
 MIN_WORDS = 3
 """Fewer words are found in nearly any text, so they are not evidence."""
@@ -37,7 +39,13 @@ _WORD = re.compile(r"[^\W_]+")
 _ARTICLE = re.compile("a|an|the|this|that|its|d(?:er|ie|as|en|em)|eine?|einen|l[aeo]|les|une?|el|l[oa]s|il")
 _FIGURE = re.compile(r"[-+]?\d[\d.,:/%-]*")
 _LOOKALIKES = str.maketrans({"1": "l", "i": "l", "|": "l", "0": "o", "5": "s"})
-_LITTLE_WORD, _LONG_WORD, _LONGER_WORD = 2, 5, 7
+_LIKE_FIGURES = str.maketrans({"l": "1", "i": "1", "|": "1", "o": "0"})
+_LITTLE_WORD, _LONG_PART, _LONG_WORD = 2, 4, 5
+_MEANT = DENIALS | MODALS | BELIEFS | CONDITIONS
+"""Words that no slip makes or unmakes."""
+
+_CHANGED_CASE = re.compile(r"\[(\w)\](?=\w)")
+_INSERTED = re.compile(r"\[([^\W\d_]+(?: [^\W\d_]+)?)\]")
 _TRACE_OF_A_SLIP = 1 / 3
 """The share of a quote's words that a text with slips in it must contain."""
 _PLACES, _COMMON = 50, 40
@@ -59,6 +67,16 @@ class FoundQuote:
 
     match: Match
     score: float = 100.0
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a quote that does occur in a text is none, completing "the quote ...", with its sentence and the place of the
+    text. Without a reason its words do not occur."""
+
+    reason: str = ""
+    sentence: str = ""
     place: str = ""
 
 
@@ -99,7 +117,8 @@ def find_quote(quote: str, text: str) -> FoundQuote | None:
     """Find a quote in a text.
 
     It is found if its words occur in the text in this order, whole and adjacent, and if the words it omits from its
-    sentence do not change its meaning. An ellipsis may replace words of one sentence that deny nothing.
+    sentence, and those around it, do not change its meaning. An ellipsis may replace words of one sentence that deny
+    nothing and name no other subject.
     """
     return find_in(quote, [SearchableText(text)])
 
@@ -113,49 +132,108 @@ def says_enough(quote: str) -> bool:
 
 def find_in(quote: str, texts: Sequence[SearchableText], *, slips: bool = True) -> FoundQuote | None:
     """Find a quote in one of several texts of a source; without `slips` only its exact words."""
-    parts = [_without_last_end(split_words(part).words) for part in _split_at_ellipses(quote)]
+    looked_up = look_up(quote, texts, slips=slips)
+    return looked_up if isinstance(looked_up, FoundQuote) else None
+
+
+def look_up(quote: str, texts: Sequence[SearchableText], *, slips: bool = True) -> FoundQuote | Refusal:
+    """Find a quote as `find_in` does, or say why it is refused."""
+    refusal = Refusal()
+    for version in dict.fromkeys((_drop_inserted(quote), quote)):
+        for exactly in (True, False) if slips else (True,):
+            looked_up = _look_up(version, texts, slips=not exactly)
+            if isinstance(looked_up, FoundQuote):
+                return looked_up
+            refusal = refusal if refusal.reason else looked_up
+    return refusal
+
+
+def _look_up(quote: str, texts: Sequence[SearchableText], *, slips: bool) -> FoundQuote | Refusal:
+    split = [split_words(part) for part in _split_at_ellipses(quote)]
+    parts = [_without_last_end(each.words) for each in split]
     if not parts or not all(parts) or len(parts) > MAX_PARTS:
-        return None
+        return Refusal()
     telling = {word for part in parts for word in part if len(word) > _LITTLE_WORD and not word.endswith("%")}
     best: FoundQuote | None = None
+    refusal = Refusal()
+    cut_out = True
     for text in texts:
         if telling and text.share_of(telling) < (_TRACE_OF_A_SLIP if slips else 1):
             continue
-        found = _find_parts(parts, text.words, slips=slips)
-        if found and (best is None or found.score > best.score):
-            exact = found.match is Match.NORMALISED and all(each in text.raw for each in _split_at_ellipses(quote))
-            best = replace(found, match=Match.EXACT if exact else found.match, place=text.place)
-            if exact:
-                break
-    return best
+        for spans in _find_spans(parts, text.words, slips=slips):
+            objection = _find_objection(text.words, split, spans)
+            if objection:
+                refusal = refusal if refusal.reason else _refuse(text, spans, objection)
+                continue
+            cut_out = cut_out and _touches_an_edge(text.words, spans)
+            cost, all_of_it = sum(each.cost for each in spans), 2 * sum(map(len, parts))
+            exact = not cost and all(each in text.raw for each in _split_at_ellipses(quote))
+            match = Match.FUZZY if cost else Match.EXACT if exact else Match.NORMALISED
+            found = FoundQuote(match, round(100 * (1 - cost / all_of_it), 1), text.place)
+            if best is None or (found.score, found.match is Match.EXACT) > (best.score, best.match is Match.EXACT):
+                best = found
+            break
+    # A passage that was read may begin within a sentence: what another one has in front of these words counts.
+    return refusal if best is None or (refusal.reason and cut_out) else best
 
 
-def _find_parts(parts: Sequence[Sequence[str]], text: Words, *, slips: bool) -> FoundQuote | None:
-    for allowed in (False, True) if slips else (False,):
-        for span in _find_part(parts[0], text, slips=allowed):
-            spans = _follow(span, parts[1:], text, slips=allowed)
-            if spans and not turns_the_meaning(text, spans[0].first, spans[-1].end):
-                cost, all_of_it = sum(each.cost for each in spans), 2 * sum(map(len, parts))
-                score = round(100 * (1 - cost / all_of_it), 1)
-                return FoundQuote(Match.FUZZY if cost else Match.NORMALISED, score)
-    return None
+def _find_objection(text: Words, parts: Sequence[Words], spans: Sequence[_Span]) -> str:
+    for before, after in pairwise(spans):
+        if objection := find_objection_to_gap(text, before.end, after.first):
+            return objection
+    speech = sum(map(_is_speech, (text.marks[at] for span in spans for at in range(span.first, span.end - 1))))
+    if speech > sum(map(_is_speech, (mark for part in parts for mark in part.marks))):
+        return "leaves out the quotation marks of what somebody says"
+    return find_objection(text, spans[0].first, spans[-1].end)
+
+
+def _is_speech(mark: str) -> bool:
+    """Return whether the punctuation interrupts what somebody says: a comma beside a quotation mark."""
+    return "," in mark and len(mark) > 1
+
+
+def _refuse(text: SearchableText, spans: Sequence[_Span], objection: str) -> Refusal:
+    start, stop = text.words.sentence_around(spans[0].first, spans[-1].end)
+    return Refusal(objection, text.words.as_written(start, stop), text.place)
+
+
+def _touches_an_edge(text: Words, spans: Sequence[_Span]) -> bool:
+    start, stop = text.sentence_around(spans[0].first, spans[-1].end)
+    return start == 0 or stop >= len(text.words)
+
+
+def _find_spans(parts: Sequence[Sequence[str]], text: Words, *, slips: bool) -> Iterator[list[_Span]]:
+    for span in _find_part(parts[0], text, slips=slips):
+        if spans := _follow(span, parts[1:], text, slips=slips):
+            yield spans
 
 
 def _follow(first: _Span, parts: Sequence[Sequence[str]], text: Words, *, slips: bool) -> list[_Span]:
-    """Find the other parts after the first one in its sentence, with nothing in between that denies them."""
+    """Find the other parts after the first one."""
     spans = [first]
     for part in parts:
         end = spans[-1].end
         found = next((each for each in _find_part(part, text, end, slips=slips) if each.first >= end), None)
-        if found is None or not _may_be_left_out(text, end, found.first):
+        if found is None:
             return []
         spans.append(found)
     return spans
 
 
-def _may_be_left_out(text: Words, first: int, end: int) -> bool:
-    parted = any(at in text.borders for at in range(first, end))
-    return not parted and not denies(text.as_text(first, end))
+def find_nearest(quote: str, texts: Sequence[SearchableText]) -> str:
+    """Find the sentence with most of the words of a quote, or "" if none has half of them."""
+    wanted = {word for word in split_words(quote).words if len(word) > _LITTLE_WORD}
+    best, most = "", max(len(wanted) / 2, 1)
+    for text in texts:
+        if not wanted or text.share_of(wanted) < 1 / 2:
+            continue
+        first = 0
+        for end in sorted({*text.words.borders, len(text.words.words) - 1}):
+            shared = len(wanted.intersection(text.words.words[first : end + 1]))
+            if shared > most:
+                best, most = text.words.as_written(first, end + 1), shared
+            first = end + 1
+    return best
 
 
 def _find_part(part: Sequence[str], text: Words, start: int = 0, *, slips: bool) -> Iterator[_Span]:
@@ -199,35 +277,57 @@ def _align(part: Sequence[str], text: Words, first: int) -> _Span | None:
             return _Span(first, at, cost)
         seen.add((mine, at))
         here, there = part[mine], theirs[at] if at < len(theirs) else ""
-        if mine and _ARTICLE.fullmatch(there):
+        after_here, after_there = part[mine + 1 : mine + 2], theirs[at + 1 : at + 2]
+        if mine and _is_spare_article(there, after_there):
             todo.append((mine, at + 1, cost + 2))
         if mine and there == END and at not in text.borders:  # The full stop of an abbreviation costs nothing.
             todo.append((mine, at + 1, cost))
-        if _ARTICLE.fullmatch(here):
+        if _is_spare_article(here, after_here):
             todo.append((mine + 1, at, cost + 2))
-        if mine + 1 < len(part) and here + part[mine + 1] == there:
-            todo.append((mine + 2, at + 1, cost))
-        if at + 1 < len(theirs) and here == there + theirs[at + 1]:
-            todo.append((mine + 1, at + 2, cost))
-        if (added := _cost_of_reading(here, there)) is not None:
+        if after_here and _is_written_as_one(here, after_here[0], there):
+            todo.append((mine + 2, at + 1, cost + 1))
+        if after_there and not text.marks[at] and _is_written_as_one(there, after_there[0], here):
+            todo.append((mine + 1, at + 2, cost + 1))
+        if (added := _cost_of_reading(here, text, at)) is None and _lacks_accents(here, there):
+            added = 1 if _is_written_without_accents(part, theirs[first : first + 2 * len(part)]) else None
+        if added is not None:
             todo.append((mine + 1, at + 1, cost + added))
     return None
 
 
-def _cost_of_reading(written: str, read: str) -> int | None:
-    """Return the cost of reading one word as the other. None if they are different words: another letter makes another
-    word too often ("million", "billion") to be a slip."""
+def _is_spare_article(word: str, following: Sequence[str]) -> bool:
+    """Return whether an article may be missing here: "a few" and "few" are opposites."""
+    return bool(_ARTICLE.fullmatch(word)) and not (
+        following and (following[0] in QUANTITIES or following[0][0].isdigit())
+    )
+
+
+def _is_written_as_one(first: str, second: str, whole: str) -> bool:
+    """Return whether two words are also written as one. Little words make others ("not able"), and so do
+    figures ("5(2)")."""
+    return first + second == whole and min(len(first), len(second)) >= _LONG_PART and whole.isalpha()
+
+
+def _cost_of_reading(written: str, text: Words, at: int) -> int | None:
+    """Return the cost of reading the quote's word as that of the text. None if they are different words: another letter
+    makes another word too often ("million", "billion") to be a slip, and so does a missing one ("county")."""
+    read = text.words[at] if at < len(text.words) else ""
     if written == read:
         return 0
     figures = [bool(_FIGURE.fullmatch(each)) for each in (written, read)]
     if any(figures):
         scanned = figures == [True, False] and any(map(str.isdigit, read))
-        return 1 if scanned and _skeleton(written) == _skeleton(read) else None
-    if {END, QUESTION, ""} & {written, read} or UNSPACED.search(written + read):
+        return 1 if scanned and written == read.translate(_LIKE_FIGURES) else None
+    if {END, QUESTION, ""} & {written, read} or UNSPACED.search(written + read) or {written, read} & _MEANT:
         return None
-    if _skeleton(written) == _skeleton(read) or _without_accents(written) == _without_accents(read):
+    if _skeleton(written) == _skeleton(read):
+        return None if is_word(written) and is_word(read) else 1
+    if _lacks_accents(written, read) and not is_word(written):
         return 1
-    return 2 if _lacks_a_letter(*sorted((written, read), key=len)) or _swaps_two_letters(written, read) else None
+    alike = _lacks_a_letter(*sorted((written, read), key=len)) or _swaps_two_letters(written, read)
+    if not alike or text.is_capitalised(at) or is_word(written) is is_word(read):
+        return None
+    return 2 if is_word(read) or text.words.count(read) == 1 else None  # A term is misspelt once, not throughout.
 
 
 def _skeleton(word: str) -> str:
@@ -239,6 +339,20 @@ def _without_accents(word: str) -> str:
     return "".join(each for each in unicodedata.normalize("NFD", word) if not unicodedata.combining(each))
 
 
+def _lacks_accents(written: str, read: str) -> bool:
+    return written != read and written == _without_accents(read) and not {written, read} & _MEANT
+
+
+def _is_written_without_accents(part: Sequence[str], read: Sequence[str]) -> bool:
+    """Return whether a quote has no accents at all, and it shows: one of its words is none without them."""
+    plain = {_without_accents(word) for word in read if word != _without_accents(word)}
+    return not any(map(_has_accents, part)) and any(word in plain and not is_word(word) for word in part)
+
+
+def _has_accents(word: str) -> bool:
+    return word != _without_accents(word)
+
+
 def _lacks_a_letter(short: str, long: str) -> bool:
     """Return whether one word is the other minus a letter that is not the first: "legal" is not "illegal"."""
     if len(long) < _LONG_WORD or len(long) - len(short) != 1:
@@ -247,7 +361,7 @@ def _lacks_a_letter(short: str, long: str) -> bool:
 
 
 def _swaps_two_letters(written: str, read: str) -> bool:
-    if len(written) < _LONGER_WORD or len(written) != len(read):
+    if len(written) < _LONG_WORD or len(written) != len(read):
         return False
     wrong = [at for at, (one, other) in enumerate(zip(written, read, strict=True)) if one != other]
     return (
@@ -259,6 +373,15 @@ def _swaps_two_letters(written: str, read: str) -> bool:
 
 
 # -- parts of a quote --------------------------------------------------------------------------------------------------
+
+
+def _drop_inserted(quote: str) -> str:
+    """Drop the articles and pronouns that a quote inserts in brackets; "[T]he" is a change of case."""
+    return _INSERTED.sub(_drop_little_words, _CHANGED_CASE.sub(r"\1", quote))
+
+
+def _drop_little_words(found: re.Match[str]) -> str:
+    return "" if {*found[1].casefold().split()} <= ARTICLES | PRONOUNS | {"sic"} else found[0]
 
 
 def _split_at_ellipses(quote: str) -> list[str]:
