@@ -11,7 +11,7 @@ from axe_playwright_python.async_playwright import Axe
 from lab import CHROMIUM, chromium, looking
 from playwright.async_api import Browser, Page, expect
 from scenario import TASK, upcall
-from services import serve_apart, serving
+from services import serve_apart, serving, settle, start
 from stores import FIRST
 from worlds import at_once, crew, model_of
 
@@ -114,6 +114,40 @@ async def test_answering_works_without_scripts_and_by_keys_alone() -> None:
         while await page.get_by_role("status").inner_text() != "completed":
             await page.reload()
         await expect(page.locator("#answered strong").first).to_have_text("Django")
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+async def test_what_is_for_good_takes_a_second_click_that_names_it(scripts: bool) -> None:
+    async with chromium() as browser, serving(model="demo") as site:
+        page = await (await browser.new_context(java_script_enabled=scripts)).new_page()
+        await page.goto(f"{site.url}/login?token=the-operator")
+        async with await site.caller() as me:
+            run = await start(me, TASK, open=True)
+            await page.goto(f"{site.url}/runs/{run['run_id']}")
+            await expect(page.get_by_role("button", name="Yes, cancel this run")).to_be_hidden()
+            await page.get_by_text("Cancel the run").click()
+            await expect(page.get_by_text(f"Cancel this run, “{TASK}”? It ends for good")).to_be_visible()
+            assert (await settle(me, run["run_id"]))["status"] == "awaiting_clarification"
+            if scripts:
+                await look(page, "cancel")
+            await page.get_by_role("button", name="Yes, cancel this run").click()
+            await expect(page.get_by_role("status")).to_have_text("cancelled")
+            run = await start(me, TASK)
+            await me.post(
+                f"/api/runs/{run['run_id']}/answers", json={"answers": {run["questions"][0]["id"]: "Express"}}
+            )
+            await settle(me, run["run_id"])
+            await page.goto(f"{site.url}/runs/{run['run_id']}")
+            await expect(page.get_by_role("button", name="Yes, undo")).to_have_count(0)
+            await page.locator("#files summary", has_text="Undo").first.click()
+            await expect(
+                page.get_by_text("and the 1 after it? These files become what they were before")
+            ).to_be_visible()
+            assert (await me.get(f"/api/runs/{run['run_id']}/changes")).json()["changes"][-1]["undoes"] == []
+            if scripts:
+                await look(page, "undo")
+            await page.get_by_role("button", name="Yes, undo these changes").click()
+            await expect(page.get_by_role("heading", name="Undone:").first).to_be_visible()
 
 
 async def test_every_kind_of_question_has_its_fields() -> None:
