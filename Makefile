@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 EXTRAS := docker,postgres,research,mcp,experiments,scorer,otel
 
-.PHONY: help install install-lowest format lint typecheck docs test test-slow coverage check
+.PHONY: help install install-lowest constraints format lint typecheck docs test test-slow coverage check
 
 help:  ## list these words
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 16
@@ -24,6 +24,11 @@ install-lowest:  ## make $(VENV) with the lowest versions that pyproject.toml al
 	$(BIN)/uv pip compile -q --python $(BIN)/python --resolution lowest-direct $(patsubst %,--extra %,$(subst $(comma), ,$(EXTRAS))) \
 		pyproject.toml -o $(VENV)/lowest.txt
 	$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -c $(VENV)/lowest.txt -e '.[$(EXTRAS),test]'
+
+constraints:  ## renew deploy/constraints.txt: what the service is installed with, by version and hash
+	echo 'hatchling>=1.27' | $(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-annotate --custom-compile-command 'make constraints' \
+		--extra server --extra workers pyproject.toml - -o deploy/constraints.txt
 
 format:  ## write the code the way ruff formats it, and let it mend what it can
 	$(BIN)/ruff format
