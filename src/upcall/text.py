@@ -88,6 +88,13 @@ def show_name(name: str, limit: int = MAX_NAME_CHARS) -> Shown:
     return Shown(shown if plain else f'"{shown}"')
 
 
+def show_on_line(name: str) -> Shown:
+    """Write a name that has a line, or the rest of one, to itself: in quotes only where it would not end there, or hide
+    something in it. Whole, since it is copied from there."""
+    alone = name.isprintable() and name == name.strip() and not name.startswith('"')
+    return Shown(name) if alone else show_name(name, len(name) * 20)
+
+
 def list_names(names: Iterable[Shown], most: int) -> Shown:
     """List names in a sentence, the first ones if there are many."""
     shown = list(names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from upcall.research.reports import CodingReport, MadeCall, Report, ResearchReport, WorkDone
+from upcall.text import show_name
 
 TOOLS = frozenset({"write_file", "run_command", "run_python"})
 PATCH = "--- a/old.py\n+++ b/old.py\n@@ -1 +1 @@\n-x\n+y\n--- /dev/null\n+++ b/new.md\n@@ -0,0 +1 @@\n+z\n"
@@ -58,7 +59,7 @@ def test_a_true_claim_stands_by_command_and_by_absolute_path(claimed: str) -> No
 def test_a_false_claim_does_not(claimed: str) -> None:
     done = ran("make", "[exit status 0, after 0.1 s; wrote out/a.txt, 3 more]\n[exit status 0; wrote lie]")
     report = CodingReport(summary="x", files=(claimed,)).verify_against(WorkDone([done], TOOLS))
-    assert report.warnings == (f"no call changed {claimed}",)
+    assert report.warnings == (f"no call changed {show_name(claimed)}",)
 
 
 def test_a_test_is_reported_with_the_outcome_of_its_last_run() -> None:
@@ -152,3 +153,13 @@ def test_an_answer_that_looked_nothing_up_is_warned_of_where_there_are_sources()
     report = ResearchReport.from_text("It is 28.").verify_against(WorkDone([], sources, sources))
     assert report.warnings == ("it looked nothing up in its sources",)
     assert ResearchReport.from_text("It is 28.").verify_against(WorkDone([])).warnings == ()
+
+
+def test_a_change_that_the_user_refused_is_not_told_as_failed() -> None:
+    refused = MadeCall("delete_file", {"path": "a.md"}, "The user said no. Nothing was changed.")
+    failed_edit = MadeCall("edit_file", {"path": "b.md"}, "Error")
+    report = CodingReport(summary="x").verify_against(WorkDone([ran("make")], TOOLS, failed=[refused, failed_edit]))
+    assert report.warnings == (
+        "the user did not agree to change a.md: nothing was changed there",
+        "each change of b.md failed",
+    )

@@ -49,7 +49,7 @@ class PendingCall(BaseModel, frozen=True):
     def as_question(self) -> str:
         """Return what is asked: the call in a line that reads as no other call, then whole what that line cuts."""
         shown = (f"{_write_text(name)}: {_write_value(value)}" for name, value in self.arguments.items())
-        lines = [f"{one_line(self.tool)}({', '.join(shown)})"]
+        lines = [f"{show_name(self.tool)}({', '.join(shown)})"]
         for name, value in self._long_values():
             lines += [f"{_write_text(name)}:", *(f"  {line}" for line in value.split("\n"))]
         quoted = quote("\n".join(lines))

@@ -19,7 +19,7 @@ from upcall.questions.question import VisibleText
 from upcall.research.cited import Checked, CitedSource, Counts, ReadText
 from upcall.research.sources.fences import parse_fenced
 from upcall.runs.outputs import Reply
-from upcall.text import one_line, show_name
+from upcall.text import one_line, show_name, show_on_line
 from upcall.workspace.command_results import read_changed
 
 _WRITING = frozenset({"apply_patch", "delete_file", "edit_file", "write_file"})
@@ -173,7 +173,9 @@ class CodingReport(Report):
         named = [normpath(path) for path in self.files]
         made_by_command = [each for each in dict.fromkeys(by_command) if any(_is_same(each, path) for path in named)]
         files = (*files, *(each for each in made_by_command if each not in files))
-        claimed = [f"no call changed {path}" for path in named if not any(_is_same(each, path) for each in files)]
+        claimed = [
+            f"no call changed {show_name(path)}" for path in named if not any(_is_same(each, path) for each in files)
+        ]
         claimed += [f"no call ran {each}" for each in (*self.commands, *self.tests) if one_line(each) not in runs]
         return self.model_copy(
             update={
@@ -189,7 +191,7 @@ class CodingReport(Report):
 
     def _lists(self) -> list[str]:
         lists = [
-            *_head_list("Files", self.files),
+            *_head_list("Files", tuple(map(show_on_line, self.files))),
             *_head_list("Commands", self.commands),
             *_head_list("Tests", self.tests),
         ]

@@ -15,7 +15,7 @@ from typing import Literal, Protocol, TypeAlias
 from pydantic import BaseModel, Field
 
 from upcall import identity
-from upcall.text import replace_surrogates, show_name
+from upcall.text import replace_surrogates, show_on_line
 
 MAX_DIFF_CHARS = 20_000
 """Where a diff is longer it is cut, and says so. What the file held before and after is kept whole all the same."""
@@ -173,8 +173,8 @@ def make_diff(path: str, before: bytes | None, after: bytes | None, *, limit: in
     old, new = _lines(before), _lines(after)
     if old is None or new is None:
         sizes = " -> ".join("none" if each is None else f"{len(each)} bytes" for each in (before, after))
-        return f"{name_in_diff(path)}: {sizes}; too long to compare, or no text"
-    old_name, new_name = name_in_diff(f"a/{path}"), name_in_diff(f"b/{path}")
+        return f"{show_on_line(path)}: {sizes}; too long to compare, or no text"
+    old_name, new_name = show_on_line(f"a/{path}"), show_on_line(f"b/{path}")
     names = ("/dev/null" if before is None else old_name, "/dev/null" if after is None else new_name)
     lines: list[str] = []
     size = 0
@@ -184,11 +184,6 @@ def make_diff(path: str, before: bytes | None, after: bytes | None, *, limit: in
             return replace_surrogates("".join(lines)) + "[cut: the diff is longer]\n"
         lines.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
     return replace_surrogates("".join(lines))
-
-
-def name_in_diff(path: str) -> str:
-    """Return a path as it stands in a diff: in quotes, as git writes it, where it could end its line or hide in it."""
-    return path if path.isprintable() else show_name(path, len(path) * 20)
 
 
 def count_lines(diff: str) -> str:

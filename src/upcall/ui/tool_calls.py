@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from upcall.runs.file_changes import Change, count_lines
-from upcall.text import escape_controls, one_line
+from upcall.text import escape_controls, one_line, show_name
 
 if TYPE_CHECKING:
     from rich.syntax import Syntax
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def format_change(change: Change) -> str:
     """List the files of a change in one line, each with the lines added and removed."""
-    return one_line(", ".join(f"{file.path} ({count_lines(file.diff)})" for file in change.files))
+    return one_line(", ".join(f"{show_name(file.path)} ({count_lines(file.diff)})" for file in change.files))
 
 
 def diff_lines(change: Change) -> list[str]:
@@ -30,7 +30,7 @@ def coloured_diff(change: Change, limit: int) -> Iterator[Text]:
     from rich.syntax import Syntax
 
     for file in change.files:
-        yield Text(escape_controls(f"{one_line(file.path)} ({count_lines(file.diff)})"), style="bold")
+        yield Text(f"{show_name(file.path)} ({count_lines(file.diff)})", style="bold")
         syntax = Syntax("", Syntax.guess_lexer(file.path, ""), theme="ansi_dark", background_color="default")
         lines = file.diff.removesuffix("\n").split("\n")
         body = [line.expandtabs(4) for line in lines if not line.startswith(("--- ", "+++ ", "@@ -0,0"))]

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from upcall.runs.file_changes import FileChange, FileState, digest, holds_same
+from upcall.text import show_name
 from upcall.trees import OWNER, TreeTooDeep
 from upcall.workspace.folder import PERMISSIONS, ChangedMeanwhile, Folder, Write, hash_file
 from upcall.workspace.sandboxes.views import View
@@ -129,11 +130,13 @@ def refuse_changes(root: Path, files: Sequence[FileChange], written: Path) -> No
     """
     for each in files:
         if is_interpreter(root, each.path):
-            raise ChangeRefused(f"{each.path} belongs to the Python that runs this")
+            raise ChangeRefused(f"{show_name(each.path)} belongs to the Python that runs this")
         if each.after is not None and each.after.kind == "link":
             target = os.readlink(written / each.path)
             if _leads_out(root, each.path, target):
-                raise ChangeRefused(f"the link {each.path} leads out of the workspace, to {target}")
+                raise ChangeRefused(
+                    f"the link {show_name(each.path)} leads out of the workspace, to {show_name(target)}"
+                )
 
 
 def is_interpreter(root: Path, place: str) -> bool:

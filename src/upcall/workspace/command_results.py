@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from upcall.runs.file_changes import FileChange
-from upcall.text import escape_controls
+from upcall.text import show_name
 from upcall.trees import MAX_DEPTH
 
 if TYPE_CHECKING:  # Reports read these lines without a sandbox.
@@ -17,6 +17,9 @@ if TYPE_CHECKING:  # Reports read these lines without a sandbox.
 
 MAX_NAMES_TOLD = 30
 """How many of the files that a command changed are named to the model."""
+
+MAX_PATH_CHARS = 100_000
+"""More than any path has, with each character written out."""
 
 _LIMITS = {
     "time": "its time was over",
@@ -49,9 +52,8 @@ def _list_names(paths: Sequence[str]) -> str:
 
 
 def _show_name(path: str) -> str:
-    """Quote a name so that `read_changed` finds its end."""
-    shown = escape_controls(path, unseen=True)
-    return json.dumps(shown, ensure_ascii=False) if re.search(r'[,;\]"\n]', shown) else shown
+    """Write a name whole, so that `read_changed` reads it again."""
+    return show_name(path, MAX_PATH_CHARS)
 
 
 def read_changed(told: str) -> Sequence[str]:

@@ -22,7 +22,7 @@ import regex
 from pathspec import GitIgnoreSpec
 
 from upcall.autogen.workbenches import TEMPORARY
-from upcall.text import shorten
+from upcall.text import shorten, show_on_line
 from upcall.workspace.folder import Folder
 
 MAX_HITS = 200
@@ -111,7 +111,7 @@ class SearchResult:
         self.more = len(self.hits) >= MAX_HITS
         if not self.more:
             text = line.rstrip("\r\n")
-            self.hits.append(f"{path}:{number}: {shorten(text, MAX_LINE_CHARS, ' [cut]')}")
+            self.hits.append(f"{show_on_line(path)}:{number}: {shorten(text, MAX_LINE_CHARS, ' [cut]')}")
         return not self.more
 
 

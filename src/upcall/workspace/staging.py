@@ -13,7 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from upcall.autogen.concurrency import run_to_completion
-from upcall.runs.file_changes import Change, ChangeLog, FileChange, FileState, make_diff, name_in_diff
+from upcall.runs.file_changes import Change, ChangeLog, FileChange, FileState, make_diff
+from upcall.text import show_on_line
 from upcall.workspace.changes import is_as_left
 from upcall.workspace.folder import ChangedMeanwhile, Folder, Write
 
@@ -131,10 +132,10 @@ def describe(write: Write, limit: int = MAX_DIFF_CHARS) -> str:
     if old is None and new is None:
         return ""
     if old is not None and old.holds_same(new):
-        return f"{name_in_diff(write.path)}: mode {old.mode:o} -> {new.mode if new else 0:o}\n"
+        return f"{show_on_line(write.path)}: mode {old.mode:o} -> {new.mode if new else 0:o}\n"
     before, after = _text(old, write.old), _text(new, write.data)
     if (old and before is None) or (new and after is None):
-        return f"{name_in_diff(write.path)}: too large to compare\n"
+        return f"{show_on_line(write.path)}: too large to compare\n"
     return make_diff(write.path, before, after, limit=limit)
 
 

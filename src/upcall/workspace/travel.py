@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from upcall.runs.file_changes import Change, ChangeLog, FileState, holds_same
+from upcall.text import show_name
 from upcall.workspace.folder import Folder, Write
 from upcall.workspace.staging import read_old
 from upcall.workspace.undo import is_same, leave_used_folders
@@ -67,7 +68,7 @@ async def _catch_up(log: ChangeLog, folder: Folder, path: str, states: Sequence[
     if is_same(now, wanted) or not any(holds_same(now, each) for each in states):
         return None
     if wanted is not None and not wanted.kept:
-        raise CannotRestore(f"{path} was too large to be kept in the store")
+        raise CannotRestore(f"{show_name(path)} was too large to be kept in the store")
     return Write(path, now, wanted, await read_old(log, wanted))
 
 

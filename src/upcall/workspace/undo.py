@@ -10,7 +10,7 @@ from pathlib import Path
 
 from upcall.errors import CallerError
 from upcall.runs.file_changes import Change, ChangeLog, FileChange, FileState, holds_same, list_standing
-from upcall.text import first_line
+from upcall.text import first_line, show_name
 from upcall.workspace.folder import Folder, Write
 from upcall.workspace.staging import commit, read_old
 
@@ -71,19 +71,19 @@ async def _prepare(log: ChangeLog, run_id: str, place: str, changes: Sequence[Ch
         except NotADirectoryError:  # A folder on the way is something else now, to be undone as well.
             now = None
         except (OSError, ValueError) as error:
-            raise CallerError(f"Run {run_id} cannot be undone: {path}: {first_line(error)}") from error
+            raise CallerError(f"Run {run_id} cannot be undone: {show_name(path)}: {first_line(error)}") from error
         wanted = made[0].before
         if is_same(now, wanted):
             continue
         if not _is_ours(now, made):
             raise CallerError(
-                f"Run {run_id} cannot be undone: somebody else has changed {path} since. Nothing was changed; "
-                f"correct the file by hand; what the run did to it is in: upcall log {run_id} --diff"
+                f"Run {run_id} cannot be undone: somebody else has changed {show_name(path)} since. Nothing was "
+                f"changed; correct the file by hand; what the run did to it is in: upcall log {run_id} --diff"
             )
         if wanted is not None and not wanted.kept:
             raise CallerError(
-                f"Run {run_id} cannot be undone: {path} was too large to be kept when the run changed it. Nothing was "
-                "changed."
+                f"Run {run_id} cannot be undone: {show_name(path)} was too large to be kept when the run changed it. "
+                "Nothing was changed."
             )
         writes.append(Write(path, now, wanted, await read_old(log, wanted)))
     return await asyncio.to_thread(leave_used_folders, folder, writes)

@@ -28,6 +28,7 @@ from upcall.runs.file_changes import (
     list_standing,
     make_diff,
 )
+from upcall.text import show_name, show_on_line
 from upcall.workspace.changes import is_interpreter
 from upcall.workspace.consent import Consent
 from upcall.workspace.effects import Effect, OwnFiles, ProposedChange
@@ -227,7 +228,8 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
             writes = await asyncio.to_thread(prepare, **given)
             self._refuse_interpreter(writes)
             if all(each.before == each.after for each in writes):
-                return f"{', '.join(each.path for each in writes)}: that is what it holds already; nothing was changed."
+                names = ", ".join(show_name(each.path) for each in writes)
+                return f"{names}: that is what it holds already; nothing was changed."
             await self._confirm(writes)
             writes = [*await asyncio.to_thread(self._missing_folders, writes), *writes]
             change = await commit(self._root(), log, writes, tool=name, call=call)
@@ -349,7 +351,9 @@ def _report(name: str, given: Mapping[str, Any], change: Change) -> str:
     if name == "delete_file":
         return f"Deleted {given['path']}."
     changed = [each for each in change.files if each.after is None or each.after.kind == "file"]
-    files = [f"{each.path} ({'deleted' if each.after is None else count_lines(each.diff)})" for each in changed]
+    files = [
+        f"{show_on_line(each.path)} ({'deleted' if each.after is None else count_lines(each.diff)})" for each in changed
+    ]
     if name == "edit_file":
         diff = change.files[0].diff
         return f"Edited {files[0]}:\n{diff}" if len(diff) <= MAX_ECHO else f"Edited {files[0]}."
@@ -383,4 +387,4 @@ def _encode(text: str, what: str) -> bytes:
 
 def _list(found: Sequence[str], most: int) -> str:
     more = [f"... and {len(found) - most} more files"] if len(found) > most else []
-    return "\n".join([*found[:most], *more])
+    return "\n".join([*map(show_on_line, found[:most]), *more])
