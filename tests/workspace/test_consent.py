@@ -17,11 +17,11 @@ from upcall import Answer, AnsweredBy, Outcome, PausableAgent, Run, RunStatus, S
 from upcall.autogen.messages import answer_message, message_questions
 from upcall.errors import UserInputRequired
 from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, ConsentSubject, Option, Question
-from upcall.questions.tool_context import DIFFERS
+from upcall.questions.tool_context import DIFFERS, name_question, question_fields, tool_context
 from upcall.runs.file_changes import digest
 from upcall.testing import Call, ScriptedModelClient
 from upcall.workspace.commands import ExecutionWorkbench
-from upcall.workspace.consent import Consent, Denied, list_grants
+from upcall.workspace.consent import Consent, Denied, list_grants, was_begun
 from upcall.workspace.effects import Effect, Finding, ProposedChange
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes import Local, Unavailable
@@ -306,6 +306,39 @@ def test_consent_names_the_act_and_the_outcome(findings: list[Finding], question
         Consent().request_changes(change_of(*findings), "", "diff")
     labels = labels_of(asked.value)
     assert (asked.value.question, labels[0], labels[-1]) == (question, yes, no)
+
+
+def ask_in_call(given: dict[str, Answer], **changes: Any) -> UserInputRequired | None:
+    """Ask as a call does that was given these answers; None if one of them counts."""
+    change = change_of(GONE, **changes)
+    with tool_context(given):
+        try:
+            Consent().request_changes(change, "rm x", "diff")
+        except UserInputRequired as asked:
+            return asked
+    return None
+
+
+def give(asked: UserInputRequired | None) -> dict[str, Answer]:
+    assert asked is not None
+    question = Question.model_validate(question_fields(asked, "run_command"))
+    label = question.options[0].label
+    return {name_question(question): Answer(question_id=question.id, text=label, selected=(label,))}
+
+
+def test_consent_is_asked_anew_for_another_subject() -> None:
+    given = give(ask_in_call({}))
+    assert ask_in_call(given) is None
+    again = ask_in_call(given, digest="2")
+    assert again is not None
+    assert (again.context or "").startswith(DIFFERS)
+    assert ask_in_call(given | give(again), digest="2") is None
+
+
+def test_network_is_asked_for_again_where_its_command_was_run() -> None:
+    assert not was_begun()
+    with tool_context(give(ask_in_call({}))):
+        assert was_begun()
 
 
 # -- what the settings allow ------------------------------------------------------------------------------------------

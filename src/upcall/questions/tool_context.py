@@ -47,11 +47,11 @@ def tool_context(answers: Mapping[str, Answer]) -> Iterator[None]:
 
 
 def name_question(question: Question) -> str:
-    """Return a name for a tool's question, made of all that the human reads of it, and of the digest of what it is
-    about: an answer counts for these words and this subject only."""
+    """Return a name for a tool's question, made of all that the human reads of it: an answer counts for these words
+    only. In a consent the digest of what it is about stands for the context, which is cut and may name a file here."""
     options = [(each.label, each.description) for each in question.options]
     about = question.consent
-    read = [question.question, question.context, options, about.subject if about else None]
+    read = [question.question, about.subject if about else question.context, options]
     digest = blake2b(json.dumps(read).encode(), digest_size=16).hexdigest()
     return f"{_begin_names(about.act)}{digest}" if about else digest
 
@@ -107,19 +107,11 @@ def ask_consent(question: str, options: Sequence[Option], consent: ConsentSubjec
     Raises:
         UserInputRequired: the question has to be asked. Do not catch it.
     """
-    again = f"{DIFFERS}\n" if was_asked(consent.act) else ""
+    shown = f"{DIFFERS}\n{context}" if was_asked(consent.act) else context
     kind = ClarificationType.RISK_CONFIRMATION.value
-    needed = [
-        UserInputRequired(
-            question, options, context=f"{note}{context}", clarification_type=kind, again=True, consent=consent
-        )
-        for note in dict.fromkeys(("", again))
-    ]
-    given = _given.get() or {}
-    known = next((given[name] for name in map(_name, needed) if name in given), None)
-    if known is None:
-        raise needed[-1]
-    return known
+    return _find_answer(
+        UserInputRequired(question, options, context=shown, clarification_type=kind, again=True, consent=consent)
+    )
 
 
 def was_asked(act: str) -> bool:

@@ -8,6 +8,7 @@ what a question is about nor the tool that it is asked for.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -153,7 +154,8 @@ class Consent:
         context = f"{why}\n{_show(diff, MAX_CONTEXT_SHOWN - len(why), whole)}"
         question = _name_acts(left) + (f"\n{_show(text, MAX_SHOWN)}" if text else "")
         grants = _list_run_grants(left, change.folder)
-        subject = ConsentSubject(act=_CHANGE, subject=change.digest, grants=grants)
+        effects = sorted((each.path, each.effect, each.kept, each.why) for each in left)
+        subject = ConsentSubject(act=_CHANGE, subject=_digest(json.dumps([change.digest, effects])), grants=grants)
         _put(question, _list_options(left, grants), context, subject, _NOTHING_CHANGED)
 
     def _allows(self, finding: Finding, folder: str, granted: Collection[Grant]) -> bool:
@@ -178,7 +180,7 @@ class Consent:
             *([] if once else [Option(label=for_run, id=_RUN)]),
             Option(label="No, do not run it", id=_NO, description=OR_WHY, says=Side.NO),
         ]
-        subject = ConsentSubject(act=act, subject=_digest(text), grants=() if once else (grant,))
+        subject = ConsentSubject(act=act, subject=_digest(json.dumps([text, why])), grants=() if once else (grant,))
         _put(f"Run {what}?\n{shown}", options, why, subject, NOTHING_DONE)
 
 
