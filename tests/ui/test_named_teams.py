@@ -9,6 +9,9 @@ import pexpect
 import pytest
 from scenario import upcall
 
+from upcall.errors import ConfigurationError
+from upcall.execution.named_teams import import_function
+
 MODULE = """
 from autogen_agentchat.teams import RoundRobinGroupChat
 from upcall import PausableAgent
@@ -49,6 +52,30 @@ def test_a_run_remembers_its_team_for_answers_in_other_processes() -> None:
     run = upcall("run", "Test it", "--team", "shop:make_team", "--json").json
     ended = upcall("answer", run["run_id"], "3.12", "--json")
     assert ended.json["result"] == "Tested on 3.12"
+
+
+def test_team_loads_its_neighbours_and_no_file_in_the_place_of_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "modules", {**sys.modules})
+    Path("mailbox.py").write_text("raise SystemExit('loaded in the place of a library')")
+    Path("own_team.py").write_text("import mailbox, own_parts\nmake_team = own_parts.make_team")
+    Path("own_parts.py").write_text("def make_team(): return 1")
+    assert import_function("own_team:make_team", "The team", "x:y")() == 1
+
+
+@pytest.mark.parametrize("name", ["sched", "teams.inner"])
+def test_team_module_in_the_folder_wins_over_an_installed_one(name: str) -> None:
+    path = Path(name.replace(".", "/")).with_suffix(".py")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(MODULE)
+    assert upcall("run", "Test it", "--team", f"{name}:make_team", "--json").json["questions"]
+
+
+def test_team_module_that_fails_is_not_left_half_loaded() -> None:
+    Path("broken.py").write_text("make_team = dict\n1 / 0")
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="ZeroDivisionError"):
+            import_function("broken:make_team", "The team", "x:y")
 
 
 def test_a_branch_has_the_team_of_its_run() -> None:

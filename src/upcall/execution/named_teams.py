@@ -7,6 +7,8 @@ import os
 import sys
 from collections.abc import Callable
 from functools import reduce
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
 from typing import Any
 
 from upcall.errors import ConfigurationError
@@ -24,7 +26,10 @@ def import_team(name: str) -> Callable[[], Any]:
 
 
 def import_function(name: str, what: str, example: str, purpose: str = "", advice: str = "") -> Callable[..., Any]:
-    """Import a function; modules in the current folder are found too. `what` describes it in messages.
+    """Import a function; its module is looked for in the current folder first. `what` describes it in messages.
+
+    What that module imports is looked for there last: a file that somebody put there with the name of a library is not
+    loaded in its place, here or later.
 
     Raises:
         ConfigurationError: it cannot be imported, or is not a function.
@@ -32,15 +37,30 @@ def import_function(name: str, what: str, example: str, purpose: str = "", advic
     module, _, function = name.partition(":")
     if not module or not function:
         raise ConfigurationError(f"{what} {name!r} is no MODULE:FUNCTION, such as {example}.")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.append(folder)
     try:
+        _load_from(folder, module.partition(".")[0])
         found = reduce(getattr, function.split("."), importlib.import_module(module))
     except Exception as error:
         raise ConfigurationError(
-            f"{what} {name!r} cannot be imported from {os.getcwd()} ({type(error).__name__}: {first_line(error)})."
-            f"{advice}"
+            f"{what} {name!r} cannot be imported from {folder} ({type(error).__name__}: {first_line(error)}).{advice}"
         ) from error
     if not callable(found):
         raise ConfigurationError(f"{what} {name!r} is no function{purpose}, but {type(found).__name__}.")
     return found
+
+
+def _load_from(folder: str, module: str) -> None:
+    """Load a module from a folder if it is there and no module of that name is loaded yet."""
+    spec = None if module in sys.modules else PathFinder.find_spec(module, [folder])
+    if spec is None:
+        return
+    sys.modules[module] = loaded = module_from_spec(spec)
+    try:
+        if spec.loader is not None:  # A folder without an __init__.py has none.
+            spec.loader.exec_module(loaded)
+    except BaseException:
+        del sys.modules[module]
+        raise
