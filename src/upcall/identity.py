@@ -5,9 +5,15 @@ from __future__ import annotations
 import getpass
 import os
 import platform
+import secrets
 import uuid
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cache
 from itertools import count
+from pathlib import Path
+
+from upcall.state_folder import find_state_folder, read_private, write_private
 
 
 def new_id() -> str:
@@ -44,9 +50,25 @@ def new_message_id() -> str:
 
 
 def account() -> str:
-    """Return the account of this machine that the process runs with: its rights are what a command without a sandbox
-    has."""
-    return f"{os.getuid() if hasattr(os, 'getuid') else getpass.getuser()}@{platform.node()}"
+    """Return the account of this machine that the process runs with, as only the account itself can name it.
+
+    What a run was allowed by an account counts for that account: its team's code, commands without a sandbox, the
+    server that gets its key. The run may stand in a database that somebody else wrote, so a part of the name is random,
+    and kept where neither they nor a command in the sandbox can read it.
+    """
+    user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()
+    return f"{user}@{platform.node()}#{_account_token(find_state_folder() / 'account')}"
+
+
+@cache
+def _account_token(path: Path) -> str:
+    """Return the random part of the account's name, made when it is needed first. Where it cannot be kept, it is
+    another one for each process, and what an earlier one allowed has to be said again."""
+    made = secrets.token_hex(16)
+    with suppress(OSError):
+        write_private(path, made.encode(), replace=False)
+    kept = read_private(path)
+    return kept.decode(errors="replace") if kept else made
 
 
 def now() -> datetime:

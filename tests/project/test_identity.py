@@ -12,6 +12,7 @@ import pytest
 from autogen_agentchat.teams import RoundRobinGroupChat
 
 from upcall import PausableAgent, Upcall, identity
+from upcall.state_folder import find_state_folder
 from upcall.storage.store import RunStore
 from upcall.testing import Call, ScriptedModelClient
 
@@ -53,3 +54,18 @@ async def test_messages_that_the_library_makes_have_short_ids(tmp_path: Path) ->
 
 def _team(client: ScriptedModelClient, coder: PausableAgent) -> RoundRobinGroupChat:
     return RoundRobinGroupChat([PausableAgent("lead", client, agents=[coder])], max_turns=1)
+
+
+def test_account_has_a_part_that_only_it_can_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = identity.account()
+    assert named == identity.account()
+    (path,) = find_state_folder().iterdir()
+    assert (path.stat().st_mode & 0o777, path.read_text()) == (0o600, named.partition("#")[2])
+    monkeypatch.setenv("XDG_STATE_HOME", str(Path("elsewhere").resolve()))
+    assert identity.account() != named
+
+
+def test_account_is_named_anew_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(Path("file").resolve()))
+    assert len(identity.account().partition("#")[2]) == 32

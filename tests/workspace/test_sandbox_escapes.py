@@ -15,6 +15,8 @@ import pytest
 from attacks import list_attacks
 from sandboxed import alive, needs_bubblewrap
 
+from upcall import identity
+from upcall.state_folder import find_state_folder
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes import processes
 from upcall.workspace.sandboxes.base import Execution
@@ -126,6 +128,16 @@ async def test_nothing_outside_can_be_written(way: str, workspace: Path) -> None
     assert not any(Path(each, "written").exists() for each in ("/", "/usr", "/etc", "/bin", "/dev", sys.prefix))
     assert "CAN-WRITE" not in execution.output
     assert not [line for line in execution.output.splitlines() if line.startswith("/proc/sys")]
+
+
+async def test_what_this_account_agreed_to_is_out_of_reach(workspace: Path) -> None:
+    name = identity.account()
+    state = find_state_folder()
+    execution = await run(
+        "mkdir -p {state}/agreements; echo CAN > {state}/agreements/x; cat {state}/*", workspace, state=state
+    )
+    assert [each.name for each in state.iterdir()] == ["account"]
+    assert name.partition("#")[2] not in execution.output
 
 
 @pytest.mark.parametrize("way", SIGNAL)

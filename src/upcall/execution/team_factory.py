@@ -187,8 +187,7 @@ class TeamFactory:
         named = NamedTeam(name=self._named, account=identity.account()) if self._named else None
         chosen = _choose(ResolutionOptions, settings, options)
         priority = options.get("priority") or 0
-        is_open = options.get("open") or False
-        return RunConfig(**chosen, priority=priority, facts=facts, team=team, named_team=named, open=is_open)
+        return RunConfig(**chosen, priority=priority, facts=facts, team=team, named_team=named)
 
     def _pin_team(self, run_id: str, options: StartOptions, known_plan: ApprovedPlan | None) -> RootTeamConfig:
         settings = self._settings
@@ -210,7 +209,7 @@ class TeamFactory:
             documents=[str(make_absolute(each)) for each in documents],
             model=address,
             models=_address_models(settings) if address is not None else {},
-            account=identity.account() if settings.unsafe_local else None,
+            account=identity.account(),
             known_plan=known_plan,
         )
 

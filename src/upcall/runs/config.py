@@ -51,7 +51,8 @@ class RootTeamConfig(PinnedTeamOptions):
         documents: files and folders that the researcher reads.
         model: the common model; None where the program or a component brings it.
         models: those for kinds of work.
-        account: who agreed to commands without a sandbox (``unsafe_local``), for that account alone.
+        account: who started the run. For that account alone, commands may run without a sandbox (``unsafe_local``),
+            and the server of ``model`` gets the key.
         known_plan: the plan for a like task that is offered.
         asked_kinds: what the user made of questions in this project before, by kind.
     """
@@ -94,7 +95,6 @@ class RunConfig(ResolutionOptions):
         team: the choices for the root team; None where the program brings a team of its own.
         named_team: that team, where it was named on the command line.
         traceparent: the trace of the run, as a W3C header's value.
-        open: whether everybody may read it.
     """
 
     priority: int = 0
@@ -102,7 +102,6 @@ class RunConfig(ResolutionOptions):
     team: RootTeamConfig | None = None
     named_team: NamedTeam | None = None
     traceparent: str | None = None
-    open: bool = False
 
     def select_team(self, own: _Own) -> str | _Own | None:
         """Return what goes on with the run: None for the root team, the name of a team that this account named, or else
@@ -116,7 +115,7 @@ class RunConfig(ResolutionOptions):
     def reset_for_import(self, workspace: str | Path) -> RunConfig:
         """Return the config of a run that comes from elsewhere: of the machine it names folders, servers, code and
         consent that nobody chose here, so none of them stays."""
-        config = self.model_copy(update={"named_team": None, "open": False})
+        config = self.model_copy(update={"named_team": None})
         if self.team is None:
             return config
         anew = {
