@@ -86,9 +86,20 @@ def run(case: Case, arguments: argparse.Namespace, folder: Path) -> Figure:
     workspace.mkdir(parents=True)
     for name, content in case.files.items():
         (workspace / name).write_text(content, encoding="utf-8")
-    (folder / "upcall.yaml").write_text(CONFIG.format(timeout=arguments.timeout), encoding="utf-8")
+    config = folder / "upcall.yaml"
+    config.write_text(CONFIG.format(timeout=arguments.timeout), encoding="utf-8")
     started = time.monotonic()
-    options = ["--json", "--workspace", str(workspace), "--base-url", arguments.base_url, "--model", arguments.model]
+    options = [
+        "--json",
+        "--config",
+        str(config),
+        "--workspace",
+        str(workspace),
+        "--base-url",
+        arguments.base_url,
+        "--model",
+        arguments.model,
+    ]
     ended = _upcall(["run", *options, *case.options, case.task], folder)
     seconds = time.monotonic() - started
     found = json.loads(ended.stdout) if ended.stdout.strip() else {"status": ended.stderr.strip()[-200:]}

@@ -38,12 +38,22 @@ class ConfigSource:
                 or one that is no text, or a value contains itself.
         """
         try:
-            text = path.read_text(encoding="utf-8-sig")
+            content = path.read_bytes()
         except OSError as error:
             raise ConfigurationError(f"Cannot read the configuration {path}: {error.strerror}.") from error
+        return cls.parse_bytes(content, path)
+
+    @classmethod
+    def parse_bytes(cls, content: bytes, path: Path) -> ConfigSource:
+        """Return what the bytes of a YAML file hold.
+
+        Raises:
+            ConfigurationError: as from `read`, but for what concerns the file.
+        """
+        try:
+            return cls.parse(content.decode("utf-8-sig"), path)
         except UnicodeDecodeError as error:
             raise ConfigurationError(f"The configuration {path} is not valid YAML: it is not UTF-8.") from error
-        return cls.parse(text, path)
 
     @classmethod
     def parse(cls, text: str, path: Path) -> ConfigSource:
@@ -53,6 +63,13 @@ class ConfigSource:
             ConfigurationError: as from `read`, but for what concerns the file.
         """
         return cls(str(path), *_parse(text, path))
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """A text for each setting, by name, that is another where the setting is: what the file writes, without its
+        layout."""
+        pairs = self.root.value if self.root is not None else ()
+        return {name.value: _write(value, []) for name, value in pairs}
 
     def at(self, *place: str | int) -> str:
         """How a message begins that is about a place: the source and, as far as it is known, the line."""
@@ -225,6 +242,17 @@ def _child(node: Any, part: str | int) -> tuple[int, Any] | None:
     # What is merged in from an anchor comes first, what overrules it last.
     pairs = [pair for pair in children if isinstance(pair, tuple) and pair[0].value == part]
     return (_line_of(pairs[-1][0]), pairs[-1][1]) if pairs else None
+
+
+def _write(node: Any, seen: list[int]) -> str:
+    """Write each node once: as data, aliases of aliases can be larger than any memory."""
+    if isinstance(node, tuple):
+        return ": ".join(_write(each, seen) for each in node)
+    if id(node) in seen:
+        return f"*{seen.index(id(node))}"
+    seen.append(id(node))
+    value = f"[{', '.join(_write(each, seen) for each in node.value)}]" if isinstance(node.value, list) else node.value
+    return f"{node.tag} {value!r}"
 
 
 def _line_of(node: Any) -> int:

@@ -1,13 +1,19 @@
-"""Settings from the command line, the environment, a `.env` file and a YAML file, in this order of precedence."""
+"""Settings from the command line, the environment, a `.env` file and a YAML file, in this order of precedence.
+
+The two files are found in the current folder, where a command of the coder may have put them, and there is no setting
+that is harmless in all hands: together they name the programs that are started, the servers that get the keys, and who
+is asked before something is done. So none is read from there before a person has agreed to the file
+(`upcall.agreements`). The command line, the environment and a file that these or a program name are the person's own.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args, get_origin
 
 from pydantic import (
     AliasChoices,
@@ -26,6 +32,8 @@ from pydantic_settings import (
     SettingsError,
 )
 
+from upcall import identity
+from upcall.agreements import select_agreed, show_path
 from upcall.config_source import ConfigSource, Place, closest, describe_wrong, dot_path, list_known, suggest
 from upcall.errors import ConfigurationError
 from upcall.function_blocks import FunctionConfig, apply_blocks
@@ -39,12 +47,11 @@ from upcall.research.mcp_server import McpServer
 from upcall.runs.config import Fact, RootTeamConfig
 from upcall.runs.run import Usage
 from upcall.setting_types import AtLeastOne, Count, HostName, Seconds, no_flag
+from upcall.settings_files import CONFIG_FILE, ENV_FILE, SettingsFile, read_config_file, read_env_file
 from upcall.workspace.limits import Limits
 
 WebSearch = Literal["auto", "tavily", "brave", "ddgs"]
 ServiceName = Literal["tavily", "brave", "arxiv", "arxiv_pdf", "wikipedia"]
-DEFAULT_CONFIG = Path("upcall.yaml")
-
 PREFIX = "UPCALL_"
 _NO_SETTINGS = {KEY, "UPCALL_UPDATE_GOLDEN", "UPCALL_UPDATE_DOCS"}
 """Variables that others read: what is secret, and our tests."""
@@ -95,7 +102,6 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
-        env_file=".env",
         env_nested_delimiter="__",
         extra="ignore",
         protected_namespaces=(),
@@ -163,6 +169,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     transcripts: bool = True
 
     _strangers: tuple[str, ...] = ()
+    _left_out: tuple[str, ...] = ()
     _given: ConfigSource | None = None
 
     @classmethod
@@ -172,10 +179,15 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
         Without `config`, ``upcall.yaml`` in the current folder is read if there is one.
 
         Raises:
-            ConfigurationError: the file cannot be read, or a setting is unknown or of the wrong type.
+            UnagreedSettings: nobody has agreed to a file in the current folder.
+            ConfigurationError: a file cannot be read, or a setting is unknown or of the wrong type.
         """
-        path = config or (DEFAULT_CONFIG if DEFAULT_CONFIG.is_file() else None)
-        given = ConfigSource.read(path) if path else ConfigSource("the configuration")
+        files = find_files(Path(), config_too=config is None)
+        found = {file.path.name: file for file in select_agreed(files)}
+        given = ConfigSource.read(config) if config else ConfigSource("the configuration")
+        if (in_folder := found.get(CONFIG_FILE)) is not None and in_folder.config is not None:
+            given = in_folder.config
+        from_env_file = found[ENV_FILE].variables if ENV_FILE in found else {}
         _refuse_unknown(given)
         said = ConfigSource("Settings", {name: value for name, value in explicit.items() if value is not None})
         said.refuse_unknown((), Settings.model_fields)
@@ -183,7 +195,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
             given.data.pop("functions", None)
         from_file, variables = apply_blocks(given), set[str]()
         try:
-            sources = _sources.set((from_file, variables))
+            sources = _sources.set(_Sources(from_file, from_env_file, variables))
             try:
                 values = _reading()(**apply_blocks(said))
                 read = Settings.model_construct(_fields_set=values.model_fields_set, **dict(values))
@@ -196,6 +208,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"Cannot read the settings: {error}.") from error
         read._strangers = tuple(_strangers(variables))
+        read._left_out = tuple(show_path(file.path) for file in files if file.path.name not in found)
         read._given = given
         read.standing_facts()
         read._refuse_unknown_roles()
@@ -205,7 +218,8 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     @property
     def notes(self) -> tuple[str, ...]:
         """What is no error but probably not meant, or not expected: one line each."""
-        return (*self._strangers, *self._undefined_llms(), *self._find_played())
+        left_out = (f"{path} is left out, as you decided; upcall trust changes that." for path in self._left_out)
+        return (*left_out, *self._strangers, *self._undefined_llms(), *self._find_played())
 
     def standing_facts(self) -> tuple[Fact, ...]:
         """Return the facts, each with where it stands.
@@ -238,12 +252,28 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
 
     def with_model_of(self, team: RootTeamConfig | None, base_url: str | None = None) -> Self:
         """Return these settings with the model that a run was started with, if that is known, perhaps at another
-        address."""
+        address.
+
+        A key belongs to the server that it was given for. A server that the stored run alone names gets it only where
+        this account started the run.
+        """
         if team is None or team.model is None:
             return self
         models = {kind: ModelSettings(model=each.model, base_url=each.base_url) for kind, each in team.models.items()}
-        model = {"model": team.model.model, "base_url": base_url or team.model.base_url, "model_client": None}
-        return self.model_copy(update={**model, "models": models})
+        address = base_url or team.model.base_url
+        model = {"model": team.model.model, "base_url": address, "model_client": None, "models": models}
+        is_given = base_url is not None or address == self.base_url or team.account == identity.account()
+        return self.model_copy(update=model if is_given else {**model, **self._drop_common_keys()})
+
+    def _drop_common_keys(self) -> dict[str, Any]:
+        """Return what takes the keys away that go to the common server."""
+
+        def drop(named: Mapping[Any, ModelSettings]) -> dict[Any, ModelSettings]:
+            return {
+                at: each if each.base_url else each.model_copy(update={"api_key": None}) for at, each in named.items()
+            }
+
+        return {"api_key": None, "agents": drop(self.agents), "llms": drop(self.llms)}
 
     def for_agent(self, name: str) -> ModelSettings:
         """Return the model of one agent: its own where it has one, else the one that its block names, else that for its
@@ -331,8 +361,16 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
             yield f"No common model is set, so the scripted demo plays {', '.join(played)}; set model."
 
 
-_sources: ContextVar[tuple[dict[str, Any], set[str]]] = ContextVar("upcall_sources")
-"""What is read now: the data of the file, and a set that gets the names of the variables of the environment."""
+class _Sources(NamedTuple):
+    """What is read now: the data of the YAML file, the variables of ``.env``, and a set that gets the names of all
+    variables."""
+
+    from_file: dict[str, Any]
+    from_env_file: Mapping[str, str | None]
+    variables: set[str]
+
+
+_sources: ContextVar[_Sources] = ContextVar("upcall_sources")
 
 
 @cache
@@ -349,15 +387,43 @@ def _reading() -> type[Settings]:
             dotenv_settings: PydanticBaseSettingsSource,
             file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            from_file, variables = _sources.get()
-            for source in (env_settings, dotenv_settings):
+            from_file, from_env_file, variables = _sources.get()
+            env_file = EnvSettingsSource(settings_cls)
+            env_file.env_vars = {name.lower(): text for name, text in from_env_file.items()}
+            for source in (env_settings, env_file):
                 assert isinstance(source, EnvSettingsSource)
                 variables.update(name.upper() for name in source.env_vars)
             _refuse_blocks(variables)
             yaml = InitSettingsSource(settings_cls, init_kwargs=from_file)
-            return init_settings, env_settings, dotenv_settings, yaml
+            return init_settings, env_settings, env_file, yaml
 
     return Reading
+
+
+def find_files(folder: Path, *, config_too: bool = True) -> Sequence[SettingsFile]:
+    """Read the files with settings in a folder, whoever wrote them: ``.env`` and ``upcall.yaml``.
+
+    Raises:
+        ConfigurationError: one cannot be read.
+    """
+    try:
+        found = [read_env_file(folder, lambda name: field_of(name) is not None)]
+        if config_too:
+            found.append(read_config_file(folder))
+    except OSError as error:
+        raise ConfigurationError(f"Cannot read the settings: {error}.") from error
+    return [file for file in found if file is not None]
+
+
+def field_of(variable: str) -> str | None:
+    """Return the name of the setting that a variable is about, nested names included; None for those of others."""
+    name = variable.upper().partition("__")[0]
+    if name.startswith(PREFIX):
+        return name.removeprefix(PREFIX).lower()
+    for field, info in Settings.model_fields.items():
+        if isinstance(info.validation_alias, AliasChoices) and name in info.validation_alias.choices:
+            return field
+    return None
 
 
 def _refuse_unknown(given: ConfigSource) -> None:

@@ -206,3 +206,24 @@ async def test_a_workspace_that_holds_the_store_or_the_home_is_refused(
     monkeypatch.setenv("HOME", str(shop / home))
     with pytest.raises(ConfigurationError, match="contains your home folder"):
         await Upcall(model, store="x.db", settings=Settings.read(None)).start("Do it", workspace=shop)
+
+
+@pytest.mark.parametrize("prompts", ["", "prompts", "../link"])
+async def test_workspace_that_holds_the_prompts_is_refused(prompts: str, shop: Path) -> None:
+    (shop / "prompts").mkdir()
+    (shop.parent / "link").symlink_to(shop / "prompts")
+    app = Upcall(ScriptedModelClient({}), store="x.db", settings=Settings.read(None, prompts=shop / prompts))
+    with pytest.raises(ConfigurationError, match=r"The folder of prompts .* is in the workspace"):
+        await app.start("Do it", workspace=shop)
+
+
+@pytest.mark.parametrize("state", ["", "state", "state/upcall/.."])
+async def test_workspace_that_holds_what_was_agreed_to_is_refused(
+    state: str, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(shop / state))
+    app = Upcall(ScriptedModelClient({}), store="x.db", settings=Settings.read(None))
+    with pytest.raises(ConfigurationError, match="holds what you agreed to"):
+        await app.start("Do it", workspace=shop)
+    with pytest.raises(ConfigurationError, match="holds what you agreed to"):
+        await app.start("Do it", workspace=shop / state / "upcall" / "sub")

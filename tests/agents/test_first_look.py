@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 from conversation import Rest, answers, carried, say
 from scenario import CLEAR, PLAN, TASK, script, upcall
 from scorers import embed, list_needs
+from settings_files import write_settings
 from test_ask_scorer import FILE, write
 from web_servers import serving
 
@@ -313,7 +313,7 @@ async def test_a_run_that_failed_is_resumed_in_another_process_without_a_second_
     replies = for_run(looks=[LACKING_LOOK, NAMED], clarifier=[Fail(400, "no"), UNWEIGHTY])
     with LoopbackServer(replies, owned_by="vllm") as server:
         chosen = {"model": "m", "base_url": server.base_url, "store": "runs.db", "check_questions": False}
-        Path("upcall.yaml").write_text(json.dumps(chosen))
+        write_settings(json.dumps(chosen))
         failed = await Upcall(settings=Settings.read()).start(TASK)
         run = upcall("resume", failed.id, "--json").json
     assert failed.status is RunStatus.FAILED

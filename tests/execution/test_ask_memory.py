@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from scenario import CLEAR, TASK, script, upcall
+from settings_files import write_settings
 from stores import execute
 
 from upcall import Answer, AnsweredBy, Outcome, Run, Settings, Upcall
@@ -241,7 +242,7 @@ async def test_a_fact_needs_a_file_an_answered_question_and_a_run_of_ones_own() 
 
 async def test_the_command_lists_corrects_forgets_and_makes_facts() -> None:
     _, run = await answer_level("Beginners")
-    Path("upcall.yaml").write_text("store: runs.db\nfacts: facts.yaml\n")
+    write_settings("store: runs.db\nfacts: facts.yaml\n")
     assert upcall("asked").out == "level: asked 1, dismissed 0, weighs 1.00\n"
     assert upcall("asked", "--json").json == [  # type: ignore[comparison-overlap]
         {"project": "", "detail": "level", "asked": 1, "dismissed": 0, "factor": 1.0}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from settings_files import write_settings
 from trial_world import experiment, reply, task
 
 from upcall.autogen.token_odds import NO_CALL
@@ -75,7 +76,7 @@ async def test_the_built_in_team_is_replayed_in_folders_of_its_own() -> None:
 def test_what_is_remembered_of_questions_changes_no_trial_unless_asked_for(
     settings: dict[str, bool], learns: bool
 ) -> None:
-    Path("upcall.yaml").write_text("ask_memory: true\n")
+    write_settings("ask_memory: true\n")
     chosen = Experiment(name="root", tasks=[task(1)], teams={"root": {"settings": settings}}, models={"demo": "demo"})
     app, _ = Apps(chosen, RunStore("runs.db"), Path("work")).for_trial(chosen.trials[0])
     assert app.settings.ask_memory is learns

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from html import unescape
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,6 +18,7 @@ from aiosmtpd.controller import Controller
 from receivers import Clock
 from scenario import TASK, upcall
 from services import ASK, one_agent, serving, settle, start
+from settings_files import write_settings
 from stores import FIRST
 
 from upcall import Settings
@@ -218,7 +218,7 @@ def test_wrong_mail_setting_is_refused_in_a_line(wrong: dict[str, Any], said: st
 
 
 def test_password_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("upcall.yaml").write_text("mail: {host: localhost, user: me, sender: a@example.org, addresses: {}}\n")
+    write_settings("mail: {host: localhost, user: me, sender: a@example.org, addresses: {}}\n")
     monkeypatch.setenv("UPCALL_MAIL__PASSWORD", "hunter2")
     settings = Settings.read()
     assert settings.mail is not None

@@ -16,6 +16,7 @@ from postgres import Server as Postgres
 from receivers import SECRET, Hooks, receiving, verify
 from scenario import TASK, upcall
 from services import ASK, one_agent, serving, settle, start
+from settings_files import write_settings
 from stores import FIRST
 from web_servers import Request, Sent
 
@@ -166,7 +167,7 @@ async def test_killed_between_sending_and_recording_it_is_sent_again_with_the_sa
         return Sent()
 
     with receiving(kill) as server:
-        Path("upcall.yaml").write_text(f"webhooks: {{crm: {{url: '{server.url}', secret: {SECRET}}}}}\n")
+        write_settings(f"webhooks: {{crm: {{url: '{server.url}', secret: {SECRET}}}}}\n")
         hooks = Hooks("upcall.db", server)
         await hooks.store.create(Run(id="r1", task="do it"), FIRST)
         workers.append(subprocess.Popen([sys.executable, "-m", "upcall", "deliveries", "send"]))
@@ -220,7 +221,7 @@ async def test_service_tells_a_run_from_start_to_end(texts: bool) -> None:
 def test_workers_of_a_fleet_send_each_delivery_once(postgres: Postgres) -> None:
     location = postgres.new_database()
     with receiving() as server:
-        Path("upcall.yaml").write_text(
+        write_settings(
             f"store: {location}\nlease_seconds: 2\nwebhooks: {{crm: {{url: '{server.url}', secret: {SECRET}}}}}\n"
         )
         for _ in range(4):
@@ -242,9 +243,7 @@ def test_workers_of_a_fleet_send_each_delivery_once(postgres: Postgres) -> None:
 
 def test_command_lists_retries_and_sends() -> None:
     with receiving([Sent(status=410), Sent()]) as server:
-        Path("upcall.yaml").write_text(
-            f"webhooks: {{crm: {{url: '{server.url}', secret: {SECRET}, events: [question.asked]}}}}\n"
-        )
+        write_settings(f"webhooks: {{crm: {{url: '{server.url}', secret: {SECRET}, events: [question.asked]}}}}\n")
         upcall("run", TASK, "--detach", "--model", "demo")
         (waiting,) = upcall("deliveries", "list", "--state", "pending", "--json").json
         assert isinstance(waiting, dict)
@@ -281,7 +280,7 @@ def test_wrong_webhook_is_refused_in_a_line_without_its_secret(webhook: dict[str
 
 
 def test_secret_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("upcall.yaml").write_text("webhooks: {crm: {url: 'https://example.org'}}\n")
+    write_settings("webhooks: {crm: {url: 'https://example.org'}}\n")
     monkeypatch.setenv("UPCALL_WEBHOOKS__CRM__SECRET", SECRET)
     settings = Settings.read()
     assert settings.webhooks["crm"].secret.get_secret_value() == SECRET

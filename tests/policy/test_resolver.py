@@ -14,6 +14,7 @@ from autogen_agentchat.messages import BaseChatMessage, ThoughtEvent, UserInputR
 from autogen_agentchat.teams import RoundRobinGroupChat
 from cryptography.fernet import Fernet
 from scenario import CLEAR, PLAN, TASK, script, upcall
+from settings_files import write_settings
 from worlds import MakeTeam, app_of, at_once, crew, model_of, pausing, results_in, solo
 
 from upcall import Answer, AnsweredBy, Outcome, PausableAgent, Question, Run, RunStatus, Settings, Upcall
@@ -257,7 +258,7 @@ async def test_a_team_of_ones_own_needs_a_model_to_judge_with() -> None:
 
 async def test_a_fact_of_the_project_answers_and_says_where_it_stands() -> None:
     """S4-25"""
-    Path("upcall.yaml").write_text("user: alice\nfacts:\n  framework: Express\n")
+    write_settings("user: alice\nfacts:\n  framework: Express\n")
     model, team = alone(ask(options=FRAMEWORKS), "Done.")
     done = await app_of(team).start("Build it")
     assert (done.result, results_in(model), len(done.answered_questions)) == ("Done.", ["Express"], 1)
@@ -332,7 +333,7 @@ async def test_what_was_answered_in_the_run_comes_before_a_fact() -> None:
     ],
 )
 def test_a_wrong_fact_is_told_with_its_line(text: str, error: str) -> None:
-    Path("upcall.yaml").write_text(text)
+    write_settings(text)
     Path("bad.yaml").write_text("framework: Express\ndatabase: [a]\n")
     with pytest.raises(ConfigurationError, match=error.replace("[", r"\[")):
         Settings.read()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from seed_texts import BLOCKS, CLARIFIER_BLOCK, CLASSIFIER_BLOCK
+from settings_files import write_settings
 
 from upcall import Settings
 from upcall.errors import ConfigurationError
@@ -20,7 +20,7 @@ LLMS = "llms: {nemotron_llm: {model: nemotron, base_url: http://127.0.0.1:1/v1},
 
 
 def read(yaml: str, **explicit: Any) -> Settings:
-    Path("upcall.yaml").write_text(yaml)
+    write_settings(yaml)
     return Settings.read(**explicit)
 
 
@@ -102,7 +102,7 @@ def test_what_a_block_does_not_set_changes_nothing() -> None:
 
 
 def test_what_a_block_sets_has_the_place_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    Path(".env").write_text("UPCALL_MAX_PLAN_ITERATIONS=5\n")
+    write_settings("UPCALL_MAX_PLAN_ITERATIONS=5\n", ".env")
     monkeypatch.setenv("UPCALL_MAX_TURNS", "6")
     monkeypatch.setenv("UPCALL_VERBOSE", "false")
     settings = read(CLARIFIER_BLOCK, enable_plan_approval=False)

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from settings_files import write_settings
 
-from upcall import Settings
+from upcall import Settings, identity
 from upcall.errors import ConfigurationError
 from upcall.execution.model_clients import ModelClients, uses_demo
 from upcall.execution.team_factory import TeamFactory
@@ -20,8 +21,8 @@ KEY = "sk-very-secret"
 
 
 def test_the_command_line_wins_over_environment_over_dotenv_over_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("upcall.yaml").write_text("model: from-yaml\nuser: from-yaml\nstore: from-yaml\nmax_turns: 7\n")
-    Path(".env").write_text("UPCALL_MODEL=from-dotenv\nUPCALL_USER=from-dotenv\nUPCALL_STORE=from-dotenv\nOTHER=1\n")
+    write_settings("model: from-yaml\nuser: from-yaml\nstore: from-yaml\nmax_turns: 7\n")
+    write_settings("UPCALL_MODEL=from-dotenv\nUPCALL_USER=from-dotenv\nUPCALL_STORE=from-dotenv\nOTHER=1\n", ".env")
     monkeypatch.setenv("UPCALL_MODEL", "from-env")
     monkeypatch.setenv("UPCALL_USER", "from-env")
     read = Settings.read(model="explicit")
@@ -29,7 +30,7 @@ def test_the_command_line_wins_over_environment_over_dotenv_over_yaml(monkeypatc
 
 
 def test_a_named_configuration_is_read_instead_of_the_default_one() -> None:
-    Path("upcall.yaml").write_text("model: default\n")
+    write_settings("model: default\n")
     Path("mine.yaml").write_text("model: mine\n")
     assert Settings.read(Path("mine.yaml")).model == "mine"
 
@@ -38,7 +39,7 @@ def test_a_named_configuration_is_read_instead_of_the_default_one() -> None:
 @pytest.mark.parametrize("in_dotenv", [True, False])
 def test_the_key_is_read_from_either_name(name: str, in_dotenv: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if in_dotenv:
-        Path(".env").write_text(f"{name}={KEY}\n")
+        write_settings(f"{name}={KEY}\n", ".env")
     else:
         monkeypatch.setenv(name, KEY)
     key = Settings.read().api_key
@@ -99,7 +100,7 @@ def test_the_key_is_not_shown() -> None:
     ids=lambda text: text[:30].replace("\n", " ").replace("\x00", "NUL"),
 )
 def test_a_wrong_configuration_is_said_in_one_line(yaml: str, says: str) -> None:
-    Path("upcall.yaml").write_text(yaml)
+    write_settings(yaml)
     with pytest.raises(ConfigurationError) as refused:
         Settings.read()
     assert says in str(refused.value)
@@ -113,7 +114,7 @@ def test_a_wrong_environment_variable_is_said(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_the_environment_says_wrong_is_not_put_on_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("upcall.yaml").write_text("timeout: 3\n")
+    write_settings("timeout: 3\n")
     monkeypatch.setenv("UPCALL_TIMEOUT", "soon")
     with pytest.raises(ConfigurationError) as refused:
         Settings.read()
@@ -140,7 +141,7 @@ def test_a_wrong_nested_variable_is_said_without_its_value(
 
 
 def test_an_unknown_variable_of_ours_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    Path(".env").write_text("UPCALL_STOER=x\nOTHER=1\n")
+    write_settings("UPCALL_STOER=x\nOTHER=1\n", ".env")
     for name in ("UPCALL_MODLE", "UPCALL_ZZZZZ", "UPCALL_UPDATE_DOCS", "UPCALL_USER_INFO__NAME", "UPCALL_MODEL__X"):
         monkeypatch.setenv(name, "x")
     assert Settings.read().notes == (
@@ -152,7 +153,7 @@ def test_an_unknown_variable_of_ours_is_noted(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_dotenv_that_is_not_utf_8_is_said() -> None:
-    Path(".env").write_bytes(b"UPCALL_MODEL=\xff\n")
+    write_settings(b"UPCALL_MODEL=\xff\n", ".env")
     with pytest.raises(ConfigurationError, match="Cannot read the settings"):
         Settings.read()
 
@@ -172,14 +173,14 @@ def test_a_dotenv_that_is_not_utf_8_is_said() -> None:
     ],
 )
 def test_a_wrong_key_in_the_configuration_is_not_repeated(yaml: str) -> None:
-    Path("upcall.yaml").write_text(yaml)
+    write_settings(yaml)
     with pytest.raises(ConfigurationError) as refused:
         Settings.read()
     assert KEY not in str(refused.value)
 
 
 def test_an_empty_configuration_is_no_error() -> None:
-    Path("upcall.yaml").write_text("# nothing yet\n")
+    write_settings("# nothing yet\n")
     assert Settings.read().store == "upcall.db"
 
 
@@ -192,7 +193,7 @@ def test_the_demo_plays_where_no_model_is_configured(settings: dict[str, Any], d
 
 
 def test_one_client_serves_all_agents_but_those_with_a_model_of_their_own() -> None:
-    Path("upcall.yaml").write_text(f"model: gpt-4o\napi_key: {KEY}\nagents: {{coder: {{model: gpt-4.1}}}}\n")
+    write_settings(f"model: gpt-4o\napi_key: {KEY}\nagents: {{coder: {{model: gpt-4.1}}}}\n")
     clients = ModelClients(Settings.read())
     assert clients("lead") is clients("planner")
     assert clients("coder") is not clients("lead")
@@ -206,7 +207,7 @@ def test_a_single_agent_can_have_another_server() -> None:
 
 
 def test_any_model_client_can_be_given_as_a_component() -> None:
-    Path("upcall.yaml").write_text(
+    write_settings(
         "model_client:\n  provider: autogen_ext.models.replay.ReplayChatCompletionClient\n"
         "  config: {chat_completions: [hello]}\n"
     )
@@ -259,6 +260,29 @@ def test_a_run_that_cannot_keep_its_address_keeps_no_model_either() -> None:
     assert Settings.read().with_model_of(RootTeamConfig(workspace=Path(), model=address)).model == "kept"
 
 
+@pytest.mark.parametrize(
+    ("account", "own", "given", "gets"),
+    [
+        ("own", None, None, True),
+        ("own", "http://other/v1", None, True),
+        (None, None, None, False),
+        ("0@here", None, None, False),
+        ("0@here", "http://other/v1", None, False),
+        ("0@here", "http://stored/v1", None, True),
+        ("0@here", None, "http://stored/v1", True),
+    ],
+)
+def test_key_goes_to_no_server_that_a_stored_run_alone_names(
+    account: str | None, own: str | None, given: str | None, gets: bool
+) -> None:
+    address = ModelAddress(model="m", base_url="http://stored/v1")
+    team = RootTeamConfig(workspace=Path(), model=address, account=identity.account() if account == "own" else account)
+    settings = Settings.read(model="m", api_key=KEY, base_url=own, agents={"coder": {"api_key": KEY}})
+    continued = settings.with_model_of(team, given)
+    assert continued.base_url == "http://stored/v1"
+    assert {continued.for_agent(name).api_key is not None for name in ("lead", "coder")} == {gets}
+
+
 # -- all that can be set ----------------------------------------------------------------------------------------------
 
 
@@ -282,9 +306,9 @@ def test_what_is_not_set_has_its_default() -> None:
     ],
 )
 def test_a_number_has_a_least_value(name: str, least: int) -> None:
-    Path("upcall.yaml").write_text(f"{name}: {least}\n")
+    write_settings(f"{name}: {least}\n")
     assert getattr(Settings.read(), name) == least
-    Path("upcall.yaml").write_text(f"{name}: {least - 1}\n")
+    write_settings(f"{name}: {least - 1}\n")
     with pytest.raises(ConfigurationError, match=f"{name} = {least - 1} is wrong"):
         Settings.read()
 
@@ -298,30 +322,30 @@ def test_verbose_is_a_flag_or_names_agents(value: str, read: object, monkeypatch
 
 
 def test_a_table_is_set_by_several_sources_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("upcall.yaml").write_text("user_info: {name: Alice, email: a@b.c}\n")
+    write_settings("user_info: {name: Alice, email: a@b.c}\n")
     monkeypatch.setenv("UPCALL_USER_INFO__NAME", "Bob")
     assert Settings.read().user_info == {"name": "Bob", "email": "a@b.c"}
 
 
 def test_anchors_are_filled_in_and_errors_in_them_have_their_line() -> None:
-    Path("upcall.yaml").write_text(
+    write_settings(
         "llms:\n  small: &base\n    model: small\n    base_url: http://x/v1\n"
         "  large:\n    <<: *base\n    model: large\n"
     )
     large = Settings.read().llms["large"]
     assert (large.model, large.base_url) == ("large", "http://x/v1")
-    Path("upcall.yaml").write_text("llms:\n  small: &base\n    model: [1]\n  large:\n    <<: *base\n")
+    write_settings("llms:\n  small: &base\n    model: [1]\n  large:\n    <<: *base\n")
     with pytest.raises(ConfigurationError, match=r"line 3: llms\.small\.model is wrong"):
         Settings.read()
 
 
 def test_a_file_with_a_byte_order_mark_is_read() -> None:
-    Path("upcall.yaml").write_bytes(b"\xef\xbb\xbfmodel: m\n")
+    write_settings(b"\xef\xbb\xbfmodel: m\n")
     assert Settings.read().model == "m"
 
 
 def test_a_file_that_is_not_utf_8_is_said() -> None:
-    Path("upcall.yaml").write_bytes(b"model: \xff\n")
+    write_settings(b"model: \xff\n")
     with pytest.raises(ConfigurationError, match="not UTF-8"):
         Settings.read()
 
@@ -348,7 +372,7 @@ ONE_LINE = "model: big\napi_key: k\nmodels: {coding: coder-x, research: far, sma
 
 
 def test_one_line_gives_each_kind_of_work_its_model() -> None:
-    Path("upcall.yaml").write_text(f"{ONE_LINE}llms:\n  far: {{model: far-1, base_url: 'http://far/v1'}}\n")
+    write_settings(f"{ONE_LINE}llms:\n  far: {{model: far-1, base_url: 'http://far/v1'}}\n")
     read = Settings.read(agents={"lead": {"model": "own"}})
     agents = ("classifier", "planner", "lead", "coder", "researcher")
     assert [read.for_agent(each).model for each in agents] == ["big", "big", "own", "coder-x", "far-1"]
@@ -358,7 +382,7 @@ def test_one_line_gives_each_kind_of_work_its_model() -> None:
 
 
 def test_a_run_keeps_the_models_for_kinds_of_work() -> None:
-    Path("upcall.yaml").write_text(ONE_LINE)
+    write_settings(ONE_LINE)
     config = TeamFactory(Settings.read(), None).pin("r1", {})
     assert config.team is not None
     again = Settings.read(model=None, api_key=KEY).model_copy(update={"models": {}}).with_model_of(config.team)
@@ -368,6 +392,6 @@ def test_a_run_keeps_the_models_for_kinds_of_work() -> None:
 
 
 def test_a_kind_of_work_that_is_none_is_refused() -> None:
-    Path("upcall.yaml").write_text("models: {codng: x}\n")
+    write_settings("models: {codng: x}\n")
     with pytest.raises(ConfigurationError, match="did you mean 'coding'"):
         Settings.read()

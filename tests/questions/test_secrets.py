@@ -29,6 +29,7 @@ from places import ROOT
 from pydantic import BaseModel
 from scenario import script, upcall
 from screens import Desk, desk
+from settings_files import write_settings
 from terminals import PROMPT, Terminal, ended, terminal
 from worlds import app_of, results_in, solo
 
@@ -138,7 +139,7 @@ async def test_a_secret_reaches_its_tool_and_nothing_that_is_stored_told_logged_
             return RoundRobinGroupChat([lead, PausableAgent("writer", model, system_message="<writer>")], max_turns=2)
 
         app = app_of(make)
-        told = [item async for item in app.start_stream("Deploy it", user="alice")]
+        told = [item async for item in app.start_stream("Deploy it")]
         asked = told[-1]
         assert isinstance(asked, Run)
         seen = await stored(app, asked)
@@ -474,7 +475,7 @@ def test_what_is_damaged_is_not_opened(damaged: str) -> None:
 
 def test_a_key_in_the_env_file_alone_is_noted() -> None:
     os.environ.pop(KEY)
-    Path(".env").write_text(f"{KEY}={new_key()}\n")
+    write_settings(f"{KEY}={new_key()}\n", ".env")
     assert [note for note in Settings.read(model="demo").notes if KEY in note] == [
         f"{KEY} is read from the environment itself, not from .env; export it."
     ]
@@ -560,7 +561,7 @@ def server() -> Any:
     replies["You are the researcher "] = [DEPLOY, '{"summary": "It is deployed."}']
     with LoopbackServer(replies) as opened:
         settings = {"model": "m", "base_url": opened.base_url, "tools": tools, "data_sources": ["deploy"]}
-        Path("upcall.yaml").write_text(yaml.safe_dump(settings))
+        write_settings(yaml.safe_dump(settings))
         yield opened
 
 

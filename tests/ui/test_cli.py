@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from scenario import ASK, TASK, WRITE, model, script, upcall
 from seed_texts import BLOCKS
+from settings_files import write_settings
 
 from upcall.testing import Call, Calls, CutShort, Fail, Hang, Raw, Reply, Say
 from upcall.testing.server import LoopbackServer
@@ -167,7 +168,7 @@ def test_an_answer_that_is_not_an_option_is_refused_with_the_options() -> None:
 
 @pytest.mark.slow
 def test_the_same_answer_again_is_harmless_and_a_different_one_says_who_answered() -> None:
-    run_id = upcall("run", TASK, "--detach", "--json", "--user", "alice").json["run_id"]
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     upcall("answer", run_id, "Express", "--user", "alice")
     for again in ("express", "1"):
         assert upcall("answer", run_id, again, "--json").json["status"] == "completed"
@@ -346,7 +347,7 @@ def test_a_run_keeps_its_model_over_processes_and_a_flag_overrules_it() -> None:
 
 @pytest.mark.slow
 def test_show_prints_plan_answers_and_tokens() -> None:
-    run_id = upcall("run", TASK, "--detach", "--json", "--user", "alice").json["run_id"]
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     upcall("answer", run_id, "Express", "--user", "alice")
     shown = upcall("show", run_id).out
     assert "# User authentication system" in shown
@@ -461,7 +462,7 @@ def test_a_plan_is_reviewed_over_processes() -> None:
 
 def test_the_blocks_of_the_seeds_run_as_they_stand_and_what_they_leave_open_is_noted() -> None:
     """S0-48, S0-49, S2-23, S2-25: with `verbose` each reply of the model is printed."""
-    Path("upcall.yaml").write_text(BLOCKS)
+    write_settings(BLOCKS)
     ended = upcall("run", TASK)
     assert (ended.status, ended.err.count("note: ")) == (0, 2)
     assert "note: The llm 'nemotron_llm' is defined nowhere" in ended.err
@@ -480,7 +481,7 @@ def test_the_keys_of_a_tool_are_kept_out_of_a_traceback() -> None:
         "provider": "autogen_core.tools.FunctionTool",
         "config": {"name": "search", "headers": {"Authorization": "Bearer verysecret123"}},
     }
-    Path("upcall.yaml").write_text(json.dumps({"tools": [tool]}))
+    write_settings(json.dumps({"tools": [tool]}))
     ended = upcall("run", TASK, "--debug")
     assert ended.status == 2
     assert "Traceback" in ended.err

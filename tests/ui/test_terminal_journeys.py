@@ -24,6 +24,7 @@ from screens import (
     same_as_golden,
     same_each_time,
 )
+from settings_files import write_settings
 
 from upcall.testing import Call, Calls, Say
 from upcall.testing.server import LoopbackServer
@@ -395,8 +396,8 @@ def test_a_plain_inbox_asks_for_a_number(desk: Desk) -> None:
 
 @pytest.mark.slow
 def test_show_has_plan_answers_timeline_and_cost_in_80_columns(desk: Desk) -> None:
-    Path("upcall.yaml").write_text("model: demo\nprices: {demo: {prompt: 2, completion: 10}}\ncurrency: EUR\n")
-    run_id = upcall("run", TASK, "--detach", "--json", "--user", "alice").json["run_id"]
+    write_settings("model: demo\nprices: {demo: {prompt: 2, completion: 10}}\ncurrency: EUR\n")
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     upcall("answer", run_id, "Express", "--user", "alice")
     screen = desk.start("show", run_id, rows=80)
     assert screen.end() == 0

@@ -102,7 +102,7 @@ def _openai(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:
         raise ConfigurationError(f"The base URL {chosen.base_url!r} must begin with http:// or https://.")
     if chosen.api_key is None and chosen.base_url is None:
         raise ConfigurationError(
-            f"No API key for model {chosen.model!r}. Set OPENAI_API_KEY in the environment or in .env, or name another "
+            f"No API key for model {chosen.model!r}. Set OPENAI_API_KEY in the environment, or name another "
             f"server with --base-url, or another AutoGen model client (Anthropic, Ollama, ...) as model_client in "
             f"upcall.yaml; to try upcall without a model, use --model {DEMO}."
         )

@@ -19,6 +19,7 @@ from upcall.execution.network_sources import network_sources
 from upcall.prompts import Prompts
 from upcall.runs.config import RootTeamConfig
 from upcall.settings import Settings
+from upcall.state_folder import find_state_folder
 from upcall.teams import TeamResources, root_team
 from upcall.teams.root import Clients
 from upcall.workspace.sandboxes import executor_for
@@ -36,7 +37,7 @@ def build_root_team(
     small_model: ChatCompletionClient | None = None,
 ) -> Team:
     """Build the root team. Members receive a question with its answer, and keep no copy until then."""
-    _refuse_unsafe(pinned.workspace, store_file)
+    _refuse_unsafe(pinned, store_file)
     resources = TeamResources(
         workspace=pinned.workspace,
         execution=execution_for(settings),
@@ -75,18 +76,30 @@ def execution_for(settings: Settings) -> Execution | None:
     )
 
 
-def _refuse_unsafe(folder: Path, store_file: Path | None) -> None:
-    """Refuse a workspace that contains the store, whose answers decide what commands may do, or files that run when the
-    user logs in: the coder's commands can change everything in it.
+def _refuse_unsafe(pinned: RootTeamConfig, store_file: Path | None) -> None:
+    """Refuse a workspace that contains the store, whose answers decide what commands may do, the user's prompts, what
+    this account agreed to, or files that run when the user logs in: the coder's commands can change everything in it.
 
     Raises:
         ConfigurationError: it contains one of them.
     """
+    folder = pinned.workspace
     real = Path(os.path.realpath(folder))
+    if pinned.prompts is not None and Path(os.path.realpath(pinned.prompts)).is_relative_to(real):
+        raise ConfigurationError(
+            f"The folder of prompts {pinned.prompts} is in the workspace {folder}, where the coder's commands could "
+            "change what agents are told. Move it out, or name another --workspace."
+        )
     if store_file is not None and real in Path(os.path.realpath(store_file)).parents:
         raise ConfigurationError(
             f"The store {store_file} is in the workspace {folder}, where the coder's commands could change it. Name a "
             f"--store outside it, such as {real.parent / f'{real.name}-runs.db'}, or another --workspace."
+        )
+    state = find_state_folder()
+    if real == state or real in state.parents or state in real.parents:
+        raise ConfigurationError(
+            f"The workspace {folder} contains the folder {state} or is in it, which holds what you agreed to. Name "
+            "another --workspace, or set XDG_STATE_HOME to another folder."
         )
     home = Path(os.path.realpath(Path.home()))
     if real == home or real in home.parents:

@@ -37,12 +37,19 @@ def quiet_autogen() -> None:
 
 
 class Command:
-    """One call of the command line, open while its ``with`` block runs."""
+    """One call of the command line, open while its ``with`` block runs.
+
+    Attributes:
+        is_interactive: whether questions are asked in place.
+    """
 
     screen: Screen
 
     def __init__(self, *, as_json: bool = False, debug: bool = False) -> None:
         self.as_json, self.debug = as_json, debug
+        self.is_interactive = not as_json and all(
+            each is not None and each.isatty() for each in (sys.stdin, sys.stderr)
+        )
 
     def open(self) -> None:
         """Read the settings and prepare for the work.

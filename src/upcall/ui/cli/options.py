@@ -40,7 +40,7 @@ BASE_URL = _text("base_url", "URL of an OpenAI-compatible server, ending in /v1.
 STORE = _text("store", "SQLite file or PostgreSQL URL of the store [upcall.db].")
 USER = _text("user", "Your user name; kept with runs and answers.")
 CONFIG = SharedOption(
-    "config", Annotated[Path | None, typer.Option(help="YAML file with settings [upcall.yaml if it exists].")]
+    "config", Annotated[Path | None, typer.Option(help="YAML file with settings [upcall.yaml, once you trust it].")]
 )
 PLAIN = _flag("plain", "--plain", "Print plain lines only, without lists or redrawing, for screen readers.")
 STREAM = SharedOption(

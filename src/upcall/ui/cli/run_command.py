@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
@@ -44,7 +43,6 @@ class RunCommand(Command):
     Attributes:
         program: how to call this program again with the same store.
         run_id: the run that the command is about, if known: after a stop, the command says how to continue it.
-        is_interactive: whether questions are asked in place.
         is_watching: whether the command runs until it is stopped.
         reader: read-only access to the runs.
     """
@@ -65,7 +63,6 @@ class RunCommand(Command):
         self._team = self._given_team = team
         self.program = Program.for_call(**{name: explicit.get(name) for name in ("store", "config", "user")})
         self.run_id: str | None = None
-        self.is_interactive = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
         self.is_watching = False
         self._explicit = {**explicit, "plain": plain or None}
         self._is_at_work = self._has_announced = False
@@ -87,11 +84,11 @@ class RunCommand(Command):
         self.screen.plain = bool(self._explicit["plain"] or os.environ.get("UPCALL_PLAIN"))
         if self._is_at_work and not self.as_json:
             self.screen.show_activity()
-        from upcall.settings import Settings
+        from upcall.ui.cli.agreeing import read_settings
 
         quiet_autogen()
         config = self._explicit.pop("config", None)
-        settings = Settings.read(config, **self._explicit)
+        settings = read_settings(self, config, **self._explicit)
         if settings.plain:
             self.screen.use_plain()
         if "stream" not in settings.model_fields_set and self.screen.live and not self.as_json:

@@ -182,7 +182,7 @@ class ListAsker:
         without = {"options": (), "multi_select": False, "required": True} if listed else {}
         self._screen.question(question.model_copy(update=without), turn.mark, turn.also)
         if question.is_risk:
-            _forget_typed_keys()
+            forget_typed_keys()
         answer = await (self._ask_list(turn) if listed else self._ask_line(turn))
         if not isinstance(answer, Back):
             self._screen.note(f"  Answer: {_summarize(question, answer)}", "bold")
@@ -340,7 +340,7 @@ def _summarize(question: Question, answer: AnswerValue) -> str:
     return one_line(parse_unsealed(question, answer).text, 60)
 
 
-def _forget_typed_keys() -> None:
+def forget_typed_keys() -> None:
     """Drop what was typed before a question appeared: it consents to nothing."""
     if sys.platform != "win32":
         import termios

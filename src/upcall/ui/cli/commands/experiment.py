@@ -31,8 +31,11 @@ class ExperimentCommand(Command):
 
     def open(self) -> None:
         """See `Command`."""
+        from upcall.ui.cli.agreeing import read_settings
+
         quiet_autogen()
         self.screen.show_log(verbose=False)
+        read_settings(self)  # The experiment reads them itself; here there is somebody to ask about their files.
 
     def read(self, file: Path) -> Experiment:
         """Read the experiment of a file, with the store that the command names."""

@@ -35,10 +35,10 @@ class StoreCommand(Command):
 
     def open(self) -> None:
         """See `Command`."""
-        from upcall.settings import Settings
         from upcall.storage.store import RunStore
+        from upcall.ui.cli.agreeing import read_settings
 
-        self.settings = settings = Settings.read(self._config, store=self._given)
+        self.settings = settings = read_settings(self, self._config, store=self._given)
         self.store = RunStore(
             settings.store,
             lease_seconds=settings.lease_seconds,
