@@ -44,7 +44,7 @@ MODALS = _words(
     """
     can could may might shall should must will would ought wouldve couldve mightve possibly perhaps maybe probably
     presumably apparently seemingly allegedly reportedly supposedly likely potentially arguably purportedly ostensibly
-    hopefully theoretically hypothetically seem seems seemed appear appears appeared
+    chance possibility risk mejor hopefully theoretically hypothetically seem seems seemed appear appears appeared
     kann kannst können könnt konnte konnten könnte könnten soll sollen sollte sollten wollen wollte wollten darf
     dürfen
     durfte durften dürfte dürften muss müssen musste mussten müsste müssten mag mögen mochte möchte möchten würde
@@ -256,7 +256,8 @@ PRONOUNS = _words(
 
 PLACE_AND_TIME = _words(
     """
-    in on at during im am en au in nel a no na em op since seit depuis desde sinds after nach après después by for
+    in on at during im am en au nel no na em op since seit depuis desde sinds after nach après después by for
+    between from zwischen entre tra tussen
     """
 )
 
@@ -294,6 +295,13 @@ QUANTITIES = _words(
     """
 )
 """Words whose meaning an article turns: "a few", "few"."""
+
+AFTER = _words("after nach après después dopo depois na")
+TURNS = _words("actually however but yet not wrong no in tatsächlich doch aber mais pero ma mas maar")
+"""First words of a sentence that turns against the one before."""
+
+FRAME_LEADS = _words("let lets now please just so stellen stell stellt nehmen stel")
+"""First words before one of `FRAME_VERBS`."""
 
 SUBORDINATORS = _words(
     """

@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterator
 
 from upcall.research.context_words import (
+    AFTER,
     AND,
     ARTICLES,
     ATTRIBUTIONS,
@@ -32,6 +33,7 @@ from upcall.research.context_words import (
     DENIALS,
     FACTIVES,
     FICTIONAL,
+    FRAME_LEADS,
     FRAME_VERBS,
     FRAMES,
     INDIRECT_SPEECH,
@@ -54,6 +56,7 @@ from upcall.research.context_words import (
     SUBORDINATORS,
     THAT,
     TO,
+    TURNS,
     UNLIKE,
     VERB_FIRST_CONDITIONS,
     has_han_denial,
@@ -109,7 +112,7 @@ def find_objection_to_gap(text: Words, first: int, end: int) -> str:
     """Return why an ellipsis may not replace the words from `first` up to `end`, or ""."""
     if any(at in text.borders for at in range(first, end)):
         return "joins two sentences"
-    if doubt := _find_doubt(text, range(first, end), _ALL_DOUBTS):
+    if doubt := _find_doubt(text, range(first, end), _ALL_DOUBTS | ATTRIBUTIONS):
         return f'leaves out "{doubt}"'
     opened, closed = text.marks[first - 1], text.marks[end - 1]
     following = text.words[end] if end < len(text.words) else ""
@@ -143,8 +146,12 @@ def _check_before(text: Words, start: int, first: int, end: int) -> str:
     start = _skip_label(text, start, first)
     if start == first:
         return ""
-    if text.words[first - 1] in CONTRASTS and _NUMBER.fullmatch(text.words[first]) and not text.marks[first - 1]:
-        return _refuse_beginning(text, start, first)
+    before, here = text.words[first - 1], text.words[first]
+    if not text.marks[first - 1]:
+        if before in CONTRASTS and _NUMBER.fullmatch(here):
+            return _refuse_beginning(text, start, first)
+        if before in ARTICLES - PREPOSITIONS and here not in PREPOSITIONS | QUANTITIES:
+            return _check_before(text, start, first - 1, end)  # A quote without its first article.
     clause = start
     for at in range(start, first):
         if _HARD_MARK.search(text.marks[at]) or (at > start and text.words[at] in CONTRASTS):
@@ -234,8 +241,6 @@ def _check_beginning(text: Words, clause: int, first: int, end: int) -> str:
         return f'leaves out "{_tail(text, clause, first)}" before a figure' if joined or before not in allowed else ""
     if UNSPACED.search(before + here):
         return "" if before in CONJUNCTIONS else "begins within a sentence"
-    if before in ARTICLES - PREPOSITIONS and here not in PREPOSITIONS:
-        return _check_beginning(text, clause, first - 1, end)
     if before in OR | PREPOSITIONS and not (_is_clause(text, first, end) and _is_plain(text, range(clause, first))):
         return _refuse_beginning(text, clause, first)
     if before in CONJUNCTIONS | THAT:
@@ -245,7 +250,9 @@ def _check_beginning(text: Words, clause: int, first: int, end: int) -> str:
         return "" if plain or before in CONNECTIVES else _refuse_beginning(text, clause, first)
     allowed = AUXILIARIES | RELATIVES | CONNECTIVES
     object_ = text.words[first + 1] if first + 1 < end and not text.marks[first] else ""
-    is_verb = not text.is_capitalised(first) and (object_ in ARTICLES or _NUMBER.fullmatch(object_))
+    is_verb = not (text.is_capitalised(first) or here.endswith("ing")) and (
+        object_ in ARTICLES or _NUMBER.fullmatch(object_)
+    )
     if text.words[clause] in PREPOSITIONS | ATTRIBUTIONS | SUBORDINATORS and not _is_plain(text, range(clause, first)):
         return _refuse_beginning(text, clause, first)
     if before in allowed or here in _OPENERS or _VERB_FORM.fullmatch(here) or is_verb:
@@ -288,7 +295,8 @@ def _check_openings(text: Words, clause: int, segments: list[range], first: int,
     unknown = (
         len(opening) == 1 and head not in CONNECTIVES and not text.is_capitalised(opening[0] + (opening[0] == clause))
     )
-    phrase = head in PREPOSITIONS | ATTRIBUTIONS | SUBORDINATORS and not _is_plain(text, opening)
+    event = head in AFTER and text.words[opening[0] + 1] in ARTICLES
+    phrase = not event and head in PREPOSITIONS | ATTRIBUTIONS | SUBORDINATORS and not _is_plain(text, opening)
     reported = any(text.words[at] in INDIRECT_SPEECH for at in range(first, end))
     if reported or governs or unknown or phrase:
         return f'leaves out "{text.as_written(opening[0], first)}" before it'
@@ -470,9 +478,15 @@ def _check_surroundings(text: Words, start: int, stop: int) -> str:
     announces = words[0] in PRONOUNS and {*words} & THAT
     labelled = bool(_COLON.search("".join(text.marks[following : following + 2])))
     short = len(words) <= _SHORT_SENTENCE and not announces
+    if _turns(words) and _find_doubt(text, range(start, stop), BELIEFS):
+        return f'leaves out "{text.as_written(following, last)}" behind it'
     if denied and not announces and (points_back or short or (labelled and REFUTATIONS & {*words[:4]})):
         return f'leaves out "{text.as_written(following, last)}" behind it'
     return ""
+
+
+def _turns(words: tuple[str, ...]) -> bool:
+    return words[0] in TURNS and (words[0] != "in" or words[1:2] in [("fact",), ("reality",), ("truth",)])
 
 
 def _find_frame(text: Words, start: int) -> str:
@@ -514,7 +528,9 @@ def _sentences_before(text: Words, start: int) -> Iterator[tuple[int, int]]:
 def _sets_frame(text: Words, first: int, end: int) -> bool:
     """Return whether a sentence begins a story: "Imagine ...", "In the novel, ..."."""
     words = text.words[first : min(end, first + 5)]
-    if {*words[:3]} & FRAME_VERBS or {*text.words[first:end]} & FICTIONAL:
+    imperative = words[0] in FRAME_VERBS or (words[0] in FRAME_LEADS and {*words[1:4]} & FRAME_VERBS)
+    announced = {"following", "follows"} & {*words} and {*text.words[first:end]} & (FRAMES | REFUTATIONS)
+    if imperative or announced or {*text.words[first:end]} & FICTIONAL:
         return True
     if words[0] in ("consider", "take") and {*words[1:3]} & {"a", "an", "following"}:
         return True

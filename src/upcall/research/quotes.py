@@ -154,27 +154,30 @@ def _look_up(quote: str, texts: Sequence[SearchableText], *, slips: bool) -> Fou
     if not parts or not all(parts) or len(parts) > MAX_PARTS:
         return Refusal()
     telling = {word for part in parts for word in part if len(word) > _LITTLE_WORD and not word.endswith("%")}
-    best: FoundQuote | None = None
+    accepted = list[tuple[FoundQuote, SearchableText, bool]]()
+    objecting = list[SearchableText]()
     refusal = Refusal()
-    cut_out = True
     for text in texts:
         if telling and text.share_of(telling) < (_TRACE_OF_A_SLIP if slips else 1):
             continue
         for spans in _find_spans(parts, text.words, slips=slips):
-            objection = _find_objection(text.words, split, spans)
-            if objection:
+            if objection := _find_objection(text.words, split, spans):
                 refusal = refusal if refusal.reason else _refuse(text, spans, objection)
+                objecting.append(text)
                 continue
-            cut_out = cut_out and _touches_an_edge(text.words, spans)
             cost, all_of_it = sum(each.cost for each in spans), 2 * sum(map(len, parts))
             exact = not cost and all(each in text.raw for each in _split_at_ellipses(quote))
             match = Match.FUZZY if cost else Match.EXACT if exact else Match.NORMALISED
             found = FoundQuote(match, round(100 * (1 - cost / all_of_it), 1), text.place)
-            if best is None or (found.score, found.match is Match.EXACT) > (best.score, best.match is Match.EXACT):
-                best = found
+            accepted.append((found, text, _touches_an_edge(text.words, spans)))
             break
-    # A passage that was read may begin within a sentence: what another one has in front of these words counts.
-    return refusal if best is None or (refusal.reason and cut_out) else best
+    held = [found for found, text, cut in accepted if not any(_shows_more(each, text, cut=cut) for each in objecting)]
+    return max(held, key=lambda each: (each.score, each.match is Match.EXACT), default=refusal)
+
+
+def _shows_more(other: SearchableText, text: SearchableText, *, cut: bool) -> bool:
+    """Return whether another text has more around the words: a passage may begin within a sentence, or a story."""
+    return other is not text and (cut or text.raw.strip() in other.raw)
 
 
 def _find_objection(text: Words, parts: Sequence[Words], spans: Sequence[_Span]) -> str:
