@@ -66,7 +66,7 @@ def parse_question(arguments: dict[str, Any], *, agent: str, call_id: str, **own
     Raises:
         InvalidQuestion: it is empty, too long, or has wrong types; says what to do about it.
     """
-    said = {_camel_to_snake(name): value for name, value in arguments.items() if value is not None}
+    said = {camel_to_snake(name): value for name, value in arguments.items() if value is not None}
     fields = {name: value for name, value in said.items() if name in AskUserArguments.model_fields}
     options = fields.pop("options", [])
     if not isinstance(options, list):
@@ -89,5 +89,6 @@ def _for_people(option: Any) -> Any:
     return {name: value for name, value in option.items() if name not in ("id", "says")}
 
 
-def _camel_to_snake(name: str) -> str:
+def camel_to_snake(name: str) -> str:
+    """Return the name in snake_case."""
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)

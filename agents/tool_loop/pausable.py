@@ -33,6 +33,7 @@ from upcall import identity
 from upcall.agents.nesting import Caller, serve_nested
 from upcall.agents.resumable import STATE_VERSION, ResumableAgent, answers_from
 from upcall.agents.structured.parse_output import UnreadableReply
+from upcall.agents.tool_loop.ask_shapes import mend_asks
 from upcall.agents.tool_loop.ask_user import ASK_USER, InvalidQuestion, parse_question
 from upcall.agents.tool_loop.concurrent_calls import redeliver_answers, serve_at_once
 from upcall.agents.tool_loop.final_reply import (
@@ -63,6 +64,7 @@ from upcall.agents.toolset import Tool, Toolset, question_call
 from upcall.autogen.call_path import nested_call
 from upcall.autogen.concurrency import Emit, cancellable
 from upcall.autogen.cut_replies import describe_cut, find_cut
+from upcall.autogen.mending import mend_calls
 from upcall.autogen.messages import (
     OUTCOME,
     WARNINGS,
@@ -99,7 +101,18 @@ _WRITTEN = (
 )
 _READ = "it repeated a call that stands in what it had read, which was not made"
 _CUT_CALLS = "a reply was cut off {why}, so none of its calls was made. {advice}"
+_UNASKED = "it tried to ask you something and could not ({}), so it went on without your answer"
 _FAILED_BESIDE = "another call of the same reply failed; look at its result before you report"
+
+
+def _warn_of_unasked(response: Response, refused: str) -> Response:
+    """Warn at the end of a turn that its last attempt to ask the user was refused, and why."""
+    message = response.chat_message
+    if not refused or message_questions(message):
+        return response
+    told = [_UNASKED.format(refused), *event_warnings(message)]
+    metadata = {**message.metadata, WARNINGS: dump_warnings(told)}
+    return Response(chat_message=message.model_copy(update={"metadata": metadata}))
 
 
 class NotYet(UnreadableReply):
@@ -248,10 +261,11 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         for event in await self._remember(cancellation_token):
             yield event
         while True:
+            refused = self._state.refused
             step = self._act(note, cancellation_token) if self._state.frames else self._think(cancellation_token)
             async with aclosing(step) as items:
                 async for item in items:
-                    yield item
+                    yield _warn_of_unasked(item, refused) if isinstance(item, Response) else item
                     if isinstance(item, Response):
                         return
 
@@ -279,7 +293,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             yield Response(chat_message=await self._stop(limit, token))
             return
         names = [schema["name"] for schema in known]
-        calls = self._calls_of(reply, names)
+        calls = mend_calls(self._calls_of(reply, names), known, self.name)
+        calls = mend_asks(calls) if self._toolset.ask_user else calls
         turn.cut_off = [*turn.cut_off, reply.finish_reason] if calls and find_cut(reply.finish_reason) else []
         if not calls:
             if reply.thought:
@@ -485,7 +500,9 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         try:
             frame.questions = [parse_question(frame.arguments(), agent=self.name, call_id=frame.call.id)]
             self._state.asked += 1
+            self._state.refused = ""
         except InvalidQuestion as refusal:
+            self._state.refused = refusal.reason
             frame.invalid = refusal.reason
             frame.finish(str(refusal), is_error=True)
 

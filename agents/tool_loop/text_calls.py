@@ -18,6 +18,7 @@ from autogen_core import FunctionCall
 from autogen_core.models import FunctionExecutionResultMessage, LLMMessage, UserMessage
 
 from upcall.agents.tool_loop.turn import REMINDER
+from upcall.autogen.mending import drop_trailing_commas
 from upcall.autogen.thoughts import split_thoughts
 
 _FENCE = re.compile(r"(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[\w-]*)[ \t\r]*\n(?P<inside>.*?)(?:(?P=marks))?", re.DOTALL)
@@ -32,7 +33,6 @@ _MARKUP = re.compile(
 """What families of models write around their calls (Hermes and Qwen, Granite and Phi, Mistral, Llama) and between
 them."""
 
-_TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*+(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
 _MAX_MENDED_CHARS = 100_000
 """Broken JSON that is longer is not read: that would hold up others."""
 
@@ -108,7 +108,7 @@ def _list_objects(body: str) -> list[Any]:
         if len(body) > _MAX_MENDED_CHARS:
             raise
     with suppress(json.JSONDecodeError):
-        return _decode(_TRAILING_COMMA.sub(lambda found: found[1] or "", body), start)
+        return _decode(drop_trailing_commas(body), start)
     inside = body[start : max(body.rfind("}"), body.rfind("]")) + 1]
     if _skip(body, start + len(inside)) != len(body):
         raise ValueError("something stands behind it")

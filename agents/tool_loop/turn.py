@@ -127,7 +127,7 @@ class Turn(AgentState):
     turn, except hand-offs, which are another agent's words about it. ``idle_rounds`` counts the rounds in a row that
     only repeated earlier calls; ``reminded`` contains the reminders to the model. ``cut_off``: the finish reasons of
     the last replies in a row whose calls were cut off. ``calls_natively``: the model has made calls, so its texts are
-    not read for any.
+    not read for any. ``refused``: why its last question could not be asked.
     """
 
     messages: list[LLMMessage] = Field(default_factory=list)
@@ -140,6 +140,7 @@ class Turn(AgentState):
     calls_natively: bool = False
     reminded: list[str] = Field(default_factory=list)
     asked: int = 0
+    refused: str = ""
     remembered: bool = False
     began: int = 0
     task: str = ""
@@ -278,7 +279,7 @@ class Turn(AgentState):
         self.seen, self.remembered, self.reminded, self.began = [], False, [], len(self.messages)
         self.task = ""
         self.rounds = self.idle_rounds = self.asked = 0
-        self.cut_off = []
+        self.cut_off, self.refused = [], ""
 
 
 def _as_key(call: FunctionCall, result: FunctionExecutionResult) -> tuple[str, str, str]:

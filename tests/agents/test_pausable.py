@@ -158,7 +158,7 @@ BROKEN_CALLS: list[tuple[Call, str]] = [
     (Call("no_such_tool"), "there is no tool 'no_such_tool'. Your tools: add"),
     (Call("add", "{broken"), "not valid JSON"),
     (Call("add", "[1, 2]"), "a JSON list"),
-    (Call("add", "null"), "a JSON NoneType"),
+    (Call("add", "null"), "Field required"),
     (Call("add", '{"a":' * 100_000), "not valid JSON"),
     (Call("add", '{"a": NaN, "b": 1}'), "not valid JSON"),
     (Call("add", '{"a": "\\ud800", "b": 1}'), "not valid JSON"),

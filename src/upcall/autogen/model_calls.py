@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from upcall.autogen import tracing
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.internals import is_model_client_for
+from upcall.autogen.mending import mend_reply
 from upcall.autogen.model_errors import CutShort, explain_call
 from upcall.autogen.scope import current_scope
 from upcall.autogen.server_waits import call_when_free
@@ -71,7 +72,7 @@ async def call_model(
         async def attempt() -> CreateResult:
             async with asyncio.timeout(timeout):
                 fetched = _stream(client, sent, options, emit) if stream else client.create(sent, **options)
-                return _sendable(await tracing.model_call(agent, client, fetched))
+                return mend_reply(_sendable(await tracing.model_call(agent, client, fetched)), tools, agent)
 
         journal = current_scope().journal
         if journal is None:

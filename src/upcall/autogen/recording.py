@@ -33,6 +33,7 @@ from upcall.autogen import tracing
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.cut_replies import request_whole
 from upcall.autogen.internals import Approve, Wrappers, is_started, wrap_manager, wrap_parts
+from upcall.autogen.mending import mend_reply
 from upcall.autogen.messages import Event
 from upcall.autogen.model_errors import CutShort, explain_call
 from upcall.autogen.scope import current_scope
@@ -133,7 +134,8 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
         token, scope = options.get("cancellation_token"), current_scope()
 
         async def fetch() -> CreateResult:
-            return separate_thoughts(await request_whole(fetch_reply, messages, self._agent))
+            reply = await request_whole(fetch_reply, messages, self._agent)
+            return mend_reply(separate_thoughts(reply), options.get("tools", ()), self._agent)
 
         if token is not None and token.is_cancelled():
             raise asyncio.CancelledError
