@@ -35,7 +35,7 @@ from upcall.agents.nesting import STOCK_LOCKS, Caller, serve_nested, to_register
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
 from upcall.agents.stand_in import StandIn
 from upcall.agents.tool_loop.turn import Frame, check_arguments, deliver_answers
-from upcall.agents.toolset import Toolset, question_call
+from upcall.agents.toolset import RENAME_HANDOFF, Toolset, question_call
 from upcall.autogen.adapters import adapts
 from upcall.autogen.concurrency import Emit, SegmentToken, cancellable, merge_streams
 from upcall.autogen.internals import assistant_parts, gives_last_message, has_stock_turn, parts_of
@@ -53,6 +53,7 @@ from upcall.autogen.messages import (
 from upcall.autogen.model_errors import explain
 from upcall.autogen.recording import TeamProxy, TurnStopped, with_journal
 from upcall.autogen.scope import current_scope, discard_last_reply, enter_scope
+from upcall.autogen.tool_names import require_sendable
 from upcall.errors import AgentFailed, ModelError, TooLarge, UpcallError, UserInputRequired
 from upcall.questions.question import Question
 from upcall.questions.tool_context import question_fields, tool_context
@@ -107,6 +108,9 @@ class StockAgent(StandIn[StockTurn]):
         with_journal(stock)
         workbenches = assistant_parts(stock).workbenches if isinstance(stock, AssistantAgent) else ()
         self.toolset = _StockToolset(stock.name, workbench=workbenches, ask_user=False, user_proxy=user_proxy)
+        if isinstance(stock, AssistantAgent):
+            handoffs = [each.name for each in assistant_parts(stock).handoffs]
+            require_sendable(stock.name, "hand-off", handoffs, RENAME_HANDOFF)
         # Made to pause before anybody asks for its state, which starts its members.
         teams = [each.inner for each in parts_of(stock) if isinstance(each, TeamProxy)]
         self._teams = {id(each): NestedTeam(each, user_proxy=user_proxy) for each in teams}

@@ -23,6 +23,7 @@ from upcall.autogen.internals import agent_of, function_of, in_this_context, is_
 from upcall.autogen.messages import Event, answered_event, asked_event
 from upcall.autogen.scope import current_scope, id_for_question
 from upcall.autogen.tool_calls import check_start_time, is_idempotent
+from upcall.autogen.tool_names import is_sendable, require_sendable, to_sendable
 from upcall.autogen.workbenches import FileWorkbench
 from upcall.errors import AgentFailed, ConfigurationError, SharedAgent, StoreUnavailable, UserInputRequired
 from upcall.policy.approval import ApprovalRules, Approve, is_allowed_for_run
@@ -39,6 +40,9 @@ from upcall.text import first_line
 Tool: TypeAlias = BaseTool[Any, Any] | Callable[..., Any] | Callable[..., Awaitable[Any]]
 
 
+RENAME_TOOL = "Rename it, or give it a name: FunctionTool(function, name=..., description=...)."
+RENAME_HANDOFF = "Rename the agent, or give the hand-off a name: Handoff(target=..., name=...)."
+
 _SAID = {"outcome", "text", "selected"}
 """The fields of an answer that matter to a tool."""
 
@@ -50,9 +54,11 @@ class Toolset:
     nested agent, under the tool's name and description: their questions get through, and concurrent calls do not share
     one object. The result is the last message. A team among `agents` becomes a `NestedTeam`.
 
+    A tool of a workbench whose name model servers refuse is offered under one that they accept.
+
     Raises:
-        ConfigurationError: two of them have the same name; also raised by `schemas`, since the tools of a workbench
-            are known only when it lists them.
+        ConfigurationError: two of them have the same name, or one has a name that model servers refuse; also raised by
+            `schemas`, since the tools of a workbench are known only when it lists them.
     """
 
     error_prefix: ClassVar[str] = "Error: "
@@ -81,6 +87,8 @@ class Toolset:
         self.agents: dict[str, ChatAgent] = {each.name: each for each in nested}
         self.handoffs = {each.name: each for each in peers}
         self._homes: dict[str, Workbench] = {}
+        self._listed: dict[str, str] = {}
+        """The own names of the tools of workbenches that are offered under other ones, by these."""
         self._offered: dict[str, ToolSchema] = {}
         self.ask_user = ask_user
         self._static = {name: tool for each in self.workbenches for name, tool in static_tools(each).items()}
@@ -94,6 +102,9 @@ class Toolset:
         self._own_schemas = [_agent_schema(agent) for agent in self.agents.values()]
         self._own_schemas += [each.handoff_tool.schema for each in peers]
         self._own_schemas += [ask_user_schema()] if ask_user else []
+        require_sendable(agent, "tool", offered, RENAME_TOOL)
+        require_sendable(agent, "nested agent", self.agents, "Rename the agent.")
+        require_sendable(agent, "hand-off", self.handoffs, RENAME_HANDOFF)
         names = [tool.name for tool in made] + [each.name for each in agents] + [each.name for each in peers]
         names += [ASK_USER] if ask_user else []
         self._refuse_twice(names)
@@ -106,17 +117,22 @@ class Toolset:
         Raises:
             AgentFailed: a workbench cannot list its tools.
         """
-        schemas, homes, complete = list(self._schemas), dict[str, Workbench](), True
-        for workbench in self.workbenches:
-            listed = await self._list_tools(workbench)
-            complete = complete and bool(listed)  # A server that cannot be reached now lists none.
-            schemas += listed
-            homes |= dict.fromkeys((schema["name"] for schema in listed), workbench)
+        schemas, homes = list(self._schemas), dict[str, Workbench]()
+        listed = [(each, await self._list_tools(each)) for each in self.workbenches]
+        complete = all(tools for _, tools in listed)  # A server that cannot be reached now lists none.
+        own = [*schemas, *self._own_schemas, *(tool for _, tools in listed for tool in tools)]
+        taken, renamed = {schema["name"] for schema in own}, dict[str, str]()
+        for workbench, tools in listed:
+            offered = [_offer(each, taken, renamed) for each in tools]
+            schemas += offered
+            homes |= dict.fromkeys((schema["name"] for schema in offered), workbench)
         schemas += self._own_schemas
         self._homes, self._offered = homes, {schema["name"]: schema for schema in schemas}
+        self._listed = renamed
         names = [schema["name"] for schema in schemas]
         self._refuse_twice(names)
-        self.approval.refuse_unknown(self._agent, self._list_held(names), complete=complete)
+        held = [*self._list_held(names), *renamed.values()]
+        self.approval.refuse_unknown(self._agent, held, complete=complete)
         return schemas
 
     def _list_held(self, names: Sequence[str]) -> list[str]:
@@ -166,7 +182,8 @@ class Toolset:
         if begun or not frame.runnable or name in self.handoffs or self.approval.is_empty:
             return not frame.runnable
         schema = await cancellable(self._offered_schema(name), token)
-        if schema is None or not self.approval.cover(name, self._homes.get(name)):
+        known_as = {name, self._listed.get(name, name)}
+        if schema is None or not any(self.approval.cover(each, self._homes.get(name)) for each in known_as):
             return False
         if len(frame.call.arguments) > MAX_ARGUMENTS:
             why = f"it needs the user's approval and is too long to be shown (at most {MAX_ARGUMENTS} characters)"
@@ -253,7 +270,7 @@ class Toolset:
             else:
                 value = await tool.run_json(arguments, token, call_id=call_id)
             return ToolOutcome(content=redact_secrets(home.return_value_as_string(value)))
-        result = await home.call_tool(name, arguments, token, call_id=call_id)
+        result = await home.call_tool(self._listed.get(name, name), arguments, token, call_id=call_id)
         return ToolOutcome(content=redact_secrets(result.to_text(replace_image="[image]")), is_error=result.is_error)
 
     def ask_for(self, frame: Frame, asked: Mapping[str, Any]) -> None:
@@ -296,6 +313,17 @@ class Toolset:
             raise ConfigurationError(
                 f"Agent {self._agent!r}: two tools, agents or hand-offs are called {named}; give each its own name."
             )
+
+
+def _offer(schema: ToolSchema, taken: set[str], renamed: dict[str, str]) -> ToolSchema:
+    """Return the schema with a name that model servers accept; another one than its own is noted in `renamed`."""
+    name = schema["name"]
+    if is_sendable(name):
+        return schema
+    sendable = to_sendable(name, taken)
+    taken.add(sendable)
+    renamed[sendable] = name
+    return {**schema, "name": sendable}
 
 
 def _show_answer(value: Any) -> Any:

@@ -19,7 +19,6 @@ from worlds import STORE
 from upcall import PausableAgent, Settings, Upcall
 from upcall.autogen.mending import mend_arguments
 from upcall.questions.answer import Answer
-from upcall.questions.approval import ALLOW
 from upcall.testing import Call, ScriptedModelClient
 from upcall.testing.model import MODEL_INFO
 
@@ -198,7 +197,8 @@ async def test_approved_and_made_call_is_the_mended_one(caplog: pytest.LogCaptur
     with ScriptedModelClient([Call("book", {"to": "Oslo", "seats": "2", "note": None}), "Done."]) as client:
         agent = PausableAgent("solo", client, tools=[book], approve=["book"])
         rest = await say(agent, "Go")
-        await say(agent, answers(rest, Answer(question_id=rest.questions[0].id, text=ALLOW, selected=(ALLOW,))))
+        yes = rest.questions[0].options[0].label
+        await say(agent, answers(rest, Answer(question_id=rest.questions[0].id, text=yes, selected=(yes,))))
     assert rest.questions[0].approval is not None
     assert rest.questions[0].approval.arguments == {"to": "Oslo", "seats": 2}
     assert list(client.requests[-1].tool_results.values()) == ["Oslo 2 0.0 False  [] fast None"]

@@ -17,9 +17,10 @@ from forked import start_command
 from places import SUPPORT
 
 from upcall import PausableAgent, Run, RunStatus, Settings, Upcall, ask, with_questions
+from upcall.autogen.tool_names import MAX_NAME_CHARS
 from upcall.errors import ConfigurationError
 from upcall.research.mcp_server import McpServer
-from upcall.research.mcp_tools import MAX_NAME_CHARS, McpTools
+from upcall.research.mcp_tools import McpTools
 from upcall.research.sources.fences import MAX_TEXT_CHARS, parse_fenced
 from upcall.testing import Call, ScriptedModelClient
 

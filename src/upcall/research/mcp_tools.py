@@ -10,12 +10,10 @@ import asyncio
 import importlib.util
 import logging
 import os
-import re
 import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,6 +22,7 @@ from autogen_core.tools import ParametersSchema, ToolResult, ToolSchema
 from pydantic import BaseModel
 
 from upcall.autogen.tool_calls import idempotent
+from upcall.autogen.tool_names import to_sendable
 from upcall.autogen.workbenches import StatelessWorkbench, tool_result
 from upcall.errors import install_command
 from upcall.research.mcp_server import McpServer
@@ -37,10 +36,6 @@ if TYPE_CHECKING:
 INSTALL = f"needs: {install_command('mcp')}"
 SECONDS_TO_STOP = 5.0
 MAX_DESCRIPTION_CHARS = 1_000
-MAX_NAME_CHARS = 64
-"""The tool names that OpenAI accepts."""
-
-_ODD = re.compile(r"[^A-Za-z0-9_-]")
 _log = logging.getLogger("upcall")
 
 
@@ -217,11 +212,7 @@ def _names(server: str, tools: Sequence[Tool]) -> dict[str, Tool]:
     """Return the tools by their names for the model; one that is too long or taken ends with a digest."""
     named: dict[str, Tool] = {}
     for tool in tools:
-        name = _ODD.sub("_", f"{server}_{tool.name}")
-        if len(name) > MAX_NAME_CHARS or name in named:
-            digest = blake2b(tool.name.encode(), digest_size=4).hexdigest()
-            name = f"{name[: MAX_NAME_CHARS - 9]}_{digest}"
-        named[name] = tool
+        named[to_sendable(f"{server}_{tool.name}", named)] = tool
     return named
 
 
