@@ -61,7 +61,7 @@ def record(folder: Path) -> list[Frame]:
     stream = pyte.Stream(screen)
     child: Any = pexpect.spawn(
         sys.executable,
-        ["-m", "upcall", *COMMAND],
+        ["-P", "-m", "upcall", *COMMAND],
         cwd=folder,
         encoding="utf-8",
         dimensions=(ROWS, COLUMNS),

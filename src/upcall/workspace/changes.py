@@ -13,6 +13,7 @@ from upcall.runs.file_changes import FileChange, FileState, digest, holds_same
 from upcall.text import show_name
 from upcall.trees import OWNER, TreeTooDeep
 from upcall.workspace.folder import PERMISSIONS, ChangedMeanwhile, Folder, Write, hash_file
+from upcall.workspace.later import is_cache
 from upcall.workspace.sandboxes.views import View
 
 MAX_KEPT_FILE = 50_000_000
@@ -36,8 +37,8 @@ class ChangeRefused(ValueError):
 def read_changes(folder: Folder, view: View, since: int) -> list[FileChange]:
     """Read what differs after a command that was started at `since` (nanoseconds), by place.
 
-    Anything but files, links and folders (a pipe, a socket) is left out. The content of new files is not in the change
-    log.
+    Anything but files, links and folders (a pipe, a socket) is left out, and so is what Python caches. The content of
+    new files is not in the change log.
 
     Raises:
         ChangedMeanwhile: somebody else has changed one of the files since.
@@ -54,6 +55,8 @@ def _read_changes(folder: Folder, view: View, since: int) -> Iterator[FileChange
     for number, left in enumerate(view.list_left()):
         if number >= MAX_NAMES:
             raise ChangeRefused(f"it changes more than {MAX_NAMES} files and folders")
+        if left.source is not None and is_cache(left.path):
+            continue
         after = _read_state(left.source) if left.source is not None else None
         before = state_below(folder, left.path)
         if holds_same(before, after) and (before is None or after is None or _same_mode(before, after)):
