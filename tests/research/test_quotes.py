@@ -181,6 +181,7 @@ def test_a_quote_of_too_many_parts_is_stitched_together() -> None:
         ("the windmill is on the hill", "the wind mill is on the hill", True),
         ("the roof of house was mended", "the roof of the house was mended", True),
         ("as Dr Smith wrote in his diary", "as Dr. Smith wrote in his diary", True),
+        ("restores the chapter that was lost", "The edition restores the chapter that was lost", True),
         ("he saw Berlin then he died happily", "He saw Berlin. Then he died happily", False),
     ],
 )

@@ -275,7 +275,7 @@ def _is_clause(text: Words, first: int, end: int) -> bool:
     if text.words[first] in PRONOUNS:
         return True
     for at in range(first + 1, end):
-        if text.marks[at - 1] or text.words[at] in RELATIVES:
+        if text.marks[at - 1] or text.words[at] in RELATIVES | THAT:
             return False
         if text.words[at] in AUXILIARIES | MODALS:
             return not _VERB_FORM.fullmatch(text.words[first])
