@@ -22,6 +22,7 @@ from upcall.errors import (
     AnswerRefused,
     CallerError,
     ConfigurationError,
+    NotAllowed,
     RunBusy,
     RunConflict,
     RunNotWaiting,
@@ -242,10 +243,10 @@ class Upcall(RunReader):
 
     async def _follow_up(self, run_id: str, task: Task, options: StartOptions) -> Stream:
         access = self._access(options.get("user"))
-        runs = [(await access.load_whole(self.store, run_id, "follow")).run]
-        with suppress(UnknownRun):  # What was pruned is no longer part of the conversation.
+        runs = [(await access.load_owned(self.store, run_id, "follow")).run]
+        with suppress(UnknownRun, NotAllowed):  # What was pruned, or is not theirs, is no part of the conversation.
             while (before := runs[0].follows) is not None:
-                runs.insert(0, (await access.load_whole(self.store, before, "follow")).run)
+                runs.insert(0, (await access.load_owned(self.store, before, "follow")).run)
         return await self._start(task, follow_up_options(runs, options))
 
     async def answer(self, run_id: str, answer: AnswersInput, *, user: str | None = None, wait: bool = True) -> Run:
@@ -338,7 +339,7 @@ class Upcall(RunReader):
             if named is not None:
                 refuse_unusable(named)
             # In a thread: a large folder takes seconds, in which the leases of other runs would not be renewed.
-            config = await asyncio.to_thread(copy_workspace, run.config, run.id, forked_id, named)
+            config = await asyncio.to_thread(copy_workspace, forked.config, run.id, forked_id, named)
             trace = tracing.start(forked_id, link=config.traceparent) if self.settings.tracing else None
             config = config.model_copy(update={"traceparent": trace})
             forked = ask_about_unknown_outcomes(
@@ -365,7 +366,7 @@ class Upcall(RunReader):
         """Find where to fork, and in which run: the shared part of a fork is stored with its original run."""
         require_type("question_id", question_id, str, "the id of a question")
         access = self._access(user)
-        stored = await access.load_whole(self.store, run_id, "fork")
+        stored = await access.load_owned(self.store, run_id, "fork")
         while True:
             run = stored.run
             checkpoints = await self.store.checkpoints(run.id)
@@ -380,7 +381,7 @@ class Upcall(RunReader):
                     f"Run {run_id} cannot be forked at question {question_id}: what was done before it is no longer "
                     "stored."
                 )
-            stored = await access.load_whole(self.store, run.forked_from, "fork")
+            stored = await access.load_owned(self.store, run.forked_from, "fork")
 
     async def resume(self, run_id: str, *, user: str | None = None, wait: bool = True) -> Run:
         """Resume a run that failed, was interrupted, lost its process, or waits for an answer to an expired
@@ -398,7 +399,7 @@ class Upcall(RunReader):
         return stream(self._resume(run_id, self._access(user)))
 
     async def _resume(self, run_id: str, access: Authorization, *, wait: bool = True) -> Stream:
-        stored = await access.load_whole(self.store, run_id, "resume")
+        stored = await access.load_owned(self.store, run_id, "resume")
         return await self.driver.resume(stored, access.user, wait=wait)
 
     async def expire(self, now: datetime | None = None, *, wait: bool = True) -> list[Run]:
@@ -451,7 +452,7 @@ class Upcall(RunReader):
             NotAllowed: it belongs to somebody else.
         """
         access = self._access(user)
-        stored = await access.load_whole(self.store, run_id, "undo")
+        stored = await access.load_owned(self.store, run_id, "undo")
         if stored.run.working and (worker := await self.store.at_work(stored)) is not None:
             raise RunBusy(stored.run.id, worker, self.store.lease_seconds)
         from upcall.workspace.undo import undo
@@ -512,7 +513,7 @@ class Upcall(RunReader):
             NotAllowed: it belongs to somebody else.
         """
         require_type("question_id", question_id, str, "the id of a question")
-        run = await self._access(user).find_whole(self.store, run_id, "show")
+        run = (await self._access(user).load_owned(self.store, run_id, "keep")).run
         found = {question.id: (question, answer) for question, answer in run.clarification_history}
         closed = found.get(resolve_id(question_id, list(found)))
         if closed is None:
@@ -541,7 +542,7 @@ class Upcall(RunReader):
             ConfigurationError: the team cannot be built.
             NotAllowed: it belongs to somebody else.
         """
-        stored = await self._access(user).load_whole(self.store, run_id, "check")
+        stored = await self._access(user).load_owned(self.store, run_id, "check")
         if stored.run.is_final:
             return ()
         built = await self._teams.build(stored.run)
@@ -574,7 +575,7 @@ class Upcall(RunReader):
             RunNotWaiting: a team is at work on the run.
         """
         access = self._access(user)
-        stored = await access.load_whole(self.store, run_id, "assign")
+        stored = await access.load_owned(self.store, run_id, "assign")
         if stored.run.under_way:
             raise RunNotWaiting(
                 f"Run {stored.run.id} is being worked on, or queued. Assign its questions when it waits."
@@ -594,7 +595,7 @@ class Upcall(RunReader):
         """
         access, conflicts = self._access(user), 0
         while True:
-            stored = await access.load_whole(self.store, run_id, "cancel")
+            stored = await access.load_owned(self.store, run_id, "cancel")
             run = stored.run
             if run.status is RunStatus.CANCELLED:
                 return run

@@ -107,6 +107,15 @@ class RunReader:
         require_run(run)
         return self._access(user).answerable(run)
 
+    def owns(self, run: Run, user: str | None = None) -> bool:
+        """Return whether a user may continue, cancel, undo, fork, follow and assign a run, besides reading it."""
+        require_run(run)
+        return self._access(user).owns(run)
+
+    def is_unlimited(self, user: str | None = None) -> bool:
+        """Return whether a user sees everything: an admin, or no user at all."""
+        return self._access(user).unlimited
+
     async def audit(
         self, run_id: str | None = None, *, user: str | None = None, after: int = 0, limit: int | None = None
     ) -> Sequence[LogEntry]:

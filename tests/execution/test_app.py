@@ -259,7 +259,7 @@ async def test_wrong_answers_are_refused_and_change_nothing() -> None:
 
 async def test_the_same_answer_again_changes_nothing_and_another_one_is_refused() -> None:
     app, model = app_with(ASK, "Done.")
-    asked = await app.start("Build it")
+    asked = await app.start("Build it", user="alice")
     done = await app.answer(asked.id, "Express", user="alice")
     for again in ("express", "1", {asked.questions[0].id: "EXPRESS"}):
         assert await app.answer(asked.id, again) == done

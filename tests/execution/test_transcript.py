@@ -58,7 +58,7 @@ async def told(app: Upcall, run: Run | str) -> list[tuple[str, str, str]]:
 
 async def test_a_transcript_has_what_nested_agents_did_over_a_pause(tmp_path: Path) -> None:
     app = make_app(tmp_path / "runs.db", ASK, "Passed.")
-    run = await app.answer((await app.start("See to it")).id, "3.12", user="ada")
+    run = await app.answer((await app.start("See to it", user="ada")).id, "3.12", user="ada")
     assert await told(app, run) == [
         ("user", "task", "See to it"),
         ("lead", "call", '{"task": "Test the parser"}'),
@@ -165,7 +165,7 @@ async def test_a_removed_run_leaves_no_transcript(tmp_path: Path) -> None:
 
 async def test_a_transcript_grows_while_the_team_works(tmp_path: Path) -> None:
     app = make_app(tmp_path / "runs.db", ASK, Hang())
-    run = await app.start("See to it")
+    run = await app.start("See to it", user="ada")
     items = app.answer_stream(run.id, "3.12", user="ada")
     work = asyncio.create_task(last(items))
     while len(said := await told(app, run)) < 4:
@@ -177,7 +177,7 @@ async def test_a_transcript_grows_while_the_team_works(tmp_path: Path) -> None:
 
 async def test_what_a_killed_segment_said_keeps_its_place(tmp_path: Path) -> None:
     app = make_app(tmp_path / "runs.db", ASK, Hang())
-    run = await app.start("See to it")
+    run = await app.start("See to it", user="ada")
     work = asyncio.create_task(app.answer(run.id, "3.12", user="ada"))
     while (await app.get(run.id)).status.value != "executing":
         await asyncio.sleep(0.05)

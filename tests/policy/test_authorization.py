@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ from upcall.options import AssignRule
 from upcall.policy.authorization import NOT_SHOWN, Authorization
 from upcall.policy.routing import find_assignee
 from upcall.questions.question import ClarificationType, Question
-from upcall.questions.record import QuestionRecord
+from upcall.questions.record import QuestionRecord, QuestionRecords
+from upcall.runs.checkpoint import Checkpoint
 from upcall.storage.store import RunStore
 from upcall.storage.tokens import create_token
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
@@ -116,6 +118,14 @@ def actions(app: Upcall, user: str) -> list[Callable[[str], Any]]:
         lambda run_id: app.log(run_id, user=user),
         lambda run_id: app.changes(run_id, user=user),
         lambda run_id: app.undo(run_id, user=user),
+        lambda run_id: app.transcript(run_id, user=user),
+        lambda run_id: app.call_timings(run_id, user=user),
+        lambda run_id: app.diff(run_id, run_id, user=user),
+        lambda run_id: app.plan_fork(run_id, "abcd1234", user=user),
+        lambda run_id: app.fork(run_id, "abcd1234", SECRET_ANSWER, user=user),
+        lambda run_id: app.follow_up(run_id, "Go on", user=user),
+        lambda run_id: app.keep_fact(run_id, "abcd1234", user=user),
+        lambda run_id: app.visible_log(run_id, user=user),
     ]
 
 
@@ -140,11 +150,55 @@ async def test_the_log_of_a_run_is_not_for_who_is_only_asked() -> None:
     assert upcall("log", run.id, "--user", "mallory").status == 2
 
 
-async def test_a_run_without_an_owner_is_everybodys() -> None:
-    model = both_ask([FRAMEWORK, "Coded."], ["Tested."])
-    run = await app_of(model).start("Build it")
-    done = await app_of(model).answer(run.id, "Express", user="mallory")
-    assert (done.result, done.answers[0].user) == ("All done: 42.", "mallory")
+async def test_a_run_without_an_owner_is_the_operators_and_an_admins() -> None:
+    app = app_of(both_ask([FRAMEWORK, "Coded."], ["Tested."]))
+    run = await app.start("Build it")
+    for act in actions(app, "mallory"):
+        with pytest.raises(UnknownRun):
+            await act(run.id)
+    assert (list(await app.list("mallory")), list(await app.inbox("mallory"))) == ([], [])
+    assert [each.id for each in await app.list("root")] == [run.id]
+    assert (await app.answer(run.id, "Express")).result == "All done: 42."
+
+
+async def test_open_run_is_read_by_everybody_and_belongs_to_its_owner() -> None:
+    app = app_of(both_ask([FRAMEWORK, "Coded."], [DELETE, "Tested."]))
+    run = await app.start("Build it", user="alice", open=True)
+    asked = {question.asker: question for question in run.questions}
+    assert (await app.get(run.id, user="mallory"), await app.list("mallory")) == (run, [run])
+    assert await app.log(run.id, user="mallory") == await app.log(run.id, user="alice")
+    assert list(await app.inbox("mallory")) == []
+    for act in (app.resume, app.cancel, app.undo, app.audit, app.check, partial(app.follow_up, task="More")):
+        with pytest.raises(NotAllowed, match="you can read it, and answer"):
+            await act(run.id, user="mallory")
+    for answer in ("Express", {asked["coder"].id: "Express"}, {asked["tester"].id: "yes"}):
+        with pytest.raises(NotAllowed):
+            await app.answer(run.id, answer, user="mallory")
+    assert (await app.answer(run.id, {asked["tester"].id: "yes"}, user="bob")).answers[0].user == "bob"
+
+
+async def test_fork_of_an_open_run_is_open_where_somebody_says_so() -> None:
+    app = app_of(both_ask([FRAMEWORK, "Coded.", "Coded."], ["Tested."]))
+    run = await app.start("Build it", user="alice", open=True)
+    forked = await app.fork(run.id, run.questions[0].id, "FastAPI", user="alice")
+    assert [each.config.open for each in (run, await app.get(forked.id))] == [True, False]
+
+
+async def test_page_of_runs_does_not_tell_that_somebody_elses_run_exists() -> None:
+    app, run, _ = await asked_by_both()
+    for before in (run.id, "f" * 12):
+        with pytest.raises(UnknownRun):
+            await app.list("mallory", before=before)
+    assert await app.list("alice", before=run.id) == []
+
+
+@pytest.mark.parametrize("named", ["role:", "x\nmallory", "x\nrole:"])
+async def test_assignee_of_an_odd_name_opens_a_run_to_nobody_else(named: str) -> None:
+    records = QuestionRecords.build([Question(question="Which?", path=("agent",), assignee=named)])
+    run = Run(task="Secret", status=RunStatus.AWAITING_CLARIFICATION, user="alice", records=records)
+    app = app_of(both_ask([], []))
+    await app.store.create(run, Checkpoint())
+    assert [each.id for each in await app.list("mallory")] == []
 
 
 async def test_to_others_a_run_is_the_same_as_one_that_does_not_exist() -> None:

@@ -139,7 +139,7 @@ async def test_a_secret_reaches_its_tool_and_nothing_that_is_stored_told_logged_
             return RoundRobinGroupChat([lead, PausableAgent("writer", model, system_message="<writer>")], max_turns=2)
 
         app = app_of(make)
-        told = [item async for item in app.start_stream("Deploy it")]
+        told = [item async for item in app.start_stream("Deploy it", user="alice")]
         asked = told[-1]
         assert isinstance(asked, Run)
         seen = await stored(app, asked)

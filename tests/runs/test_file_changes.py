@@ -146,7 +146,7 @@ async def test_a_named_change_is_undone_with_all_later_ones() -> None:
 
 
 async def test_an_undo_is_in_the_log_and_in_the_audit_trail() -> None:
-    app, run = await started()
+    app, run = await started(admins=["alice"])
     last = (await app.changes(run.id))[-1]
     await app.undo(run.id, user="alice")
     changed, undone = (await app.store.log(run.id))[-2:]

@@ -168,7 +168,7 @@ def test_an_answer_that_is_not_an_option_is_refused_with_the_options() -> None:
 
 @pytest.mark.slow
 def test_the_same_answer_again_is_harmless_and_a_different_one_says_who_answered() -> None:
-    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    run_id = upcall("run", TASK, "--detach", "--json", "--user", "alice").json["run_id"]
     upcall("answer", run_id, "Express", "--user", "alice")
     for again in ("express", "1"):
         assert upcall("answer", run_id, again, "--json").json["status"] == "completed"
@@ -347,7 +347,7 @@ def test_a_run_keeps_its_model_over_processes_and_a_flag_overrules_it() -> None:
 
 @pytest.mark.slow
 def test_show_prints_plan_answers_and_tokens() -> None:
-    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    run_id = upcall("run", TASK, "--detach", "--json", "--user", "alice").json["run_id"]
     upcall("answer", run_id, "Express", "--user", "alice")
     shown = upcall("show", run_id).out
     assert "# User authentication system" in shown

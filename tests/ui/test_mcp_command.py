@@ -116,6 +116,23 @@ async def test_a_user_sees_their_own_runs_alone() -> None:
             assert (await browser.post("/mcp", json={})).status_code == 401
 
 
+@pytest.mark.parametrize("other", ["mallory", None])
+async def test_session_of_another_caller_is_not_found(other: str | None) -> None:
+    """By it they would read the questions to its user, and answer them in the user's name."""
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    reply = {"jsonrpc": "2.0", "id": 1, "result": {"action": "accept", "content": {"chosen": "Express"}}}
+    takes = {"Accept": "application/json, text/event-stream"}
+    async with serving(one_agent(ASK)) as site, await site.caller("alice") as alice, await site.caller(other) as else_:
+        begun = await alice.post("/mcp", json=first, headers=takes)
+        hers = {**takes, "Mcp-Session-Id": begun.headers["Mcp-Session-Id"]}
+        none = {**takes, "Mcp-Session-Id": "f" * 32}
+        for method, body in (("POST", reply), ("GET", None), ("DELETE", None)):
+            tried = [await else_.request(method, "/mcp", json=body, headers=each) for each in (hers, none)]
+            assert [(each.status_code, each.text) for each in tried] == [(404, tried[1].text)] * 2
+        assert (await alice.request("DELETE", "/mcp", headers=hers)).status_code == 200
+
+
 @pytest.mark.slow
 async def test_the_command_speaks_over_standard_input_and_output() -> None:
     human = User(ElicitResult(action="accept", content={"own_words": "", "chosen": "Express"}))

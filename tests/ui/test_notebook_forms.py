@@ -367,7 +367,7 @@ async def test_a_click_from_another_thread_works_on_the_loop_of_the_cell() -> No
 
 async def test_where_somebody_else_answered_the_form_says_so_and_shows_the_run_as_it_is() -> None:
     app, _ = app_with(ASK, "Done.")
-    form = app.form(await app.start("Build it"))
+    form = app.form(await app.start("Build it", user="bob"))
     assert form.run is not None
     await app.answer(form.run.id, "Express", user="bob")
     found(form.widget, RadioButtons)[0].index = 1

@@ -397,7 +397,7 @@ def test_a_plain_inbox_asks_for_a_number(desk: Desk) -> None:
 @pytest.mark.slow
 def test_show_has_plan_answers_timeline_and_cost_in_80_columns(desk: Desk) -> None:
     write_settings("model: demo\nprices: {demo: {prompt: 2, completion: 10}}\ncurrency: EUR\n")
-    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    run_id = upcall("run", TASK, "--detach", "--json", "--user", "alice").json["run_id"]
     upcall("answer", run_id, "Express", "--user", "alice")
     screen = desk.start("show", run_id, rows=80)
     assert screen.end() == 0

@@ -9,7 +9,9 @@ import re
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import suppress
 from datetime import timedelta
+from enum import StrEnum, auto
 from html.parser import HTMLParser
+from typing import Any
 
 import httpx
 import pytest
@@ -21,6 +23,7 @@ from upcall import Run, Settings, identity
 from upcall.questions.answer import Answer
 from upcall.questions.question import Option, Question
 from upcall.questions.record import QuestionRecords
+from upcall.runs.config import RunConfig
 from upcall.runs.plan import PlanStep, ReviewedPlan
 from upcall.runs.run import RunStatus
 from upcall.runs.transcript import EntryKind, TranscriptEntry
@@ -31,8 +34,57 @@ from upcall.ui.web.server import make_application
 from upcall.ui.web.service import Service
 
 PAGE = {"Accept": "text/html"}
-OPEN = {"/login", "/healthz", "/openapi.json"}
-"""What needs no token; all other routes of the service are in the tables below, by themselves."""
+PROXY = "127.0.0.2"
+
+
+class Right(StrEnum):
+    """Whom a route is for."""
+
+    ANYBODY = auto()
+    KNOWN = auto()  # Whoever is let in: for what is theirs.
+    READ = auto()  # Whoever may read the run.
+    PART = auto()  # The same, and assignees: for their question.
+    ANSWER = auto()  # Whose question it is.
+    ACT = auto()  # The owner of the run.
+    FORK = auto()  # The owner, if it is their question.
+
+
+DECISIONS = {
+    "GET /login": Right.ANYBODY,
+    "POST /login": Right.ANYBODY,
+    "GET /healthz": Right.ANYBODY,
+    "POST /logout": Right.KNOWN,
+    "GET /": Right.KNOWN,
+    "GET /runs": Right.KNOWN,
+    "GET /start": Right.KNOWN,
+    "POST /start": Right.KNOWN,
+    "GET /docs": Right.KNOWN,
+    "GET /openapi.json": Right.KNOWN,
+    "POST /mcp": Right.KNOWN,
+    "POST /api/runs": Right.KNOWN,
+    "GET /api/runs": Right.KNOWN,
+    "GET /api/questions": Right.KNOWN,
+    "GET /api/questions/events": Right.KNOWN,
+    "POST /agui": Right.PART,
+    "GET /runs/{run_id}": Right.PART,
+    "GET /runs/{run_id}/tree.svg": Right.PART,
+    "GET /api/runs/{run_id}": Right.PART,
+    "GET /api/runs/{run_id}/events": Right.PART,
+    "GET /runs/{run_id}/timeline.svg": Right.READ,
+    "GET /compare": Right.READ,
+    "GET /api/runs/{run_id}/transcript": Right.READ,
+    "GET /api/runs/{run_id}/changes": Right.READ,
+    "POST /runs/{run_id}/answers": Right.ANSWER,
+    "POST /api/runs/{run_id}/answers": Right.ANSWER,
+    "POST /runs/{run_id}/fork": Right.FORK,
+    "POST /api/runs/{run_id}/fork": Right.FORK,
+    **{
+        f"POST {at}/{act}": Right.ACT
+        for at in ("/runs/{run_id}", "/api/runs/{run_id}")
+        for act in ("cancel", "resume", "undo")
+    },
+}
+"""What is decided about each route; one that is not here fails."""
 
 NAMES_A_RUN = {"/compare": "/compare?one=RUN&other=RUN", "/agui": "/agui"}
 """Routes whose path names no run, and whose request does."""
@@ -47,17 +99,30 @@ def walk(routes: Iterable[BaseRoute]) -> Iterator[tuple[str, str]]:
         elif isinstance(each, Route):
             for method in sorted((each.methods or {"POST"}) - {"HEAD"}):
                 yield method, each.path
+        else:
+            assert getattr(each, "path", None) == "/static", "a mounted application needs a decision too"
 
 
 application = make_application(Service(Settings.read(None)), operator=None)
-HELD = [(method, path) for method, path in walk(application.routes) if path not in OPEN]
+HELD = [(method, path) for method, path in walk(application.routes) if path not in ("/login", "/healthz")]
 ROUTES = [
     (method, NAMES_A_RUN.get(path, path.replace("{run_id}", "RUN")))
     for method, path in HELD
     if "{run_id}" in path or path in NAMES_A_RUN
 ]
 OF_NO_RUN = [each for each in HELD if "{run_id}" not in each[1] and each[1] not in NAMES_A_RUN]
-FOR_PROGRAMS = ("/api", "/agui", "/mcp")
+
+
+def decide(method: str, path: str) -> Right:
+    """Look up what is decided about one of `ROUTES`."""
+    return DECISIONS[f"{method} {path.partition('?')[0].replace('RUN', '{run_id}')}"]
+
+
+def test_each_route_has_a_decision() -> None:
+    assert sorted(f"{method} {path}" for method, path in walk(application.routes)) == sorted(DECISIONS)
+
+
+FOR_PROGRAMS = ("/api", "/agui", "/mcp", "/openapi.json")
 BODIES = {
     "answers": {"answers": {"QUESTION": "Express"}},
     "fork": {"question": "QUESTION", "answer": "Express"},
@@ -67,10 +132,9 @@ AGUI = {"threadId": "t", "runId": "r", "messages": [], "state": {"run_id": "RUN"
 ERRORS = {"unknown-run": 404, "not-allowed": 403}
 FORMS = {
     "answers": {"question": "QUESTION", "choice": "Express"},
-    "fork": {"question": "QUESTION", "answer": "Express", "key": "abc"},
+    "fork": {"question": "QUESTION", "answer": "Express", "key": "QUESTION"},
     "undo": {"change": "none"},
 }
-SEES_ONE_QUESTION = {"/agui", "/api/runs/RUN", "/api/runs/RUN/events", "/runs/RUN", "/runs/RUN/tree.svg"}
 
 
 async def call(client: httpx.AsyncClient, method: str, path: str, run: str, question: str) -> httpx.Response:
@@ -80,7 +144,7 @@ async def call(client: httpx.AsyncClient, method: str, path: str, run: str, ques
     body = {key: _fill(value, question) for key, value in chosen.get(last, {}).items()}
     address, given = path.replace("RUN", run), "json" if path.startswith("/api") else "data"
     if path == "/agui":
-        return as_status(await client.post(path, json={**AGUI, "state": {"run_id": run}}))
+        return await look_by_agui(client, run)
     if path.endswith("events"):
         async with client.stream(method, address) as response:
             return response
@@ -88,12 +152,19 @@ async def call(client: httpx.AsyncClient, method: str, path: str, run: str, ques
     return await client.request(method, address, headers=PAGE if given == "data" else {}, **more)  # type: ignore[arg-type]
 
 
-def as_status(response: httpx.Response) -> httpx.Response:
-    """Return what AG-UI tells by an event as the status that other routes tell it by."""
-    event = json.loads(response.text.rpartition("data: ")[2] or "{}") if response.is_success else {}
-    if event.get("type") == "RUN_ERROR":
-        return httpx.Response(ERRORS.get(event["code"], 500), text=response.text)
-    return response
+async def look_by_agui(client: httpx.AsyncClient, run: str) -> httpx.Response:
+    """Look at a run over AG-UI: what that tells by its second event, as the status that other routes tell it by."""
+    async with client.stream("POST", "/agui", json={**AGUI, "state": {"run_id": run}}) as response:
+        if not response.is_success:
+            await response.aread()
+            return response
+        lines = (line async for line in response.aiter_lines() if line.startswith("data: "))
+        event, text = json.loads((await anext(lines))[6:]), ""
+        while event["type"] in ("RUN_STARTED", "MESSAGES_SNAPSHOT"):
+            text = (await anext(lines))[6:]
+            event = json.loads(text)
+    status = ERRORS.get(event["code"], 500) if event["type"] == "RUN_ERROR" else 200
+    return httpx.Response(status, text=text)
 
 
 def _fill(value: object, question: str) -> object:
@@ -102,11 +173,14 @@ def _fill(value: object, question: str) -> object:
     return str(value).replace("QUESTION", question)
 
 
-async def store_run(site: Site, *, assignee: str | None = None) -> tuple[str, str]:
-    """Store a run of alice that waits for an answer; its id, and that of the question."""
+async def store_run(
+    site: Site, *, assignee: str | None = None, user: str | None = "alice", is_open: bool = False
+) -> tuple[str, str]:
+    """Store a run that waits for an answer; its id, and that of the question."""
     question = Question(question="Which framework?", path=("agent",), assignee=assignee)
-    records = QuestionRecords.build([question])
-    run = Run(task="Secret plans", status=RunStatus.AWAITING_CLARIFICATION, user="alice", records=records)
+    records, config = QuestionRecords.build([question]), RunConfig(open=is_open)
+    status = RunStatus.AWAITING_CLARIFICATION
+    run = Run(task="Secret plans", status=status, user=user, records=records, config=config)
     await site.service.store.create(run, FIRST)
     return run.id, question.id
 
@@ -144,24 +218,136 @@ async def test_who_shows_no_good_token_gets_nothing(site: Site, method: str, pat
     assert (await site.service.store.load(run)).version == 1
 
 
+RUNS: dict[str, dict[str, Any]] = {
+    "hers": {},
+    "the operator's": {"user": None},
+    "open": {"is_open": True},
+    "assigned": {"assignee": "role:legal"},
+}
+OWNERS = {"hers": {"alice"}, "the operator's": set[str](), "open": {"alice"}, "assigned": {"alice"}}
+CALLERS = (
+    "nobody",
+    "guesser",
+    "revoked",
+    "expired",
+    "alice",
+    "mallory",
+    "lawyer",
+    "mallory by proxy",
+    "admin",
+    "operator",
+)
+
+
+async def open_client(site: Site, who: str) -> httpx.AsyncClient:
+    """Return a client of a kind of caller."""
+    store, shown = site.service.store, "wrong"
+    match who:
+        case "alice" | "mallory":
+            return await site.caller(who)
+        case "lawyer" | "admin":
+            return await site.caller("carol", "legal" if who == "lawyer" else "admin")
+        case "operator":
+            return await site.caller()
+        case "mallory by proxy":
+            headers = {"X-Forwarded-User": "mallory"}
+            async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(local_address=PROXY)) as first:
+                page = await first.get(f"{site.url}/", headers={**PAGE, **headers})
+            transport, headers["X-CSRF-Token"] = httpx.AsyncHTTPTransport(local_address=PROXY), find_csrf(page.text)
+            return httpx.AsyncClient(base_url=site.url, headers=headers, transport=transport)
+        case "revoked":
+            token, shown = await create_token(store, "alice")
+            await revoke_token(store, token.id)
+        case "expired":
+            _, shown = await create_token(store, "alice", None, timedelta(seconds=-1))
+    return httpx.AsyncClient(base_url=site.url, headers={} if who == "nobody" else {"Authorization": f"Bearer {shown}"})
+
+
+def expect_of(who: str, right: Right, whose: str) -> str:
+    """Say what a caller gets of a run by a route."""
+    if who in ("nobody", "guesser", "revoked", "expired"):
+        return "login"
+    if who in ("admin", "operator"):
+        return "done"
+    if who in OWNERS[whose]:  # What she assigned to others is theirs to answer.
+        return "refused" if whose == "assigned" and right in (Right.ANSWER, Right.FORK) else "done"
+    if whose == "open":
+        return "done" if right in (Right.READ, Right.PART) else "refused"
+    if whose == "assigned" and who == "lawyer":
+        return "done" if right in (Right.PART, Right.ANSWER) else "refused"
+    return "unknown"
+
+
+def name_outcome(response: httpx.Response) -> str:
+    if response.headers.get("Location") == "/login":
+        return "login"
+    return {401: "login", 403: "refused", 404: "unknown"}.get(response.status_code, "done")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-async def test_each_caller_gets_what_is_theirs(site: Site, method: str, path: str) -> None:
-    run, question = await store_run(site)
+async def test_each_caller_gets_what_is_theirs_of_each_run(method: str, path: str) -> None:
+    """Each route, each kind of caller, each kind of run; what is refused changes nothing and shows nothing."""
+    right, wrong = decide(method, path), []
+    async with serving(one_agent(), roles={"legal": []}, proxy={"networks": [f"{PROXY}/32"]}) as site:
+        for whose, fields in RUNS.items():
+            for who in CALLERS:
+                run, question = await store_run(site, **fields)
+                async with await open_client(site, who) as client:
+                    response = await call(client, method, path, run, question)
+                expected, version = expect_of(who, right, whose), (await site.service.store.load(run)).version
+                outcome = name_outcome(response)
+                tells = not path.endswith("events") and "Secret plans" in response.text
+                if outcome != expected or (expected != "done" and (version != 1 or tells)):
+                    wrong.append((who, whose, response.status_code, f"not {expected}", version, tells))
+    assert wrong == []
+
+
+async def test_lists_have_what_is_the_callers_and_what_is_open(site: Site) -> None:
+    hers, operators = await store_run(site), await store_run(site, user=None)
+    shared = await store_run(site, is_open=True)
+    for who, runs in (("mallory", {shared}), ("alice", {hers, shared}), ("operator", {hers, operators, shared})):
+        async with await open_client(site, who) as client:
+            listed = {each["run_id"] for each in (await client.get("/api/runs")).json()["runs"]}
+            asked = {each["id"] for each in (await client.get("/api/questions")).json()["questions"]}
+            page = (await client.get("/runs", headers=PAGE)).text
+        assert listed == {run for run, _ in runs}
+        assert asked == (set() if who == "mallory" else {question for _, question in runs})
+        assert {run for run, _ in (hers, operators, shared) if run in page} == listed
+        assert '<span class="badge">open</span>' in page
+
+
+@pytest.mark.parametrize("owner", ["alice", None])
+async def test_run_of_another_is_reached_by_no_other_way(site: Site, owner: str | None) -> None:
+    """Compared with one's own, followed, named as the place in a list, or as the key of a branch."""
+    run, question = await store_run(site, user=owner)
+    own, _ = await store_run(site, user="mallory")
+    fork = {"question": question, "answer": "Express", "key": run}
     async with await site.caller("mallory") as mallory:
-        assert (await call(mallory, method, path, run, question)).status_code == 404
+        for unknown in (run, run[:6], "f" * 12):
+            for one, other in ((own, unknown), (unknown, own)):
+                assert (await mallory.get("/compare", params={"one": one, "other": other})).status_code == 404
+            followed = await mallory.post("/api/runs", json={"task": "Go on", "follows": unknown})
+            assert followed.status_code == 404
+            for path in ("/runs", "/api/runs"):
+                assert (await mallory.get(path, params={"before": unknown})).status_code == 404
+            forked = await mallory.post(f"/runs/{unknown}/fork", data={**fork, "key": unknown})
+            assert (forked.status_code, run in forked.headers.get("Location", "")) == (404, False)
+            resume = [{"interruptId": f"{unknown}:{question}", "status": "resolved", "payload": "Express"}]
+            told = (await mallory.post("/agui", json={**AGUI, "state": {}, "resume": resume})).text
+            assert '"code":"unknown-run"' in told
     assert (await site.service.store.load(run)).version == 1
-    async with await site.caller("bob") as bob:
-        theirs = await store_run(site, assignee="bob")
-        response = await call(bob, method, path, *theirs)
-    if not path.endswith("/answers"):
-        assert response.status_code == (200 if path in SEES_ONE_QUESTION else 403)
-        assert path.endswith("events") or "Secret plans" not in response.text
-        assert (await site.service.store.load(theirs[0])).version == 1
-    for user, role in (("alice", None), ("root", "admin"), (None, None)):
-        run, question = await store_run(site)
-        async with await site.caller(user, role) as client:
-            assert (await call(client, method, path, run, question)).status_code not in (401, 403, 404)
+
+
+async def test_key_of_a_request_is_its_callers_own(site: Site) -> None:
+    key, started = {"Idempotency-Key": "order 17"}, []
+    for user in ("alice", "mallory", None, "alice"):
+        async with await site.caller(user) as client:
+            response = await client.post("/api/runs", json={"task": "Build it"}, headers=key)
+            started.append(response.json()["run_id"])
+            assert response.json()["user"] == user
+    assert len({*started}) == 3
+    assert started[0] == started[3]
 
 
 async def test_a_role_of_a_token_answers_what_is_assigned_to_the_role() -> None:
@@ -172,6 +358,23 @@ async def test_a_role_of_a_token_answers_what_is_assigned_to_the_role() -> None:
                 assert (await carol.get(f"/api/runs/{run}")).status_code == status
                 asked = (await carol.get("/api/questions")).json()["questions"]
                 assert [each["id"] for each in asked] == ([question] if role else [])
+
+
+async def test_strangers_and_users_learn_nothing_of_the_store() -> None:
+    """Neither by the check of health, nor by a token that cannot be looked up; the operator does."""
+    place = "postgresql://some-account:a-password@127.0.0.1:1/some-database"
+    async with serving(one_agent(), store=place, proxy={"networks": [f"{PROXY}/32"]}) as site:
+        transport = httpx.AsyncHTTPTransport(local_address=PROXY)
+        user = httpx.AsyncClient(base_url=site.url, headers={"X-Forwarded-User": "mallory"}, transport=transport)
+        async with await open_client(site, "guesser") as stranger, user, await site.caller() as operator:
+            health = await stranger.get("/healthz")
+            assert (health.status_code, health.json()) == (503, {"status": "not ok"})
+            for path in ("/api/runs", "/", "/login", "/runs/abcd", "/nothing"):
+                for client, headers in ((stranger, {}), (stranger, PAGE), (user, {}), (user, PAGE)):
+                    response = await client.get(path, headers=headers)
+                    told = f"{response.headers} {response.text}"
+                    assert not any(each in told for each in ("some-", "a-password", "127.0.0.1:1", "psycopg"))
+            assert "some-database" in (await operator.get("/api/runs")).json()["detail"]
 
 
 # -- browsers ---------------------------------------------------------------------------------------------------------

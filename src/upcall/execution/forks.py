@@ -150,6 +150,7 @@ def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, status: Ru
     forked = run.restored_from(progress).model_copy(
         update={
             "id": new_id,
+            "config": run.config.model_copy(update={"open": False}),
             "forked_from": run.id,
             "forked_at": point.question.id,
             "status": status,

@@ -47,7 +47,7 @@ class StartOptions(TypedDict, total=False):
     """The options of one run; an option that is None or missing uses the setting of the same name.
 
     Attributes:
-        user: the owner of the run.
+        user: the owner of the run; without one it is the operator's.
         workspace: the folder of the coder's files; ``upcall-work/RUN`` by default.
         documents: files and folders that the researcher reads.
         history: the conversation before the task, oldest first, the user's messages with source ``user``.
@@ -59,6 +59,7 @@ class StartOptions(TypedDict, total=False):
         expires_after: how long each question of the run waits: seconds, or a text like ``2h``.
         on_expiry: what happens after that; see `Upcall.expire`.
         priority: runs with a higher priority are taken first by workers; 0 if not given.
+        open: whether everybody may read the run; else only its owner and admins do.
         follows: the run that this one follows; `Upcall.follow_up` says so.
         run_id: the run's id instead of a generated one: letters, digits, ``-`` and ``_``.
     """
@@ -76,6 +77,7 @@ class StartOptions(TypedDict, total=False):
     expires_after: Annotated[float | str | timedelta | None, BeforeValidator(_read_duration)]
     on_expiry: OnExpiry | None
     priority: Annotated[int, BeforeValidator(no_flag), Field(ge=-(2**31), lt=2**31)] | None
+    open: bool | None
     follows: RunId | None
     run_id: RunId | None
 

@@ -187,7 +187,8 @@ class TeamFactory:
         named = NamedTeam(name=self._named, account=identity.account()) if self._named else None
         chosen = _choose(ResolutionOptions, settings, options)
         priority = options.get("priority") or 0
-        return RunConfig(**chosen, priority=priority, facts=facts, team=team, named_team=named)
+        is_open = options.get("open") or False
+        return RunConfig(**chosen, priority=priority, facts=facts, team=team, named_team=named, open=is_open)
 
     def _pin_team(self, run_id: str, options: StartOptions, known_plan: ApprovedPlan | None) -> RootTeamConfig:
         settings = self._settings

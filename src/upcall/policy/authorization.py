@@ -1,8 +1,9 @@
 """Who may see and answer what, in runs with users.
 
-A run belongs to its owner; one without an owner belongs to everybody. A question assigned to a user, directly or by a
-role, is theirs to answer, and all they see of the run. Verifying the caller's identity is up to the caller. A call
-without a user comes from a program on its own data and may do everything.
+A run belongs to its owner: the user who started it, or the operator, if it was started without a user. Others see
+nothing of it, unless its owner opened it: then they may read it. A question assigned to a user, directly or by a role,
+is theirs to answer, and all they see of a run that is not open. Verifying the caller's identity is up to the caller. A
+call without a user comes from the operator, a program on its own data, and may do everything.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Seque
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 from upcall.errors import (
     AlreadyAnswered,
@@ -34,6 +35,7 @@ from upcall.runs.config import RootTeamConfig, RunConfig
 from upcall.runs.run import Run
 from upcall.storage.connection import Work
 from upcall.storage.run_lists import DamagedRun, RunPage, Viewer, is_storable
+from upcall.storage.run_rows import EVERYBODY
 from upcall.storage.store import LogEntry, RunStore, StoredRun
 
 if TYPE_CHECKING:
@@ -148,9 +150,14 @@ class Authorization:
 
     # -- rules --------------------------------------------------------------------------------------------------------
 
+    def owns(self, run: Run) -> bool:
+        """Return whether the user may continue, cancel, undo, fork, follow and assign the run. One without an owner is
+        the operator's."""
+        return self.unlimited or (run.user is not None and run.user == self.user)
+
     def sees_whole(self, run: Run) -> bool:
-        """Return whether the user may see, resume, cancel and assign the whole run."""
-        return self.unlimited or run.user is None or run.user == self.user
+        """Return whether the user may read all of the run."""
+        return run.config.open or self.owns(run)
 
     def is_assigned(self, question: Question) -> bool:
         """Return whether the question is assigned to the user."""
@@ -165,7 +172,7 @@ class Authorization:
         """Return whether the question is the user's to answer. One about a call in doubt shows the arguments of a tool,
         so it is the owner's."""
         if question.assignee is None or question.id in run.unknown_outcomes:
-            return self.sees_whole(run)
+            return self.owns(run)
         return self.unlimited or self.is_assigned(question)
 
     def answerable(self, run: Run) -> tuple[Question, ...]:
@@ -204,7 +211,7 @@ class Authorization:
             return None
         roles = [f"{ROLE}{role}" for role, users in self.roles.items() if self.user in users]
         own = [] if self.user.startswith(ROLE) else [self.user]  # A user named like a role does not have it.
-        return Viewer(self.user, frozenset((*own, *roles)))
+        return Viewer(self.user, frozenset((*own, *roles, EVERYBODY)))
 
     def all_seen(self, page: RunPage) -> RunPage:
         """Filter the runs to those that the user sees, as they see them."""
@@ -250,37 +257,55 @@ class Authorization:
         found = await store.find(run_id, self.viewer)
         if len(found) == 1:
             return found[0]
-        if not await store.exists():
-            raise UnknownRun(run_id, f"the store {store.name} does not exist")
         # The log names the run that was tried; to the caller, it looks the same as one that does not exist.
         hidden = [] if found else await store.find(run_id)
         await self.record_refusal(store, hidden[0] if len(hidden) == 1 else "", action)
         reason = ("several runs start with it",) if found else ()
         raise UnknownRun(run_id, *reason)
 
-    async def load_whole(self, store: RunStore, run_id: str, action: str) -> StoredRun:
+    async def load_owned(self, store: RunStore, run_id: str, action: str) -> StoredRun:
         """Load a run as `load` does, for actions that only the owner may take.
+
+        Raises:
+            NotAllowed: it is somebody else's, and the user may read it, or answer some of its questions.
+        """
+        stored = await self.load(store, run_id, action)
+        if not self.owns(stored.run):
+            await self.refuse(store, stored.run, action)
+        return stored
+
+    async def load_whole(self, store: RunStore, run_id: str, action: str) -> StoredRun:
+        """Load a run as `load` does, to read any of it.
 
         Raises:
             NotAllowed: the user sees only some of its questions.
         """
         stored = await self.load(store, run_id, action)
-        await self._require_whole(store, stored.run, action)
+        if not self.sees_whole(stored.run):
+            await self.refuse(store, stored.run, action)
         return stored
 
     async def find_whole(self, store: RunStore, run_id: str, action: str) -> Run:
         """Load the run alone, as `load_whole` does."""
         run = await self.find(store, run_id, action)
-        await self._require_whole(store, run, action)
+        if not self.sees_whole(run):
+            await self.refuse(store, run, action)
         return run
 
-    async def _require_whole(self, store: RunStore, run: Run, action: str) -> None:
-        if not self.sees_whole(run):
-            await self.record_refusal(store, run.id, action)
-            raise NotAllowed(
-                f"Run {run.id} is somebody else's: you can answer the questions in it that are assigned to you, and "
-                "nothing else."
-            )
+    async def refuse(self, store: RunStore, run: Run, action: str) -> NoReturn:
+        """Refuse an action on a run of which the user may do less.
+
+        Raises:
+            NotAllowed: always.
+        """
+        await self.record_refusal(store, run.id, action)
+        raise self._not_theirs(run)
+
+    def _not_theirs(self, run: Run) -> NotAllowed:
+        return NotAllowed(
+            f"Run {run.id} is somebody else's: you can {'read it, and ' if self.sees_whole(run) else ''}answer the "
+            "questions in it that are assigned to you, and nothing else."
+        )
 
     async def require_answerable(self, store: RunStore, run: Run, question: Question) -> None:
         """Refuse another answer to a question that is not the user's to answer, for example in a fork.
@@ -313,6 +338,8 @@ class Authorization:
         if self.sees_whole(run):
             if not others:
                 return None
+            if not self.owns(run):
+                return self._not_theirs(run)
             return NotAllowed(
                 f"Question {others[0].id} is assigned to {others[0].assignee}, so it is theirs to answer. Assign it to "
                 f"somebody else with: upcall assign {run.id} {others[0].id} WHO"
@@ -337,9 +364,9 @@ class Authorization:
             AlreadyAnswered: somebody else answered one of the questions.
         """
         try:
-            return await store.enqueue_answers(run.id, answers, owned=not self.sees_whole(run), also=also)
+            return await store.enqueue_answers(run.id, answers, owned=not self.owns(run), also=also)
         except AlreadyAnswered:
-            if not self.sees_whole(run):
+            if not self.owns(run):
                 await self.record_refusal(store, run.id, "answer")
             raise
 
@@ -417,7 +444,7 @@ class Authorization:
         run exists.
         """
         if run_id is not None:
-            stored = await self.load_whole(store, run_id, "audit")
+            stored = await self.load_owned(store, run_id, "audit")
             return await store.log(stored.run.id, after, kinds=AUDITED, limit=limit)
         return await store.trail(after, kinds=AUDITED, user=None if self.unlimited else self.user, limit=limit)
 

@@ -95,6 +95,7 @@ class RunConfig(ResolutionOptions):
         team: the choices for the root team; None where the program brings a team of its own.
         named_team: that team, where it was named on the command line.
         traceparent: the trace of the run, as a W3C header's value.
+        open: whether everybody may read it.
     """
 
     priority: int = 0
@@ -102,6 +103,7 @@ class RunConfig(ResolutionOptions):
     team: RootTeamConfig | None = None
     named_team: NamedTeam | None = None
     traceparent: str | None = None
+    open: bool = False
 
     def select_team(self, own: _Own) -> str | _Own | None:
         """Return what goes on with the run: None for the root team, the name of a team that this account named, or else
@@ -115,7 +117,7 @@ class RunConfig(ResolutionOptions):
     def reset_for_import(self, workspace: str | Path) -> RunConfig:
         """Return the config of a run that comes from elsewhere: of the machine it names folders, servers, code and
         consent that nobody chose here, so none of them stays."""
-        config = self.model_copy(update={"named_team": None})
+        config = self.model_copy(update={"named_team": None, "open": False})
         if self.team is None:
             return config
         anew = {

@@ -150,7 +150,7 @@ class Run(BaseModel, frozen=True):
         id: its id, twelve hexadecimal digits unless the program that started it chose another.
         status: its status.
         task: the task.
-        user: its owner; None means everybody.
+        user: its owner; None is the operator, a program on its own data.
         records: all its questions, each with its state and outcome. `questions`, `answers` and the other
             lists of questions are views of them.
         follows: the run that this one follows, in a conversation.

@@ -25,14 +25,15 @@ AT_ONCE = 250
 
 @dataclass(frozen=True)
 class Viewer:
-    """A viewer: a user, and the names by which a question may be assigned to them (their own, and their roles)."""
+    """A viewer: a user, and the names by which a run may be theirs to see (their own, their roles, everybody)."""
 
     user: str
     names: frozenset[str]
 
     def sees(self, owner: str | None, assignees: str | None) -> bool:
         """Return whether there is a run with this owner and these assignees for them."""
-        return owner is None or owner == self.user or not self.names.isdisjoint((assignees or "").split("\n"))
+        named = () if assignees is None else assignees.split("\n")
+        return (owner is not None and owner == self.user) or not self.names.isdisjoint(named)
 
 
 @dataclass(frozen=True)
@@ -83,18 +84,18 @@ def list_runs(
     """List the newest runs, after the one with the id `before` if given.
 
     Raises:
-        UnknownRun: there is no run `before`.
+        UnknownRun: there is no run `before` for the viewer.
     """
     conditions = []
     if statuses is not None:
         conditions.append(f"status IN ({list_numbers(statuses)})")
     start = None
     if before is not None:
-        query = "SELECT created_at FROM upcall_runs WHERE id = :id"
-        at = connection.execute(query, {"id": before}).fetchone() if is_storable(before) else None
-        if at is None:
+        query = "SELECT created_at, owner, assignees FROM upcall_runs WHERE id = :id"
+        row = connection.execute(query, {"id": before}).fetchone() if is_storable(before) else None
+        if row is None or not (viewer is None or viewer.sees(*row[1:])):
             raise UnknownRun(before)
-        start = (at[0], before)
+        start = (row[0], before)
     return _page(connection, _walk(connection, "created_at", "DESC", conditions, {}, viewer, start), limit)
 
 
@@ -141,7 +142,7 @@ def _walk(
 ) -> Iterator[_Row]:
     """Walk through the rows that a viewer sees, in the order of a key and the id. An index holds all that is looked at
     here."""
-    visible = [] if viewer is None else ["(owner IS NULL OR owner = :viewer OR assignees IS NOT NULL)"]
+    visible = [] if viewer is None else ["(owner = :viewer OR assignees IS NOT NULL)"]
     named = dict(values) if viewer is None else {**values, "viewer": viewer.user}
     while True:
         behind = [] if start is None else [f"({key}, id) {'<' if direction == 'DESC' else '>'} (:at, :id)"]

@@ -39,6 +39,10 @@ def list_numbers(statuses: Iterable[RunStatus]) -> str:
     return ", ".join(str(STATUS_NUMBERS[each]) for each in statuses) or "NULL"
 
 
+EVERYBODY = "role:"
+"""Stands for everybody among the assignees of a row: a role without a name, which no question is assigned to."""
+
+
 def dump_run(run: Run) -> bytes:
     """Return the stored JSON text of a run."""
     return dump_json(run, exclude_none=True).encode()
@@ -74,10 +78,14 @@ def derive_columns(run: Run) -> dict[str, Any]:
 
     - ``asked_at``: since when it has had an open question; None where it takes no answer.
     - ``due_at``: when there is something to do about an open question, or earlier; None for never.
-    - ``assignees``: to whom its questions are or were assigned, one a line.
+    - ``assignees``: who sees something of it besides its owner, one a line: to whom its questions are or were
+      assigned, and `EVERYBODY` if it is open.
     """
     asked = run.open_questions if run.status in ANSWERABLE else ()
     assigned = {each.assignee for each in run.asked.values() if each.assignee and each.id not in run.unknown_outcomes}
+    named = {each for each in assigned if each != EVERYBODY and "\n" not in each}  # A line break would name another.
+    if run.config.open:
+        named.add(EVERYBODY)
     return {
         "status": STATUS_NUMBERS[run.status],
         "owner": run.user,
@@ -85,7 +93,7 @@ def derive_columns(run: Run) -> dict[str, Any]:
         "updated_at": _seconds(run.updated_at),
         "asked_at": min((_seconds(each.asked_at) for each in asked), default=None),
         "due_at": _find_due(run) if asked else None,
-        "assignees": "\n".join(sorted(assigned)) or None,
+        "assignees": "\n".join(sorted(named)) or None,
     }
 
 

@@ -553,13 +553,13 @@ class RunStore:
         limit: int | None = None,
     ) -> Sequence[LogEntry]:
         """Return the logs of all runs merged, oldest first, after the entry with the id `after`: of
-        some kinds of entries, at most `limit`. For a user: entries of runs that are theirs or nobody's, and their own
+        some kinds of entries, at most `limit`. For a user: entries of runs that are theirs, and their own
         actions elsewhere, except refusals."""
         if not await self.exists():
             return []
         conditions, values = ["id > :after"], dict[str, Any](after=after)
         if user is not None:
-            owned = "SELECT 1 FROM upcall_runs r WHERE r.id = run_id AND (owner IS NULL OR owner = :user)"
+            owned = "SELECT 1 FROM upcall_runs r WHERE r.id = run_id AND owner = :user"
             conditions.append(f"(EXISTS ({owned}) OR (actor = :user AND kind <> 'refused'))")
             values["user"] = user
         return await self._entries(conditions, values, kinds, limit)

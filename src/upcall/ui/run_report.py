@@ -131,6 +131,7 @@ def _head(run: Run) -> list[str]:
         *_label_text("Status", f"{run.status}{_explain_status(run)}"),
         *_label_text("Task", run.task),
         *(_label_text("User", run.user) if run.user else []),
+        *(_label_text("Open", "everybody may read it") if run.config.open else []),
         *(_label_text("Models", models) if (models := describe_models(run)) else []),
         *_label_text("Started", format_time(run.created_at)),
         *_label_text("Updated", format_time(run.updated_at)),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import mimetypes
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator
 from contextlib import aclosing
@@ -100,7 +101,7 @@ class _Exchange:
                 async for event in events:
                     yield event
         except Exception as error:
-            problem = describe(error)
+            problem = describe(error, to_operator=self._service.is_operator(self._caller))
             yield RunErrorEvent(message=problem.detail, code=problem.type.rpartition(":")[2])
             if not isinstance(error, UpcallError):
                 raise
@@ -144,7 +145,7 @@ class _Exchange:
         for each in await self._recall(reader, conversation):
             yield each
         await self._service.answer(self._caller, run.id, values)
-        if not run.restricted:
+        if self._app.owns(run, self._caller.user):
             await self._wake(run.id)
         async for event in self._follow(reader, conversation, run.total_usage, values):
             yield event
@@ -165,7 +166,7 @@ class _Exchange:
 
     def _choose_id(self) -> str:
         """Choose the id of a new run, the same for the same request of this caller."""
-        said = "\n".join([self._caller.user or "", self._given.thread_id, self._given.run_id])
+        said = json.dumps([self._caller.user, self._given.thread_id, self._given.run_id])
         return sha256(said.encode(errors="replace")).hexdigest()[:24]
 
     async def _find_last(self) -> Run | None:

@@ -10,7 +10,6 @@ from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from sse_starlette import EventSourceResponse
 
-from upcall import identity
 from upcall.errors import CallerError
 from upcall.storage.requests import reserve_request
 from upcall.ui.web.bodies import (
@@ -100,11 +99,8 @@ def make_router(service: Service, doorkeeper: Doorkeeper, streams: Streams) -> A
     @router.post("/runs/{run_id}/fork", status_code=202)
     async def fork(run_id: str, body: Fork, caller: Me, key: Key = None) -> RunBody:
         """Start a branch of a run: the same up to one of its questions, with another answer."""
-        new_id = identity.new_id()
-        if key is not None:
-            new_id = await reserve_request(service.store, caller.user, key, [run_id, body.model_dump()], new_id)
-        await begin_fork(service, caller, run_id, body.question, read_value(body.answer, body.question), new_id)
-        return await show_run(new_id, caller)
+        answer = read_value(body.answer, body.question)
+        return await show_run(await begin_fork(service, caller, run_id, body.question, answer, key), caller)
 
     @router.post("/runs/{run_id}/cancel")
     async def cancel(run_id: str, caller: Me) -> RunBody:

@@ -30,6 +30,7 @@ class Start(Body):
         follows: the run that this one follows, in a conversation.
         facts: standing answers for this run.
         unattended: whether questions get their own default.
+        open: whether everybody who is let in may read the run.
         expires_after: how long each question waits: seconds, or a text like ``2h``.
         on_expiry: what happens then.
         user_info: name and email, told to the classifier.
@@ -40,6 +41,7 @@ class Start(Body):
     follows: RunId | None = None
     facts: dict[str, str] | None = None
     unattended: bool | None = None
+    open: bool | None = None
     expires_after: float | str | None = None
     on_expiry: OnExpiry | None = None
     user_info: dict[str, str] | None = None
@@ -85,13 +87,15 @@ class Undo(Body):
 
 
 class RunBody(BaseModel):
-    """A run. ``status`` is `damaged` if it cannot be read; then ``error`` says why."""
+    """A run. ``status`` is `damaged` if it cannot be read; then ``error`` says why. Everybody may read one that is
+    ``open``."""
 
     run_id: str
     status: str
     interrupted: bool
     task: str | None = None
     user: str | None = None
+    open: bool = False
     created_at: datetime
     updated_at: datetime | None = None
     follows: str | None = None
@@ -112,7 +116,7 @@ class RunBody(BaseModel):
         if isinstance(run, DamagedRun):
             return cls(**run.as_json(), created_at=run.created_at)
         more = {name: getattr(run, name) for name in ("task", "user", "created_at", "updated_at", "follows")}
-        more |= {"forked_from": run.forked_from, "forked_at": run.forked_at}
+        more |= {"open": run.config.open, "forked_from": run.forked_from, "forked_at": run.forked_at}
         plan = run.plan.model_dump(mode="json") if run.plan else None
         usage = {path: used.model_dump() for path, used in run.usage.items()}
         return cls(**run.as_json(), **more, plan=plan, usage=usage)

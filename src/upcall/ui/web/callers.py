@@ -7,18 +7,20 @@ import secrets
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from hashlib import sha256
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 from fastapi import Depends, Request
 from fastapi.routing import APIRoute
+from mcp.server.fastmcp import Context
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from upcall.errors import UpcallError
 from upcall.storage.tokens import Token, close_session, find_token, open_session
-from upcall.ui.web.mcp_tools import AnyContext
 from upcall.ui.web.service import Caller, Service
+
+AnyContext: TypeAlias = Context[Any, Any, Any]
 
 SESSION_LIFETIME = timedelta(hours=12)
 CSRF_HEADER, CSRF_FIELD = "X-CSRF-Token", "csrf"

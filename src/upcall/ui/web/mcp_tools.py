@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal, TypeAlias
 
 from anyio import ClosedResourceError
-from mcp.server.fastmcp import Context, FastMCP
+from mcp.server.fastmcp import FastMCP
 from mcp.server.fastmcp.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ClientCapabilities, ElicitationCapability
@@ -22,6 +22,8 @@ from upcall.questions.matching import AnswerValue
 from upcall.questions.question import Question
 from upcall.runs.run import Run
 from upcall.ui.web.bodies import QuestionList, RunBody, Start
+from upcall.ui.web.callers import AnyContext
+from upcall.ui.web.problems import describe
 from upcall.ui.web.service import Caller, Service
 from upcall.ui.web.starting import begin_run
 
@@ -32,7 +34,6 @@ SECONDS_BETWEEN_LOOKS = 0.2
 MAX_TRIES = 3
 """How often one question is asked, when the answers do not fit it."""
 
-AnyContext: TypeAlias = Context[Any, Any, Any]
 FindCaller: TypeAlias = Callable[[AnyContext], Awaitable[Caller]]
 
 INSTRUCTIONS = (
@@ -52,21 +53,31 @@ def make_mcp(service: Service, find_caller: FindCaller) -> FastMCP[Any]:
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
 
+    @asynccontextmanager
+    async def let_in(context: AnyContext) -> AsyncIterator[Caller]:
+        """Yield who calls; report an error to a client in its own words, as far as it concerns them."""
+        caller = None
+        try:
+            caller = await find_caller(context)
+            yield caller
+        except UpcallError as error:
+            is_local = context.request_context.request is None  # On standard input: whoever runs this program.
+            problem = describe(error, to_operator=is_local or service.is_operator(caller))
+            raise ToolError(problem.detail) from error
+
     @made.tool()
     async def start(
         context: AnyContext, task: Annotated[str, Field(description="What is to be done, in the user's words.")]
     ) -> RunBody:
         """Start a run for a task, and wait for a while: it is completed, has open questions, or is still at work."""
-        with _tell_errors():
-            caller = await find_caller(context)
+        async with let_in(context) as caller:
             run_id = await begin_run(service, caller, Start(task=task))
             return RunBody.of(await _Conversation(service, caller, context).take_further(run_id))
 
     @made.tool()
     async def inbox(context: AnyContext) -> QuestionList:
         """List the open questions that the user may answer, oldest first, each with its run and that one's task."""
-        with _tell_errors():
-            caller = await find_caller(context)
+        async with let_in(context) as caller:
             return QuestionList.of(await service.app_for(caller).inbox(caller.user))
 
     @made.tool()
@@ -83,8 +94,7 @@ def make_mcp(service: Service, find_caller: FindCaller) -> FastMCP[Any]:
     ) -> RunBody:
         """Pass on what the user answered to a question of a run, and wait for a while. A risk to confirm is asked of
         the user in the client itself."""
-        with _tell_errors():
-            caller = await find_caller(context)
+        async with let_in(context) as caller:
             conversation = _Conversation(service, caller, context)
             value: AnswerValue = answer
             if outcome != "answered":
@@ -95,8 +105,7 @@ def make_mcp(service: Service, find_caller: FindCaller) -> FastMCP[Any]:
     @made.tool()
     async def show(context: AnyContext, run_id: str) -> RunBody:
         """Show a run: how it stands, its plan, its open questions, its result."""
-        with _tell_errors():
-            caller = await find_caller(context)
+        async with let_in(context) as caller:
             return RunBody.of(await service.app_for(caller).get(run_id, user=caller.user))
 
     return made
@@ -119,15 +128,6 @@ async def serve_on_stdio(service: Service, user: str | None) -> None:
         await make_mcp(service, find_caller).run_stdio_async()
     finally:
         await service.close()
-
-
-@contextmanager
-def _tell_errors() -> Iterator[None]:
-    """Report an error to a client in its own words; an unexpected error reveals nothing."""
-    try:
-        yield
-    except UpcallError as error:
-        raise ToolError(str(error)) from error
 
 
 class _Conversation:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from upcall import identity
@@ -73,7 +73,8 @@ def make_pages(service: Service, doorkeeper: Doorkeeper, describe_api: Callable[
     @router.post("/start")
     async def start(request: Request, caller: Me) -> Response:
         async with request.form() as form:
-            wanted = Start(task=str(form.get("task", "")), unattended=True if form.get("unattended") else None)
+            ticked = {name: True for name in ("unattended", "open") if form.get(name)}
+            wanted = Start(task=str(form.get("task", "")), **ticked)
             files = await read_files(form, DOCUMENTS), await read_files(form, IMAGES)
             run_id = await begin_run(service, caller, wanted, *files, str(form.get("key", "")) or None)
         return RedirectResponse(f"/runs/{run_id}", 303)
@@ -96,10 +97,8 @@ def make_pages(service: Service, doorkeeper: Doorkeeper, describe_api: Callable[
 
     @router.post("/runs/{run_id}/fork")
     async def fork(run_id: str, caller: Me, question: Text, answer: Text, key: Text) -> Response:
-        if not (key.isalnum() and len(key) <= 64):
-            raise CallerError("The form is damaged. Load the page again.")
-        await begin_fork(service, caller, run_id, question, answer, key)
-        return RedirectResponse(f"/runs/{key}", 303)
+        new_id = await begin_fork(service, caller, run_id, question, answer, key)
+        return RedirectResponse(f"/runs/{new_id}", 303)
 
     @router.post("/runs/{run_id}/cancel")
     async def cancel(run_id: str, caller: Me) -> Response:
@@ -134,6 +133,10 @@ def make_pages(service: Service, doorkeeper: Doorkeeper, describe_api: Callable[
         lines = await app.diff(one, other, user=caller.user)
         runs = [await app.get(each, user=caller.user) for each in (one, other)]
         return HTMLResponse(render("compare.html", Page(caller), lines=lines, runs=runs))
+
+    @router.get("/openapi.json")
+    async def show_description(caller: Me) -> Response:
+        return JSONResponse(describe_api())
 
     @router.get("/docs")
     async def show_reference(caller: Me) -> Response:

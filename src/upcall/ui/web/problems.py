@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 
@@ -16,6 +17,8 @@ from upcall.ui.web.events import TooManyStreams
 
 MEDIA_TYPE = "application/problem+json"
 INTERNAL = "This is a fault in upcall; its log says more."
+CLOSED = "The service cannot do this at the moment. Try again later; whoever runs it finds the reason in its log."
+"""Replaces what only concerns whoever runs the service: it names files, addresses and accounts."""
 
 _STATUSES: Mapping[type[Exception], int] = {
     NotLoggedIn: 401,
@@ -43,6 +46,9 @@ _STATUSES: Mapping[type[Exception], int] = {
 """By the class of an error, or the nearest class above it that is here."""
 
 
+_log = logging.getLogger(__name__)
+
+
 class Problem(BaseModel):
     """What is wrong with a request.
 
@@ -59,11 +65,15 @@ class Problem(BaseModel):
     detail: str
 
 
-def describe(error: Exception) -> Problem:
-    """Describe an error; an unexpected one reveals nothing."""
+def describe(error: Exception, *, to_operator: bool = False) -> Problem:
+    """Describe an error; an unexpected one reveals nothing, and one about the store or the program something only to
+    whoever runs the service."""
     if not isinstance(error, errors.UpcallError):
         return make_problem("InternalError", 500, INTERNAL)
     status = next((_STATUSES[each] for each in type(error).__mro__ if each in _STATUSES), 500)
+    if status in (500, 503) and not to_operator:
+        _log.warning("%s: %s", type(error).__name__, error)
+        return make_problem(type(error).__name__, status, CLOSED)
     return make_problem(type(error).__name__, status, str(error))
 
 

@@ -12,9 +12,11 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.exceptions import HTTPException
-from starlette.requests import HTTPConnection
+from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -25,7 +27,8 @@ from upcall.storage.tokens import list_tokens
 from upcall.ui.web.agui import make_agui
 from upcall.ui.web.api import make_router
 from upcall.ui.web.bodies import explain_validation
-from upcall.ui.web.callers import Doorkeeper, NotLoggedIn, refuse_many_pieces
+from upcall.ui.web.callers import LET_IN, Doorkeeper, NotLoggedIn, refuse_many_pieces
+from upcall.ui.web.connections import BoundedProtocol
 from upcall.ui.web.events import Streams
 from upcall.ui.web.guard import Guard
 from upcall.ui.web.mcp_tools import make_mcp
@@ -36,6 +39,8 @@ from upcall.ui.web.service import Service
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 UPLOAD_PATHS = ("/api/runs", "/start", "/agui")
 SECONDS_TO_CLOSE = 5
+SECONDS_OF_SILENCE = 5
+"""How long a connection may be silent between two requests; `connections` bounds those that are not silent."""
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +60,7 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
         title="upcall",
         version=upcall.__version__,
         summary="Runs that ask their humans in the middle of the work.",
+        openapi_url=None,  # The pages have a route for it, for those who are let in.
         docs_url=None,
         redoc_url=None,
         lifespan=lambda _: _work_beside(service, tools.session_manager),
@@ -67,17 +73,28 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
 
     made.router.routes.append(Route("/mcp", endpoint=TokensOnly(tools_application, doorkeeper)))
 
-    @made.get("/healthz", tags=["service"])
-    async def check_health() -> dict[str, str]:
-        """Say whether the store can be read."""
-        if await service.store.exists():
-            await service.store.database.read(lambda connection: connection.execute("SELECT 1").fetchone())
-        return {"status": "ok"}
+    @made.get("/healthz", tags=["service"], responses={503: {"description": "It cannot; the log says why."}})
+    async def check_health() -> JSONResponse:
+        """Say whether the store can be read, and nothing else: anybody may ask."""
+        try:
+            if await service.store.exists():
+                await service.store.database.read(lambda connection: connection.execute("SELECT 1").fetchone())
+        except UpcallError as error:
+            _log.warning("The store cannot be read: %s", error)
+            return JSONResponse({"status": "not ok"}, 503)
+        return JSONResponse({"status": "ok"})
 
-    made.add_exception_handler(UpcallError, _show_error)
+    async def show_error(request: Request, error: Exception) -> Response:
+        problem = describe(error, to_operator=service.is_operator(getattr(request.state, "caller", None)))
+        if problem.status == 500:
+            _log.error("%s %s: %s", request.method, request.url.path, type(error).__name__, exc_info=error)
+        return show_problem(request, problem)
+
+    made.add_exception_handler(ClientDisconnect, _end_quietly)
+    made.add_exception_handler(UpcallError, show_error)
     made.add_exception_handler(RequestValidationError, _show_invalid)
     made.add_exception_handler(HTTPException, _show_http_error)
-    made.add_exception_handler(Exception, _show_error)
+    made.add_exception_handler(Exception, show_error)
     public = [service.public_host] if service.public_host is not None else []
     hosts = [*LOOPBACK_NAMES, *public] if loopback else ()
     return Guard(made, hosts, UPLOAD_PATHS, service.proxy, service.origins)
@@ -98,11 +115,10 @@ async def _work_beside(service: Service, sessions: StreamableHTTPSessionManager)
         await watching
 
 
-async def _show_error(request: Request, error: Exception) -> Response:
-    problem = describe(error)
-    if problem.status == 500:
-        _log.error("%s %s: %s", request.method, request.url.path, type(error).__name__, exc_info=error)
-    return show_problem(request, problem)
+async def _end_quietly(request: Request, _: Exception) -> Response:
+    """End a request whose caller hung up in the middle of it. Nobody reads the response."""
+    _log.info("%s %s: the caller hung up", request.method, request.url.path)
+    return Response(status_code=400)
 
 
 async def _show_invalid(_: Request, error: Exception) -> JSONResponse:
@@ -117,8 +133,8 @@ async def _show_http_error(request: Request, error: Exception) -> Response:
 
 
 class TokensOnly:
-    """An ASGI application for programs: it requires a token, and accepts no browser session. JSON of too many pieces
-    is refused, as at all other addresses."""
+    """An ASGI application for programs: it requires a token, and accepts no browser session. A session of its protocol
+    is its caller's alone. JSON of too many pieces is refused, as at all other addresses."""
 
     def __init__(self, app: ASGIApp, doorkeeper: Doorkeeper) -> None:
         self._app, self._doorkeeper = app, doorkeeper
@@ -128,7 +144,11 @@ class TokensOnly:
         caller = await self._doorkeeper.find_caller(HTTPConnection(scope))
         if caller is None or caller.by_cookie:
             await respond(describe(NotLoggedIn()))(scope, receive, send)
-        elif scope["method"] == "POST":
+            return
+        # By this the session manager knows whose session it is; anybody else's request does not find it.
+        token = AccessToken(token="", client_id=scope[LET_IN], scopes=[])
+        scope["user"] = AuthenticatedUser(token)
+        if scope["method"] == "POST":
             body = await Request(scope, receive).body()
             refuse_many_pieces(body)
             await self._app(scope, _receive_again(body, receive), send)
@@ -191,7 +211,10 @@ async def serve(service: Service, host: str, port: int, *, operator: str, tell: 
             proxy_headers=False,  # With X-Forwarded-For anybody on this machine could claim the proxy's address.
             server_header=False,
             timeout_graceful_shutdown=SECONDS_TO_CLOSE,
+            http=BoundedProtocol,
+            ws="none",
             h11_max_incomplete_event_size=64_000,
+            timeout_keep_alive=SECONDS_OF_SILENCE,
         )
         link = _link(host, listener.getsockname()[1], operator if loopback else None)
         server = _Server(config, lambda: tell(link))

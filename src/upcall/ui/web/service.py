@@ -82,7 +82,9 @@ class Service:
         """Return the application with a caller's rights, to continue a run: with the model that it was started with,
         and its team if that is the built-in one or was named by this account."""
         settings, team = self.settings, self._team
-        if caller.role == ADMIN and caller.user is not None:
+        if caller.user is None and settings.user is not None:  # Whoever runs it acts by their own name, and sees all.
+            settings = settings.model_copy(update={"admins": [*settings.admins, settings.user]})
+        elif caller.role == ADMIN and caller.user is not None:
             settings = settings.model_copy(update={"admins": [*settings.admins, caller.user]})
         elif caller.role is not None and caller.user is not None:
             users = [*settings.roles.get(caller.role, ()), caller.user]
@@ -90,6 +92,10 @@ class Service:
         if run is not None:
             settings, team = settings.with_model_of(run.config.team), run.config.select_team(team)
         return Upcall(settings=settings, store=self.store, team=team)
+
+    def is_operator(self, caller: Caller | None) -> bool:
+        """Return whether a caller runs the service, or is an admin: nothing is hidden from them."""
+        return caller is not None and self.app_for(caller).is_unlimited(caller.user)
 
     @property
     def public_host(self) -> str | None:

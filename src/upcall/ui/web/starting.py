@@ -11,6 +11,7 @@ from typing import Any
 from upcall import identity
 from upcall.errors import UnknownRun, UpcallError
 from upcall.execution.start_options import check_options
+from upcall.questions.answer import Answer
 from upcall.questions.matching import AnswerValue
 from upcall.storage.requests import reserve_request
 from upcall.ui.web.bodies import Start
@@ -66,18 +67,24 @@ async def _keep_documents(service: Service, run_id: str, documents: Sequence[Sen
 
 
 async def begin_fork(
-    service: Service, caller: Caller, run_id: str, question_id: str, answer: AnswerValue, new_id: str
-) -> None:
-    """Begin a branch of a run, unless one with this id exists.
+    service: Service, caller: Caller, run_id: str, question_id: str, answer: AnswerValue, key: str | None
+) -> str:
+    """Begin a branch of a run, and return its id. With a key used before for the same request, return the branch begun
+    then.
 
     Raises:
         UpcallError: it cannot be forked there.
     """
-    if await is_begun(service, new_id):
-        return
+    new_id = identity.new_id()
+    if key is not None:
+        said = [answer.outcome.value, answer.text] if isinstance(answer, Answer) else answer
+        new_id = await reserve_request(service.store, caller.user, key, [run_id, question_id, said], new_id)
+        if await is_begun(service, new_id):
+            return new_id
     run = await service.app_for(caller).get(run_id, user=caller.user)
     app = service.app_for(caller, run if not run.restricted else None)
     await service.work.begin(new_id, app.fork_stream(run.id, question_id, answer, user=caller.user, new_id=new_id))
+    return new_id
 
 
 async def is_begun(service: Service, run_id: str) -> bool:

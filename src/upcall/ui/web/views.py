@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -13,7 +14,7 @@ from upcall import identity
 from upcall.html_templates import load_templates
 from upcall.policy.authorization import OpenQuestions
 from upcall.questions.question import format_time
-from upcall.runs.file_changes import list_standing
+from upcall.runs.file_changes import Change, list_standing
 from upcall.runs.run import Run, Usage
 from upcall.runs.transcript import TranscriptEntry
 from upcall.text import escape_controls
@@ -63,13 +64,14 @@ async def run_view(service: Service, caller: Caller, run_id: str) -> dict[str, A
     mine = app.answerable(run, caller.user) if run.waiting or run.under_way else ()
     view: dict[str, Any] = {
         "run": run,
+        "owned": app.owns(run, caller.user),
         "mine": mine,
         "others": [each for each in run.questions if each not in mine] if not run.is_final else [],
         "answered": run.clarification_history,
         "entries": (),
         "left_out": 0,
         "changes": (),
-        "standing": (),
+        "undoes": {},
         "usage": _cost(service, run),
         "done": find_done_steps_of(run, run.plan) if run.plan is not None else (),
         "tree": "" if run.restricted else "\n".join(tree_lines(run)),
@@ -79,10 +81,26 @@ async def run_view(service: Service, caller: Caller, run_id: str) -> dict[str, A
     if not run.restricted:
         entries = (await app.transcript(run.id, user=caller.user)).entries
         changes = await app.changes(run.id, user=caller.user)
-        standing = {each.id for each in list_standing(changes)}
         view |= {"entries": entries[-MAX_ENTRIES:], "left_out": max(0, len(entries) - MAX_ENTRIES)}
-        view |= {"changes": changes, "standing": standing}
+        view |= {"changes": changes, "undoes": _find_undone(list_standing(changes))}
     return view
+
+
+@dataclass(frozen=True)
+class Undone:
+    """What undoing a change undoes: how many later ones too, and the paths of all of them."""
+
+    later: int
+    paths: tuple[str, ...]
+
+
+def _find_undone(standing: Sequence[Change]) -> dict[str, Undone]:
+    """Return what undoing each change undoes; the changes that stand, oldest first."""
+    found, paths = dict[str, Undone](), set[str]()
+    for later, change in enumerate(reversed(standing)):
+        paths |= {file.path for file in change.files}
+        found[change.id] = Undone(later, tuple(sorted(paths)))
+    return found
 
 
 def _cost(service: Service, run: Run) -> list[tuple[str, Usage, str]]:

@@ -48,6 +48,9 @@ def run(
     priority: Annotated[
         int | None, typer.Option(help="Submitted runs with a higher priority are taken first [0].")
     ] = None,
+    everybody: Annotated[
+        bool, typer.Option("--open", help="Everybody may read the run, not only its owner and admins.")
+    ] = False,
 ) -> None:
     """Start a run. On a terminal, questions are asked right here; otherwise the run stops at the first one."""
     command.work(
@@ -62,7 +65,7 @@ def run(
     run_id = identity.new_id()
     with command:
         options: StartOptions = {"workspace": workspace, "documents": docs or (), "run_id": run_id}
-        options["priority"] = priority
+        options["priority"], options["open"] = priority, everybody or None
         if submit:
             command.submit(command.app.submit(task, **options))
         else:
