@@ -58,7 +58,7 @@ from upcall.agents.tool_loop.options import (
 )
 from upcall.agents.tool_loop.prose_questions import ends_with_question, prose_question_call
 from upcall.agents.tool_loop.search_first import begin_answer, look_up_task, note_task
-from upcall.agents.tool_loop.text_calls import find_calls, find_repeated
+from upcall.agents.tool_loop.text_calls import find_calls, find_repeated, may_write_calls
 from upcall.agents.tool_loop.turn import Frame, Turn
 from upcall.agents.toolset import Tool, Toolset, question_call
 from upcall.autogen.call_path import nested_call
@@ -82,7 +82,7 @@ from upcall.autogen.messages import (
     question_message,
     words_before_handoff,
 )
-from upcall.autogen.model_calls import call_model, is_unknown_family
+from upcall.autogen.model_calls import call_model
 from upcall.autogen.scope import discard_last_reply
 from upcall.errors import ConfigurationError, ModelReplyInvalid, SchemaMismatch
 from upcall.policy.approval import ApprovalRules, Approve
@@ -465,7 +465,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             return text
         if self._asks_in_prose(reply, reminded=True):
             return [prose_question_call(text)]
-        if not is_unknown_family(self._model_client) or turn.calls_natively:
+        if not may_write_calls(self._model_client) or turn.calls_natively:
             return []
         calls = find_calls(text, known)
         return [] if find_repeated(calls, text, turn.messages) else calls
@@ -532,7 +532,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         """End the turn with a text, or tell the model once about each problem with it. It was offered the `known`
         tools."""
         turn, text = self._state, reply.content if isinstance(reply.content, str) else ""
-        written = find_calls(text, known) if is_unknown_family(self._model_client) else []
+        written = find_calls(text, known) if may_write_calls(self._model_client) else []
         try:
             if written and turn.calls_natively:
                 self._object_once("written", _WRITTEN)

@@ -15,7 +15,13 @@ from contextlib import suppress
 from typing import Any
 
 from autogen_core import FunctionCall
-from autogen_core.models import FunctionExecutionResultMessage, LLMMessage, UserMessage
+from autogen_core.models import (
+    ChatCompletionClient,
+    FunctionExecutionResultMessage,
+    LLMMessage,
+    ModelFamily,
+    UserMessage,
+)
 
 from upcall.agents.tool_loop.turn import REMINDER
 from upcall.autogen.mending import drop_trailing_commas
@@ -44,6 +50,12 @@ _FIELDS = frozenset({"arguments", "function", "id", "index", "name", "parameters
 """The fields of a call; an object with others says more than that."""
 
 _SQUASHED = re.compile(r"[\s\\]+")
+
+
+def may_write_calls(client: ChatCompletionClient) -> bool:
+    """Return whether the texts of a model are read for calls: its family is unknown, so it may be a small one on a
+    server of one's own that has no parser for its calls."""
+    return client.model_info.get("family") in (None, ModelFamily.UNKNOWN)
 
 
 def find_calls(text: str, known: Collection[str]) -> list[FunctionCall]:
