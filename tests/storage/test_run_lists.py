@@ -82,7 +82,7 @@ async def test_list_has_the_runs_of_some_statuses(location: str) -> None:
 async def test_viewer_gets_what_is_theirs_open_or_assigned_to_them(location: str) -> None:
     store = RunStore(location)
     await add(store, "operators")
-    await add(store, "open", config=RunConfig(open=True))
+    await add(store, "open", config=RunConfig(open=True), **asking(age=9))
     await add(store, "hers", user="alice")
     await add(store, "his", user="bob")
     await add(store, "for-her", user="bob", **asking(assignee="role:reviewer"))

@@ -17,7 +17,7 @@ from upcall.questions.matching import is_text
 from upcall.runs.run import WORKING, Run, RunStatus
 from upcall.storage.connection import Connection, database_errors
 from upcall.storage.databases import is_unreadable
-from upcall.storage.run_rows import list_numbers, load_run, name_values
+from upcall.storage.run_rows import EVERYBODY, list_numbers, load_run, name_values
 
 AT_ONCE = 250
 """How many rows one statement returns; databases limit the values that it names."""
@@ -100,7 +100,9 @@ def list_runs(
 
 
 def list_open(connection: Connection, *, viewer: Viewer | None = None, limit: int | None = None) -> RunPage:
-    """List the runs that have an open question, oldest question first."""
+    """List the runs that have an open question, oldest question first; for a viewer, not those they may only read."""
+    if viewer is not None:
+        viewer = Viewer(viewer.user, viewer.names - {EVERYBODY})
     return _page(connection, _walk(connection, "asked_at", "ASC", ["asked_at IS NOT NULL"], {}, viewer, None), limit)
 
 
