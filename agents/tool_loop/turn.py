@@ -19,6 +19,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 from upcall.agents.resumable import AgentState
 from upcall.autogen.messages import dump_questions, parse_questions
+from upcall.autogen.thoughts import split_thoughts
 from upcall.questions.answer import Answer
 from upcall.questions.approval import Allowed, Decision, Denied, read_decision
 from upcall.questions.question import Question
@@ -236,11 +237,12 @@ class Turn(AgentState):
             is_last = False
             shared = [call for call in message.content if call.name != left_out and call.name not in handoffs]
             calls = [call for call in shared if call.id in results]
+            said = split_thoughts(message.thought or "").text
             if calls:
                 given = FunctionExecutionResultMessage(content=[results[call.id] for call in calls])
-                told = [AssistantMessage(content=calls, source=agent, thought=message.thought), given, *told]
-            elif message.thought:
-                told = [AssistantMessage(content=message.thought, source=agent), *told]
+                told = [AssistantMessage(content=calls, source=agent, thought=said or None), given, *told]
+            elif said:
+                told = [AssistantMessage(content=said, source=agent), *told]
         return told
 
     def close_batch(self, agent: str) -> None:

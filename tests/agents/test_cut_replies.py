@@ -1,4 +1,4 @@
-"""Calls in a reply that was cut off: never made, told to the model and the user, and no endless loop."""
+"""Replies that are not whole: no call of a cut one is made, thoughts alone are no result, and no loop is endless."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from worlds import STORE
 from upcall import PausableAgent, Settings, Upcall
 from upcall.agents import Clarifier
 from upcall.autogen.messages import OUTCOME, event_warnings
+from upcall.errors import ModelReplyInvalid
 from upcall.research.reports import Report
 from upcall.runs.run import Run, RunStatus
 from upcall.testing.model import MODEL_INFO
@@ -171,3 +172,30 @@ async def test_cut_replies_of_a_stock_agent_fail_in_one_line(writer: Writer) -> 
         "max_reply_tokens or the server's limit, or give the task in smaller steps. The run is stored and can be "
         "resumed."
     )
+
+
+# -- thoughts ---------------------------------------------------------------------------------------------------------
+
+
+async def test_thoughts_alone_are_no_result_of_a_stock_agent(writer: Writer) -> None:
+    client = Replies("<think>Hm.</think>", "<think>Now.</think>Done.")
+    assert (await run_stock(client, writer)).result == "Done."
+    assert "thoughts and no text" in str(client.sent[-1][-1].content)
+
+
+async def test_thoughts_alone_twice_fail_in_one_line(writer: Writer) -> None:
+    run = await run_stock(Replies("<think>Hm.</think>", "<think>Hm."), writer)
+    assert run.status is RunStatus.FAILED
+    assert str(run.error).startswith("Agent 'solo': 2 replies of the model held thoughts and no text. Use another")
+
+
+async def test_thoughts_alone_twice_fail_an_agent_of_ours_in_one_line(writer: Writer) -> None:
+    with pytest.raises(ModelReplyInvalid, match=r"it held thoughts, and no text\. Use another model"):
+        await reply(writer, "<think>Hm.</think>", "<think>Hm.")
+
+
+async def test_question_of_a_handoff_holds_no_thoughts(writer: Writer) -> None:
+    call = FunctionCall(id="c", name="transfer_to_user", arguments="{}")
+    handed = cut(call, reason="function_calls").model_copy(update={"thought": "<think>Hm.</think>Which one?"})
+    rest = await reply(writer, handed, handoffs=["user"])
+    assert [each.question for each in rest.questions] == ["Which one?"]

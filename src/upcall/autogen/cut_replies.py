@@ -12,15 +12,23 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+from autogen_core import FunctionCall
 from autogen_core.models import CreateResult, LLMMessage, RequestUsage, UserMessage
 
-from upcall.errors import ModelReplyUnfinished
+from upcall.autogen.thoughts import separate_thoughts
+from upcall.errors import ModelReplyInvalid, ModelReplyUnfinished
 from upcall.text import one_line
 
 _log = logging.getLogger("upcall")
 
 MAX_CUT_REPLIES = 3
 """How many replies with calls may be cut off in a row."""
+
+MAX_THOUGHTS_ALONE = 2
+"""How many replies may hold thoughts and no text."""
+
+_NO_TEXT = "Your last reply held thoughts and no text. Reply with what you have to say, or make a call."
+_RESUME = "The run is stored and can be resumed."
 
 
 class Cut(NamedTuple):
@@ -60,29 +68,44 @@ def describe_cut(cut: Cut) -> str:
 async def request_whole(
     fetch: Callable[[Sequence[LLMMessage]], Awaitable[CreateResult]], messages: Sequence[LLMMessage], agent: str
 ) -> CreateResult:
-    """Return the reply to `messages` of a stock agent, which would make the calls of a cut one: such a reply is not
-    shown to it, the model is told and asked again.
+    """Return the reply to `messages` of a stock agent, its thoughts apart from its text.
+
+    The agent would make the calls of a cut reply, and end its turn with an empty text after one of thoughts alone. It
+    is not shown such a reply: the model is told and asked again.
 
     Raises:
-        ModelReplyUnfinished: the calls of `MAX_CUT_REPLIES` replies in a row were cut off.
+        ModelReplyUnfinished: the calls of `MAX_CUT_REPLIES` replies were cut off.
+        ModelReplyInvalid: two replies held thoughts alone.
     """
-    sent, usage, cut = messages, RequestUsage(prompt_tokens=0, completion_tokens=0), None
-    for _ in range(MAX_CUT_REPLIES):
-        reply = await fetch(sent)
+    sent, usage, cuts, thoughts = messages, RequestUsage(prompt_tokens=0, completion_tokens=0), list[Cut](), 0
+    while True:
+        reply = separate_thoughts(await fetch(sent))
         usage = RequestUsage(
             prompt_tokens=usage.prompt_tokens + reply.usage.prompt_tokens,
             completion_tokens=usage.completion_tokens + reply.usage.completion_tokens,
         )
         cut = find_cut(reply.finish_reason)
-        if cut is None or isinstance(reply.content, str):
+        if isinstance(reply.content, str):
+            if reply.content.strip() or not reply.thought:
+                return reply.model_copy(update={"usage": usage})
+            thoughts += 1
+            told = _NO_TEXT
+        elif cut is None:
             return reply.model_copy(update={"usage": usage})
-        called = ", ".join(one_line(call.name) for call in reply.content)
-        _log.warning("%s: a reply that called %s was cut off %s; no call of it was made", agent, called, cut.why)
-        told = f"Your last reply called {called}, but it was cut off {cut.why}. Nothing was done. {cut.model_advice}."
+        else:
+            cuts.append(cut)
+            told = _tell_of_cut(reply.content, cut, agent)
+        if thoughts == MAX_THOUGHTS_ALONE:
+            why = f"{thoughts} replies of the model held thoughts and no text"
+            raise ModelReplyInvalid(f"Agent {agent!r}: {why}. Use another model, or try again. {_RESUME}")
+        if len(cuts) == MAX_CUT_REPLIES:
+            why = f"{len(cuts)} replies in a row were cut off {cuts[-1].why}, and no call of them was made"
+            told = f"Agent {agent!r}: {why}. {cuts[-1].user_advice}. {_RESUME}"
+            raise ModelReplyUnfinished(told, f"it was cut off {cuts[-1].why}")
         sent = [*messages, UserMessage(content=told, source="system")]
-    assert cut is not None
-    raise ModelReplyUnfinished(
-        f"Agent {agent!r}: {MAX_CUT_REPLIES} replies in a row were cut off {cut.why}, and no call of them was made. "
-        f"{cut.user_advice}. The run is stored and can be resumed.",
-        f"it was cut off {cut.why}",
-    )
+
+
+def _tell_of_cut(calls: Sequence[FunctionCall], cut: Cut, agent: str) -> str:
+    called = ", ".join(one_line(call.name) for call in calls)
+    _log.warning("%s: a reply that called %s was cut off %s; no call of it was made", agent, called, cut.why)
+    return f"Your last reply called {called}, but it was cut off {cut.why}. Nothing was done. {cut.model_advice}."

@@ -23,6 +23,7 @@ from autogen_core.models import AssistantMessage, FunctionExecutionResult, LLMMe
 from pydantic import TypeAdapter, ValidationError
 
 from upcall import identity
+from upcall.autogen.thoughts import split_thoughts
 from upcall.errors import SchemaMismatch
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import MAX_QUESTION_CHARS, Question
@@ -112,7 +113,8 @@ def words_before_handoff(known: Sequence[LLMMessage]) -> str:
             break
         if isinstance(message, AssistantMessage):
             said = message.content if isinstance(message.content, str) else message.thought
-            if said and said.strip():
+            said = split_thoughts(said or "").text
+            if said.strip():
                 return said
     return ""
 

@@ -38,7 +38,6 @@ from upcall.autogen.messages import Event
 from upcall.autogen.model_errors import CutShort, explain_call
 from upcall.autogen.scope import current_scope
 from upcall.autogen.server_waits import call_when_free
-from upcall.autogen.thoughts import separate_thoughts
 from upcall.autogen.tool_calls import check_start_time, is_idempotent
 from upcall.errors import UpcallError
 from upcall.questions.tool_context import redact_secrets
@@ -135,7 +134,7 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
 
         async def fetch() -> CreateResult:
             reply = await request_whole(fetch_reply, messages, self._agent)
-            return mend_reply(separate_thoughts(reply), options.get("tools", ()), self._agent)
+            return mend_reply(reply, options.get("tools", ()), self._agent)
 
         if token is not None and token.is_cancelled():
             raise asyncio.CancelledError
