@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tables import rows
 
+from upcall.workspace import git_settings
 from upcall.workspace.folder import Content, Write
 from upcall.workspace.later import find_later
 
@@ -166,3 +167,15 @@ def test_git_is_not_the_workspaces_own(folder: Path, monkeypatch: pytest.MonkeyP
 def test_without_git_each_change_of_its_settings_is_asked_about(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(folder.parent))
     assert list(find(folder, {".git/config": "[user]\nname = x\n", ".git/HEAD": "x"})) == [".git/config"]
+
+
+def test_settings_that_git_cannot_read_in_time_name_everything(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(folder.parent / "pipe")
+    monkeypatch.setattr(git_settings, "SECONDS", 0.2)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(folder.parent / "pipe"))
+    assert list(find(folder, {"src/x.py": "x"})) == ["src/x.py"]
+
+
+def test_description_too_large_to_read_is_asked_about(folder: Path) -> None:
+    text = "[tool.poe.tasks]\nx = 'evil'\n" + "# x\n" * 50_000
+    assert list(find(folder, {"pyproject.toml": text})) == ["pyproject.toml"]

@@ -53,11 +53,19 @@ _SCRIPT_NAMES = frozenset({"test", "start", "build", "lint", "dev", "format", "t
 
 def is_plain_description(name: str, write: Write) -> bool:
     """Return whether a file of this name is one that is known to run nothing."""
-    if name not in ("pyproject.toml", "package.json") or write.after is None or write.after.kind != "file":
+    if (
+        name not in ("pyproject.toml", "package.json", "entry_points.txt")
+        or write.after is None
+        or write.after.kind != "file"
+    ):
         return False
     try:
         data = write.data.read_bytes() if isinstance(write.data, Path) else write.data
-        text = data.decode() if len(data) <= MAX_BYTES else ""
+        if len(data) > MAX_BYTES:
+            return False
+        text = data.decode()
+        if name == "entry_points.txt":  # Of a package's metadata: other groups are plug-ins that tools load.
+            return set(re.findall(r"^\s*\[(.*)", text, re.MULTILINE)) <= {"console_scripts]", "gui_scripts]"}
         if name == "package.json":
             return _is_plain_package(json.loads(text))
         return _is_plain_project(tomllib.loads(text))

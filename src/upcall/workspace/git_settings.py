@@ -64,7 +64,9 @@ def _parse(root: Path, text: bytes) -> Sequence[Setting] | None:
     """Parse a file of settings; return those that are not harmless, in their order."""
     if len(text) > MAX_SETTINGS:
         return None
-    told = _ask(root, os.sep, ["config", "--no-includes", "--file", "-", "--list", "-z"], text)
+    told = None
+    with suppress(subprocess.TimeoutExpired):
+        told = _ask(root, os.sep, ["config", "--no-includes", "--file", "-", "--list", "-z"], text)
     if told is None:
         return None
     pairs = (entry.partition("\n") for entry in told.split("\0") if entry)
@@ -82,17 +84,23 @@ class NamedPlaces:
     def __init__(self, root: Path, folder: Path) -> None:
         self._root, self._folder = root, folder
         self.files, self.folders, self.names = set[str](), set[str](), set[str]()
-        for setting in self._list_settings():
+        self.is_unknown = False
+        try:
+            settings, own = list(self._list_settings()), list(self._list_own())
+        except subprocess.TimeoutExpired:  # Settings that include a pipe, say.
+            self.is_unknown = True
+            return
+        for setting in settings:
             self._add_setting(setting)
-        for named in self._list_own():
+        for named in own:
             if os.path.realpath(named) != os.path.normpath(named):
                 self._add(os.path.realpath(named), self.folders)
             with suppress(OSError):  # A hook may be a link to a script of the project.
                 self.files.update(os.path.realpath(each.path) for each in os.scandir(named) if each.is_symlink())
 
     def __contains__(self, path: str) -> bool:
-        """Return whether a path is one of them, or is in one of the folders."""
-        if path in self.files or os.path.basename(path) in self.names:
+        """Return whether a path is one of them, or is in one of the folders; True if that cannot be known."""
+        if self.is_unknown or path in self.files or os.path.basename(path) in self.names:
             return True
         if str(self._root) in self.folders and os.path.dirname(path) == str(self._root):
             return True  # Not all below it: the hooks of ``hooksPath = .`` are there.
@@ -155,7 +163,11 @@ def _split(value: str) -> set[str]:
 
 
 def _ask(root: Path, folder: str, arguments: Sequence[str], text: bytes = b"") -> str | None:
-    """Return what git prints; None if it is missing, fails or takes too long."""
+    """Return what git prints; None if it is missing or fails.
+
+    Raises:
+        TimeoutExpired: it takes too long.
+    """
     program = _find_git(root)
     if program is None:
         return None
@@ -171,7 +183,7 @@ def _ask(root: Path, folder: str, arguments: Sequence[str], text: bytes = b"") -
             check=False,
             env={**kept, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"},
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return None
     return done.stdout.decode(errors="surrogateescape") if done.returncode == 0 else None
 

@@ -72,7 +72,7 @@ _BUILD = re.compile(
     | gradle.*\.properties | pom\.xml | build\.(xml|rs|zig|py|sh|lua|mill|sc) | buck | dune(-project)?
     | setup\.(py|cfg) | pyproject\.toml | (tox|pytest|mypy|pylint)\.(ini|toml) | pylintrc(\.toml)? | conftest\.py
     | (noxfile|fabfile|dodo|pavement|hatch_build|versioneer)\.py | (pdm|poetry|uv|pixi|hatch)\.toml
-    | pip\.(conf|ini) | mkdocs\.ya?ml | ansible\.cfg
+    | pip\.(conf|ini) | entry_points\.txt | mkdocs\.ya?ml | ansible\.cfg
     | package\.json | (composer|deno|turbo|nx|lerna|nodemon|bower|jest|babel|wrangler|firebase)\.jsonc?
     | (gulpfile|gruntfile|karma|gatsby-\w+)\..* | .*[.-](config|conf|setup)\.[cm]?[jt]sx?
     | cargo\.toml | go\.(mod|work) | magefile\.go | mix\.exs | rebar\.config(\.script)? | project\.clj | stack\.yaml
@@ -224,6 +224,8 @@ class _LaterFinder:
         is_folder = write.after is not None and write.after.kind == "folder"
         if not rest:
             return None if is_folder else GIT  # A file or link of this name leads to another repository.
+        if rest[0] in ("refs", "logs"):
+            return None  # A branch may be called "config".
         folded = [_fold(part) for part in rest]
         is_file = write.after is not None and write.after.kind == "file"
         if folded[-1] in _GIT_SETTINGS and is_file and not _GIT_NEVER & set(folded[:-1]):
