@@ -156,6 +156,39 @@ async def test_consent_holds_what_was_there_when_it_was_asked(folder: Path, call
     assert is_asked_anew(again) or how not in ("content", "permissions")
 
 
+LATER = ".vscode/tasks.json"
+PATCH = f"--- /dev/null\n+++ b/{LATER}\n@@ -0,0 +1 @@\n+ours\n"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call("write_file", {"path": LATER, "content": "ours\n"}),
+        Call("apply_patch", {"patch": PATCH}),
+        Call("apply_patch", {"patch": f"{PATCH}--- a/a.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-a.txt\n"}),
+    ],
+)
+async def test_consent_to_write_a_file_holds_not_over_another(folder: Path, call: Call) -> None:
+    run = await app_of(folder, call).start("x")
+    (folder / LATER).parent.mkdir()
+    (folder / LATER).write_text("mine\n")
+    await app_of(folder, call).answer(run.id, "yes")
+    assert (folder / LATER).read_text() == "mine\n"
+    assert (folder / "a.txt").exists()
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(
+    "call", [Call("run_command", {"command": "rm -f sub/x.txt"}), Call("delete_file", {"path": "sub/x.txt"})]
+)
+async def test_consent_holds_no_folder_that_became_a_link(folder: Path, call: Call) -> None:
+    run = await app_of(folder, call).start("x")
+    (folder / "sub").rename(folder.parent / "elsewhere")
+    (folder / "sub").symlink_to("../elsewhere")
+    await app_of(folder, call).answer(run.id, "yes")
+    assert (folder.parent / "elsewhere" / "x.txt").exists()
+
+
 @needs_bubblewrap
 @pytest.mark.parametrize("what", ["content", "permissions", "a link"])
 async def test_consent_holds_no_stage_that_somebody_changed(folder: Path, what: str) -> None:

@@ -12,6 +12,7 @@ from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, Opt
 from upcall.questions.record import QuestionRecord
 from upcall.runs.journal_records import ToolOutcome, ToolRecord
 from upcall.runs.run import Run, RunStatus
+from upcall.text import show_name
 
 RUN_AGAIN, SKIP = "Run it again", "Do not run it again"
 
@@ -56,12 +57,13 @@ def resolve_record(answer: Answer, record: str) -> str | None:
 
 
 def _question(record: ToolRecord) -> Question:
+    tool = show_name(record.tool)
     return Question(
-        question=f"{record.path[-1]} was calling {record.tool} when its process ended, and nobody knows whether that "
-        "took effect. Run it again?",
+        question=f"{record.path[-1]} was calling {tool} when its process ended, and nobody knows whether that took "
+        "effect. Run it again?",
         header="Call in doubt",
         clarification_type=ClarificationType.RISK_CONFIRMATION,
-        context=f"{_HOW_TO}\n{record.tool}({record.arguments})"[:MAX_QUESTION_CHARS],
+        context=f"{_HOW_TO}\n{tool}({record.arguments})"[:MAX_QUESTION_CHARS],
         options=OPTIONS,
         path=record.path,
         calls=record.calls,
