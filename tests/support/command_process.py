@@ -27,7 +27,7 @@ COMMAND = "date +%N > stamp; rm -r sub; echo > a.txt"
 STEPS = {"recorded": 0, "first file": 1, "half": 3}
 """At which file of the change."""
 
-CALLS = {"mount": "make_view", "read": "read_changes", "decide": "find_effects", "record": "commit"}
+CALLS = {"mount": "make_view", "read": "read_changes", "decide": "prepare_writes", "record": "commit"}
 POINTS = [*CALLS, "run", *STEPS, "made"]
 
 
