@@ -49,7 +49,13 @@ class Conversation:
         self._run_id = run_id
         self._has_task = any(each.role == "user" for each in known)
         own = f"{run_id}:"  # What the front end has of this run is sent again: it may have seen some half written.
-        self._messages: dict[str, Message] = {each.id: each for each in known if not each.id.startswith(own)}
+        # A client may send a result of its own for a call of the run; what the run says of it stands alone.
+        self._messages: dict[str, Message] = {
+            each.id: each
+            for each in known
+            if not (each.tool_call_id if isinstance(each, ToolMessage) else each.id).startswith(own)
+            and not each.id.startswith(own)
+        }
         self._written: dict[str, tuple[Sequence[str], str]] = {}
         self._calls: dict[str, tuple[str, str, str]] = {}
         self._call_of: dict[str, str] = {}
