@@ -93,7 +93,12 @@ from upcall.runs.run import Usage, add_usage
 
 _EMPTY_REPLY = "it was empty"
 _ONLY_THOUGHTS = "it was empty: it held thoughts, and no text"
-_CUT_OFF = "its reply was cut off at the limit of tokens, the server's or max_reply_tokens"
+_CUT_OFF = {
+    "length": "its reply was cut off at the limit of tokens, the server's or max_reply_tokens",
+    "content_filter": "its reply was cut off by the server's content filter",
+}
+"""What the user is warned of where the result is a text that was cut off."""
+
 _REPEATED = "each of your last calls was made before, with the same result"
 _ASKS = "it ends with a question, and only ask_user reaches the user: call it if you need the answer to go on"
 _WRITTEN = (
@@ -545,7 +550,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                     self._remind(str(problem), text)
                 return ThoughtEvent(id=message_id, source=self.name, content=text, models_usage=reply.usage)
             message = await self._give_up(problem, token)
-        more = [IN_CIRCLES] * turn.was_reminded(REPEATS) + [_CUT_OFF] * (reply.finish_reason == "length")
+        more = [IN_CIRCLES] * turn.was_reminded(REPEATS)
+        more += [_CUT_OFF[reply.finish_reason]] if reply.finish_reason in _CUT_OFF else []
         more += [_READ] * bool(find_repeated(written, text, turn.messages))
         if more:
             warned = {WARNINGS: dump_warnings([*more, *event_warnings(message)])}

@@ -78,10 +78,13 @@ async def test_without_an_output_type_any_text_is_the_result() -> None:
     assert (rest.text, rest.message.metadata) == ('{"a": 1}', {})
 
 
-async def test_a_result_that_was_cut_off_is_warned_of() -> None:
-    cut = CreateResult(finish_reason="length", content="So then", usage=RequestUsage(1, 1), cached=False)
+@pytest.mark.parametrize(
+    ("reason", "said"), [("length", "at the limit of tokens"), ("content_filter", "by the server's content filter")]
+)
+async def test_a_result_that_was_cut_off_is_warned_of(reason: Any, said: str) -> None:
+    cut = CreateResult(finish_reason=reason, content="So then", usage=RequestUsage(1, 1), cached=False)
     rest = await say(worker(ReplayChatCompletionClient([cut], model_info=MODEL_INFO), output_type=None), "Go")
-    assert "cut off at the limit of tokens" in event_warnings(rest.message)[0]
+    assert f"cut off {said}" in event_warnings(rest.message)[0]
 
 
 async def test_other_json_is_no_prose_and_is_warned_of_where_the_model_insists() -> None:

@@ -167,6 +167,10 @@ def test_schema_in_other_words_is_read(field: dict[str, Any], given: Any, wanted
     assert json.loads(mended) == {"x": wanted}
 
 
+def test_arguments_that_come_as_an_object_are_written_as_json() -> None:
+    assert mend_arguments(OSLO, BOOK) == (json.dumps(OSLO), [])
+
+
 def test_schema_that_refers_to_itself_ends() -> None:
     schema = {**parameters({"x": {"$ref": "#/$defs/Tree"}}), "$defs": {"Tree": {"$ref": "#/$defs/Tree"}}}
     assert mend_arguments('{"x": "1"}', schema) == ('{"x": "1"}', [])

@@ -73,11 +73,15 @@ def _mend_call(call: FunctionCall, tool: Tool | ToolSchema | None, agent: str) -
     return call if arguments == call.arguments else replace(call, arguments=arguments)
 
 
-def mend_arguments(text: str | None, schema: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Return the arguments of a call, as JSON of an object where they can be read in one way, and what was mended."""
-    notes = _Notes()
+def mend_arguments(given: str | Mapping[str, Any] | None, schema: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Return the arguments of a call, as JSON of an object where they can be read in one way, and what was mended.
+
+    Some clients send an object in place of its JSON, or nothing.
+    """
+    text = json.dumps(given, ensure_ascii=False, default=str) if isinstance(given, Mapping) else given
     if text is None or not text.strip():
         return "{}", []
+    notes = _Notes()
     value = _read(text, notes)
     if isinstance(value, str):
         value = _read_twice_encoded(value, notes)
