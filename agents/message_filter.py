@@ -13,6 +13,7 @@ from autogen_core import CancellationToken
 from upcall.agents.resumable import AgentState, ResumableAgent
 from upcall.agents.stand_in import StandIn
 from upcall.autogen.adapters import adapts, as_resumable
+from upcall.autogen.attributes import keep_attributes
 from upcall.autogen.internals import apply_filter, parts_of
 from upcall.autogen.messages import (
     QUESTIONS,
@@ -91,4 +92,4 @@ def filtering_agent(stock: MessageFilterAgent, user_proxy: str) -> BaseChatAgent
     """Return the stand-in for a `MessageFilterAgent`, or the agent itself if its inner agent cannot pause."""
     (behind,) = parts_of(stock)
     inner = as_resumable(behind, user_proxy)  # type: ignore[arg-type]  # what a filter wraps is an agent
-    return FilteringAgent(stock, inner, user_proxy) if isinstance(inner, ResumableAgent) else stock
+    return FilteringAgent(stock, inner, user_proxy) if isinstance(inner, ResumableAgent) else keep_attributes(stock)

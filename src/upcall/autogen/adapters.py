@@ -7,6 +7,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from autogen_agentchat.base import ChatAgent
 
+from upcall.autogen.attributes import keep_attributes
+
 Adapter: TypeAlias = Callable[[Any, str], ChatAgent]
 """Makes the adapter of an agent, given the name of the user proxy too."""
 
@@ -26,6 +28,7 @@ def adapts(*kinds: type[ChatAgent]) -> Callable[[AdapterT], AdapterT]:
 
 
 def as_resumable(agent: ChatAgent, user_proxy: str) -> ChatAgent:
-    """Return the adapter of `agent`, which passes up questions from below; `agent` itself if it has none."""
+    """Return the adapter of `agent`, which passes up questions from below; if it has none, `agent` itself, which then
+    saves its attributes unless it has a state of its own."""
     adapter = next((_ADAPTERS[kind] for kind in type(agent).__mro__ if kind in _ADAPTERS), None)
-    return agent if adapter is None else adapter(agent, user_proxy)
+    return keep_attributes(agent) if adapter is None else adapter(agent, user_proxy)

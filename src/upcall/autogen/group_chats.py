@@ -8,7 +8,7 @@ for which answers is read from the thread; only what AutoGen forgets is stored b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
@@ -81,6 +81,16 @@ find_handlers_once(ChatAgentContainer)
 TeamT = TypeVar("TeamT", bound=Team)
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """By whom a question was asked; whether by handing over to the user instead of a tool call; and whether the group
+    was given that hand-off."""
+
+    member: str
+    by_handoff: bool
+    was_shown: bool
+
+
 @dataclass
 class PendingQuestions:
     """The state of the members by a thread: the open questions by id, and who has an answer and has not spoken
@@ -88,6 +98,8 @@ class PendingQuestions:
 
     questions: dict[str, Question] = field(default_factory=dict)
     answered: list[str] = field(default_factory=list)
+    asked: dict[str, _Asked] = field(default_factory=dict)
+    """All questions so far, by id."""
 
     @classmethod
     def in_thread(cls, thread: Sequence[Event], members: Sequence[str], user_proxy: str) -> PendingQuestions:
@@ -99,12 +111,14 @@ class PendingQuestions:
 
     def copy(self) -> PendingQuestions:
         """Return a copy that can take further messages independently."""
-        return PendingQuestions(dict(self.questions), list(self.answered))
+        return PendingQuestions(dict(self.questions), list(self.answered), self.asked)
 
     def take(self, message: Event, members: Sequence[str], user_proxy: str) -> None:
         """Update the state with one more message."""
         if asked := extract_questions(message, user_proxy):
             member = asked[0].path[0]
+            was_shown = not is_question(message)
+            self.asked |= {each.id: _Asked(member, not any(each.calls), was_shown) for each in asked}
             self.answered = [each for each in self.answered if each != member]
             teller = _teller(message, asked[0])
             still = {key: each for key, each in self.questions.items() if each.path[: len(teller)] != teller}
@@ -181,6 +195,11 @@ class ResumableGroupChatManager(BaseGroupChatManager):
                 self._pending.take(message, self._participant_names, self.user_proxy)
         self._read, self._last_read = len(thread), thread[-1] if thread else None
         return self._pending.copy()
+
+    def find_asked(self, question_ids: Iterable[str]) -> list[_Asked]:
+        """Return how questions were asked, as far as the thread tells."""
+        known = self.waiting().asked
+        return [known[each] for each in question_ids if each in known]
 
     def _forget_thread(self) -> None:
         self._pending, self._read, self._last_read = PendingQuestions(), 0, None
@@ -579,8 +598,8 @@ def _make_container(
 
 
 class _Container(ChatAgentContainer):
-    """A member's place in a group chat, which leaves out messages meant for others alone: open questions, and the
-    user's answers to a user proxy, which repeats them itself."""
+    """A member's place in a group chat, which leaves out messages meant for others alone: questions, and the answers to
+    those that a tool call asked."""
 
     _turns: _Turns
 
@@ -600,8 +619,9 @@ class _Container(ChatAgentContainer):
             manager._output_message_queue.put_nowait(message)
 
     def _buffer_message(self, message: BaseChatMessage) -> None:
-        if not self._turns.is_for_others(self._agent, message):
-            super()._buffer_message(message)
+        selected = self._turns.select_for(self._agent, message)
+        if selected is not None:
+            super()._buffer_message(selected)
 
 
 class _Turns:
@@ -630,14 +650,23 @@ class _Turns:
 
         return await asyncio.create_task(receive(), context=self.context.copy())
 
-    def is_for_others(self, member: ChatAgent | Team, message: BaseChatMessage) -> bool:
-        """Return whether a message is of no use to a member."""
+    def select_for(self, member: ChatAgent | Team, message: BaseChatMessage) -> BaseChatMessage | None:
+        """Return a message as a member hears it; None if it is of no use to it, or not its business: AutoGen shows the
+        group what hands over to the user and what the user says then, but nothing of a tool call."""
         if is_question(message):
-            return not (self.live and member.name == self.user_proxy)
-        answers = {each.question_id for each in message_answers(message)}
-        return bool(answers) and answers <= {
-            question_id for each in self.proxies if each is not member for question_id in waiting_for(each)
-        }
+            return message if self.live and member.name == self.user_proxy else None
+        answers = message_answers(message)
+        ids = {each.question_id for each in answers}
+        if answers and ids <= {key for each in self.proxies if each is not member for key in waiting_for(each)}:
+            return None  # It repeats them itself.
+        asked = [] if self.live or self.manager is None else self.manager.find_asked(ids)
+        if not asked or len(asked) < len(ids):
+            return message
+        if not any(each.by_handoff or each.member == member.name for each in asked):
+            return None
+        if all(each.was_shown for each in asked):  # The group knows the question.
+            return message.model_copy(update={"content": "\n".join(each.as_text() for each in answers)})
+        return message
 
     def began(self, name: str) -> None:
         """Note that a member gets the turn."""

@@ -15,6 +15,7 @@ from autogen_agentchat.messages import ModelClientStreamingChunkEvent, ThoughtEv
 from upcall import identity, progress
 from upcall.autogen import metrics, tracing
 from upcall.autogen.answer_queue import AnswerQueue
+from upcall.autogen.attributes import refuse_loss
 from upcall.autogen.concurrency import SegmentToken, SingleReaderQueue, run_to_completion
 from upcall.autogen.group_chats import PendingQuestions
 from upcall.autogen.internals import without_tracebacks_of
@@ -23,7 +24,7 @@ from upcall.autogen.messages import Event, event_questions, message_answers, nam
 from upcall.autogen.ownership import RunOwner
 from upcall.autogen.published import PublishedQuestions
 from upcall.autogen.scope import ProgressListener, RunScope, SharedModelCalls, current_scope, enter_scope
-from upcall.errors import ModelError, SharedAgent, StoredStateError, StoreUnavailable, UpcallError
+from upcall.errors import AgentFailed, ModelError, SharedAgent, StoredStateError, StoreUnavailable, UpcallError
 from upcall.execution.compatibility import adapt_checkpoint
 from upcall.execution.event_gate import EventGate, tell_answer
 from upcall.execution.reducer import NO_RESULT, Phase, SegmentState, end_segment, explain_loss, reduce_event
@@ -307,6 +308,8 @@ class RunSegment:
     async def _pause(self, team: Team) -> Run:
         """Store the run at its pause: completed, or waiting for answers."""
         team_state = dict(await team.save_state())
+        if self._state.waiting.questions:
+            refuse_loss(team_state)
         return await self._with_queued(lambda: self._store_pause(team_state))
 
     async def _with_queued(self, store: Callable[[], Coroutine[Any, Any, Run]]) -> Run:
@@ -386,7 +389,7 @@ class RunSegment:
             return
         try:
             await self._pause(team)
-        except StoredStateError:
+        except (StoredStateError, AgentFailed):
             await self._release()
 
     async def _release(self) -> None:
