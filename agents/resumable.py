@@ -68,6 +68,8 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
     def __init__(self, name: str, description: str, *, user_proxy: str = "user") -> None:
         super().__init__(name=name, description=description)
         self.user_proxy = user_proxy
+        self.hears_answers = False
+        """Whether it hears what the user answers to the tool calls of other members, as the roles of a root team do."""
         self._state: StateT = self._empty_state()
 
     def _empty_state(self) -> StateT:

@@ -231,6 +231,8 @@ def root_team(
             **_choose(ClarifierSettings, options, "clarifier", user.name),
         )
         speakers.insert(1, clarifier)
+    for agent in speakers:
+        agent.hears_answers = True
     stops: list[TerminationCondition] = [TextMessageTermination(agent.name) for agent in speakers]
     if human is None:
         stops.append(HandoffTermination(USER))

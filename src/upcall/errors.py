@@ -13,7 +13,22 @@ from typing import Any
 from upcall import identity
 
 
-class UpcallError(Exception):
+class PortableError(Exception):
+    """An error that comes through pickle and copy with its text and its fields, as process pools need, whatever its
+    constructor takes: Python would call that with the text alone."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, dict(self.__dict__))
+
+
+def _rebuild(kind: type[PortableError], args: tuple[Any, ...], fields: dict[str, Any]) -> PortableError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
+
+
+class UpcallError(PortableError):
     """Base of every error this library raises on purpose. Its text is one line that a user can act on."""
 
 
@@ -245,7 +260,7 @@ class WorkspaceMissing(StoredStateError):
         )
 
 
-class UserInputRequired(Exception):
+class UserInputRequired(PortableError):
     """Raised by a function tool that needs the human: its call waits, and the answer becomes the call's result.
 
     Source: seed S4 (``UserInputRequiredException``). The question is checked like any other; an invalid one becomes an

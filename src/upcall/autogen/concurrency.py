@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from autogen_core import CancellationToken
 
+from upcall.autogen.tool_calls import Interruption
+
 T = TypeVar("T")
+P = ParamSpec("P")
 Emit: TypeAlias = Callable[[T], None]
 
 SECONDS_TO_LET_GO = 1.0
@@ -174,13 +177,52 @@ async def run_to_completion(work: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
         raise
 
 
+def contain(function: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    """Return what foreign code returns that runs in a thread; whatever ends it oddly, as an error.
+
+    A future takes no `StopIteration`, so that its thread would be waited for without end, and handlers of errors
+    catch no `BaseException`. A Ctrl-C arrives in the main thread: here `KeyboardInterrupt` is the code's own.
+
+    Raises:
+        RuntimeError: it raised what is no error.
+    """
+    try:
+        return function(*given, **named)
+    except BaseException as error:
+        if _is_error(error) or isinstance(error, asyncio.CancelledError | Interruption):
+            raise
+        raise RuntimeError(_describe_end(error)) from error
+
+
 async def _contain_exit(work: Coroutine[Any, Any, T]) -> T:
-    """Contain `SystemExit`: a task that raises it ends the whole event loop, and a tool may be the `main` of some
-    command line."""
+    """Do as `contain` with a coroutine: a task that raises `SystemExit` ends the whole event loop, and a tool may be
+    the `main` of some command line. `KeyboardInterrupt` is a Ctrl-C, and `GeneratorExit` may close this coroutine."""
+    task = asyncio.current_task()
     try:
         return await work
-    except SystemExit as error:
-        raise RuntimeError(f"it tried to end the program (exit status {error.code})") from error
+    except BaseException as error:
+        if _is_error(error) or isinstance(error, asyncio.CancelledError | Interruption | KeyboardInterrupt):
+            raise
+        if isinstance(error, GeneratorExit) and not _is_at_work(task):
+            raise
+        raise RuntimeError(_describe_end(error)) from error
+
+
+def _is_error(error: BaseException) -> bool:
+    return isinstance(error, Exception) and not isinstance(error, StopIteration | StopAsyncIteration)
+
+
+def _is_at_work(task: asyncio.Task[Any] | None) -> bool:
+    try:
+        return asyncio.current_task() is task
+    except RuntimeError:  # Its event loop is closed.
+        return False
+
+
+def _describe_end(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"it tried to end the program (exit status {error.code})"
+    return f"it ended with {type(error).__name__}" + (f": {error}" if str(error) else "")
 
 
 async def _let_go(tasks: Sequence[asyncio.Task[Any]], *, timeout: float | None = None) -> None:

@@ -35,6 +35,8 @@ from autogen_core.tools import BaseTool, FunctionTool, StaticStreamWorkbench, St
 from opentelemetry import trace
 from pydantic import BaseModel, ValidationError
 
+from upcall.autogen.concurrency import contain
+
 
 @dataclass(frozen=True)
 class AssistantParts:
@@ -147,7 +149,7 @@ def in_this_context(
 
     def call(*given: Any, **named: Any) -> Any:
         begin()
-        return show(tool._func(*given, **named))
+        return show(contain(tool._func, *given, **named))
 
     twin._func = partial(copy_context().run, call)
     return twin

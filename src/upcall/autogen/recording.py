@@ -38,7 +38,7 @@ from upcall.autogen.messages import Event
 from upcall.autogen.model_errors import CutShort, explain_call
 from upcall.autogen.scope import current_scope
 from upcall.autogen.server_waits import call_when_free
-from upcall.autogen.tool_calls import check_start_time, is_idempotent
+from upcall.autogen.tool_calls import Interruption, check_start_time, is_idempotent
 from upcall.errors import UpcallError
 from upcall.questions.tool_context import redact_secrets
 from upcall.runs.journal_records import ToolOutcome
@@ -54,7 +54,7 @@ APPROVE_CODE = "approve_code"
 """The name of a code approval in a turn."""
 
 
-class TurnStopped(BaseException):
+class TurnStopped(Interruption):
     """Ends a stock agent's turn because something below it waits for the user. No handler of errors catches it."""
 
 

@@ -93,7 +93,11 @@ def is_repeated_call() -> bool:
     return call is not None and call.repeated
 
 
-class StartedLate(BaseException):
+class Interruption(BaseException):
+    """What ends work from outside: neither a handler of errors nor `concurrency.contain` catches it."""
+
+
+class StartedLate(Interruption):
     """A tool's function got its thread too late, since all were busy or the process was suspended, and did not run.
 
     No handler of a tool's errors catches it.

@@ -10,6 +10,7 @@ from hashlib import blake2b
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import to_jsonable_python
 
 from upcall.errors import UserInputRequired
 from upcall.questions.answer import Answer
@@ -149,10 +150,11 @@ def redact_secrets(text: str) -> str:
 
 def question_fields(needed: UserInputRequired, tool: str) -> dict[str, Any]:
     """Return what a tool asks, as plain JSON for the journal: the fields of its question, and for which ``tool`` the
-    answer is, where that goes on with it."""
+    answer is, where that goes on with it. An option that is no JSON becomes None, which no question accepts."""
     options = [
         each.model_dump(mode="json", exclude_none=True) if isinstance(each, Option) else each for each in needed.options
     ]
+    options = to_jsonable_python(options, fallback=lambda _: None)
     fields = {"question": needed.question, "options": options, "id": needed.request_id}
     more = {"context": needed.context, "clarification_type": needed.clarification_type}
     own: dict[str, Any] = {"tool": tool, **({"secret": True} if needed.secret else {})} if needed.again else {}
