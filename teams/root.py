@@ -25,6 +25,7 @@ from upcall.agents.coder import Execution, coder
 from upcall.agents.lead import lead
 from upcall.agents.planner import Planner, PlannerSettings
 from upcall.agents.researcher import researcher
+from upcall.agents.resumable import ResumableAgent
 from upcall.agents.structured.options import StructuredSettings
 from upcall.agents.toolset import Tool, as_tool
 from upcall.autogen.messages import USER
@@ -190,7 +191,7 @@ def root_team(
 
     peers = workers(deep if options.enable_escalation else None)
     handlers = [ToolInfo(agent.name, agent.description) for agent in peers]
-    speakers: list[ChatAgent] = [
+    speakers: list[ResumableAgent[Any]] = [
         Classifier(
             clients("classifier"),
             small_client=resources.small_model,
