@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from autogen_agentchat.agents import UserProxyAgent
-from autogen_agentchat.base import ChatAgent, TerminationCondition
+from autogen_agentchat.base import TerminationCondition
 from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
 from autogen_agentchat.teams import Swarm
 from autogen_core.models import ChatCompletionClient
@@ -170,7 +170,7 @@ def root_team(
         prompts=resources.prompts,
     )
 
-    def workers(escalates_to: str | None) -> list[ChatAgent]:
+    def workers(escalates_to: str | None) -> list[ResumableAgent[Any]]:
         return [
             coder(
                 clients("coder"),
