@@ -44,6 +44,7 @@ from upcall.agents import PausableAgent
 from upcall.agents.structured.agent import Thread
 from upcall.agents.tool_loop.options import PausableOptions, PausableSettings
 from upcall.autogen.messages import OUTCOME, answer_message, message_questions
+from upcall.autogen.tool_calls import Interruption
 from upcall.errors import (
     AgentFailed,
     ConfigurationError,
@@ -729,7 +730,7 @@ async def test_a_cancelled_token_stops_a_turn_before_it_begins() -> None:
 
 
 async def test_several_calls_may_fail_for_good_without_a_loose_end() -> None:
-    class Gone(BaseException):
+    class Gone(Interruption):
         pass
 
     def refuse() -> str:
