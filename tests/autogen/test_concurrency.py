@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
 from weakref import ref
 
 import pytest
@@ -87,6 +90,61 @@ async def test_token_cancels_what_is_linked_and_what_comes_late() -> None:
     token.cancel()
     token.link_future(late)
     assert (called, linked.cancelled(), late.cancelled()) == (["callback"], True, True)
+
+
+@dataclass
+class Handle:
+    """What user code may link: something of its own with `cancel`, which cannot be hashed, and may fail."""
+
+    token: CancellationToken
+    fails: bool = False
+    cancels: int = 0
+
+    def cancel(self) -> None:
+        assert self.token.is_cancelled()
+        self.cancels += 1
+        if self.fails:
+            raise ConnectionError("the device is gone")
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_token_cancels_once_whatever_can_be_cancelled(is_late: bool) -> None:
+    token = SegmentToken()
+    handles = [Handle(token), Handle(token, fails=True), Handle(token)]
+    futures: list[Any] = [thread := Future[None](), asyncio.create_task(asyncio.sleep(60)), asyncio.Future[None]()]
+    link: Any = token.link_future
+    if is_late:
+        token.cancel()
+    assert [link(each) is each for each in (*handles, *futures)] == [True] * 6
+    token.cancel()
+    token.cancel()
+    await asyncio.wait(futures[1:], timeout=5)
+    assert [each.cancels for each in handles] == [1, 1, 1]
+    assert [each.cancelled() for each in (thread, *futures[1:])] == [True] * 3
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_token_takes_coroutines_and_leaves_them_alone(is_late: bool) -> None:
+    token, reply = SegmentToken(), fetch()
+    link: Any = token.link_future
+    if is_late:
+        token.cancel()
+    link(reply)
+    token.cancel()
+    assert isinstance(await reply, Reply)
+
+
+async def test_token_forgets_thread_futures_and_those_of_closed_loops() -> None:
+    token, reply = SegmentToken(), Future[str]()
+    link: Any = token.link_future
+    elsewhere = asyncio.new_event_loop()
+    done = elsewhere.create_future()
+    done.set_result(None)
+    elsewhere.close()
+    link(done)
+    link(reply)
+    reply.set_result("done")
+    assert not token._linked
 
 
 @pytest.mark.parametrize("kind", [SegmentToken, CancellationToken])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
@@ -15,6 +16,8 @@ from upcall.autogen.tool_calls import Interruption
 T = TypeVar("T")
 P = ParamSpec("P")
 Emit: TypeAlias = Callable[[T], None]
+
+_log = logging.getLogger("upcall")
 
 SECONDS_TO_LET_GO = 1.0
 """How long cancelled work may take to end before it is abandoned."""
@@ -73,25 +76,44 @@ class SingleReaderQueue(Generic[T]):
 
 class SegmentToken(CancellationToken):
     """A cancellation token that forgets finished futures. AutoGen's keeps every future linked to it, with its result,
-    for its lifetime: in a run, every model request with its reply and every event of the team (autogen-core 0.7.5)."""
+    for its lifetime: in a run, every model request with its reply and every event of the team (autogen-core 0.7.5).
+
+    Like AutoGen's, it takes anything: a future of asyncio or of a thread, an object with a `cancel` of its own, and
+    the coroutine that `McpWorkbench` links (autogen-ext 0.7.5). Only what can be cancelled is kept: a coroutine ends
+    with the task that awaits it.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._linked: set[asyncio.Future[Any]] = set()
-        self.add_callback(self._cancel_linked)
+        self._linked: dict[int, Any] = {}
+        """By identity: not everything linked can be hashed."""
+
+    def cancel(self) -> None:
+        """Cancel everything linked, outside AutoGen's lock: what is cancelled may ask the token."""
+        super().cancel()
+        for key in [*self._linked]:
+            self._cancel_linked(key)
 
     def link_future(self, future: asyncio.Future[Any]) -> asyncio.Future[Any]:
-        """Link a future, as AutoGen's token does."""
-        if self.is_cancelled():
-            future.cancel()
-        elif not future.done():
-            self._linked.add(future)
-            future.add_done_callback(self._linked.discard)
+        """Link a future, or anything else that AutoGen's token takes."""
+        given: Any = future
+        is_done, key = getattr(given, "done", None), id(given)
+        if not callable(getattr(given, "cancel", None)) or (callable(is_done) and is_done()):
+            return future
+        self._linked[key] = given
+        if callable(when_done := getattr(given, "add_done_callback", None)):
+            when_done(lambda _: self._linked.pop(key, None))
+        if self.is_cancelled():  # Perhaps since this began, by another thread.
+            self._cancel_linked(key)
         return future
 
-    def _cancel_linked(self) -> None:
-        for future in [*self._linked]:
-            future.cancel()
+    def _cancel_linked(self, key: int) -> None:
+        linked = self._linked.pop(key, None)
+        try:
+            if linked is not None:
+                linked.cancel()
+        except Exception:  # noqa: BLE001  (of the user's own class; the others are to be cancelled all the same)
+            _log.warning("Something linked to a cancellation token (%s) failed to cancel.", type(linked).__name__)
 
 
 async def merge_streams(
