@@ -90,6 +90,17 @@ def test_what_the_architecture_says_is_in_a_module_is_in_it() -> None:
     ] == []
 
 
+def test_every_promise_names_a_test_that_is_there() -> None:
+    rows = [each for each in (ROOT / "docs/promises.md").read_text().splitlines() if "`tests/" in each]
+    assert len(rows) > 15
+    for row in rows:
+        file = ""
+        for path, name in re.findall(r"`([\w/]+\.py)?(?:::(\w+))?`", row):
+            file = path or file
+            assert (ROOT / file).is_file(), row
+            assert f"def {name}(" in (ROOT / file).read_text() or not name, row
+
+
 def named(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
