@@ -43,7 +43,8 @@ from upcall.agents.tool_loop.turn import Turn
 from upcall.agents.toolset import Tool, Toolset
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.messages import CLARIFIER_LOG, WARNINGS, dump_warnings
-from upcall.autogen.model_calls import call_model, is_unknown_family, result_of
+from upcall.autogen.model_calls import call_model, result_of
+from upcall.autogen.model_size import is_small
 from upcall.autogen.token_odds import NO_CALL, may_tell_odds
 from upcall.errors import ModelError
 from upcall.options import ApprovalOptions, AskFor, ClarificationOptions
@@ -72,7 +73,7 @@ DEFAULTS = ClarificationOptions()
 """The name that asks in the worked examples."""
 
 FEW_EXAMPLES = 2
-"""The number of worked examples for a model of a known family; others get all."""
+"""The number of worked examples for a model that is not small; a small one gets all."""
 
 MAX_LOOKS = 2
 """The number of candidates that are checked: the next one if the one with the highest weight is dropped."""
@@ -279,7 +280,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
             return
         if self._scorer is not None:
             await self._consult_scorer(self._scorer, emit, token)
-        elif is_unknown_family(self._model_client) and may_tell_odds(self._model_client):
+        elif is_small(self._model_client) and may_tell_odds(self._model_client):
             await self._take_first_look(emit, token)
 
     async def _consult_scorer(self, scorer: Scorer, emit: Emit[BaseAgentEvent], token: CancellationToken) -> None:

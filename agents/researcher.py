@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from autogen_agentchat.messages import TextMessage
 from autogen_core.models import ChatCompletionClient
@@ -14,7 +15,6 @@ from upcall.agents.tool_loop.escalating import EscalatingAgent
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.agents.toolset import Tool
 from upcall.autogen.messages import CHECKED, OUTCOME
-from upcall.autogen.model_calls import is_unknown_family
 from upcall.policy.approval import Approve
 from upcall.prompts import PROMPTS, Prompts
 from upcall.prompts.contexts import ResearcherContext
@@ -59,7 +59,7 @@ def researcher(
     workbench: Sequence[Workbench] = (),
     escalates_to: str | None = None,
     approve: Approve = (),
-    search_first: bool | None = None,
+    search_first: bool | Literal["auto"] = "auto",
     max_rounds: int = 30,
     stream: bool = False,
     user_proxy: str = "user",
@@ -69,7 +69,7 @@ def researcher(
     other sources. `tools` and `workbench` (MCP servers) are further ways to find things out. `escalates_to` names the
     peer that gets a task that needs a plan, or that the agent could not do (S2-42); it then has at most
     `SHALLOW_ROUNDS` model calls. `search_first`: search the documents for the task before the first model call; by
-    default for a model of no known family, since small ones would rather make an answer up than search."""
+    default for a small model, since these would rather make an answer up than search."""
     library = documents if isinstance(documents, DocumentsWorkbench) else DocumentsWorkbench(documents)
     context = ResearcherContext(
         available_documents=library.available,
@@ -88,7 +88,7 @@ def researcher(
         handoffs=[escalates_to] if escalates_to else [],
         output_type=ResearchReport,
         approve=approve,
-        search_first=is_unknown_family(model_client) if search_first is None else search_first,
+        search_first=search_first,
         max_rounds=min(max_rounds, SHALLOW_ROUNDS) if escalates_to else max_rounds,
         stream=stream,
         user_proxy=user_proxy,

@@ -27,15 +27,14 @@ from autogen_agentchat.messages import TextMessage
 from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient
 from autogen_ext.models.cache import ChatCompletionCache
-from autogen_ext.models.openai import OpenAIChatCompletionClient
 from pydantic import BaseModel
 
+from upcall import OpenAICompatibleClient
 from upcall.agents import Clarifier
 from upcall.agents.structured.first_look import first_look_messages, read_first_look
 from upcall.autogen.messages import message_questions
 from upcall.autogen.model_calls import call_model, result_of
 from upcall.autogen.token_odds import may_tell_odds, tells_odds
-from upcall.execution.model_clients import DEFAULT_MODEL_INFO, quiet_known_warnings
 from upcall.options import AskFor, ClarificationOptions
 from upcall.prompts import PROMPTS
 from upcall.questions.question import Question
@@ -236,11 +235,8 @@ def tabulate(results: Sequence[Result]) -> dict[str, Figures]:
 def make_client(base_url: str, model: str, temperature: float | None) -> ChatCompletionClient:
     """Return the client that upcall makes for a server of one's own, behind a cache: both policies begin with the same
     call."""
-    quiet_known_warnings()
     chosen: dict[str, Any] = {} if temperature is None else {"temperature": temperature}
-    client = OpenAIChatCompletionClient(
-        model=model, base_url=base_url, api_key="not-needed", model_info=DEFAULT_MODEL_INFO, timeout=300, **chosen
-    )
+    client = OpenAICompatibleClient(model=model, base_url=base_url, api_key="not-needed", timeout=300, **chosen)
     return client if temperature else ChatCompletionCache(client)
 
 

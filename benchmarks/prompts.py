@@ -20,13 +20,12 @@ from autogen_agentchat.base import ChatAgent, Response
 from autogen_agentchat.messages import BaseChatMessage, TextMessage, ThoughtEvent
 from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient
-from autogen_ext.models.openai import OpenAIChatCompletionClient
 
+from upcall import OpenAICompatibleClient
 from upcall.agents import Clarifier, Classifier, Planner
 from upcall.agents.planner import FALLBACK_SECTIONS
 from upcall.autogen.messages import CLASSIFICATION, ERROR, PLAN, message_questions
 from upcall.errors import UpcallError
-from upcall.execution.model_clients import DEFAULT_MODEL_INFO, quiet_known_warnings
 from upcall.prompts.contexts import ToolInfo
 from upcall.runs.outputs import Classification
 from upcall.runs.plan import ReviewedPlan
@@ -209,13 +208,11 @@ def main() -> None:
     parser.add_argument("--skip", type=int, default=0, help="not the first so many inputs of each")
     parser.add_argument("--temperature", type=float, help="default: the server's")
     given = parser.parse_args()
-    quiet_known_warnings()
     chosen: dict[str, Any] = {} if given.temperature is None else {"temperature": given.temperature}
-    client = OpenAIChatCompletionClient(
+    client = OpenAICompatibleClient(
         model=given.model,
         base_url=given.base_url,
         api_key="not-needed",
-        model_info=DEFAULT_MODEL_INFO,
         timeout=150,
         **chosen,
     )

@@ -1,6 +1,6 @@
 """Worked examples, sent as turns of a chat before the task: a small model follows them far better than a rule.
 
-Each kind of request appears with something missing, with only tastes open, and clear. A model of a known family sees
+Each kind of request appears with something missing, with only tastes open, and clear. A model that is not small sees
 only the first ones. No task of benchmarks/data may appear here.
 """
 

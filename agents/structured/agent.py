@@ -45,7 +45,8 @@ from upcall.autogen.messages import (
     message_answers,
     question_message,
 )
-from upcall.autogen.model_calls import call_model, is_unknown_family, result_of
+from upcall.autogen.model_calls import call_model, result_of
+from upcall.autogen.model_size import is_small, learn_size
 from upcall.errors import ModelError, ModelReplyUnfinished
 from upcall.policy.asking import see_effect
 from upcall.policy.resolver import resolve_question
@@ -63,7 +64,7 @@ from upcall.runs.outputs import Effect, QuestionCheck, Reply
 from upcall.text import shorten_middle
 
 FEW_CHECKED = 3
-"""The number of worked examples of a check for a model of a known family; others get all."""
+"""The number of worked examples of a check for a model that is not small; a small one gets all."""
 
 E = TypeVar("E")
 T = TypeVar("T", bound=Reply)
@@ -123,6 +124,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         steps: list[Step] = []
 
         async def work(emit: Emit[BaseAgentEvent]) -> None:
+            await learn_size(self._model_client)
             steps.append(await self._next_step(emit, cancellation_token))
 
         async with aclosing(merge_streams([work])) as events:
@@ -319,8 +321,8 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         return result
 
     def _choose_examples(self, examples: Sequence[E], few: int) -> Sequence[E]:
-        """Return the worked examples for this model: a `few` if it is of a known family, else all."""
-        return examples if is_unknown_family(self._model_client) else examples[:few]
+        """Return the worked examples for this model: all if it is small, else a `few`."""
+        return examples if is_small(self._model_client) else examples[:few]
 
     def _log_reply(self, text: str) -> None:
         limit = self._settings.log_response_max_chars
@@ -362,10 +364,10 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
 
     def _is_unsure(self, question: Question) -> bool:
         """Whether a question is checked. One for a text or a file is not, since nobody can guess it, nor is
-        one of the greatest weight by a model of a known family."""
+        one of the greatest weight by a model that is not small."""
         if not self._settings.check_questions or question.detail is Detail.INPUT:
             return False
-        return question.weight != 1 or is_unknown_family(self._model_client)
+        return question.weight != 1 or is_small(self._model_client)
 
     async def _look_again(
         self, prompt: Sequence[LLMMessage], emit: Emit[BaseAgentEvent], token: CancellationToken

@@ -21,7 +21,7 @@ from upcall.agents.structured.parse_output import (
     parse_reply,
 )
 from upcall.autogen.messages import CHECKED, OUTPUT, WARNINGS, dump_warnings
-from upcall.autogen.model_calls import is_unknown_family
+from upcall.autogen.model_size import is_small
 from upcall.research.reports import CheckedReport, Report
 
 REPORT = "report"
@@ -33,11 +33,11 @@ _RAW_JSON = "it is JSON. Make calls with your tools, not in a text, and give you
 
 
 def needs_report_tool(kind: type[BaseModel], client: ChatCompletionClient) -> bool:
-    """Return whether the model gets the tool by default: a text cannot be the output, or the model is known.
+    """Return whether the model gets the tool by default: a text cannot be the output, or the model is not small.
 
     A small model reports with it before it has done anything.
     """
-    return not hasattr(kind, "from_text") or not is_unknown_family(client)
+    return not hasattr(kind, "from_text") or not is_small(client)
 
 
 @cache

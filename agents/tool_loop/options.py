@@ -35,8 +35,9 @@ class PausableSettings(BaseModel, frozen=True):
         max_repeats: rounds in a row whose calls were all made before, with the same results; the turn then ends too.
         max_questions: `ask_user` calls per turn; further ones get an error result.
         report_tool: whether the model can end its turn with the tool ``report``, whose arguments are the fields of
-            ``output_type``. By default if a text alone cannot be the output, or the model is of a known family.
-        search_first: whether a turn begins with a search of the agent's own documents for its task, made for the model.
+            ``output_type``. By default if a text alone cannot be the output, or the model is not small.
+        search_first: whether a turn begins with a search of the agent's own documents for its task, made for the model;
+            ``auto``: if the model is small.
         answers_nested: whether it checks a nested agent's question before that goes up, and answers it if it was told
             the answer, little depends on it, and the choice is not the user's (S4-23). One more model call each.
         catch_prose: whether a text that ends the turn with a question mark counts as a question to the user. The
@@ -57,7 +58,7 @@ class PausableSettings(BaseModel, frozen=True):
     max_repeats: int = 3
     max_questions: int = 10
     report_tool: bool | None = None
-    search_first: bool = False
+    search_first: bool | Literal["auto"] = False
     answers_nested: bool = False
     catch_prose: bool = False
     nested_timeout: float | None = None
@@ -78,7 +79,7 @@ class PausableOptions(TypedDict, total=False):
     max_repeats: int
     max_questions: int
     report_tool: bool | None
-    search_first: bool
+    search_first: bool | Literal["auto"]
     answers_nested: bool
     catch_prose: bool
     nested_timeout: float | None

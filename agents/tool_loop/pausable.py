@@ -83,6 +83,7 @@ from upcall.autogen.messages import (
     words_before_handoff,
 )
 from upcall.autogen.model_calls import call_model
+from upcall.autogen.model_size import is_small, learn_size
 from upcall.autogen.scope import discard_last_reply
 from upcall.errors import ConfigurationError, ModelReplyInvalid, SchemaMismatch
 from upcall.policy.approval import ApprovalRules, Approve
@@ -208,13 +209,19 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             )
         self._memory, self._model_context = list(memory), model_context
         self._output_type = output_type
-        self._report_tool = None if output_type is None else self._choose_report_tool(output_type)
 
-    def _choose_report_tool(self, output_type: type[BaseModel]) -> ToolSchema | None:
-        wanted = self._settings.report_tool
-        offered = needs_report_tool(output_type, self._model_client) if wanted is None else wanted
-        offered = offered and self._calls_tools
-        return report_schema(output_type) if offered else None
+    @property
+    def _report_tool(self) -> ToolSchema | None:
+        kind, wanted = self._output_type, self._settings.report_tool
+        if kind is None or not self._calls_tools:
+            return None
+        offered = needs_report_tool(kind, self._model_client) if wanted is None else wanted
+        return report_schema(kind) if offered else None
+
+    @property
+    def _searches_first(self) -> bool:
+        wanted = self._settings.search_first
+        return is_small(self._model_client) if wanted == "auto" else wanted
 
     @property
     def usage(self) -> Mapping[str, Usage]:
@@ -262,6 +269,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 continues from there, and no finished call is made again.
             AgentFailed: a memory or the model context failed. The state is as above.
         """
+        await learn_size(self._model_client)
         note = self._ingest(messages)
         for event in await self._remember(cancellation_token):
             yield event
@@ -281,7 +289,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         if limit and not (limit.outcome == REPEATS and begin_last_words(turn)):
             yield Response(chat_message=await self._stop(limit, token))
             return
-        if self._settings.search_first and turn.remind_once("search") and (calls := self._look_up()):
+        if self._searches_first and turn.remind_once("search") and (calls := self._look_up()):
             turn.open_frames(calls, None)
             yield self._request_event()
             return
@@ -337,7 +345,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     def _is_to_answer(self, offered: Sequence[ToolSchema]) -> bool:
         """Return whether the next call should answer from the search results."""
         names = {schema["name"] for schema in offered}
-        return self._settings.search_first and begin_answer(self._state, self._toolset, self.name, names)
+        return self._searches_first and begin_answer(self._state, self._toolset, self.name, names)
 
     def _request_event(self, usage: RequestUsage | None = None) -> ToolCallRequestEvent:
         opened = [frame.call for frame in self._state.frames]
@@ -431,14 +439,14 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             return []
         asked = self._toolset.schemas()  # Only a workbench can keep one waiting.
         schemas = list(await (cancellable(asked, token) if self._toolset.workbenches else asked))
-        if self._report_tool is None:
+        if (report := self._report_tool) is None:
             return schemas
         if any(schema["name"] == REPORT for schema in schemas):
             raise ConfigurationError(
                 f"Agent {self.name!r}: a tool is called {REPORT!r}, the name of the tool that ends a turn with an "
                 "output_type. Rename the tool, or set report_tool=False."
             )
-        return [*schemas, self._report_tool]
+        return [*schemas, report]
 
     async def _call_model(
         self, schemas: Sequence[ToolSchema], message_id: str, token: CancellationToken

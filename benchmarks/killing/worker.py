@@ -21,7 +21,6 @@ from killing.points import TOKEN, Points
 from killing.scenarios import SCENARIOS, Scenario, World, result_of, workspace
 from upcall import Question, Run, RunStatus, Settings, Upcall
 from upcall.errors import AlreadyAnswered, ConfigurationError, RunConflict, RunNotWaiting, UnknownRun, UpcallError
-from upcall.execution.model_clients import quiet_known_warnings
 from upcall.storage import databases
 from upcall.storage.connection import Connection
 from upcall.storage.store import RunStore
@@ -165,7 +164,6 @@ def app_for(job: Job, points: Points | None) -> Upcall:
 
 
 def _client(job: Job, points: Points) -> ChatCompletionClient:
-    quiet_known_warnings()
     sender = {
         "folder": str(job.folder),
         "scenario": job.scenario,

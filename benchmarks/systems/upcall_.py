@@ -11,7 +11,7 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 from meter import Rest
 from scenarios import DESCRIPTIONS, PROMPTS, Scenario, look, save
 
-from upcall import PausableAgent, Run, Settings, Upcall, send_as_is
+from upcall import PausableAgent, Run, Settings, Upcall
 
 MODEL_INFO = ModelInfo(
     vision=False,
@@ -27,10 +27,8 @@ class System:
     packages = ("upcall", "autogen-agentchat")
 
     def __init__(self, base_url: str, http_client: object, store: Path, scenario: Scenario) -> None:
-        self._model = send_as_is(
-            OpenAIChatCompletionClient(
-                model="scripted", base_url=base_url, api_key="none", http_client=http_client, model_info=MODEL_INFO
-            )
+        self._model = OpenAIChatCompletionClient(
+            model="scripted", base_url=base_url, api_key="none", http_client=http_client, model_info=MODEL_INFO
         )
         self._scenario = scenario
         settings = Settings.read(model="demo", max_questions_run=1000)

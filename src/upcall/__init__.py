@@ -12,7 +12,7 @@ from upcall.lazy_names import load_name
 if TYPE_CHECKING:
     from upcall.agents import HumanProxyAgent, PausableAgent, make_resumable, with_questions
     from upcall.app import Upcall
-    from upcall.autogen.openai_requests import send_as_is
+    from upcall.autogen.openai_client.client import OpenAICompatibleClient
     from upcall.autogen.tool_calls import idempotency_key, idempotent
     from upcall.errors import UpcallError, UserInputRequired
     from upcall.prompts import Prompts
@@ -35,6 +35,7 @@ _HOMES = {
     "ClarificationType": "questions.question",
     "ClarifierResult": "runs.plan",
     "HumanProxyAgent": "agents",
+    "OpenAICompatibleClient": "autogen.openai_client.client",
     "Option": "questions.question",
     "Outcome": "questions.answer",
     "PausableAgent": "agents",
@@ -56,7 +57,6 @@ _HOMES = {
     "ask_secret": "questions.tool_context",
     "make_resumable": "agents",
     "run_sync": "sync",
-    "send_as_is": "autogen.openai_requests",
     "with_questions": "agents",
 }
 
@@ -66,6 +66,7 @@ __all__ = [
     "ClarificationType",
     "ClarifierResult",
     "HumanProxyAgent",
+    "OpenAICompatibleClient",
     "Option",
     "Outcome",
     "PausableAgent",
@@ -87,7 +88,6 @@ __all__ = [
     "idempotent",
     "make_resumable",
     "run_sync",
-    "send_as_is",
     "with_questions",
 ]
 

@@ -9,6 +9,7 @@ is asked before something is done. So none is read from there before a person ha
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, get_args, get_origin
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     BaseModel,
     BeforeValidator,
@@ -23,6 +25,7 @@ from pydantic import (
     SecretStr,
     ValidationError,
 )
+from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -37,6 +40,7 @@ from upcall.agreements import select_agreed, show_path
 from upcall.config_source import ConfigSource, Place, closest, describe_wrong, dot_path, list_known, suggest
 from upcall.errors import ConfigurationError
 from upcall.function_blocks import FunctionConfig, apply_blocks
+from upcall.model_table import FIELDS
 from upcall.notifications.config import MailSettings, Notifications, Url, WebhookSettings
 from upcall.options import AgentName, AssignRule, ResolutionOptions, TeamOptions, WorkKind
 from upcall.policy.facts import FactValue, parse_facts, read_facts_file
@@ -57,6 +61,10 @@ _NO_SETTINGS = {KEY, "UPCALL_UPDATE_GOLDEN", "UPCALL_UPDATE_DOCS"}
 """Variables that others read: what is secret, and our tests."""
 
 
+Small = bool | Literal["auto"]
+"""Whether a model counts as small: ``auto`` by its size, as its name or its server tells."""
+
+
 class ModelSettings(BaseModel, extra="forbid", protected_namespaces=()):
     """Which model to talk to: a name on an OpenAI-compatible server, or any AutoGen model client as a component."""
 
@@ -65,6 +73,7 @@ class ModelSettings(BaseModel, extra="forbid", protected_namespaces=()):
     api_key: SecretStr | None = None
     model_client: dict[str, Any] | None = None
     model_info: dict[str, Any] | None = None
+    small: Small | None = None
 
 
 _AGENTS_OF: dict[WorkKind, tuple[AgentName, ...]] = {
@@ -74,6 +83,17 @@ _AGENTS_OF: dict[WorkKind, tuple[AgentName, ...]] = {
 }
 """Who works with the model for a kind of work. ``small`` is for looks and repairs, whoever makes them, ``embeddings``
 for the scorer."""
+
+
+def _check_family(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of the table of models; refuse one that says nothing of a name."""
+    if unknown := sorted(row.keys() - FIELDS):
+        raise PydanticCustomError("family", f"unknown {unknown[0]!r}; known: {', '.join(sorted(FIELDS))}")
+    try:
+        re.compile(row["name"])
+    except (KeyError, TypeError, re.error) as error:
+        raise PydanticCustomError("family", "name must be a regular expression for names of models") from error
+    return row
 
 
 def _model_of_name(value: object) -> object:
@@ -113,6 +133,9 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     api_key: SecretStr | None = Field(default=None, validation_alias=AliasChoices("UPCALL_API_KEY", "OPENAI_API_KEY"))
     model_client: dict[str, Any] | None = None
     model_info: dict[str, Any] | None = None
+    small: Small = "auto"
+    model_families: list[Annotated[dict[str, Any], AfterValidator(_check_family)]] = []
+    take_over_clients: bool = True
     agents: dict[AgentName, ModelSettings] = {}
     models: dict[WorkKind, Annotated[ModelSettings, BeforeValidator(_model_of_name)]] = {}
     llms: dict[str, ModelSettings] = {}
@@ -293,6 +316,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
             api_key=self.api_key,
             model_client=self.model_client,
             model_info=self.model_info,
+            small=self.small,
         )
         if own is None:
             return common

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from autogen_agentchat.messages import ToolCallExecutionEvent, ToolCallRequestEvent
-from autogen_core.models import ChatCompletionClient, CreateResult, ModelFamily, ModelInfo, RequestUsage
+from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from conversation import Rest, carried, say
 from pydantic import BaseModel
@@ -173,21 +173,20 @@ async def test_a_dump_keeps_the_fields_of_the_output_type() -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "options", "offered"),
+    ("small", "options", "offered"),
     [
-        (ModelFamily.GPT_4O, {}, True),
-        (ModelFamily.UNKNOWN, {}, False),
-        (ModelFamily.UNKNOWN, {"output_type": Plain}, True),
-        (ModelFamily.UNKNOWN, {"report_tool": True}, True),
-        (ModelFamily.GPT_4O, {"report_tool": False}, False),
-        (ModelFamily.GPT_4O, {"output_type": None}, False),
+        (False, {}, True),
+        (True, {}, False),
+        (True, {"output_type": Plain}, True),
+        (True, {"report_tool": True}, True),
+        (False, {"report_tool": False}, False),
+        (False, {"output_type": None}, False),
     ],
 )
-async def test_known_models_get_the_tool_and_small_ones_where_they_need_it(
-    family: str, options: dict[str, Any], offered: bool
+async def test_a_model_gets_the_report_tool_and_a_small_one_where_it_needs_it(
+    small: bool, options: dict[str, Any], offered: bool
 ) -> None:
-    info: ModelInfo = {**MODEL_INFO, "family": family}
-    client = ScriptedModelClient([Call("note"), REPORT], model_info=info)
+    client = ScriptedModelClient([Call("note"), REPORT], small=small)
     await say(worker(client, **options), "Build it")
     assert ("report" in [each["name"] for each in client.requests[0].body["tools"]]) is offered
 

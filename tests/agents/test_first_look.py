@@ -13,7 +13,6 @@ from autogen_agentchat.messages import ThoughtEvent
 from autogen_core.models import (
     ChatCompletionTokenLogprob,
     CreateResult,
-    ModelFamily,
     RequestUsage,
     TopLogprob,
 )
@@ -29,7 +28,6 @@ from upcall import RunStatus, Settings, Upcall, UserInputRequired
 from upcall.agents import Clarifier
 from upcall.agents.structured.first_look import SHIFTS, read_first_look
 from upcall.execution.embeddings import embedder_for
-from upcall.execution.model_clients import DEFAULT_MODEL_INFO
 from upcall.experiments import Experiment
 from upcall.options import AskFor
 from upcall.policy.scorer import find_probability
@@ -37,6 +35,7 @@ from upcall.prompts.contexts import Document
 from upcall.questions.question import Detail
 from upcall.runs.asked_kinds import AskedKind
 from upcall.testing import Call, Fail, LoopbackServer, Reply, Say
+from upcall.testing.model import MODEL_INFO
 
 UNWEIGHTY, WEIGHTY = list_needs(area="low"), list_needs(area="high")
 SAME = '{"first": "the IEA", "second": "the IEA", "effect": "nothing"}'
@@ -68,8 +67,8 @@ async def build() -> Any:
     """Build clarifiers whose model is behind a server."""
     made: list[OpenAIChatCompletionClient] = []
 
-    def build_one(server: LoopbackServer, *, family: str = ModelFamily.UNKNOWN, **options: Any) -> Clarifier:
-        info = {**DEFAULT_MODEL_INFO, "family": family}
+    def build_one(server: LoopbackServer, *, small: bool = True, **options: Any) -> Clarifier:
+        info = {**MODEL_INFO, "small": small}
         made.append(
             OpenAIChatCompletionClient(
                 model="m", base_url=server.base_url, api_key="k", model_info=info, timeout=10, max_retries=0
@@ -218,7 +217,7 @@ async def test_a_server_of_another_kind_gets_no_further_request(servers: Any, bu
 
 
 async def test_a_model_of_a_known_family_gets_none(servers: Any, build: Build) -> None:
-    rest = await say(build(servers(CLEAR), family=ModelFamily.GPT_4O), TASK)
+    rest = await say(build(servers(CLEAR), small=False), TASK)
     assert thoughts(rest) == []
 
 
@@ -312,7 +311,13 @@ def for_run(**said: list[Reply]) -> dict[str, list[Reply]]:
 async def test_a_run_that_failed_is_resumed_in_another_process_without_a_second_look() -> None:
     replies = for_run(looks=[LACKING_LOOK, NAMED], clarifier=[Fail(400, "no"), UNWEIGHTY])
     with LoopbackServer(replies, owned_by="vllm") as server:
-        chosen = {"model": "m", "base_url": server.base_url, "store": "runs.db", "check_questions": False}
+        chosen = {
+            "model": "m",
+            "base_url": server.base_url,
+            "store": "runs.db",
+            "check_questions": False,
+            "small": True,
+        }
         write_settings(json.dumps(chosen))
         failed = await Upcall(settings=Settings.read()).start(TASK)
         run = upcall("resume", failed.id, "--json").json
@@ -324,7 +329,9 @@ async def test_a_run_that_failed_is_resumed_in_another_process_without_a_second_
 async def test_a_run_counts_the_looks_that_were_made(owned_by: str, looks: int) -> None:
     replies = for_run(looks=[LACKING_LOOK, NAMED][:looks], clarifier=[WEIGHTY])
     with LoopbackServer(replies, owned_by=owned_by) as server:
-        settings = Settings.read(None, model="m", base_url=server.base_url, max_retries=0, check_questions=False)
+        settings = Settings.read(
+            None, model="m", base_url=server.base_url, max_retries=0, check_questions=False, small=True
+        )
         run = await Upcall(settings=settings).start(TASK)
     assert run.total_usage.model_calls == server.calls == 2 + looks
 
@@ -333,7 +340,7 @@ async def replayed(server: LoopbackServer, *, later: str | None) -> None:
     """Run an experiment and replay it: without its server, or `later` with one whose models are owned by another."""
     fields: dict[str, Any] = {"name": "trial", "tasks": [{"id": "one", "task": TASK}], "policies": ["always"]}
     with server:
-        fields["models"] = {"m": {"model": "m", "base_url": server.base_url}}
+        fields["models"] = {"m": {"model": "m", "base_url": server.base_url, "small": True}}
         first = await Experiment(**fields).run()
     calls = server.calls
     with ExitStack() as stack:

@@ -43,7 +43,8 @@ async def test_what_a_client_refuses_is_told_in_its_words() -> None:
     agent = PausableAgent("a", Refusing([]))
     with pytest.raises(ModelError) as failed:
         await agent.run(task="Build it")
-    assert str(failed.value).startswith("Agent 'a': its model client refused the call: Model does not support function")
+    assert "its model client Refusing failed (" in str(failed.value)
+    assert "ValueError: Model does not support function" in str(failed.value)
 
 
 @pytest.mark.parametrize("error", [ConnectionError("the shop is closed"), TimeoutError("the shop is slow")])

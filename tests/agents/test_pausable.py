@@ -658,10 +658,6 @@ class RemoteProtocolError(Exception):
         (Fail(504), ModelTimeout),
         (Hang(0.01), ModelTimeout),
         (APIConnectionError(), ModelUnavailable),
-        (RemoteProtocolError(), ModelError),
-        (OSError("no route to host"), ModelError),
-        (json.JSONDecodeError("broken", "", 0), ModelReplyInvalid),
-        (IndexError(), ModelReplyInvalid),
     ],
     ids=repr,
 )
@@ -673,6 +669,19 @@ async def test_a_failed_model_call_is_a_model_error_of_one_line(
     with pytest.raises(ModelError, match=r"^Agent 'coder': the model .* The run is stored") as failed:
         await say(coder(client, stream=stream), "Build it")
     assert type(failed.value) is kind
+    assert len(str(failed.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [RemoteProtocolError(), OSError("no route to host"), json.JSONDecodeError("broken", "", 0), IndexError()],
+    ids=repr,
+)
+async def test_the_error_of_a_users_client_names_its_class_and_line(failure: Exception) -> None:
+    line = Raising.create.__code__.co_firstlineno + 1
+    with pytest.raises(ModelError) as failed:
+        await say(coder(Raising(failure)), "Build it")
+    assert f"its model client Raising failed ({__file__}, line {line}): {type(failure).__name__}" in str(failed.value)
     assert len(str(failed.value).splitlines()) == 1
 
 

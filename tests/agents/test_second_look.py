@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from autogen_agentchat.messages import TextMessage
-from autogen_core.models import ModelInfo
 from conversation import answers, cancelled_while, carried, say, turn
 from places import ROOT
 from scenario import DEEP_CODING, PLAN, TASK, script
@@ -23,7 +22,6 @@ from upcall.prompts.examples import CHECKED_EXAMPLES, EXAMPLES
 from upcall.prompts.first_look_examples import FIRST_LOOKS, NOTHING
 from upcall.questions.question import Detail
 from upcall.testing import Fail, Hang, Reply, Request, ScriptedModelClient
-from upcall.testing.model import MODEL_INFO
 from upcall.ui.run_report import list_assumptions
 
 REQUEST = TextMessage(source="user", content="Compare renewable energy in the G7")
@@ -287,10 +285,9 @@ async def test_unattended_what_is_assumed_is_listed_by_its_risk() -> None:
     assert [each["weight"] for each in run.as_json()["assumptions"]] == [1.0, 0.6]
 
 
-async def test_a_model_of_a_known_family_looks_again_where_it_is_unsure_with_few_examples() -> None:
-    known = ModelInfo(**{**MODEL_INFO, "family": "gpt-4o"})
+async def test_a_model_that_is_not_small_looks_again_where_it_is_unsure_with_few_examples() -> None:
     for weight, looks in (("high", []), ("medium", [ASK])):
-        with ScriptedModelClient([needs(need(weight=weight)), *looks], model_info=known) as client:
+        with ScriptedModelClient([needs(need(weight=weight)), *looks], small=False) as client:
             rest = await say(clarifier(client), REQUEST)
         assert len(rest.questions) == 1
         spoken = [sum(each["role"] == "assistant" for each in request.messages) for request in client.requests]

@@ -8,15 +8,26 @@ from typing import Any
 
 import pytest
 from autogen_core import CancellationToken
-from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, SystemMessage, UserMessage
+from autogen_core.models import (
+    ChatCompletionClient,
+    CreateResult,
+    LLMMessage,
+    ModelFamily,
+    ModelInfo,
+    SystemMessage,
+    UserMessage,
+)
 from autogen_ext.models.cache import ChatCompletionCache
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 from support.web_servers import Sent, serving
 
 from upcall.autogen.model_calls import call_model, result_of
 from upcall.autogen.token_odds import FIRST_TOKEN, NO_CALL, may_tell_odds, tells_odds
-from upcall.execution.model_clients import DEFAULT_MODEL_INFO
 from upcall.testing import LoopbackServer, Say, ScriptedModelClient
+
+INFO = ModelInfo(
+    vision=False, function_calling=True, json_output=True, structured_output=True, family=ModelFamily.UNKNOWN
+)
 
 Connect = Callable[..., OpenAIChatCompletionClient]
 
@@ -30,7 +41,7 @@ async def connect() -> AsyncIterator[Connect]:
 
     def make(base_url: str) -> OpenAIChatCompletionClient:
         client = OpenAIChatCompletionClient(
-            model="m", base_url=base_url, api_key="k", model_info=DEFAULT_MODEL_INFO, timeout=10, max_retries=0
+            model="m", base_url=base_url, api_key="k", model_info=INFO, timeout=10, max_retries=0
         )
         made.append(client)
         return client

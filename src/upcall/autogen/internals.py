@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
 from copy import copy
@@ -30,7 +30,7 @@ from autogen_core import CancellationToken, FunctionCall, RoutedAgent
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext
-from autogen_core.models import ChatCompletionClient, FunctionExecutionResult
+from autogen_core.models import ChatCompletionClient, FunctionExecutionResult, RequestUsage
 from autogen_core.tools import BaseTool, FunctionTool, StaticStreamWorkbench, StaticWorkbench, Workbench
 from opentelemetry import trace
 from pydantic import BaseModel, ValidationError
@@ -75,10 +75,56 @@ def is_model_client_for(service: str, client: object) -> bool:
     return type(client).__module__.startswith(f"autogen_ext.models.{service}.")
 
 
-def sdk_client_of(client: Any) -> Any:
-    """Return the client of the `openai` package that an AutoGen client for OpenAI's protocol has made; there is no
-    public way to it (autogen-ext 0.7.5)."""
-    return client._client
+@dataclass(frozen=True)
+class OpenAIClientParts:
+    """What an AutoGen client for OpenAI's protocol was made of."""
+
+    sdk: Any
+    arguments: Mapping[str, Any]
+    info: Any
+    name_prefixes: bool
+    include_name: bool
+
+
+def parts_of_openai_client(client: Any) -> OpenAIClientParts:
+    """Return the parts of an AutoGen client for OpenAI's protocol: the client of the `openai` package that it made, and
+    what it sends with each request. A component dump masks the key, and lacks an HTTP client (autogen-ext 0.7.5)."""
+    return OpenAIClientParts(
+        sdk=client._client,
+        arguments=dict(client._create_args),
+        info=client.model_info,
+        name_prefixes=client._add_name_prefixes,
+        include_name=client._include_name_in_message,
+    )
+
+
+def is_stock_openai_client(client: object) -> bool:
+    """Return whether a model client is one of AutoGen's for OpenAI's protocol as it was shipped: no subclass, nothing
+    of it replaced, as tests do, nor what it calls."""
+    if not is_model_client_for("openai", client):
+        return False
+    from openai import AsyncOpenAI
+    from openai.resources.chat.completions import AsyncCompletions
+
+    kind: Any = type(client)
+    called = (kind.create, kind.create_stream, AsyncCompletions.create)
+    shipped = ("autogen_ext.models.openai.", "autogen_ext.models.openai.", "openai.resources.chat.")
+    return (
+        not {"create", "create_stream"} & vars(client).keys()
+        and all(str(each.__module__).startswith(module) for each, module in zip(called, shipped, strict=True))
+        and isinstance(getattr(client, "_client", None), AsyncOpenAI)
+    )
+
+
+def count_usage(client: Any, usage: RequestUsage) -> None:
+    """Add what was used in place of an AutoGen client for OpenAI to its counters, which are private (autogen-ext
+    0.7.5)."""
+    for name in ("_total_usage", "_actual_usage"):
+        before: RequestUsage = getattr(client, name)
+        now = RequestUsage(
+            before.prompt_tokens + usage.prompt_tokens, before.completion_tokens + usage.completion_tokens
+        )
+        setattr(client, name, now)
 
 
 def agent_of(tool: BaseTool[Any, Any]) -> BaseChatAgent | None:

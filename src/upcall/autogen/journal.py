@@ -25,6 +25,7 @@ from pydantic import BaseModel, ValidationError
 from upcall.autogen import tracing
 from upcall.autogen.call_path import current_path
 from upcall.autogen.concurrency import run_to_completion
+from upcall.autogen.model_notes import Returned
 from upcall.autogen.scope import current_scope
 from upcall.autogen.tool_calls import StartedLate, ToolCall, check_start_time, current_call, enter_call
 from upcall.errors import ModelReplyInvalid, SchemaMismatch
@@ -184,18 +185,23 @@ class Journal:
         key = self._key("model", agent, "", [*request, *options])
         who = (*current_path(), agent)
         self._last.pop(who, None)
-        archive = current_scope().replies
+        archive, notes = current_scope().replies, current_scope().model_notes
         name = self._name_request(messages, [*who, *options]) if archive is not None else ""
         asker = _digest(json.dumps([self._epoch, who, *options]))
         if (there := self._find_recorded(key, asker)) is not None:
             self._last[who] = there
             self._taken.add(there)
-            return _read(ReplyRecord, self._records[there]).reply
+            known = _read(ReplyRecord, self._records[there])
+            if known.returned is not None and notes is not None:
+                notes.fields.keep(known.reply.content, Returned.from_json(known.returned))
+            return known.reply
         await self.flush()
         number = self._counts.get(asker, 0)
         try:
             reply = _sendable_reply(await (fetch() if archive is None else archive.find_or_request(name, fetch)))
-            text = _dump(ReplyRecord(who=asker, number=number, reply=reply))
+            kept = None if notes is None else notes.fields.find(reply.content)
+            returned = None if kept is None else kept.to_json()
+            text = _dump(ReplyRecord(who=asker, number=number, reply=reply, returned=returned))
         except _NotReadable as error:
             self._taken.discard(key)
             self._named.discard(name)

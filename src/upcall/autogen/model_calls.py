@@ -13,26 +13,21 @@ from typing import Any
 
 from autogen_agentchat.utils import remove_images
 from autogen_core import CancellationToken
-from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, ModelFamily
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
 from autogen_core.tools import ToolSchema
 from pydantic import BaseModel
 
 from upcall.autogen import tracing
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
-from upcall.autogen.internals import is_model_client_for
 from upcall.autogen.mending import mend_reply
 from upcall.autogen.model_errors import CutShort, explain_call
+from upcall.autogen.openai_client.takeover import calling_client, find_own_client, is_cut_off
 from upcall.autogen.scope import current_scope
 from upcall.autogen.server_waits import call_when_free
 from upcall.autogen.thoughts import separate_thoughts
 from upcall.autogen.token_odds import FIRST_TOKEN, NO_CALL, drop_broken_odds, tells_odds
 from upcall.errors import UpcallError
 from upcall.text import replace_surrogates
-
-
-def is_unknown_family(client: ChatCompletionClient) -> bool:
-    """Return whether a client does not name its model's family: usually a self-hosted server with a small model."""
-    return client.model_info.get("family") in (None, ModelFamily.UNKNOWN)
 
 
 async def call_model(
@@ -57,9 +52,12 @@ async def call_model(
         ModelError: the call failed; it says what to do.
         asyncio.CancelledError: the token was cancelled.
     """
+    caller = calling_client(client)
     # A client may rewrite its messages (Claude models: trailing space), so it gets its own list.
     sent = list(messages) if client.model_info["vision"] else remove_images(list(messages))
     options: dict[str, Any] = {"tools": tools, "json_output": json_output, "cancellation_token": cancellation_token}
+    if json_output and find_own_client(client) is caller:
+        options["keeps_format"] = True  # `upcall.agents.structured.json_forms` asks for another.
     if first_token:
         options["extra_create_args"] = FIRST_TOKEN
 
@@ -71,7 +69,7 @@ async def call_model(
 
         async def attempt() -> CreateResult:
             async with asyncio.timeout(timeout):
-                fetched = _stream(client, sent, options, emit) if stream else client.create(sent, **options)
+                fetched = _stream(caller, sent, options, emit) if stream else caller.create(sent, **options)
                 return mend_reply(_sendable(await tracing.model_call(agent, client, fetched)), tools, agent)
 
         journal = current_scope().journal
@@ -96,7 +94,7 @@ async def call_model(
     except (UpcallError, AssertionError):
         raise  # A scripted model's assertion: a test must see it unchanged.
     except Exception as error:
-        raise explain_call(error, agent) from error
+        raise explain_call(error, agent, client) from error
     # Last, and outside of everything that could still be cancelled: the receiver can record the reply at once.
     assert reply is not None
     yield reply
@@ -114,11 +112,10 @@ async def _stream(
 ) -> CreateResult:
     """Return the whole reply, after emitting its pieces as text."""
     whole: CreateResult | None = None
-    async for item in client.create_stream(messages, **options, extra_create_args=_usage_in_stream(client)):
+    async for item in client.create_stream(messages, **options):
         if isinstance(item, str):
             emit(replace_surrogates(item))
-        # A stream that the server cuts short ends like a complete one, with half a text and no finish reason.
-        elif item.finish_reason != "unknown":
+        elif not is_cut_off(client, item):
             whole = item
     if whole is None:
         raise CutShort
@@ -136,11 +133,6 @@ def _sendable(reply: CreateResult) -> CreateResult:
     content = replace_surrogates(reply.content) if isinstance(reply.content, str) else reply.content
     thought = replace_surrogates(reply.thought) if reply.thought else reply.thought
     return drop_broken_odds(reply.model_copy(update={"content": content, "thought": thought}))
-
-
-def _usage_in_stream(client: ChatCompletionClient) -> dict[str, Any]:
-    """Return the option that makes OpenAI's servers count a stream's tokens; other clients refuse the argument."""
-    return {"stream_options": {"include_usage": True}} if is_model_client_for("openai", client) else {}
 
 
 async def result_of(call: AsyncGenerator[str | CreateResult, None]) -> CreateResult:

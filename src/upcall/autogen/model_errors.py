@@ -5,6 +5,13 @@ They are distinguished by HTTP status and class name, without importing any SDK.
 
 from __future__ import annotations
 
+import logging
+import re
+import sys
+import sysconfig
+import traceback
+from pathlib import Path
+
 from upcall.errors import (
     AgentFailed,
     ModelAuthenticationError,
@@ -21,12 +28,32 @@ from upcall.text import first_line, one_line
 _RESUME = "The run is stored and can be resumed."
 _MAX_WORDS_CHARS = 300
 
-_CLIENTS = ("openai", "anthropic", "ollama", "azure", "autogen_ext", "upcall")
+_CLIENTS = ("openai", "anthropic", "ollama", "azure", "autogen_ext", "autogen_core", "upcall")
 """The packages of model clients that define their own errors."""
+
+REDIRECTED = "x-upcall-redirect"
+"""The header of a response that holds where a server wanted to send us (`upcall.autogen.openai_client.http`)."""
+
+_KEY = re.compile(r"\b(?:sk|pk|key|token|bearer)[-_ ][\w-]{6,}|\b[\w-]{24,}", re.IGNORECASE)
+"""What may be a key in the words of an error."""
+
+_log = logging.getLogger("upcall")
 
 
 class CutShort(Exception):
     """The stream ended before the reply did."""
+
+
+class ServerError(Exception):
+    """The server reports an error in its own words, in an answer that is otherwise a success (HTTP 200)."""
+
+    def __init__(self, words: str, status: int | None = None) -> None:
+        super().__init__(words)
+        self.words, self.status = words, status
+
+
+class UnreadableBody(Exception):
+    """What the server sent is nothing of the protocol. The text says what it is."""
 
 
 def explain(error: Exception, agent: str) -> UpcallError:
@@ -39,20 +66,52 @@ def explain(error: Exception, agent: str) -> UpcallError:
     return (_recognise(error, agent) if _is_of_model(error) else None) or failed
 
 
-def explain_call(error: Exception, agent: str) -> ModelError:
-    """Return the error that tells the user the meaning of `error`, raised by the model client of `agent`, and what to
-    do."""
+def explain_call(error: Exception, agent: str, client: object = None) -> ModelError:
+    """Return the error that tells the user the meaning of `error`, raised by the model client of `agent`, who is at
+    fault, and what to do."""
     known = _recognise(error, agent)
     if known is not None:
         return known
-    who, kind = f"Agent {agent!r}: the model server", type(error).__name__
-    said = first_line(error)[:_MAX_WORDS_CHARS].rstrip(".")
+    kind, said = type(error).__name__, first_line(error)[:_MAX_WORDS_CHARS].rstrip(".")
+    if is_of_user(client):
+        name, place = type(client).__name__, _find_place(error, client)
+        _log.debug("The model client %s of agent %r failed.", name, agent, exc_info=error)
+        what = kind + (f": {_KEY.sub('[key]', said)}" if str(error).strip() else "")
+        return ModelError(f"Agent {agent!r}: its model client {name} failed{place}: {what}. Put it right. {_RESUME}")
+    if isinstance(error, RuntimeError) and "event loop" in str(error).lower():
+        return ModelError(
+            f"Agent {agent!r}: its model client was used in another event loop before, and its connections are of that "
+            f"loop. Make a new client for each loop, or leave http_client out. {_RESUME}"
+        )
+    who = f"Agent {agent!r}: the model server"
     if type(error) is ValueError and said:  # The client's own error: it cannot make the call.
         return ModelError(f"Agent {agent!r}: its model client refused the call: {said}. {_RESUME}")
     if isinstance(error, ValueError | LookupError | TypeError | AttributeError):
         advice = "Check that the base URL is that of an OpenAI-compatible server."
         return ModelReplyInvalid(f"{who} sent a reply that cannot be read ({kind}). {advice} {_RESUME}")
     return ModelError(f"Agent {agent!r}: the model call failed ({kind}). Try again. {_RESUME}")
+
+
+def is_of_user(client: object) -> bool:
+    """Return whether the class of a model client is the user's own: neither AutoGen's nor ours."""
+    return client is not None and type(client).__module__.split(".")[0] not in _CLIENTS
+
+
+def _find_place(error: Exception, client: object) -> str:
+    """Return where in the user's own code an error was raised: the last line in the client's file, else in any file
+    that is not of an installed package."""
+    module = sys.modules.get(type(client).__module__)
+    own = getattr(module, "__file__", None)
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [each for each in frames if each.filename == own]
+    places = places or [each for each in frames if not _is_installed(each.filename)]
+    return f" ({places[-1].filename}, line {places[-1].lineno})" if places else ""
+
+
+def _is_installed(file: str) -> bool:
+    return file.startswith(str(Path(__file__).parent.parent)) or any(
+        file.startswith(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")
+    )
 
 
 def _is_of_model(error: Exception) -> bool:
@@ -65,9 +124,27 @@ def _recognise(error: Exception, agent: str) -> ModelError | None:
 
     The server's own words are added if the user needs them, without the key.
     """
-    status = getattr(error, "status_code", None)
+    status = getattr(error, "status_code", error.status if isinstance(error, ServerError) else None)
     kind, said = type(error).__name__, _server_words(error)
     who, resume = f"Agent {agent!r}: the model server{_address(error)}", _RESUME
+    if isinstance(error, UnreadableBody):
+        advice = "Check that the base URL is that of an OpenAI-compatible server."
+        return ModelReplyInvalid(
+            f"{who} sent a reply that cannot be read: {error} (from {_url(error)}). {advice} {resume}"
+        )
+    if isinstance(error.__cause__, UnreadableBody):
+        return _recognise(error.__cause__, agent)
+    if there := getattr(getattr(error, "response", None), "headers", {}).get(REDIRECTED):
+        return ModelError(
+            f"{who} sends requests on to {there}, which gets neither the conversation nor the key. If you trust it, "
+            f"make it the base URL. {resume}"
+        )
+    if _is_overflow(error, status, said):
+        return ModelError(
+            f"{who} refused the request: the conversation is longer than the model takes{said.rstrip('.')}. Give the "
+            "agent a model_context that shows less of it, shorten what its tools return, or use a model with a longer "
+            f"context. {resume}"
+        )
     if status in (401, 403):
         advice = "Check OPENAI_API_KEY or UPCALL_API_KEY, or api_key in the configuration."
         return ModelAuthenticationError(f"{who} refused the key (HTTP {status}). {advice} {resume}")
@@ -83,6 +160,8 @@ def _recognise(error: Exception, agent: str) -> ModelError | None:
         return ModelUnavailable(f"{who} failed (HTTP {status}){said}. Try again later. {resume}")
     if isinstance(status, int):
         return ModelError(f"{who} refused the request (HTTP {status}){said}. {resume}")
+    if isinstance(error, ServerError):
+        return ModelUnavailable(f"{who} reported an error{said}. Try again later. {resume}")
     if isinstance(error, CutShort):
         return ModelReplyInvalid(f"{who} cut its reply short. Try again. {resume}")
     if kind in ("LengthFinishReasonError", "ContentFilterFinishReasonError"):
@@ -105,9 +184,36 @@ def _address(error: Exception) -> str:
     return f" at {host}:{port}" if port else f" at {host}"
 
 
+def _url(error: Exception) -> str:
+    """Return the address that answered, without what may be secret in it."""
+    url = getattr(getattr(error, "request", None), "url", None)
+    return str(url.copy_with(query=None, username=None, password=None)) if url is not None else "the base URL"
+
+
+def _is_overflow(error: Exception, status: object, said: str) -> bool:
+    refused = status in (None, 400, 413, 422, 500) and (status is not None or isinstance(error, ServerError))
+    return refused and is_overflow(said)
+
+
+_OVERFLOW = re.compile(
+    r"context.{0,12}(?:length|window|size|limit)|maximum context|(?:prompt|input|conversation|request) (?:is|was) too "
+    r"(?:long|large)|too many (?:input |prompt )?tokens|reduce the length|longer than the (?:model|maximum)"
+    r"|exceed(?:s|ed|ing)?_? ?(?:the )?(?:available |maximum |model'?s? )*(?:context|token|number of tokens|input)"
+    r"|(?:input|prompt) (?:token count|tokens|length)|maximum (?:allowed )?(?:input|prompt|number of tokens)"
+    r"|tokens? limit exceeded|string too long"
+)
+
+
+def is_overflow(words: str) -> bool:
+    """Return whether a refusal says that the conversation is longer than what the model takes."""
+    return bool(_OVERFLOW.search(words.lower()))
+
+
 def _server_words(error: Exception) -> str:
     """Return the server's message, cut to one line. A server may echo the key, which the failed request contains."""
     body = getattr(error, "body", None)
+    if isinstance(error, ServerError):
+        body = {"message": error.words}
     message = body.get("message") if isinstance(body, dict) else getattr(error, "message", None)
     if not isinstance(message, str) or not message.strip():
         return ""

@@ -36,6 +36,7 @@ from upcall.autogen.internals import Approve, Wrappers, is_started, wrap_manager
 from upcall.autogen.mending import mend_reply
 from upcall.autogen.messages import Event
 from upcall.autogen.model_errors import CutShort, explain_call
+from upcall.autogen.openai_client.takeover import calling_client, is_cut_off
 from upcall.autogen.scope import current_scope
 from upcall.autogen.server_waits import call_when_free
 from upcall.autogen.tool_calls import Interruption, check_start_time, is_idempotent
@@ -96,7 +97,7 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
         """Call the client, or replay a recorded reply."""
 
         def fetch(sent: Sequence[LLMMessage]) -> Awaitable[CreateResult]:
-            return self.inner.create(sent, **options)
+            return calling_client(self.inner).create(sent, **options)
 
         return await self._reply(messages, options, fetch)
 
@@ -107,15 +108,17 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
 
         async def work(emit: Emit[str | CreateResult]) -> None:
             async def fetch(sent: Sequence[LLMMessage]) -> CreateResult:
-                whole: CreateResult | None = None
-                async for item in self.inner.create_stream(sent, **options):  # To its end: a client may count there.
+                whole: CreateResult | None = None  # Read to the end: a client may count there.
+                async for item in calling_client(self.inner).create_stream(
+                    sent, **options
+                ):  # To its end: a client may count there.
                     if isinstance(item, CreateResult):
                         whole = item
                     else:
                         emit(item)
                 if whole is None:
                     raise CutShort
-                if whole.finish_reason == "unknown":  # Cut short (autogen-ext 0.7.5).
+                if is_cut_off(self.inner, whole):
                     raise _Unfinished(whole)
                 return whole
 
@@ -155,7 +158,7 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
             except Exception as error:
                 if scope.journal is None:
                     raise
-                raise explain_call(error, self._agent) from error
+                raise explain_call(error, self._agent, self.inner) from error
 
         return await (request() if scope.turn is None else scope.turn.replay_or_request(request))
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from upcall.autogen.answer_queue import AnswerQueue
     from upcall.autogen.journal import Journal
+    from upcall.autogen.model_notes import ModelNotes
     from upcall.autogen.ownership import RunOwner
     from upcall.questions.answer import Answer
     from upcall.questions.question import Question
@@ -109,6 +110,8 @@ class RunScope:
         server_wait: how many seconds a call waits for a model server that is still loading, or busy.
         model_calls: what is shared with all other callers of the same models.
         replies: keeps the replies of models beyond the run; like the clock, it applies to runs started in the scope.
+        model_notes: what is kept for the servers of models.
+        keeps_stock_clients: whether AutoGen's own clients for OpenAI's protocol make their calls themselves.
         clock: the time as agents are told it; the machine's if there is none.
         owner: the run itself; see `upcall.autogen.ownership`.
         interruptions: receives the cause when a turn is cut off, since AutoGen's group chat turns any exception into a
@@ -130,6 +133,8 @@ class RunScope:
     server_wait: float = 0.0
     model_calls: SharedModelCalls | None = None
     replies: ReplyArchive | None = None
+    model_notes: ModelNotes | None = None
+    keeps_stock_clients: bool = False
     clock: datetime | None = None
     owner: RunOwner | None = None
     interruptions: list[BaseException] | None = None

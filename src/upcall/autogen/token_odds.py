@@ -1,7 +1,7 @@
 """The probabilities of the first token of a reply: which servers return them, and how to request them.
 
 A server that ignores the request for log probabilities would bill a call for nothing, and a scripted one would get out
-of step. So the request is sent only to servers known to support it: those behind AutoGen's clients for OpenAI's
+of step. So the request is sent only to servers known to support it: those behind our client for OpenAI's
 protocol whose list of models names a known program as the owner.
 
 `upcall.autogen.model_calls.call_model` checks this inside what it records, with `NO_CALL` as the reply if it must not
@@ -13,13 +13,16 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
 
-from upcall.autogen.internals import is_model_client_for, sdk_client_of
+from upcall.autogen.openai_client.takeover import find_own_client
 from upcall.text import first_line
+
+if TYPE_CHECKING:
+    from upcall.autogen.openai_client.client import OpenAICompatibleClient
 
 TELLING = frozenset({"llamacpp", "vllm", "sglang"})
 """The ``owned_by`` of the models in ``GET /models`` of llama.cpp's server, vLLM and SGLang."""
@@ -42,7 +45,7 @@ _log = logging.getLogger("upcall")
 
 def may_tell_odds(client: ChatCompletionClient) -> bool:
     """Return whether the server of a client of this class may return token probabilities, without asking it."""
-    return _find_openai_client(client) is not None
+    return find_own_client(client) is not None
 
 
 async def tells_odds(client: ChatCompletionClient) -> bool:
@@ -50,7 +53,7 @@ async def tells_odds(client: ChatCompletionClient) -> bool:
 
     Its models are listed once per client. If that fails, it is not known to.
     """
-    openai_client = _find_openai_client(client)
+    openai_client = find_own_client(client)
     if openai_client is None:
         return False
     if openai_client not in _TELLS:
@@ -69,16 +72,9 @@ def drop_broken_odds(reply: CreateResult) -> CreateResult:
     return reply.model_copy(update={"logprobs": None})
 
 
-def _find_openai_client(client: Any) -> Any:
-    """Return the client if it is AutoGen's for OpenAI's protocol, or such a client in AutoGen's cache; else None."""
-    if is_model_client_for("cache", client):
-        client = client.client
-    return client if is_model_client_for("openai", client) else None
-
-
-async def _serves_by_known_program(client: Any) -> bool:
+async def _serves_by_known_program(client: OpenAICompatibleClient) -> bool:
     try:
-        server = sdk_client_of(client).with_options(timeout=SECONDS_TO_LIST, max_retries=0)
+        server = client.sdk.with_options(timeout=SECONDS_TO_LIST, max_retries=0)
         owners = {model.owned_by async for model in server.models.list()}
     except Exception as error:  # noqa: BLE001  (any failure means that it is not known to)
         _log.debug("a model server did not list its models: %s", first_line(error))

@@ -341,6 +341,8 @@ def _read_component(client: ChatCompletionClient) -> tuple[str, str]:
     if parts[:2] == ["autogen_ext", "models"] and len(parts) > 2:
         azure = provider.startswith("AzureOpenAI")
         provider = "azure.ai.openai" if azure else _PROVIDERS.get(parts[2], parts[2])
+    elif parts[:3] == ["upcall", "autogen", "openai_client"]:
+        provider = "openai"
     model = ""
     with suppress(Exception):  # It is not a component, or contains what cannot be dumped.
         model = str(client.dump_component().config.get("model", ""))

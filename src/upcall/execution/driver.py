@@ -317,6 +317,7 @@ class Driver:
             timed=settings.timings,
             keep_transcript=settings.transcripts,
             server_wait=settings.server_wait,
+            keeps_stock_clients=not settings.take_over_clients,
             model_calls=self._model_slots,
         )
         self.active[run.id] = segment.timings

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
-from autogen_core.models import ChatCompletionClient, ModelFamily, ModelInfo
+from autogen_core.models import ChatCompletionClient
 
 from upcall.errors import ConfigurationError
 
@@ -14,16 +13,6 @@ if TYPE_CHECKING:
 
 DEMO = "demo"
 """The name of the scripted model."""
-
-DEFAULT_MODEL_INFO = ModelInfo(
-    vision=False,
-    function_calling=True,
-    json_output=True,
-    structured_output=True,
-    family=ModelFamily.UNKNOWN,
-    multiple_system_messages=True,
-)
-"""The assumed capabilities of a model that AutoGen does not know; the setting ``model_info`` overrides them."""
 
 
 def uses_demo(settings: Settings) -> bool:
@@ -93,11 +82,8 @@ def _component(component: dict[str, Any]) -> ChatCompletionClient:
 
 
 def _openai(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:
-    from autogen_ext.models.openai import OpenAIChatCompletionClient
+    from upcall.autogen.openai_client.client import OpenAICompatibleClient
 
-    from upcall.autogen.openai_requests import send_as_is
-
-    quiet_known_warnings()
     if chosen.base_url is not None and not chosen.base_url.startswith(("http://", "https://")):
         raise ConfigurationError(f"The base URL {chosen.base_url!r} must begin with http:// or https://.")
     if chosen.api_key is None and chosen.base_url is None:
@@ -106,30 +92,21 @@ def _openai(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:
             f"server with --base-url, or another AutoGen model client (Anthropic, Ollama, ...) as model_client in "
             f"upcall.yaml; to try upcall without a model, use --model {DEMO}."
         )
-    arguments: dict[str, Any] = {
-        "model": chosen.model,
-        # Servers of one's own mostly check no key, but the client insists on one.
-        "api_key": chosen.api_key.get_secret_value() if chosen.api_key else "not-needed",
-        "timeout": settings.timeout,
-        "max_retries": settings.max_retries,
-    }
+    arguments: dict[str, Any] = {}
     if settings.max_reply_tokens is not None:
         arguments["max_tokens"] = settings.max_reply_tokens
     if settings.temperature is not None:
         arguments["temperature"] = settings.temperature
-    if chosen.base_url is not None:
-        arguments["base_url"] = chosen.base_url
-    if chosen.model_info is not None:
-        arguments["model_info"] = {**DEFAULT_MODEL_INFO, **chosen.model_info}
-    try:
-        client = OpenAIChatCompletionClient(**arguments)
-    except ValueError:  # AutoGen knows OpenAI's model names only.
-        client = OpenAIChatCompletionClient(**{"model_info": DEFAULT_MODEL_INFO, **arguments})
-    return send_as_is(client)
-
-
-def quiet_known_warnings() -> None:
-    """Silence warnings that do not help a user: autogen-ext 0.7.5 prints them with every structured reply and every
-    model whose dated name differs from its plain one."""
-    for message in ("Resolved model mismatch", "Pydantic serializer warnings", "Finish reason mismatch"):
-        warnings.filterwarnings("ignore", message=message)
+    assert chosen.model is not None
+    return OpenAICompatibleClient(
+        chosen.model,
+        base_url=chosen.base_url,
+        # Servers of one's own mostly check no key.
+        api_key=chosen.api_key.get_secret_value() if chosen.api_key else "not-needed",
+        model_info=chosen.model_info,
+        families=settings.model_families,
+        small=chosen.small if isinstance(chosen.small, bool) else None,
+        timeout=settings.timeout,
+        max_retries=settings.max_retries,
+        **arguments,
+    )

@@ -21,6 +21,7 @@ from upcall.autogen.group_chats import PendingQuestions
 from upcall.autogen.internals import without_tracebacks_of
 from upcall.autogen.journal import Journal
 from upcall.autogen.messages import Event, event_questions, message_answers, name_text
+from upcall.autogen.model_notes import ModelNotes
 from upcall.autogen.ownership import RunOwner
 from upcall.autogen.published import PublishedQuestions
 from upcall.autogen.scope import ProgressListener, RunScope, SharedModelCalls, current_scope, enter_scope
@@ -77,6 +78,7 @@ class RunSegment:
         keep_transcript: whether its transcript is stored.
         server_wait: how many seconds a call waits for a model server that is loading or busy.
         model_calls: the state shared with all callers of the same models.
+        keeps_stock_clients: whether AutoGen's own clients for OpenAI's protocol make their calls themselves.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class RunSegment:
         keep_transcript: bool = True,
         server_wait: float = 0.0,
         model_calls: SharedModelCalls | None = None,
+        keeps_stock_clients: bool = False,
     ) -> None:
         without_tracebacks_of(ModelError)
         without_tracebacks_of(SharedAgent)
@@ -105,6 +108,8 @@ class RunSegment:
         self._token = SegmentToken()
         self._pauses = progress.pauses if progress else 0
         self._server_wait, self._model_calls = server_wait, model_calls
+        self._model_notes = ModelNotes(stored.checkpoint.model_notes)
+        self._keeps_stock_clients = keeps_stock_clients
         self._keeps_transcript = keep_transcript
         lineage = progress.lineage if progress and progress.lineage else stored.run.id
         epoch = f"{lineage}/{self._pauses}"
@@ -341,7 +346,8 @@ class RunSegment:
         if run.error == NO_RESULT and (await self._discard_last_reply() or not self._journal.records):
             return await self._save(run, failure="NoResult")
         # Otherwise the journal would bring the team to the same end again: it goes on behind it.
-        checkpoint = checkpoint.model_copy(update={"progress": run.progress(self._pauses + 1)})
+        kept = {"progress": run.progress(self._pauses + 1), "model_notes": self._model_notes.to_json()}
+        checkpoint = checkpoint.model_copy(update=kept)
         return await self._save(run, checkpoint, failure="NoResult" if run.error == NO_RESULT else "AgentError")
 
     async def _discard_last_reply(self) -> bool:
@@ -413,6 +419,8 @@ class RunSegment:
             timings=self.timings,
             server_wait=self._server_wait,
             model_calls=self._model_calls,
+            model_notes=self._model_notes,
+            keeps_stock_clients=self._keeps_stock_clients,
             replies=current_scope().replies,
             clock=current_scope().clock,
             interruptions=self._interruptions,

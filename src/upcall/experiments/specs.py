@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_serializer
 from upcall.experiments.functions import Named, name_function
 from upcall.options import AskFor
 from upcall.setting_types import AtLeastOne
-from upcall.settings import Price
+from upcall.settings import Price, Small
 
 
 class Spec(BaseModel):
@@ -65,6 +65,7 @@ class ModelSpec(Spec):
     api_key: SecretStr | None = Field(default=None, exclude=True)
     model_client: dict[str, Any] | None = Field(default=None, exclude=True)
     model_info: dict[str, Any] | None = None
+    small: Small | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     client: Named | ChatCompletionClient | None = None
     replies: Named | None = None
@@ -83,7 +84,7 @@ class ModelSpec(Spec):
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that choose it."""
-        names = ("model", "base_url", "api_key", "model_client", "model_info", "temperature")
+        names = ("model", "base_url", "api_key", "model_client", "model_info", "small", "temperature")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 

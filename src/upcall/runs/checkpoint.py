@@ -22,7 +22,7 @@ class Checkpoint(BaseModel, frozen=True, ser_json_inf_nan="constants"):
     ``team_state`` is AutoGen's own (`Team.save_state`), None before the first turn. ``inbox`` holds the task of a new
     run, or the answers that were taken since the team stopped. ``progress`` is what the team's work had told of the run
     by then. ``journal`` is what was done on the way here from the checkpoint before, where a question was answered on
-    that way: a fork begins there.
+    that way: a fork begins there. ``model_notes`` is what the team keeps for the servers of its models.
     """
 
     version: Literal[1] = CHECKPOINT_VERSION
@@ -30,6 +30,7 @@ class Checkpoint(BaseModel, frozen=True, ser_json_inf_nan="constants"):
     inbox: tuple[Annotated[ChatMessage, Field(discriminator="type")], ...] = ()
     progress: RunProgress | None = None
     journal: dict[str, str] = {}
+    model_notes: dict[str, Any] = {}
 
     def thread(self) -> list[Mapping[str, Any]]:
         """List what the members of the outermost team said, oldest first, as dumped messages; empty before the first

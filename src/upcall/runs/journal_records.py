@@ -9,11 +9,13 @@ from pydantic import BaseModel
 
 
 class ReplyRecord(BaseModel, frozen=True):
-    """A model's reply in the journal: who asked in which form, as a digest, and its number among these."""
+    """A model's reply in the journal: who asked in which form, as a digest, and its number among these. ``returned`` is
+    what its server wants back with it (`upcall.autogen.model_notes`)."""
 
     who: str
     number: int
     reply: CreateResult
+    returned: dict[str, Any] | None = None
 
 
 class ToolOutcome(BaseModel, frozen=True):

@@ -65,6 +65,7 @@ class ScriptedModelClient(Strict, ChatCompletionClient):
         replies: one list for all agents; one list per agent, by words of its system message; or a function of the
             `Request`.
         model_info: the capabilities that the model claims.
+        small: whether it counts as a small model, which meets every check that there is.
 
     Raises:
         ScriptError: from `create`, if nothing is scripted for the request or a tool call in it has no result, which a
@@ -73,7 +74,8 @@ class ScriptedModelClient(Strict, ChatCompletionClient):
 
     component_type = "model"
 
-    def __init__(self, replies: Replies | Script, model_info: ModelInfo = MODEL_INFO) -> None:
+    def __init__(self, replies: Replies | Script, model_info: ModelInfo = MODEL_INFO, *, small: bool = True) -> None:
+        self.small = small
         self.script = replies if isinstance(replies, Script) else Script(replies)
         self._errors: list[str] = []
         self._model_info = model_info

@@ -1,0 +1,181 @@
+"""The calls of a reply, put together from the pieces of a stream.
+
+By OpenAI's protocol each piece has the index of its call, and only the first its id and name. Servers number all calls
+0, leave the number out, repeat id and name in every piece, or send each call whole. So a piece belongs to the call of
+its index (or the latest), unless it begins another: it has another id, or it names a function though the call before is
+complete, or though the same piece of the stream has a call of this index already.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from autogen_core import FunctionCall
+
+from upcall.autogen.openai_client.requests import sendable_name
+
+_ID_CHARS = 9
+"""The length of the ids that we give: Mistral's servers take no other."""
+
+
+@dataclass
+class _Draft:
+    id: str = ""
+    name: str = ""
+    pieces: list[str] = field(default_factory=list)
+    fields: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def arguments(self) -> str:
+        """The pieces in one; the last alone where only that is JSON: it was sent again, or each has all so far."""
+        joined = "".join(self.pieces)
+        if len(self.pieces) > 1 and not is_object(joined) and is_object(self.pieces[-1]):
+            return self.pieces[-1]
+        return joined
+
+    def add(self, given: Mapping[str, Any]) -> None:
+        """Add a piece."""
+        self.id = self.id or _text(given.get("id"))
+        function = given.get("function")
+        function = function if isinstance(function, Mapping) else given
+        self._add_name(_text(function.get("name")))
+        arguments = function.get("arguments")
+        if arguments is not None and arguments != "":
+            self.pieces.append(arguments if isinstance(arguments, str) else json.dumps(arguments))
+        merge(self.fields, {key: value for key, value in given.items() if key not in _KNOWN})
+
+    def _add_name(self, name: str) -> None:
+        if not self.name or (name.startswith(self.name) and not self.pieces):
+            self.name = name or self.name
+        elif not self.pieces:  # A name in pieces of its own.
+            self.name += name
+
+
+_KNOWN = frozenset({"index", "id", "type", "function", "name", "arguments"})
+
+
+class CallDrafts:
+    """The calls of one reply while its pieces arrive."""
+
+    def __init__(self) -> None:
+        self._all: list[_Draft] = []
+        self._by_index: dict[int, _Draft] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there is a call."""
+        return any(each.name or each.pieces for each in self._all)
+
+    def add(self, pieces: object) -> None:
+        """Add the pieces that came together."""
+        if isinstance(pieces, Mapping):
+            pieces = [pieces]
+        if not isinstance(pieces, Sequence) or isinstance(pieces, str):
+            return
+        together: list[_Draft] = []
+        for piece in pieces:
+            if isinstance(piece, Mapping):
+                draft = self._find(piece, together)
+                draft.add(piece)
+                together.append(draft)
+
+    def _find(self, piece: Mapping[str, Any], together: Sequence[_Draft]) -> _Draft:
+        index, given = piece.get("index"), _text(piece.get("id"))
+        function = piece.get("function")
+        name = _text(function.get("name")) if isinstance(function, Mapping) else _text(piece.get("name"))
+        numbered = isinstance(index, int)
+        here = self._by_index.get(index) if numbered else (self._all[-1] if self._all else None)  # type: ignore[arg-type]
+        if given and (here is None or here.id not in ("", given)):
+            # Another call, unless it is one whose pieces take turns with those of others.
+            same = None if numbered and here is None else next((one for one in self._all if one.id == given), None)
+            here = None if same in together else same
+        elif here is not None and name and self._begins_another(here, given, name, together):
+            here = None
+        if here is None:
+            here = _Draft()
+            self._all.append(here)
+        if numbered:
+            self._by_index[index] = here  # type: ignore[index]
+        return here
+
+    @staticmethod
+    def _begins_another(here: _Draft, given: str, name: str, together: Sequence[_Draft]) -> bool:
+        if here in together:
+            return True
+        if given and given == here.id:
+            return False
+        return bool(here.name) and is_object("".join(here.pieces))
+
+    def finish(self, taken: frozenset[str]) -> tuple[list[FunctionCall], dict[str, dict[str, Any]]]:
+        """Return the calls, and what came with them by their ids. Each has an id, its own: none of those `taken`."""
+        calls: list[FunctionCall] = []
+        fields: dict[str, dict[str, Any]] = {}
+        used = set(taken)
+        for draft in self._all:
+            if not draft.name and not draft.pieces:
+                continue
+            name = draft.name.strip().removeprefix("functions.")
+            own = draft.id
+            while not own or own in used:
+                own = uuid4().hex[:_ID_CHARS]
+            used.add(own)
+            calls.append(FunctionCall(id=own, name=sendable_name(name) if name else "", arguments=draft.arguments))
+            if draft.fields:
+                fields[own] = draft.fields
+        return calls, fields
+
+
+def is_object(text: str) -> bool:
+    """Return whether a text is a whole JSON object."""
+    text = text.strip()
+    if not (text.startswith("{") and text.endswith("}")):
+        return False
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def merge(whole: dict[str, Any], piece: Mapping[str, Any]) -> None:
+    """Add a piece of unknown fields to what came of them before: texts and lists grow, objects are merged."""
+    for key, value in piece.items():
+        before = whole.get(key)
+        if value is None or value == "" or value == []:
+            continue
+        if isinstance(value, str) and isinstance(before, str):
+            whole[key] = before + value
+        elif isinstance(value, list):
+            _merge_list(whole.setdefault(key, []) if isinstance(before, list | None) else [], value, whole, key)
+        elif isinstance(value, Mapping) and isinstance(before, dict):
+            merge(before, value)
+        else:
+            whole[key] = dict(value) if isinstance(value, Mapping) else value
+
+
+def _merge_list(before: list[Any], more: Sequence[Any], whole: dict[str, Any], key: str) -> None:
+    """Add items; one with the type and index of the last item continues it (OpenRouter's `reasoning_details`)."""
+    whole[key] = before
+    for item in more:
+        last = before[-1] if before else None
+        if isinstance(item, Mapping) and isinstance(last, dict) and _continues(item, last):
+            for name, value in item.items():
+                if name in _GROWING and isinstance(value, str) and isinstance(last.get(name), str):
+                    last[name] += value
+                elif value is not None:
+                    last[name] = value
+        else:
+            before.append(dict(item) if isinstance(item, Mapping) else item)
+
+
+_GROWING = frozenset({"text", "summary", "data", "thinking", "reasoning"})
+
+
+def _continues(item: Mapping[str, Any], last: Mapping[str, Any]) -> bool:
+    return "index" in item and all(item.get(name) == last.get(name) for name in ("index", "type"))
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else "" if value is None or isinstance(value, Mapping | list) else str(value)

@@ -1,0 +1,49 @@
+"""Which client makes a call: ours in place of AutoGen's for OpenAI's protocol, any other itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from autogen_core.models import ChatCompletionClient, CreateResult
+
+from upcall.autogen.internals import is_model_client_for, is_stock_openai_client
+from upcall.autogen.openai_client.calls import is_object
+from upcall.autogen.scope import current_scope
+
+if TYPE_CHECKING:
+    from upcall.autogen.openai_client.client import OpenAICompatibleClient
+
+_taken: WeakKeyDictionary[ChatCompletionClient, OpenAICompatibleClient] = WeakKeyDictionary()
+
+
+def calling_client(client: ChatCompletionClient) -> ChatCompletionClient:
+    """Return the client that makes the calls of another: our own for a stock `OpenAIChatCompletionClient` or
+    `AzureOpenAIChatCompletionClient`, unless the run's settings leave it its calls; else that client itself."""
+    if current_scope().keeps_stock_clients or not is_model_client_for("openai", client):
+        return client
+    if client in _taken:
+        return _taken[client]
+    if not is_stock_openai_client(client):
+        return client
+    from upcall.autogen.openai_client.client import OpenAICompatibleClient
+
+    _taken[client] = OpenAICompatibleClient.take_over(client)
+    return _taken[client]
+
+
+def find_own_client(client: Any) -> OpenAICompatibleClient | None:
+    """Return our client where it makes the calls, also behind AutoGen's cache; else None."""
+    if is_model_client_for("cache", client):
+        client = client.client
+    if type(client).__module__ != "upcall.autogen.openai_client.client":
+        client = calling_client(client)
+    return client if type(client).__module__ == "upcall.autogen.openai_client.client" else None
+
+
+def is_cut_off(client: ChatCompletionClient, reply: CreateResult) -> bool:
+    """Return whether a streamed reply ended before its end. Ours raise; AutoGen's clients end it with the finish reason
+    ``unknown``, and some whole replies too (autogen-ext 0.7.5): calls that are whole are taken for one."""
+    if reply.finish_reason != "unknown" or calling_client(client) is not client:
+        return False
+    return isinstance(reply.content, str) or not all(is_object(each.arguments) for each in reply.content)

@@ -1,0 +1,499 @@
+"""A zoo of model servers: how servers that speak OpenAI's protocol behave, as data, and a server that plays each.
+
+A `Behaviour` says what one kind of server sends or refuses, who reported it, and what is right. `ZooServer` plays it on
+loopback, so that any client can be tried on it:
+
+    with ZooServer(ZOO["all calls have index 0"]) as server:
+        reply = await MyClient(base_url=server.base_url).create(messages, tools=tools)
+
+A server that refuses a form of request answers every other form. Each refused or served body is in ``bodies``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any, Final, Literal, Self, TypeAlias
+
+Json: TypeAlias = dict[str, Any]
+
+Right = Literal["text", "calls", "error", "cut", "thought"]
+"""What a client should make of it: the text ``Done.``, calls of ``order``, an error of one line, a reply that was cut
+off at a limit or by a filter, or a reply whose thought is ``Hm.`` and whose text is ``Done.``."""
+
+Refuse: TypeAlias = Callable[[Json], str | None]
+"""Returns the words with which a server refuses a request, None if it serves it."""
+
+DONE = "Done."
+THOUGHT = "Hm."
+ORDERS: Final = ({"item": "tea"}, {"item": "milk"})
+"""The arguments of the calls of ``order``."""
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """How one kind of server behaves.
+
+    Attributes:
+        name: what it does.
+        source: who reported it.
+        right: what a client should make of it.
+        chunks: the data of the events of a stream; text is sent as it is.
+        body: the whole reply, for a request that is not streamed; text is sent as it is.
+        refuse: what it refuses.
+        status: the HTTP status of a refusal.
+        calls: how many calls of ``order`` the reply has.
+        ends: what follows the last event of a stream.
+        headers: of the response.
+    """
+
+    name: str
+    source: str
+    right: Right = "text"
+    chunks: Sequence[Json | str] | None = None
+    body: Json | str | None = None
+    refuse: Refuse | None = None
+    status: int = 400
+    calls: int = 0
+    ends: str = "data: [DONE]\n\n"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+# -- the forms of replies ---------------------------------------------------------------------------------------------
+
+_HEAD: Final = {"id": "x", "created": 1, "model": "m"}
+USAGE: Final = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+
+
+def chunk(delta: Json, finish: Any = None, **more: Any) -> Json:
+    """Return a chunk of a stream."""
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return {**_HEAD, "object": "chat.completion.chunk", "choices": [choice], **more}
+
+
+def completion(message: Json, finish: Any = "stop", **more: Any) -> Json:
+    """Return a whole reply."""
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
+    return {**_HEAD, "object": "chat.completion", "choices": [choice], "usage": USAGE, **more}
+
+
+def call(number: int, *, arguments: Any = None, **more: Any) -> Json:
+    """Return a whole call of ``order``."""
+    given = json.dumps(ORDERS[number]) if arguments is None else arguments
+    made = {"id": f"call_{number}", "type": "function", "function": {"name": "order", "arguments": given}}
+    return {**made, **more}
+
+
+_FIRST: Final = chunk({"role": "assistant", "content": "Do"})
+_SECOND: Final = chunk({"content": "ne."})
+_WHOLE: Final = (_FIRST, _SECOND, chunk({}, "stop"))
+_USAGE_CHUNK: Final = {**_HEAD, "object": "chat.completion.chunk", "choices": [], "usage": USAGE}
+
+
+def _ending(name: str, source: str, *chunks: Json | str, right: Right = "text", **more: Any) -> Behaviour:
+    return Behaviour(name, source, right, chunks=chunks, **more)
+
+
+def _calling(name: str, source: str, *deltas: Json, calls: int = 2, **more: Any) -> Behaviour:
+    chunks = [chunk({"role": "assistant", "content": None}), *map(chunk, deltas), chunk({}, "tool_calls"), _USAGE_CHUNK]
+    return Behaviour(name, source, "calls", chunks=chunks, calls=calls, **more)
+
+
+def _sending(name: str, source: str, message: Json, finish: Any = "tool_calls", **more: Any) -> Behaviour:
+    right = more.pop("right", "calls" if more.get("calls") else "text")
+    return Behaviour(name, source, right, body=completion(message, finish), **more)
+
+
+def _refusing(name: str, source: str, refuse: Refuse, **more: Any) -> Behaviour:
+    return Behaviour(name, source, refuse=refuse, **more)
+
+
+def _without(key: str, words: str) -> Refuse:
+    return lambda body: words if key in body else None
+
+
+def _piece(index: int | None, number: int, **more: Any) -> Json:
+    made = {**call(number), **more}
+    return made if index is None else {"index": index, **made}
+
+
+def _tool_calls(*calls: Json) -> Json:
+    return {"tool_calls": list(calls)}
+
+
+def _roles(body: Json) -> str | None:
+    last = None
+    for message in body["messages"]:
+        if message["role"] in ("system", "tool") or message.get("tool_calls"):
+            continue
+        if message["role"] == last:
+            return "Conversation roles must alternate user/assistant/user/assistant/..."
+        last = message["role"]
+    return None
+
+
+def _any_message(test: Callable[[Json], bool], words: str) -> Refuse:
+    return lambda body: words if any(map(test, body["messages"])) else None
+
+
+def _late_system(body: Json) -> str | None:
+    late = any(each["role"] == "system" for each in body["messages"][1:])
+    return "System message must be at the beginning." if late else None
+
+
+def _in_tools(key: str, words: str) -> Refuse:
+    return lambda body: words if f'"{key}"' in json.dumps(body.get("tools")) else None
+
+
+def _is_image_message(message: Json) -> bool:
+    return isinstance(message.get("content"), list)
+
+
+_REASONED: Final = {"content": DONE, "reasoning_content": THOUGHT}
+
+_PARTS: Final = [
+    {"type": "thinking", "thinking": [{"type": "text", "text": THOUGHT}]},
+    {"type": "text", "text": DONE},
+]
+_EVENTS: Final = "".join(f"data: {json.dumps(each)}\n\n" for each in _WHOLE)
+
+_USE_COMPLETION: Final = (
+    "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+)
+
+_ENDINGS: Final = (
+    _ending("usage in a chunk of its own", "OpenAI", _FIRST, _SECOND, chunk({}, "stop"), _USAGE_CHUNK),
+    _ending(
+        "finish reason and usage in one chunk",
+        "microsoft/autogen#4875",
+        _FIRST,
+        _SECOND,
+        chunk({}, "stop", usage=USAGE),
+    ),
+    _ending("usage in every chunk", "vLLM continuous_usage_stats", *({**each, "usage": USAGE} for each in _WHOLE)),
+    _ending(
+        "everything in one chunk",
+        "deepset-ai/haystack#9046",
+        chunk({"role": "assistant", "content": DONE}, "stop", usage=USAGE),
+    ),
+    _ending("no finish reason, then [DONE]", "waybarrios/vllm-mlx#628", _FIRST, _SECOND, chunk({}, None)),
+    _ending("no chunk for the end", "llm-d-inference-sim#545", _FIRST, _SECOND),
+    _ending(
+        "an empty finish reason in each chunk",
+        "ollama/ollama#4357",
+        chunk({"content": "Do"}, ""),
+        chunk({"content": "ne."}, ""),
+    ),
+    _ending("eos_token", "huggingface/text-generation-inference#2344", _FIRST, _SECOND, chunk({}, "eos_token")),
+    _ending("eos", "vespa-engine/vespa#33327", _FIRST, _SECOND, chunk({}, "eos")),
+    _ending("STOP in capitals", "Gemini", _FIRST, _SECOND, chunk({}, "STOP")),
+    _ending(
+        "a finish reason in every chunk",
+        "earendil-works/pi#8473",
+        chunk({"content": "Do"}, "stop"),
+        chunk({"content": "ne."}, "stop"),
+    ),
+    _ending("text after the finish reason", "earendil-works/pi#8473", _FIRST, chunk({}, "stop"), _SECOND),
+    _ending("a finish reason and no [DONE]", "microsoft/autogen#4213", _FIRST, _SECOND, chunk({}, "stop"), ends=""),
+    _ending("cut off in the middle", "closed connections", _FIRST, right="error", ends=""),
+    _ending(
+        "cut off in the middle of an event",
+        "closed connections",
+        _FIRST,
+        right="error",
+        ends='data: {"choices": [{"del',
+    ),
+    _ending(
+        "comments between events", "OpenRouter", ": ping\n\n", _FIRST, ": keep-alive\n\n", _SECOND, chunk({}, "stop")
+    ),
+    _ending("lines that end with CRLF", "ASP.NET servers", *(f"data: {json.dumps(each)}\r\n\r\n" for each in _WHOLE)),
+    _ending(
+        "no space after data:",
+        "Spring servers",
+        *(f"data:{json.dumps(each)}\n\n" for each in _WHOLE),
+        ends="data:[DONE]\n\n",
+    ),
+    _ending("events with names", "SSE", *(f"event: message\nid: 1\ndata: {json.dumps(each)}\n\n" for each in _WHOLE)),
+    _ending(
+        "an error object in the middle",
+        "sterlp/eclipse-peon-ai#75",
+        _FIRST,
+        {"error": {"message": "overloaded", "code": 529}},
+        right="error",
+    ),
+    _ending(
+        "an error object at once",
+        "llama.cpp",
+        {"error": {"code": "server_error", "message": "Jinja Exception"}},
+        right="error",
+    ),
+    _ending("a finish reason error", "OpenRouter", _FIRST, chunk({}, "error"), right="error"),
+    _ending(
+        "the server ran out of resources", "DeepSeek", _FIRST, chunk({}, "insufficient_system_resource"), right="error"
+    ),
+    _ending("no reply, then [DONE]", "empty streams", right="error"),
+    _ending("a web page", "proxies", "<html><body>Bad gateway</body></html>", right="error", ends=""),
+    _ending(
+        "twenty chunks without choices first",
+        "Azure",
+        *([{**_USAGE_CHUNK, "usage": None}] * 20),
+        _FIRST,
+        _SECOND,
+        chunk({}, "stop"),
+    ),
+    _ending(
+        "the whole body though a stream was asked for", "proxies", json.dumps(completion({"content": DONE})), ends=""
+    ),
+    _ending("cut off at max_tokens", "Anthropic", chunk({"content": DONE}), chunk({}, "max_tokens"), right="cut"),
+    _ending("cut off by a filter", "Azure", chunk({"content": DONE}), chunk({}, "content_filter"), right="cut"),
+)
+
+_CALLS: Final = (
+    _calling("each call has its index", "OpenAI", _tool_calls(_piece(0, 0)), _tool_calls(_piece(1, 1))),
+    _calling(
+        "all calls have index 0",
+        "NousResearch/hermes-agent#62940",
+        _tool_calls(_piece(0, 0)),
+        _tool_calls(_piece(0, 1)),
+    ),
+    _calling(
+        "all calls have index 0 and no ids",
+        "omnigent-ai/omnigent#28",
+        _tool_calls(_piece(0, 0, id="")),
+        _tool_calls(_piece(0, 1, id="")),
+    ),
+    _calling("two calls of index 0 in one chunk", "su-kaka/gcli2api#406", _tool_calls(_piece(0, 0), _piece(0, 1))),
+    _calling("calls without an index", "dyedd/lens#49", _tool_calls(_piece(None, 0)), _tool_calls(_piece(None, 1))),
+    _calling(
+        "id and name in every piece",
+        "old vLLM",
+        _tool_calls({"index": 0, "id": "call_0", "function": {"name": "order", "arguments": '{"item": '}}),
+        _tool_calls({"index": 0, "id": "call_0", "function": {"name": "order", "arguments": '"tea"}'}}),
+        calls=1,
+    ),
+    _calling(
+        "the id only in the first piece",
+        "OpenAI",
+        _tool_calls({"index": 0, "id": "call_0", "function": {"name": "order", "arguments": ""}}),
+        _tool_calls({"index": 0, "function": {"arguments": '{"item": '}}),
+        _tool_calls({"index": 0, "function": {"arguments": '"tea"}'}}),
+        calls=1,
+    ),
+    _calling(
+        "a call beside text in one chunk",
+        "microsoft/autogen#4213",
+        {"content": "I order.", **_tool_calls(_piece(0, 0))},
+        calls=1,
+    ),
+    _calling(
+        "a whole call that is sent again at the end",
+        "SGLang",
+        _tool_calls(_piece(0, 0)),
+        _tool_calls(_piece(0, 0)),
+        calls=1,
+    ),
+    _calling(
+        "streamed arguments as an object",
+        "Ollama",
+        _tool_calls(_piece(0, 0, function={"name": "order", "arguments": ORDERS[0]})),
+        calls=1,
+    ),
+    _sending("arguments as an object", "ggml-org/llama.cpp#20198", _tool_calls(call(0, arguments=ORDERS[0])), calls=1),
+    _sending(
+        "two calls with one id", "huggingface/smolagents#2768", _tool_calls(call(0), call(1, id="call_0")), calls=2
+    ),
+    _sending("a call without an id", "huggingface/smolagents#2768", _tool_calls(call(0, id=None)), calls=1),
+    _sending("calls with the finish reason stop", "Ollama", _tool_calls(call(0)), "stop", calls=1),
+    _sending(
+        "the older function_call",
+        "OpenAI",
+        {"content": None, "function_call": call(0)["function"]},
+        "function_call",
+        calls=1,
+    ),
+    _sending(
+        "calls cut off at the limit", "2389-research/tracker#507", _tool_calls(call(0)), "length", right="cut", calls=1
+    ),
+)
+
+_BODIES: Final = (
+    _sending("content in parts", "Mistral", {"content": [{"type": "text", "text": DONE}]}, "stop"),
+    _sending(
+        "no list of calls but an empty one", "microsoft/autogen#3120", {"content": DONE, "tool_calls": []}, "stop"
+    ),
+    _sending("a refusal instead of text", "OpenAI", {"content": None, "refusal": DONE}, "stop"),
+    _sending("reasoning beside the text", "DeepSeek", _REASONED, "stop", right="thought"),
+    _sending(
+        "reasoning in tags",
+        "vLLM without a parser",
+        {"content": f"<think>{THOUGHT}</think>\n\n{DONE}"},
+        "stop",
+        right="thought",
+    ),
+    _sending("reasoning in parts", "Magistral", {"content": _PARTS}, "stop", right="thought"),
+    Behaviour("no usage", "old servers", body=completion({"content": DONE}, usage=None)),
+    Behaviour(
+        "usage in texts",
+        "proxies",
+        body=completion({"content": DONE}, usage={"prompt_tokens": "1", "completion_tokens": 2.5}),
+    ),
+    Behaviour(
+        "an error object with status 200",
+        "OpenRouter",
+        "error",
+        body={"error": {"message": "Provider returned error", "code": 502}},
+    ),
+    Behaviour("a web page with status 200", "proxies", "error", body="<!DOCTYPE html><html></html>"),
+    Behaviour("events though no stream was asked for", "proxies", body=_EVENTS),
+)
+
+_RULES: Final = (
+    _refusing(
+        "no stream_options",
+        "lmstudio-ai/lmstudio-bug-tracker#189",
+        _without("stream_options", "Unrecognized request argument supplied: stream_options"),
+    ),
+    _refusing(
+        "no parallel_tool_calls", "Azure", _without("parallel_tool_calls", "Unknown parameter parallel_tool_calls")
+    ),
+    _refusing("no max_tokens", "OpenAI, gpt-5", _without("max_tokens", _USE_COMPLETION)),
+    _refusing(
+        "no max_completion_tokens",
+        "Mistral",
+        _without("max_completion_tokens", "Extra inputs are not permitted: max_completion_tokens"),
+        status=422,
+    ),
+    _refusing(
+        "no temperature",
+        "OpenAI, o-series",
+        _without("temperature", "Unsupported value: 'temperature' does not support 0.5 with this model."),
+    ),
+    _refusing("roles must alternate", "lmstudio-ai/lmstudio-bug-tracker#307", _roles),
+    _refusing("roles must alternate, as a server error", "llama.cpp", _roles, status=500),
+    _refusing(
+        "no name in messages", "Groq", _any_message(lambda each: "name" in each, "property 'name' is unsupported")
+    ),
+    _refusing("one system message, first", "TheTom/vllm-swift#19", _late_system),
+    _refusing(
+        "no system message", "Gemma", _any_message(lambda each: each["role"] == "system", "System role not supported")
+    ),
+    _refusing(
+        "content may not be null",
+        "evalstate/fast-agent#781",
+        _any_message(lambda each: each.get("content") is None, "content: Input should be a valid string"),
+    ),
+    _refusing(
+        "no strict in tools", "old OpenAI proxies", _in_tools("strict", "Unknown parameter: tools[0].function.strict")
+    ),
+    _refusing(
+        "no additionalProperties in tools",
+        "Gemini",
+        _in_tools("additionalProperties", 'Unknown name "additionalProperties"'),
+    ),
+    _refusing(
+        "no response_format", "llama.cpp, old", _without("response_format", "Unsupported parameter: response_format")
+    ),
+    _refusing("no images", "text models", _any_message(_is_image_message, "this model does not support image input")),
+    _refusing(
+        "reasoning is not taken back",
+        "DeepSeek R1",
+        _any_message(lambda each: "reasoning_content" in each, "reasoning_content is not allowed in input messages"),
+    ),
+    _refusing("a refusal without words", "gateways", _any_message(lambda each: "name" in each, "Bad Request")),
+)
+
+ZOO: Final[Mapping[str, Behaviour]] = {each.name: each for each in (*_ENDINGS, *_CALLS, *_BODIES, *_RULES)}
+"""All behaviours by name."""
+
+
+class ZooServer:
+    """A server on loopback that behaves in one way, until it is left; it answers with ``Done.`` after results of tools.
+
+    ``bodies`` are the requests, oldest first, ``refused`` how many of them it refused.
+    """
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        self.behaviour, self.bodies, self.refused = behaviour, list[Json](), 0
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._http.daemon_threads = True
+
+    @property
+    def base_url(self) -> str:
+        """The base URL for clients."""
+        return f"http://127.0.0.1:{self._http.server_port}/v1"
+
+    def __enter__(self) -> Self:
+        Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+    def answer(self, body: Json) -> tuple[int, str, str]:
+        """Return the status, the content type and the body of the answer to a request."""
+        self.bodies.append(body)
+        played = self.behaviour
+        if played.refuse is not None and (words := played.refuse(body)) is not None:
+            self.refused += 1
+            error = {"message": words, "type": "invalid_request_error", "param": None, "code": None}
+            return played.status, "application/json", json.dumps({"error": error})
+        after_tools = any(each["role"] == "tool" for each in body["messages"])
+        plain = played.refuse is not None or after_tools
+        if body.get("stream"):
+            if not plain and played.chunks is not None:
+                return 200, "text/event-stream", _events(played.chunks, played.ends)
+            whole = played.body if not plain and played.body is not None else completion({"content": DONE})
+            return 200, "text/event-stream", _events(_as_chunks(whole), played.ends)
+        if plain or (played.body is None and played.chunks is None):
+            return 200, "application/json", json.dumps(completion({"content": DONE}))
+        if played.body is None:
+            # What a server does to a stream, said at once.
+            return 200, "text/event-stream", _events(played.chunks or (), played.ends)
+        text = played.body if isinstance(played.body, str) else json.dumps(played.body)
+        return 200, "application/json", text
+
+
+def _events(chunks: Iterable[Json | str], ends: str) -> str:
+    events = [each if isinstance(each, str) else f"data: {json.dumps(each)}\n\n" for each in chunks]
+    return "".join([*events, ends])
+
+
+def _as_chunks(body: Json | str) -> list[Json | str]:
+    """Return a whole reply as the only chunk of a stream."""
+    if isinstance(body, str) or "choices" not in body:
+        return [body]
+    choice = body["choices"][0]
+    return [chunk(choice["message"], choice["finish_reason"], usage=body.get("usage"))]
+
+
+def _handler(server: ZooServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self._send(200, "application/json", json.dumps({"object": "list", "data": [{"id": "m"}]}))
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self._send(*server.answer(body))
+
+        def _send(self, status: int, kind: str, text: str) -> None:
+            data = text.encode()
+            self.send_response(status)
+            for name, value in {
+                "Content-Type": kind,
+                "Content-Length": str(len(data)),
+                **server.behaviour.headers,
+            }.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Say nothing."""
+
+    return Handler
