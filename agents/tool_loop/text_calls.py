@@ -19,7 +19,6 @@ from autogen_core.models import (
     ChatCompletionClient,
     FunctionExecutionResultMessage,
     LLMMessage,
-    ModelFamily,
     UserMessage,
 )
 
@@ -52,10 +51,13 @@ _FIELDS = frozenset({"arguments", "function", "id", "index", "name", "parameters
 _SQUASHED = re.compile(r"[\s\\]+")
 
 
+_SERVED_BY_THEIR_MAKERS = ("gpt-3", "gpt-4", "gpt-5", "o1", "o3", "o4", "claude", "gemini")
+"""How the names of families begin whose models are never behind a server without a parser for their calls."""
+
+
 def may_write_calls(client: ChatCompletionClient) -> bool:
-    """Return whether the texts of a model are read for calls: its family is unknown, so it may be a small one on a
-    server of one's own that has no parser for its calls."""
-    return client.model_info.get("family") in (None, ModelFamily.UNKNOWN)
+    """Return whether the texts of a model are read for calls: it may be on a server that has no parser for them."""
+    return not str(client.model_info.get("family")).startswith(_SERVED_BY_THEIR_MAKERS)
 
 
 def find_calls(text: str, known: Collection[str]) -> list[FunctionCall]:
