@@ -110,7 +110,8 @@ def _first(given: Mapping[str, Any], names: Iterable[str]) -> str | None:
 
 
 def _merge_equal(options: list[Any]) -> list[Any]:
-    """Return the options without those whose label was there before: people could not tell them apart."""
+    """Return the options without those whose label was there before, which people could not tell apart, if there is
+    still a choice."""
     seen, kept = set[str](), list[Any]()
     for option in options:
         label = option.get("label") if isinstance(option, dict) else option
@@ -118,4 +119,4 @@ def _merge_equal(options: list[Any]) -> list[Any]:
         if not key or key not in seen:
             kept.append(option)
         seen.add(key)
-    return kept
+    return kept if len(kept) > 1 else options

@@ -83,6 +83,7 @@ async def test_kind_of_a_question_is_understood(word: str, kind: ClarificationTy
         {"question": "Which?", "options": ["1", "2"], "default": "1"},
         {"question": "Which?", "options": "A, B"},
         {"question": "Which?", "options": {"A": "x"}},
+        {"question": "Which?", "options": ["A", "a"]},
         {"questions": []},
         {"questions": [1]},
         {"question": "Which?", "questions": ["Other?"]},

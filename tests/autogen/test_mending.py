@@ -84,7 +84,7 @@ MENDED: list[tuple[Any, dict[str, Any]]] = [
     ("  ", {}),
 ]
 
-KEPT: list[Any] = [
+LEGAL: list[Any] = [
     {**OSLO, "seats": 2, "note": "null", "tags": [], "item": None},
     {"to": "2"},
     {"to": "true"},
@@ -135,7 +135,7 @@ def test_arguments_that_mean_one_thing_are_mended(given: Any, wanted: dict[str, 
     assert bool(notes) is bool(given and given.strip() if isinstance(given, str) else given)
 
 
-@pytest.mark.parametrize("given", KEPT + SENT_BACK, ids=repr)
+@pytest.mark.parametrize("given", LEGAL + SENT_BACK, ids=repr)
 def test_legal_and_ambiguous_arguments_stay_to_the_letter(given: Any) -> None:
     assert mend_arguments(text(given), BOOK) == (text(given), [])
 
