@@ -227,6 +227,27 @@ async def test_a_file_that_was_replaced_is_noticed() -> None:
         await store.save(first, first.run)
 
 
+async def test_new_file_of_two_calls_is_not_taken_for_a_replaced_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second call finds the file that the first is just making, and must not clear away its log."""
+    database, connect, is_let_on = SQLite(Path("runs.db")), SQLite._connect, threading.Event()
+
+    def connect_slowly(database: SQLite) -> Any:
+        database.path.touch()
+        assert is_let_on.wait(30)
+        return connect(database)
+
+    monkeypatch.setattr(SQLite, "_connect", connect_slowly)
+    calls = [asyncio.create_task(database.write(lambda opened: None))]
+    while not Path("runs.db").exists():
+        await asyncio.sleep(0.01)
+    opened = database._opened[asyncio.get_running_loop()]
+    calls.append(asyncio.create_task(database.write(lambda opened: None)))
+    await asyncio.sleep(0.05)
+    is_let_on.set()
+    await asyncio.gather(*calls)
+    assert database._opened[asyncio.get_running_loop()] is opened
+
+
 async def test_a_file_that_was_deleted_is_not_written_on_unseen() -> None:
     store = RunStore("runs.db")
     first = await store.create(Run(task="one"), FIRST)

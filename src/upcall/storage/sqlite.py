@@ -119,9 +119,10 @@ class SQLite:
     async def _call(self, work: Callable[[_OpenFile], T]) -> T:
         loop = asyncio.get_running_loop()
         opened, file = self._opened.get(loop), self._identify()
-        if opened is not None and opened.file != file:  # Deleted, or replaced by another file.
+        if opened is not None and opened.file not in (None, file):  # Deleted, or replaced by another file.
             await self.close()
-            if opened.log == _identify(self._wal):  # SQLite would read what belonged to the other file into this one.
+            # SQLite would read what belonged to the other file into this one.
+            if opened.log is not None and opened.log == _identify(self._wal):
                 self._wal.unlink(missing_ok=True)
                 self.path.with_name(self.path.name + "-shm").unlink(missing_ok=True)
             opened = None
@@ -234,8 +235,9 @@ class _OpenFile:
     def __init__(self, connect: Callable[[], _Connection], file: Identity | None, *, waits: bool) -> None:
         self.pool = _FilePool(connect)
         self.file = file
+        """Which file it is; None until the first call that makes it has ended."""
         self.log: Identity | None = None
-        """SQLite's log of what is not in the file yet."""
+        """SQLite's log of what is not in the file yet, once a call has ended that found one."""
         self._waits = waits
         """Whether each write would wait, for the disk or for those who read."""
         self._writes = 0
