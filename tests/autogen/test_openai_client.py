@@ -61,7 +61,13 @@ def order(item: str, place: Place | None = None) -> str:
     return f"ordered {item}"
 
 
+def look() -> str:
+    """Look."""
+    return "tea"
+
+
 ORDER = FunctionTool(order, "Order something.", strict=False)
+LOOK = FunctionTool(look, "Look.", strict=False)
 MESSAGES: list[LLMMessage] = [
     SystemMessage(content="Be brief."),
     UserMessage(content="I am here.", source="user"),
@@ -109,7 +115,12 @@ async def ask(
     shown: list[str] = []
     reply: CreateResult | None = None
     stream_of = call_model(
-        client, messages, agent="a", tools=[ORDER.schema], stream=stream, cancellation_token=CancellationToken()
+        client,
+        messages,
+        agent="a",
+        tools=[ORDER.schema, LOOK.schema],
+        stream=stream,
+        cancellation_token=CancellationToken(),
     )
     async for item in stream_of:
         if isinstance(item, CreateResult):
@@ -173,6 +184,14 @@ async def test_overflow_is_not_tried_again_and_names_a_remedy(words: str) -> Non
         with pytest.raises(ModelError, match=rf"{words}. Give the agent a model_context"):
             await ask(ours(server.base_url))
         assert len(server.bodies) == 1
+
+
+async def test_placeholder_of_a_tool_without_parameters_is_taken_out_of_its_calls() -> None:
+    made = {"name": "look", "arguments": '{"no_argument_needed": ""}'}
+    with ZooServer(Behaviour("x", "x", body=completion({"tool_calls": [call(0, function=made)]}))) as server:
+        reply, _ = await ask(ours(server.base_url))
+    assert isinstance(reply.content, list)
+    assert [each.arguments for each in reply.content] == ["{}"]
 
 
 # -- what is sent -----------------------------------------------------------------------------------------------------

@@ -394,6 +394,15 @@ _RULES: Final = (
         _in_tools("additionalProperties", 'Unknown name "additionalProperties"'),
     ),
     _refusing(
+        "no tools without parameters",
+        "Gemini",
+        lambda body: (
+            "parameters.properties: should be non-empty for OBJECT type"
+            if any(not each["function"]["parameters"].get("properties") for each in body.get("tools") or ())
+            else None
+        ),
+    ),
+    _refusing(
         "no response_format", "llama.cpp, old", _without("response_format", "Unsupported parameter: response_format")
     ),
     _refusing("no images", "text models", _any_message(_is_image_message, "this model does not support image input")),

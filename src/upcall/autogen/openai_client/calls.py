@@ -18,6 +18,9 @@ from autogen_core import FunctionCall
 
 from upcall.autogen.openai_client.requests import sendable_name
 
+PLACEHOLDER = "no_argument_needed"
+"""The parameter of tools without any, for servers that refuse such tools."""
+
 _ID_CHARS = 9
 """The length of the ids that we give: Mistral's servers take no other."""
 
@@ -122,10 +125,19 @@ class CallDrafts:
             while not own or own in used:
                 own = uuid4().hex[:_ID_CHARS]
             used.add(own)
-            calls.append(FunctionCall(id=own, name=sendable_name(name) if name else "", arguments=draft.arguments))
+            calls.append(
+                FunctionCall(id=own, name=sendable_name(name) if name else "", arguments=_take_out(draft.arguments))
+            )
             if draft.fields:
                 fields[own] = draft.fields
         return calls, fields
+
+
+def _take_out(arguments: str) -> str:
+    """Return the arguments of a call without the placeholder."""
+    if PLACEHOLDER not in arguments or not is_object(arguments):
+        return arguments
+    return json.dumps({name: value for name, value in json.loads(arguments).items() if name != PLACEHOLDER})
 
 
 def is_object(text: str) -> bool:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from upcall.autogen.model_errors import is_overflow
+from upcall.autogen.openai_client.calls import PLACEHOLDER
 
 Json: TypeAlias = dict[str, Any]
 
@@ -170,11 +171,13 @@ def _each_function(change: Callable[[Json], bool]) -> Callable[[Json], bool]:
     return lambda body: max((change(tool["function"]) for tool in body.get("tools") or ()), default=False)
 
 
-def _drop_empty_parameters(function: Json) -> bool:
+def _add_placeholder(function: Json) -> bool:
+    """Give a tool without parameters one that is taken out of its calls again (`calls`)."""
     parameters = function.get("parameters")
     if parameters is None or parameters.get("properties"):
         return False
-    del function["parameters"]
+    unused = {PLACEHOLDER: {"type": "string", "description": "Leave it out."}}
+    function["parameters"] = {**parameters, "type": "object", "properties": unused}
     return True
 
 
@@ -308,7 +311,7 @@ MENDS: Final = {
         Mend(
             "tools without parameters",
             _words(r"propert|parameters|non-?empty|schema|object"),
-            _each_function(_drop_empty_parameters),
+            _each_function(_add_placeholder),
         ),
         Mend(
             "images",
