@@ -176,7 +176,11 @@ class World:
     def app(self, server: LoopbackServer) -> Upcall:
         """Return a new driver, as another process would make it."""
         client = OpenAIChatCompletionClient(
-            model="scripted", base_url=server.base_url, api_key="k", model_info=MODEL_INFO, max_retries=0
+            model="scripted",
+            base_url=server.base_url,
+            api_key="k",
+            model_info={**MODEL_INFO, "small": True},
+            max_retries=0,
         )
 
         def team() -> Team:

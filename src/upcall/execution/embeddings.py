@@ -25,12 +25,15 @@ class Embedder:
         """See `upcall.policy.scorer.Embed`."""
         from openai import AsyncOpenAI
 
+        from upcall.autogen.openai_client.http import guard
+
         key = self.server.api_key.get_secret_value() if self.server.api_key else "not-needed"
         found: list[Sequence[float]] = []
         try:
             async with AsyncOpenAI(
                 base_url=self.server.base_url, api_key=key, timeout=self.timeout, max_retries=self.max_retries
             ) as client:
+                guard(client._client)
                 for at in range(0, len(texts), BATCH):
                     part = list(texts[at : at + BATCH])
                     reply = await client.embeddings.create(model=model, input=part, encoding_format="float")
