@@ -8,10 +8,13 @@ prose, a page could act through a quote. For the same reason a call that stands 
 from __future__ import annotations
 
 import ast
+import io
 import json
 import re
+import tokenize
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from html import unescape
 from typing import Any
 
 from autogen_core import FunctionCall
@@ -48,7 +51,7 @@ _DECODER = json.JSONDecoder(strict=False)
 _FIELDS = frozenset({"arguments", "function", "id", "index", "name", "parameters", "type"})
 """The fields of a call; an object with others says more than that."""
 
-_SQUASHED = re.compile(r"[\s\\]+")
+_SQUASHED = re.compile(r"""[\s\\"'“”„‟‘’«»`]+""")
 
 
 _SERVED_BY_THEIR_MAKERS = ("gpt-3", "gpt-4", "gpt-5", "o1", "o3", "o4", "claude", "gemini")
@@ -83,21 +86,28 @@ def find_calls(text: str, known: Collection[str]) -> list[FunctionCall]:
     return [call for place, call in enumerate(calls) if call not in calls[:place]]
 
 
-def find_repeated(calls: Iterable[FunctionCall], text: str, messages: Iterable[LLMMessage]) -> list[FunctionCall]:
+def find_repeated(calls: Collection[FunctionCall], text: str, messages: Iterable[LLMMessage]) -> list[FunctionCall]:
     """Return the calls of a `text` that stand in what the model has read in `messages`: what a user, an agent or a tool
     wrote. Who has read a call may only repeat it, so it is not made."""
-    read = _SQUASHED.sub("", "\n".join(_read_texts(messages)))
+    read = _squash("\n".join(_read_texts(messages))) if calls else ""
     return [call for call in calls if _stands_in(call, text, read)]
 
 
 def _stands_in(call: FunctionCall, text: str, read: str) -> bool:
-    written = [json.dumps(call.name), json.dumps(json.loads(call.arguments), ensure_ascii=False)]
-    name, arguments = (_SQUASHED.sub("", each) for each in written)
-    if _SQUASHED.sub("", text) in read:
+    if _squash(text) in read:
         return True
-    reach = len(name) + _NEAR
-    places = (found.start() for found in re.finditer(re.escape(arguments), read))
-    return any(name in read[max(0, place - reach) : place + len(arguments) + reach] for place in places)
+    name, arguments = (re.escape(_squash(each)) for each in (call.name, call.arguments))
+    named = re.compile(rf"[{{,]name:{name}[,}}]")
+    reach = len(call.name) + _NEAR
+    return any(
+        named.search(read, max(0, found.start() - reach), found.end() + reach)
+        for found in re.finditer(rf"(?:arguments|parameters):{arguments}", read)
+    )
+
+
+def _squash(text: str) -> str:
+    """Return a text without what differs between two ways to write the same call."""
+    return _SQUASHED.sub("", unescape(text)).replace(",}", "}")
 
 
 def _read_texts(messages: Iterable[LLMMessage]) -> Iterator[str]:
@@ -124,12 +134,20 @@ def _list_objects(body: str) -> list[Any]:
     with suppress(json.JSONDecodeError):
         return _decode(drop_trailing_commas(body), start)
     inside = body[start : max(body.rfind("}"), body.rfind("]")) + 1]
-    if _skip(body, start + len(inside)) != len(body):
-        raise ValueError("something stands behind it")
+    if not inside.startswith(("{", "[")) or _skip(body, start + len(inside)) != len(body) or _has_comment(inside):
+        raise ValueError("something else stands before, behind or in it")
     try:
         return _flatten(ast.literal_eval(inside))  # As Python prints it.
     except (SyntaxError, MemoryError, TypeError) as error:
         raise ValueError("neither JSON nor Python") from error
+
+
+def _has_comment(literal: str) -> bool:
+    """Return whether a literal of Python has a comment, which may say that it is an example."""
+    try:
+        return any(each.type == tokenize.COMMENT for each in tokenize.generate_tokens(io.StringIO(literal).readline))
+    except tokenize.TokenError as error:
+        raise ValueError("no Python") from error
 
 
 def _decode(text: str, place: int) -> list[Any]:
