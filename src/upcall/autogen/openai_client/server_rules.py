@@ -368,7 +368,8 @@ def find_mends(body: Json, status: int | None, words: str, tried: Container[str]
 
 
 _SAYS_NOTHING = re.compile(
-    r"^\W*$|bad request|unprocessable|invalid (?:request|input|body|json|payload|messages?)\b|not permitted"
+    r"^\W*(?:bad request|unprocessable(?: entity| content)?)?\W*$|not permitted"
+    r"|invalid (?:request|input|body|json|payload|messages?)\b"
     r"|extra inputs|validation error|malformed|error code: \d+ *$|unexpected (?:field|key|property)"
     r"|failed to (?:parse|deserialize)"
 )
