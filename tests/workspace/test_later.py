@@ -87,9 +87,25 @@ def test_program_on_the_path_is_asked_about(folder: Path, monkeypatch: pytest.Mo
 def test_file_that_a_variable_names_is_asked_about(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONSTARTUP", str(folder / "start.py"))
     assert list(find(folder, {"start.py": "x", "stop.py": "x"})) == ["start.py"]
+    monkeypatch.setenv("EDITOR", "./edit.sh --wait")
+    assert list(find(folder, {"edit.sh": "x", "stop.py": "x"})) == ["edit.sh"]
 
 
-@pytest.mark.parametrize("link", [".envrc", "Makefile", ".git/hooks/pre-commit", ".husky/pre-commit", "bin/tool"])
+@pytest.mark.parametrize(
+    "link",
+    [
+        *(
+            ".envrc",
+            "Makefile",
+            ".git/hooks/pre-commit",
+            ".husky/pre-commit",
+            "bin/tool",
+            "docs/Makefile",
+            "sub/.envrc",
+        ),
+        *(".github/workflows/ci.yml", ".claude/skills/x/do.sh", "a/b/c/.vscode/tasks.json"),
+    ],
+)
 def test_target_of_a_link_with_such_a_name_is_asked_about(folder: Path, link: str) -> None:
     (folder / link).parent.mkdir(parents=True, exist_ok=True)
     (folder / "scripts").mkdir()
@@ -98,11 +114,27 @@ def test_target_of_a_link_with_such_a_name_is_asked_about(folder: Path, link: st
     assert list(find(folder, {"scripts/x.sh": "new", "scripts/y.sh": "new"})) == ["scripts/x.sh"]
 
 
+@pytest.mark.parametrize("link", ["bin", "sub/.vscode", ".claude/skills/x"])
+def test_folder_that_a_link_with_such_a_name_leads_to_is_asked_about(folder: Path, link: str) -> None:
+    (folder / link).parent.mkdir(parents=True, exist_ok=True)
+    (folder / "there").mkdir()
+    (folder / link).symlink_to(folder / "there")
+    assert list(find(folder, {"there/x": "new", "elsewhere/x": "new"})) == ["there/x"]
+
+
+def test_links_of_installed_packages_to_each_other_are_not_followed(folder: Path) -> None:
+    (folder / "node_modules").mkdir()
+    (folder / "packages").mkdir()
+    (folder / "node_modules" / "x").symlink_to("../packages")
+    assert find(folder, {"packages/index.js": "new"}) == {}
+
+
 # -- git --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("text", "path"), rows("later/settings_that_name_it"))
 def test_file_that_gits_settings_name_is_asked_about(folder: Path, text: str, path: str) -> None:
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
     with (folder / ".git" / "config").open("a") as config:
         config.write(text.replace("ROOT", str(folder)))
     assert list(find(folder, {path: "x", "src/other.py": "x"})) == [path]

@@ -1,15 +1,18 @@
-"""Descriptions of a project that run nothing: ``pyproject.toml`` and ``package.json`` of known keys alone.
+"""Descriptions of a project that run nothing: ``pyproject.toml`` and ``package.json`` of known keys alone, requirements
+of packages by name.
 
-Both can name programs, plug-ins and hooks in many places. So what is known to be harmless is listed, and anything else
-in such a file makes it one of those that run later.
+They can name programs, plug-ins, hooks and other servers in many places. So what is known to be harmless is listed, and
+anything else in such a file makes it one of those that run later.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +23,27 @@ MAX_BYTES = 100_000
 _BACKENDS = re.compile(
     r"setuptools\.build_meta|hatchling\.build|flit_core\.buildapi|poetry\.core\.masonry\.api|pdm\.backend|uv_build"
 )
-_REQUIREMENT = re.compile(r"[\w.-]+(\[[\w.,\s-]*\])?\s*[\w.,\s<>=!~*()-]*(;[\w\s.'\"<>=!()]*)?")
+_REQUIREMENT = re.compile(r"\w[\w.-]*(\[[\w.,\s-]*\])?\s*[\w.,\s<>=!~*()-]*(;[\w\s.'\"<>=!()]*)?")
 """A package of an index by its name and version; no address, and no path."""
+
+_DESCRIPTIONS = frozenset({"pyproject.toml", "package.json", "entry_points.txt"})
+_REQUIREMENTS = re.compile(r"(requirements|constraints)([._-][\w.-]*)?\.(txt|in)")
+_REQUIREMENT_LINE = re.compile(
+    r"(?!\S*\.(whl|zip|tar|t[gbxl]z|[gxl]z|bz2|lzma)\b)(?!.*\s-(?!-hash=))(?!.*coding[:=])"
+    rf"(({_REQUIREMENT.pattern})(\s+--hash=\w+:\w+)*|-[rc]\s?([\w-]+/)*{_REQUIREMENTS.pattern})?\s*(#.*)?"
+)
+"""A line of a file of requirements: a package, another such file, or a comment; no option, and no archive, which could
+be one of the workspace. Of a comment that names an encoding, pip would read what we do not."""
+
+_INCLUDE = {"include-group"}
+_COMMAND = re.compile(r"(?!(python|pip)[\d.]*$)\w[\w.-]*")
 
 _PYTEST_OPTIONS = re.compile(
     r"-q+|-v+|-x|-r\w+|-n|auto|\d+|--strict(-markers|-config)?|--tb=\w+|--(cov|cov-report|durations|color|import-mode)"
     r"(=[\w./:-]+)?|--cov-branch|--no-cov"
 )
 _PYTEST = {"minversion", "testpaths", "markers", "xfail_strict", "asyncio_mode", "asyncio_default_fixture_loop_scope"}
+_PYTEST |= {"python_files", "python_classes", "python_functions", "norecursedirs"}
 _TOOLS: Mapping[str, Collection[str] | None] = {
     "ruff": None,
     "black": None,
@@ -53,11 +69,8 @@ _SCRIPT_NAMES = frozenset({"test", "start", "build", "lint", "dev", "format", "t
 
 def is_plain_description(name: str, write: Write) -> bool:
     """Return whether a file of this name is one that is known to run nothing."""
-    if (
-        name not in ("pyproject.toml", "package.json", "entry_points.txt")
-        or write.after is None
-        or write.after.kind != "file"
-    ):
+    known = name in _DESCRIPTIONS or _REQUIREMENTS.fullmatch(name) is not None
+    if not known or write.after is None or write.after.kind != "file":
         return False
     try:
         data = write.data.read_bytes() if isinstance(write.data, Path) else write.data
@@ -65,35 +78,50 @@ def is_plain_description(name: str, write: Write) -> bool:
             return False
         text = data.decode()
         if name == "entry_points.txt":  # Of a package's metadata: other groups are plug-ins that tools load.
-            return set(re.findall(r"^\s*\[(.*)", text, re.MULTILINE)) <= {"console_scripts]", "gui_scripts]"}
+            is_plain = set(re.findall(r"^\s*\[(.*)", text, re.MULTILINE)) <= {"console_scripts]", "gui_scripts]"}
+            return is_plain and _are_new_commands(re.findall(r"^\s*([^\s=]+)\s*=", text, re.MULTILINE))
         if name == "package.json":
             return _is_plain_package(json.loads(text))
-        return _is_plain_project(tomllib.loads(text))
+        if name == "pyproject.toml":
+            return _is_plain_project(tomllib.loads(text))
+        return all(map(_REQUIREMENT_LINE.fullmatch, text.replace("\\\n", " ").splitlines()))
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return False
 
 
 def _is_plain_project(read: dict[str, Any]) -> bool:
-    build, project, tools = (read.pop(each, {}) for each in ("build-system", "project", "tool"))
+    sections = ("build-system", "project", "tool", "dependency-groups")
+    build, project, tools, own_groups = (read.pop(each, {}) for each in sections)
     needed = [*build.get("requires", ()), *project.get("dependencies", ())]
-    needed += [each for group in project.get("optional-dependencies", {}).values() for each in group]
+    groups = [*project.get("optional-dependencies", {}).values(), *own_groups.values()]
+    needed += [each for group in groups for each in group if not (isinstance(each, dict) and set(each) == _INCLUDE)]
     return (
         not read
         and set(build) <= {"requires", "build-backend"}
         and _BACKENDS.fullmatch(build.get("build-backend", "setuptools.build_meta")) is not None
         and "entry-points" not in project
+        and _are_new_commands([*project.get("scripts", ()), *project.get("gui-scripts", ())])
         and all(_REQUIREMENT.fullmatch(each) for each in needed)
         and all(_is_plain_tool(name, section) for name, section in tools.items())
     )
+
+
+def _are_new_commands(names: Iterable[str]) -> bool:
+    """Return whether no program of the system has one of these names, in whose place it would run."""
+    return all(_COMMAND.fullmatch(name) and shutil.which(name, path=os.defpath) is None for name in names)
 
 
 def _is_plain_tool(name: str, section: dict[str, Any]) -> bool:
     if name == "pytest":
         options = section.get("ini_options", {})
         given = options.pop("addopts", "")
+        is_plain = options.pop("pythonpath", "src") in ("src", ["src"])
         words = given.split() if isinstance(given, str) else given
         return (
-            set(section) <= {"ini_options"} and set(options) <= _PYTEST and all(map(_PYTEST_OPTIONS.fullmatch, words))
+            is_plain
+            and set(section) <= {"ini_options"}
+            and set(options) <= _PYTEST
+            and all(map(_PYTEST_OPTIONS.fullmatch, words))
         )
     if name not in _TOOLS:
         return False

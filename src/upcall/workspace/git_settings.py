@@ -90,6 +90,8 @@ class NamedPlaces:
         except subprocess.TimeoutExpired:  # Settings that include a pipe, say.
             self.is_unknown = True
             return
+        trees = [each for each in settings if each.key == "core.worktree"]
+        self._trees = [os.path.join(self._folder, os.path.dirname(each.origin), each.value) for each in trees]
         for setting in settings:
             self._add_setting(setting)
         for named in own:
@@ -131,12 +133,15 @@ class NamedPlaces:
         is_path = setting.key.endswith(("path", "dir"))
         for word in [setting.value] if is_path else _split(setting.value):
             plain = os.path.expanduser(word)
-            bases = (os.path.dirname(origin), str(self._folder), self._top, os.path.join(self._top, ".git"))
+            top = self._top
+            bases = (os.path.dirname(origin), str(self._folder), top, os.path.join(top, ".git"), *self._trees)
             if is_path or not word.startswith("-"):
                 for named in {os.path.join(base, plain) for base in bases}:
                     for each in (os.path.normpath(named), os.path.realpath(named)):
                         self._add(each, self.folders if is_path else self.files)
-            if os.sep in word and re.search(r"[$`%*?]", setting.value):  # A shell finds out where that is.
+            if os.sep in word and re.search(
+                r"[$`%*?\\]|\b(cd|pushd)\b", setting.value
+            ):  # A shell finds out where that is.
                 self.names.add(os.path.basename(plain))
         self.names.discard("")
 

@@ -22,10 +22,11 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from contextlib import suppress
+from functools import cache, cached_property
 from pathlib import Path
 
-from upcall.trees import scan
+from upcall.trees import TreeTooDeep, walk_tree
 from upcall.workspace.descriptions import is_plain_description
 from upcall.workspace.folder import Write
 from upcall.workspace.git_settings import NamedPlaces, changes_what_runs
@@ -53,32 +54,46 @@ _CACHES = frozenset({".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis
 """Hidden folders of data: what is executable in them is asked about all the same."""
 
 _ENVIRONMENTS = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", ".nox", ".eggs"})
-"""Folders of installed programs and packages; so is each with a ``pyvenv.cfg``."""
+"""Folders of installed programs and packages; so is each with one of the `_MARKS`."""
+
+_MARKS = ("pyvenv.cfg", "conda-meta/history")
+
+_NOT_ENTERED = frozenset({"node_modules", "site-packages", ".git"})
+"""Where links are not looked for: those of installed packages lead to each other, and git knows its own."""
 
 _BINARIES = frozenset({"bin", "sbin", ".bin"})
 
 _AGENTS = re.compile(
     r"(agents?|claude|gemini|codex|copilot|cursor|windsurf|warp|qwen|crush|goose|opencode|jules|replit|devin|skill)"
     r"([._-](local|override|instructions?|rules?|md))*\.md|copilot-instructions.*|.*\.(instructions|prompt|chatmode|agent)\.md"
-    r"|opencode\.jsonc?|mcp\.json"
+    r"|(opencode|crush|codebuff|gemini-extension)\.jsonc?|mcp([._-](config|servers))?\.(json|ya?ml)"
 )
 _BUILD = re.compile(
     r"""
     (gnu|bsd)?makefile | (just|docker|container|rake|jake|cake|gem|proc|snake|pod|guard|cap|vagrant|brew|pip|task)file
-    | (earth|tilt|jenkins|fast|app|puppet|berks|thor|cheese|caddy)file | makefile\..*
-    | .*\.(mk|mak|cmake|gradle|gradle\.kts|bazel|bzl|sbt|gemspec|podspec|nix)
+    | (earth|tilt|jenkins|fast|app|puppet|berks|thor|cheese|caddy|danger|doxy|steep|mint|cart|cpan)file
+    | (make|proc|vagrant)file\..* | jam(file|root)(\..*)? | (pkg|apk)build | gems\.rb | appraisals
+    | .*\.(mk|mak|cmake|gradle|gradle\.kts|bazel|bzl|sbt|gemspec|podspec|nix|ninja|nims|nimble|opam|rockspec)
+    | .*\.(pbxproj|xcscheme|xcconfig) | cmake(user)?presets\.json | gradle-wrapper\.jar | rust-toolchain(\.toml)?
     | .*\.(cs|vcx|fs|vb)proj | .*\.(sln|props|targets) | cmakelists\.txt | meson(_options)?\.(build|txt) | sconstruct
+    | nuget\.config | global\.json | (directory\.build|msbuild)\.rsp | xmake\.lua | premake\d\.lua | nim\.cfg
+    | setup\.l?hs | cabal\.project(\..*)? | hie\.yaml | (deps|bb|shadow-cljs)\.edn | config\.exs
     | sconscript | wscript | workspace | build | configure(\.(ac|in))? | autogen\.sh | gradlew(\.bat)? | mvnw(\.cmd)?
-    | gradle.*\.properties | pom\.xml | build\.(xml|rs|zig|py|sh|lua|mill|sc) | buck | dune(-project)?
-    | setup\.(py|cfg) | pyproject\.toml | (tox|pytest|mypy|pylint)\.(ini|toml) | pylintrc(\.toml)? | conftest\.py
-    | (noxfile|fabfile|dodo|pavement|hatch_build|versioneer)\.py | (pdm|poetry|uv|pixi|hatch)\.toml
+    | gradle.*\.properties | pom\.xml | build\.(xml|rs|zig|py|sh|lua|mill|sc|pl|ps1|bat|cmd|boot)
+    | buck | dune(-project)? | setup\.(py|cfg)
+    | pyproject\.toml | (tox|pytest|mypy|pylint)\.(ini|toml) | pylintrc(\.toml)? | conftest\.py
+    | (requirements|constraints)([._-].*)?\.(txt|in) | (gunicorn\.)?conf\.py | conanfile\.py
+    | (noxfile|fabfile|dodo|pavement|(hatch|pdm)_build|versioneer)\.py | (pdm|poetry|uv|pixi|hatch)\.toml
     | pip\.(conf|ini) | entry_points\.txt | mkdocs\.ya?ml | ansible\.cfg
-    | package\.json | (composer|deno|turbo|nx|lerna|nodemon|bower|jest|babel|wrangler|firebase)\.jsonc?
-    | (gulpfile|gruntfile|karma|gatsby-\w+)\..* | .*[.-](config|conf|setup)\.[cm]?[jt]sx?
+    | package\.json | pnpm-workspace\.yaml | bunfig\.toml | angular\.json | ember-cli-build\.js
+    | (composer|deno|turbo|nx|rush|lerna|nodemon|bower|jest|babel|wrangler|firebase|renovate|vercel)\.jsonc?
+    | (gulpfile|gruntfile|karma|gatsby-\w+)\..* | .*[.-](config|conf|setup|workspace)(\.\w+)?\.[cm]?[jt]sx?
+    | webpack\..*\.[cm]?[jt]s | (phpunit|phpcs|psalm)\.xml(\.dist)? | phpstan\.neon(\.dist)? | electron-builder\..*
     | cargo\.toml | go\.(mod|work) | magefile\.go | mix\.exs | rebar\.config(\.script)? | project\.clj | stack\.yaml
     | package\.(swift|yaml) | .*\.cabal | build\.zig\.zon | shard\.yml | rakefile\..* | config\.ru | latexmkrc
     | (docker-)?compose.*\.ya?ml | dockerfile.* | containerfile.* | .*\.dockerfile | (azure-pipelines|appveyor
-    | bitbucket-pipelines|buildspec|cloudbuild|codemagic|skaffold|taskfile|lefthook|justfile|devbox|werf)\.(ya?ml|json)
+    | bitbucket-pipelines|buildspec|cloudbuild|codemagic|skaffold|taskfile|lefthook|justfile|devbox|werf|action|netlify
+    | serverless|snapcraft|pre-commit-hooks)([.-][\w-]+)*\.(ya?ml|json|toml)
     | mise(\..*)?\.toml | \w*jenkinsfile.*
     """,
     re.VERBOSE,
@@ -138,10 +153,9 @@ class _LaterFinder:
         self._root = root
         self._made = {each.path: each for each in writes if each.after is not None}
         self._gone = {each.path for each in writes if each.after is None}
-        self._links: dict[str, list[tuple[str, str]]] = {}
         self._named: dict[str, NamedPlaces | None] = {}
         self._environments: dict[str, bool] = {}
-        self._path, self._variables = _list_path(), _list_variables()
+        self._path, self._variables = _list_path(), _list_variables(root)
 
     def explain(self, write: Write) -> str | None:
         parts = [_fold(part) for part in write.path.split("/")]
@@ -211,7 +225,7 @@ class _LaterFinder:
             folder = "/".join(parts[:depth])
             if folder not in self._environments:
                 named = _fold(parts[depth - 1]) in _ENVIRONMENTS
-                self._environments[folder] = named or self._is_there(f"{folder}/pyvenv.cfg")
+                self._environments[folder] = named or any(self._is_there(f"{folder}/{mark}") for mark in _MARKS)
             if self._environments[folder]:
                 return folder
         return None
@@ -258,10 +272,10 @@ class _LaterFinder:
         real = os.path.join(self._root, place)
         if real in self._variables:
             return _NAMED
+        for there, why in self._links:
+            if real == there or real.startswith(f"{there}{os.sep}"):
+                return why
         for folder in ("", *_parents(place)):
-            for there, why in self._list_links(folder):
-                if real == there or real.startswith(f"{there}{os.sep}"):
-                    return why
             named = self._list_named(folder)
             if named is not None and real in named:
                 return GIT
@@ -273,19 +287,21 @@ class _LaterFinder:
             self._named[folder] = NamedPlaces(self._root, self._root / folder) if is_top else None
         return self._named[folder]
 
-    def _list_links(self, folder: str) -> list[tuple[str, str]]:
-        """Follow the links in a folder, and in the hidden ones and those of programs in it, that have such a name."""
-        if folder not in self._links:
-            found = self._links[folder] = []
-            here = scan(self._root / folder)
-            below = [each for each in here if each.name.startswith(".") or _fold(each.name) in _BINARIES]
-            inside = (entry for each in below if each.is_dir(follow_symlinks=False) for entry in scan(each.path))
-            for each in (*here, *inside):
-                if each.is_symlink():
-                    place = os.path.relpath(each.path, self._root)
-                    why = GIT if _fold(each.name) == ".git" else self._explain_name(place)
-                    found += [(os.path.realpath(each.path), why)] if why is not None else []
-        return self._links[folder]
+    @cached_property
+    def _links(self) -> Sequence[tuple[str, str]]:
+        """Follow the links with such a name, wherever they are; those in environments are not the workspace's."""
+        found = []
+        with suppress(TreeTooDeep):  # Not made by a command: it is refused such a tree.
+            for place, entry in walk_tree(self._root, lambda folder: _fold(folder.name) not in _NOT_ENTERED):
+                if entry.is_symlink() and (why := self._explain_link(place)) is not None:
+                    found.append((os.path.realpath(entry.path), why))
+        return found
+
+    def _explain_link(self, place: str) -> str | None:
+        name = _fold(os.path.basename(place))
+        if name == ".git":
+            return GIT
+        return _PROGRAM if name in _BINARIES else self._explain_name(place)
 
 
 def _is_repository(home: str, is_there: Callable[[str], bool]) -> bool:
@@ -318,11 +334,14 @@ def _list_path() -> frozenset[str]:
     return frozenset(os.path.realpath(each) if os.path.isabs(each) else "" for each in found)
 
 
-def _list_variables() -> frozenset[str]:
-    """List the paths that variables of the environment name: a program to start, a file to read when one starts."""
+def _list_variables(root: Path) -> frozenset[str]:
+    """List the paths that variables of the environment name: a program to start, a file to read when one starts.
+
+    A relative one is of the workspace, as for whoever works in it.
+    """
     values = (value for name, value in os.environ.items() if name not in ("PWD", "OLDPWD"))
     words = (each for value in values for each in re.split(r"[\s:;,=]+", value))
-    return frozenset(os.path.realpath(each) for each in words if os.path.isabs(each))
+    return frozenset(os.path.realpath(os.path.join(root, each)) for each in words if os.sep in each)
 
 
 @cache
