@@ -266,6 +266,15 @@ def test_error_repeats_no_line_of_the_file() -> None:
             ["mcp_servers.key.command = sh", "mcp_servers.key.args.1 = rm x", f"mcp_servers.key.env.A = {HIDDEN}"],
         ),
         (
+            "upcall.yaml",
+            "mcp_servers: {x: {command: npx, env: {NODE_OPTIONS: -r ./x.js, PATH: /x, A_KEY: /secret, B: secret}}}\n",
+            [
+                "mcp_servers.x.env.NODE_OPTIONS = -r ./x.js",
+                "mcp_servers.x.env.PATH = /x",
+                f"mcp_servers.x.env.A_KEY = {HIDDEN}",
+            ],
+        ),
+        (
             ".env",
             """UPCALL_MCP_SERVERS='{"token": {"command": "sh"}}'""",
             ["UPCALL_MCP_SERVERS.token.command = sh"],

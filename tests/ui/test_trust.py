@@ -183,6 +183,15 @@ def test_agreement_on_a_terminal_shows_what_changed(desk: Desk) -> None:
     assert upcall("list").status == 2
 
 
+def test_agreement_stays_where_a_person_is_asked_again(desk: Desk) -> None:
+    write_settings("store: mine.db\n")
+    screen = desk.start("trust", columns=120)
+    assert "You decided about it already: it is used until it changes." in screen.wait_for("or Enter for no:")
+    screen.press(ENTER)
+    assert (screen.end(), "stays as you decided." in screen.text) == (0, True)
+    assert upcall("list").status == 0
+
+
 @pytest.mark.slow
 def test_agreement_does_not_count_keys_typed_before(desk: Desk) -> None:
     Path("upcall.yaml").write_text("store: mine.db\n")

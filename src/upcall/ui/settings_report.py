@@ -105,7 +105,7 @@ def _leaves(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
 def _show(field: str, place: Place, value: Any) -> str:
     if not isinstance(value, str):
         return _inline(reprlib.repr(value))
-    if _is_key((field, *place)):
+    if _is_key((field, *place)) and not _is_path(place, value):
         return HIDDEN
     left = len(value) - MAX_CHARS
     more = f" ({left} more characters; read them in the file)" if left > 0 else ""
@@ -115,6 +115,12 @@ def _show(field: str, place: Place, value: Any) -> str:
 def _inline(text: str) -> str:
     shown = escape_controls(text, unseen=True).replace("\n", "\\n").replace("\t", "\\t")
     return shorten(shown, MAX_CHARS)
+
+
+def _is_path(place: Place, value: str) -> bool:
+    """Whether a variable for a server names a file, or an option to load one: ``PATH``, ``NODE_OPTIONS``."""
+    is_variable = len(place) == 3 and place[1] == "env" and not _KEY.search(str(place[-1]))
+    return is_variable and value.startswith(("/", "./", "../", "~", "-"))
 
 
 def _is_key(place: Place) -> bool:

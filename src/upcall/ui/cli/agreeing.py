@@ -37,14 +37,23 @@ def read_settings(command: Command, config: Path | None = None, **explicit: Any)
     return Settings.read(config, **explicit)  # One that was changed in between is an error now.
 
 
+def describe_decision(decision: Decision) -> str:
+    """Describe what becomes of a file."""
+    return f"{'used' if decision == 'trust' else 'left out'} until it changes"
+
+
 def show_file(screen: Screen, file: SettingsFile) -> None:
     """Show what a file sets, and what is new since an earlier decision."""
     earlier = find_agreement(file.path)
     screen.note(f"{show_path(file.path)} sets for upcall:", "bold")
     for line in describe_settings(file):
         screen.print_whole(line, "yellow" if line.startswith("  ->") else "")
-    if earlier is not None and not earlier.covers(file):
+    if earlier is None:
+        screen.note("A command or a download can have written it, so it is used only once you agree.")
+    elif not earlier.covers(file):
         screen.note(f"Changed since you decided about it ({earlier.describe_changes(file)}).", "yellow")
+    else:
+        screen.note(f"You decided about it already: it is {describe_decision(earlier.decision)}.")
 
 
 def ask_about(screen: Screen, file: SettingsFile) -> Decision | None:

@@ -49,8 +49,8 @@ def decide(command: Command, file: SettingsFile, given: Decision | None) -> None
     Raises:
         CallerError: it is neither.
     """
-    from upcall.agreements import show_path, store_agreement
-    from upcall.ui.cli.agreeing import ask_about, show_file
+    from upcall.agreements import find_agreement, show_path, store_agreement
+    from upcall.ui.cli.agreeing import ask_about, describe_decision, show_file
 
     if given is None and command.is_interactive:
         given = ask_about(command.screen, file)
@@ -60,10 +60,11 @@ def decide(command: Command, file: SettingsFile, given: Decision | None) -> None
             raise CallerError("There is no terminal to ask you on: add --yes to agree, or --ignore.")
     path = show_path(file.path)
     if given is None:
-        command.screen.note(f"{path} is not used: you did not agree.")
+        decided = (earlier := find_agreement(file.path)) is not None and earlier.covers(file)
+        command.screen.note(f"{path} {'stays as you decided' if decided else 'is not used: you did not agree'}.")
         return
     store_agreement(file, given)
-    command.screen.note(f"{path} is {'used' if given == 'trust' else 'left out'} until it changes.")
+    command.screen.note(f"{path} is {describe_decision(given)}.")
 
 
 def find_named(path: Path) -> SettingsFile:
