@@ -14,6 +14,12 @@ CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud
 """Control characters (C0 without tab and newline, C1), line separators, marks that turn the reading direction, and
 halves of surrogate pairs: on a terminal or in a page they hide or repaint what a human is asked to agree to."""
 
+_BLANKS = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0e\uffa0\U000e0100-\U000e01ef]"
+)
+"""Letters and marks without a sign of their own, by Unicode's Default_Ignorable_Code_Point; and an empty Braille cell.
+Left out is the selector that stands after so many emoji."""
+
 Shown = NewType("Shown", str)
 """A name that others chose (of a file, a tool, a server), as it may stand inside a sentence of ours. Only `show_name`
 makes one, and what writes such sentences takes nothing else: a plain text could end our sentence and begin another."""
@@ -70,7 +76,7 @@ def escape_controls(text: str, *, unseen: bool = False) -> str:
     command holds. In running text some of it joins emoji and letters, and stays.
     """
     if unseen:
-        return "".join(each if each in "\n\t" or each.isprintable() else _code(each) for each in text)
+        return "".join(each if each in "\n\t" or _is_seen(each) else _code(each) for each in text)
     return CONTROLS.sub(lambda found: _code(found[0]), text)
 
 
@@ -79,7 +85,7 @@ def show_name(name: str, limit: int = MAX_NAME_CHARS) -> Shown:
 
     Of a longer one the middle is left out.
     """
-    plain = _PLAIN_NAME.fullmatch(name) is not None and name.isprintable()
+    plain = _PLAIN_NAME.fullmatch(name) is not None and _is_seen(name)
     chars = list(name) if plain else [_escape_in_quotes(each) for each in name]
     shown = "".join(chars)
     if len(shown) > limit:
@@ -91,7 +97,7 @@ def show_name(name: str, limit: int = MAX_NAME_CHARS) -> Shown:
 def show_on_line(name: str) -> Shown:
     """Write a name that has a line, or the rest of one, to itself: in quotes only where it would not end there, or hide
     something in it. Whole, since it is copied from there."""
-    alone = name.isprintable() and name == name.strip() and not name.startswith('"')
+    alone = _is_seen(name) and name == name.strip() and not name.startswith('"')
     return Shown(name) if alone else show_name(name, len(name) * 20)
 
 
@@ -114,9 +120,14 @@ def _escape_in_quotes(char: str) -> str:
     """Escape what would end the quotes, a span of code in Markdown, or leave no mark."""
     if char in '"\\':
         return f"\\{char}"
-    if char == "`" or not char.isprintable():
+    if char == "`" or not _is_seen(char):
         return json.dumps(char)[1:-1] if char != "`" else "\\u0060"
     return char
+
+
+def _is_seen(text: str) -> bool:
+    """Return whether each character leaves a mark, or is a space."""
+    return text.isprintable() and _BLANKS.search(text) is None
 
 
 def _fit(pieces: list[str], room: int) -> list[str]:

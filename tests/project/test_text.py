@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from upcall.text import escape_controls, first_line, one_line, shorten, shorten_middle
+from upcall.text import escape_controls, first_line, one_line, shorten, shorten_middle, show_name, show_on_line
 
 GAP = re.compile(r"\n\[\.\.\. (\d+) of (\d+) characters are left out here \.\.\.\]\n")
 
@@ -29,6 +29,13 @@ def test_control_characters_are_made_visible(text: str, shown: str) -> None:
 
 def test_what_leaves_no_mark_is_written_out_where_it_matters() -> None:
     assert escape_controls("rm\u200b -rf\u3000b", unseen=True) == "rm\\u200b -rf\\u3000b"
+    assert escape_controls("a\u3164\u2800\u034f\U000e0100 ⚠️", unseen=True) == "a\\u3164\\u2800\\u034f\\U000e0100 ⚠️"
+
+
+@pytest.mark.parametrize("name", ["\u115f", "a\u3164b", "a\u2800b", "a\u034fb", "\uffa0", "a\ufe00"])
+def test_name_with_letters_that_are_not_seen_is_written_out(name: str) -> None:
+    assert show_name(name).isascii()
+    assert show_on_line(name).isascii()
 
 
 def test_a_line_has_its_words_and_says_where_it_was_cut() -> None:

@@ -32,7 +32,8 @@ of course|ja|oui|sí|Да|是的|はい|ｙｅｓ|👍|  yes  |1|1.|#1|option 1|
 NO = """no|No.|NO!|n|nope|don't|Don’t|dont do it|do not|deny|denied|reject|cancel|stop|abort|no, thanks
 No thank you.|never|not now|no way|nein|non|нет|不要|いいえ|no, no|no, stop|3|3.""".replace("\n", "|").split("|")
 
-NEITHER = """yes but only a.py|ok?|yes?|yes? no|yes no|no, yes|not ok|no problem|no objections|yes, always
+NEITHER = """yes but only a.py|!yes|please !delete it
+ok?|yes?|yes? no|yes no|no, yes|not ok|no problem|no objections|yes, always
 yes to all|all|always|yes, and don't ask again|okay but later|sure?|why|approve?
 if the tests pass, yes|yes if it is backed up|not yes|don't stop|maybe|i guess|please|thanks|once
 yes unless it is used|yesterday|okra|go|go ahead with b.py|delete b.py|no idea|yes I said no|why not

@@ -120,6 +120,7 @@ _AROUND = " \t\r\n.!\"'`“”„‘’‚«»‹›。"
 
 
 _LEAD_END = re.compile(r"\s*[,;:.(–—]")
+_NOT = re.compile(r"(?<!\w)!+(?=\w)")
 _DROPPED = str.maketrans(dict.fromkeys(".,;:!\"'`“”„‘’‚«»‹›。、¡"))
 """What changes nothing in a reply to a consent. A question mark is kept: "ok?" agrees to nothing."""
 
@@ -196,8 +197,10 @@ def read_lead(reply: str) -> Side | None:
 
 
 def simplify(reply: str) -> str:
-    """Return a reply as consents are compared: any case, any width, without punctuation but question marks."""
-    return " ".join(unicodedata.normalize("NFKC", reply).casefold().translate(_DROPPED).split())
+    """Return a reply as consents are compared: any case, any width, without punctuation but question marks. Of "!yes" a
+    "not yes" is left, which programmers mean by it."""
+    said = _NOT.sub("not ", unicodedata.normalize("NFKC", reply).casefold())
+    return " ".join(said.translate(_DROPPED).split())
 
 
 def _match_only(words: Collection[str]) -> re.Pattern[str]:
