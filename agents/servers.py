@@ -19,7 +19,7 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_core.tools import Workbench
 
 from upcall.agents.parts import list_parts, toolset_of
-from upcall.autogen.internals import assistant_parts, executor_of, is_running
+from upcall.autogen.internals import abandon_mcp_server, assistant_parts, executor_of, is_running, mcp_params_of
 from upcall.autogen.recording import JournaledExecutor
 
 Server: TypeAlias = Workbench | CodeExecutor
@@ -30,6 +30,9 @@ _at_work: WeakSet[TeamServers] = WeakSet()
 
 _stopping: dict[int, Future[None]] = {}
 """The servers that a team is stopping: a new one waits until they are stopped."""
+
+SECONDS_TO_STOP = 5.0
+"""How long an MCP server may take to end its session; then it is killed."""
 
 _lock = Lock()  # Teams work in several threads, each with an event loop of its own.
 
@@ -83,7 +86,11 @@ class TeamServers:
 async def _stop(server: Server) -> None:
     if is_running(server):
         try:
-            await server.stop()
+            limit = SECONDS_TO_STOP if isinstance(server, Workbench) and mcp_params_of(server) is not None else None
+            async with asyncio.timeout(limit):
+                await server.stop()
+        except TimeoutError:
+            await abandon_mcp_server(server)
         except Exception:  # noqa: BLE001  (it may be the user's own code)
             _log.warning("A server (%s) could not be stopped.", type(server).__name__, exc_info=True)
 

@@ -24,6 +24,7 @@ from upcall.autogen.messages import Event, answered_event, asked_event
 from upcall.autogen.scope import current_scope, id_for_question
 from upcall.autogen.tool_calls import check_start_time, is_idempotent
 from upcall.autogen.tool_names import is_sendable, require_sendable, to_sendable
+from upcall.autogen.tool_servers import call_tool, list_tools
 from upcall.autogen.workbenches import FileWorkbench
 from upcall.errors import AgentFailed, ConfigurationError, SharedAgent, StoreUnavailable, UserInputRequired
 from upcall.policy.approval import ApprovalRules, Approve, is_allowed_for_run
@@ -270,7 +271,7 @@ class Toolset:
             else:
                 value = await tool.run_json(arguments, token, call_id=call_id)
             return ToolOutcome(content=redact_secrets(home.return_value_as_string(value)))
-        result = await home.call_tool(self._listed.get(name, name), arguments, token, call_id=call_id)
+        result = await call_tool(home, self._listed.get(name, name), arguments, token, call_id)
         return ToolOutcome(content=redact_secrets(result.to_text(replace_image="[image]")), is_error=result.is_error)
 
     def ask_for(self, frame: Frame, asked: Mapping[str, Any]) -> None:
@@ -299,7 +300,7 @@ class Toolset:
 
     async def _list_tools(self, workbench: Workbench) -> list[ToolSchema]:
         try:
-            return await workbench.list_tools()
+            return await list_tools(workbench)
         except Exception as error:
             raise AgentFailed(
                 f"Agent {self._agent!r}: a workbench cannot list its tools ({type(error).__name__}). Check that its "

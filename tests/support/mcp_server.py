@@ -24,6 +24,12 @@ def whoami() -> str:
 
 
 @server.tool()
+def leave() -> str:
+    """End the server."""
+    os._exit(1)
+
+
+@server.tool()
 def endless() -> str:
     """Return a very long text."""
     return "x" * 1_000_000
@@ -40,12 +46,6 @@ async def slow() -> str:
     """Never answers."""
     await asyncio.sleep(3_600)
     return ""
-
-
-@server.tool()
-def leave() -> str:
-    """End the server."""
-    os._exit(1)
 
 
 class Place(BaseModel):
@@ -87,4 +87,5 @@ server._mcp_server.request_handlers[ListToolsRequest] = list_page  # type: ignor
 
 if __name__ == "__main__":
     sys.stderr.write("starting\n")
-    server.run(*sys.argv[1:])
+    server.settings.port = int((*sys.argv[2:], 0)[0])
+    server.run(*sys.argv[1:2])  # type: ignore[arg-type]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, aclosing, contextmanager
 from contextvars import copy_context
 from copy import copy
 from dataclasses import dataclass
@@ -23,15 +23,21 @@ from autogen_agentchat.agents import (
     SocietyOfMindAgent,
 )
 from autogen_agentchat.base import Handoff, Team
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, ModelClientStreamingChunkEvent
 from autogen_agentchat.teams import BaseGroupChat, MagenticOneGroupChat, SelectorGroupChat
 from autogen_agentchat.tools import AgentTool, TeamTool
 from autogen_core import CancellationToken, FunctionCall, RoutedAgent
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext
-from autogen_core.models import ChatCompletionClient, FunctionExecutionResult, RequestUsage
-from autogen_core.tools import BaseTool, FunctionTool, StaticStreamWorkbench, StaticWorkbench, Workbench
+from autogen_core.models import (
+    ChatCompletionClient,
+    CreateResult,
+    FunctionExecutionResult,
+    RequestUsage,
+    SystemMessage,
+)
+from autogen_core.tools import BaseTool, FunctionTool, StaticStreamWorkbench, StaticWorkbench, ToolSchema, Workbench
 from opentelemetry import trace
 from pydantic import BaseModel, ValidationError
 
@@ -163,6 +169,41 @@ def is_running(server: Workbench | CodeExecutor) -> bool:
     return bool(getattr(server, "is_running", False) or getattr(server, "_actor", None))
 
 
+def mcp_params_of(workbench: Workbench) -> Any:
+    """Return how AutoGen's `McpWorkbench`, or a subclass, reaches its server; None for any other workbench. Its module
+    tells: importing the class needs the `mcp` package (autogen-ext 0.7.5)."""
+    is_mcp = any(kind.__module__.startswith("autogen_ext.tools.mcp.") for kind in type(workbench).__mro__)
+    return getattr(workbench, "server_params", None) if is_mcp else None
+
+
+def mcp_actor_of(workbench: Workbench) -> asyncio.Task[Any] | None:
+    """Return the task that an `McpWorkbench` has for its server's session; None before its start and after its end,
+    which it does not report: who waits for that task's reply may wait for ever (autogen-ext 0.7.5)."""
+    return getattr(getattr(workbench, "_actor", None), "_actor_task", None)
+
+
+async def abandon_mcp_server(workbench: Any) -> None:
+    """End the server of an `McpWorkbench` that cannot be stopped: `stop` waits for a silent server (autogen-ext
+    0.7.5)."""
+    actor = mcp_actor_of(workbench)
+    if hasattr(workbench, "_actor"):
+        workbench._actor = None
+    if actor is not None:
+        actor.cancel()
+        await asyncio.wait([actor])
+
+
+@cache
+def without_tracebacks_of_mcp(is_reported: Callable[[], bool]) -> None:
+    """Keep AutoGen and the `mcp` package from logging errors of a server with their tracebacks, which contain its
+    address with all keys, where `is_reported` says that somebody else reports them (autogen-ext 0.7.5)."""
+    for name in (
+        "autogen_ext.tools.mcp._actor",
+        *(f"mcp.client.{each}" for each in ("stdio", "sse", "streamable_http")),
+    ):
+        logging.getLogger(name).addFilter(lambda record: not (record.exc_info and is_reported()))
+
+
 def is_started(executor: CodeExecutor) -> bool | None:
     """Return whether an AutoGen code executor was started; None if it does not say, or runs code without starting."""
     if any(kind.__module__ == "autogen_ext.code_executors.local" for kind in type(executor).__mro__):
@@ -246,6 +287,10 @@ CallTool: TypeAlias = Callable[
 """Makes a tool call, which may emit events; returns None if AutoGen should make it."""
 
 
+ListTools: TypeAlias = Callable[[Sequence[Workbench]], Awaitable[tuple[list[ToolSchema], list[str]]]]
+"""Lists the tools of workbenches, and lines for the model about those that cannot be used."""
+
+
 @dataclass(frozen=True)
 class Wrappers:
     """The wrappers for the parts a stock agent works through; some get the agent's name too."""
@@ -253,6 +298,7 @@ class Wrappers:
     model: Callable[[ChatCompletionClient, str], ChatCompletionClient]
     code: Callable[[CodeExecutor, str], CodeExecutor]
     call: CallTool
+    tools: ListTools
     approve: Callable[[Approve], Approve]
     team: Callable[[Team], Team]
 
@@ -261,7 +307,7 @@ def wrap_parts(part: object, wrappers: Wrappers) -> None:
     """Wrap the parts of a stock agent, which are private (autogen-agentchat 0.7.5). Leave other parts unchanged."""
     if isinstance(part, AssistantAgent):
         part._model_client = wrappers.model(part._model_client, part.name)
-        part.__class__ = _calling(type(part), wrappers.call)
+        part.__class__ = _calling(type(part), wrappers.call, wrappers.tools)
     elif isinstance(part, CodeExecutorAgent):
         if part._model_client is not None:
             part._model_client = wrappers.model(part._model_client, part.name)
@@ -281,6 +327,17 @@ def wrap_manager(team: BaseGroupChat, wrappers: Wrappers) -> None:
         team._model_client = wrappers.model(team._model_client, team._group_chat_manager_name)
 
 
+class _Listed(StaticWorkbench):
+    """The tools of an agent as they were listed: a model is told of them, and calls none here."""
+
+    def __init__(self, schemas: list[ToolSchema]) -> None:
+        super().__init__([])
+        self._listed = schemas
+
+    async def list_tools(self) -> list[ToolSchema]:
+        return self._listed
+
+
 class _Calling(AssistantAgent):
     """An `AssistantAgent` whose tool calls can be made in another way, and always end.
 
@@ -290,6 +347,18 @@ class _Calling(AssistantAgent):
     """
 
     _call: ClassVar[CallTool]
+    _list: ClassVar[ListTools]
+
+    @classmethod
+    async def _call_llm(  # type: ignore[override]  # AutoGen names each argument
+        cls, *, system_messages: list[SystemMessage], workbench: Sequence[Workbench], **given: Any
+    ) -> AsyncGenerator[CreateResult | ModelClientStreamingChunkEvent, None]:
+        tools, missing = await cls._list(workbench)
+        told = [*system_messages, *(SystemMessage(content=each) for each in missing)]
+        call = super()._call_llm(system_messages=told, workbench=[_Listed(tools)], **given)
+        async with aclosing(call) as items:
+            async for item in items:
+                yield item
 
     @classmethod
     async def _execute_tool_call(
@@ -323,10 +392,15 @@ class _Calling(AssistantAgent):
 
 
 @cache
-def _calling(kind: type[AssistantAgent], call: CallTool) -> type[AssistantAgent]:
+def _calling(kind: type[AssistantAgent], call: CallTool, tools: ListTools) -> type[AssistantAgent]:
     if issubclass(kind, _Calling):
         return kind
-    fields = {"_call": staticmethod(call), "__module__": kind.__module__, "__doc__": kind.__doc__}
+    fields = {
+        "_call": staticmethod(call),
+        "_list": staticmethod(tools),
+        "__module__": kind.__module__,
+        "__doc__": kind.__doc__,
+    }
     return type(kind.__name__, (_Calling, kind), fields)
 
 

@@ -28,6 +28,7 @@ from autogen_core.models import (
     ModelInfo,
 )
 from autogen_core.models import RequestUsage as Usage
+from autogen_core.tools import ToolSchema, Workbench
 
 from upcall.autogen import tracing
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
@@ -40,6 +41,7 @@ from upcall.autogen.openai_client.takeover import calling_client, is_cut_off
 from upcall.autogen.scope import current_scope
 from upcall.autogen.server_waits import call_when_free
 from upcall.autogen.tool_calls import Interruption, check_start_time, is_idempotent
+from upcall.autogen.tool_servers import describe_lost, list_tools
 from upcall.errors import UpcallError
 from upcall.questions.tool_context import redact_secrets
 from upcall.runs.journal_records import ToolOutcome
@@ -322,6 +324,11 @@ async def _call_tool(call: FunctionCall, token: CancellationToken, emit: Emit[Ev
     return None if turn is None else await turn.call_tool(call, token)
 
 
+async def _list_tools(workbenches: Sequence[Workbench]) -> tuple[list[ToolSchema], list[str]]:
+    tools = [tool for each in workbenches for tool in await list_tools(each)]
+    return tools, describe_lost(workbenches)
+
+
 def _approving(approve: Approve) -> Approve:
     """Let the function that approves code ask the user (`upcall.ask`)."""
 
@@ -358,4 +365,4 @@ def _team(team: Team) -> Team:
     return team if isinstance(team, InnerTeamOfAgent) else InnerTeamOfAgent(team)
 
 
-_WRAPPERS = Wrappers(model=_client, code=_code, call=_call_tool, approve=_approving, team=_team)
+_WRAPPERS = Wrappers(model=_client, code=_code, call=_call_tool, tools=_list_tools, approve=_approving, team=_team)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from upcall.autogen.journal import Journal
     from upcall.autogen.model_notes import ModelNotes
     from upcall.autogen.ownership import RunOwner
+    from upcall.autogen.tool_servers import LostServers
     from upcall.questions.answer import Answer
     from upcall.questions.question import Question
     from upcall.runs.call_timings import Timings
@@ -116,6 +117,7 @@ class RunScope:
         owner: the run itself; see `upcall.autogen.ownership`.
         interruptions: receives the cause when a turn is cut off, since AutoGen's group chat turns any exception into a
             `RuntimeError` with text only (autogen-agentchat 0.7.5). An entry also says that the team's state is whole.
+        lost_servers: the MCP servers that the current segment has given up.
     """
 
     store: str | None = None
@@ -138,6 +140,7 @@ class RunScope:
     clock: datetime | None = None
     owner: RunOwner | None = None
     interruptions: list[BaseException] | None = None
+    lost_servers: LostServers | None = None
 
 
 _scope: ContextVar[RunScope] = ContextVar("upcall_scope")

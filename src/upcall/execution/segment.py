@@ -18,13 +18,14 @@ from upcall.autogen.answer_queue import AnswerQueue
 from upcall.autogen.attributes import refuse_loss
 from upcall.autogen.concurrency import SegmentToken, SingleReaderQueue, run_to_completion
 from upcall.autogen.group_chats import PendingQuestions
-from upcall.autogen.internals import without_tracebacks_of
+from upcall.autogen.internals import without_tracebacks_of, without_tracebacks_of_mcp
 from upcall.autogen.journal import Journal
 from upcall.autogen.messages import Event, event_questions, message_answers, name_text
 from upcall.autogen.model_notes import ModelNotes
 from upcall.autogen.ownership import RunOwner
 from upcall.autogen.published import PublishedQuestions
 from upcall.autogen.scope import ProgressListener, RunScope, SharedModelCalls, current_scope, enter_scope
+from upcall.autogen.tool_servers import LostServers
 from upcall.errors import AgentFailed, ModelError, SharedAgent, StoredStateError, StoreUnavailable, UpcallError
 from upcall.execution.compatibility import adapt_checkpoint
 from upcall.execution.event_gate import EventGate, tell_answer
@@ -98,6 +99,7 @@ class RunSegment:
     ) -> None:
         without_tracebacks_of(ModelError)
         without_tracebacks_of(SharedAgent)
+        without_tracebacks_of_mcp(_is_in_segment)
         self._stored = stored
         self._traced = traced
         self.timings, self._timed = Timings(), timed
@@ -126,6 +128,7 @@ class RunSegment:
         self._answered = (progress.answered if progress else 0) + len(brought)
         self._interruptions: list[BaseException] = []
         self._published = PublishedQuestions()
+        self._lost_servers = LostServers()
         known = [each for each in stored.run.records.open if not each.asked_since_checkpoint]
         asked = [each.id for each in known]
         self._transcript = TranscriptRecorder(stored.run.task, asked, keep=keep_transcript)
@@ -298,13 +301,14 @@ class RunSegment:
         await self._save(self._current())
 
     def _current(self) -> Run:
-        """Return the current run, with its questions and the tokens that the matcher used."""
+        """Return the current run, with its questions, the tokens that the matcher used, and warnings of its servers."""
         run = self._state.run
         usage = run.usage
         for spent in self._resolver.spent:
             usage = add_usage(usage, "ledger", spent)
         self._resolver.spent.clear()
-        run = run.move_to(run.status, usage=usage, records=self._resolver.records)
+        warnings = tuple(dict.fromkeys((*run.warnings, *self._lost_servers.warnings)))
+        run = run.move_to(run.status, usage=usage, records=self._resolver.records, warnings=warnings)
         self._state = replace(self._state, run=run)
         return run
 
@@ -425,6 +429,7 @@ class RunSegment:
             clock=current_scope().clock,
             interruptions=self._interruptions,
             published=self._published,
+            lost_servers=self._lost_servers,
         )
         with enter_scope(scope):
             await self._run_in_scope(team, queue)
@@ -505,3 +510,7 @@ def _tell_through(queue: SingleReaderQueue[Event | None]) -> ProgressListener:
             loop.call_soon_threadsafe(queue.put_nowait, event)
 
     return tell
+
+
+def _is_in_segment() -> bool:
+    return current_scope().lost_servers is not None

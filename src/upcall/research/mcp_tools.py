@@ -23,6 +23,7 @@ from pydantic import BaseModel
 
 from upcall.autogen.tool_calls import idempotent
 from upcall.autogen.tool_names import to_sendable
+from upcall.autogen.tool_servers import PROBE_INTERVAL_S, hide_keys, is_unreachable, keys_in
 from upcall.autogen.workbenches import StatelessWorkbench, tool_result
 from upcall.errors import install_command
 from upcall.research.mcp_server import McpServer
@@ -58,6 +59,8 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
 
     def __init__(self, name: str, server: McpServer) -> None:
         self.name, self._server = name, server
+        self.lost: str | None = None
+        """Why its server cannot be used, if it was tried."""
         self._session: ClientSession | None = None
         self._tools: dict[str, Tool] | None = None
         self._starting = asyncio.Lock()
@@ -99,9 +102,13 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
             async with asyncio.timeout(self._server.timeout):
                 result = await self._session.call_tool(tool.name, dict(arguments or {}))
         except TimeoutError:
+            if self._server.url is not None and await is_unreachable(self._server.url):
+                return tool_result(name, self._lose("nobody listens at its address any more"), is_error=True)
             said = f"The MCP server {self.name} did not answer within {self._server.timeout:g} seconds."
             return tool_result(name, f"{said} Go on without it, and say so.", is_error=True)
         except Exception as error:  # noqa: BLE001  (errors of the server, or in reaching it)
+            if await self._is_gone():
+                return tool_result(name, self._lose("it has ended"), is_error=True)
             text = fence(self.name, tool.name, "", first_line(error) or type(error).__name__)
             return tool_result(name, f"The call failed.\n{DATA}\n\n{text}", is_error=True)
         text = shorten(_text(result), MAX_TEXT_CHARS, CUT)
@@ -115,7 +122,7 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
             await asyncio.wait([serving], timeout=SECONDS_TO_STOP)
             serving.cancel()
             await asyncio.wait([serving], timeout=SECONDS_TO_STOP)
-        self._session = self._tools = None
+        self._session = self._tools = self.lost = None
         self._closing = asyncio.Event()
 
     def _to_config(self) -> McpToolsConfig:
@@ -133,7 +140,7 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
 
     async def _start(self) -> dict[str, Tool]:
         if why := self.problem():
-            _log.warning("MCP server %s %s", self.name, why)
+            self._lose(why)
             return {}
         ready: asyncio.Future[dict[str, Tool]] = asyncio.get_running_loop().create_future()
         self._serving = asyncio.create_task(self._serve(ready))
@@ -143,10 +150,30 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
         except TimeoutError:
             why = f"it did not answer within {self._server.timeout:g} seconds"
         except Exception as error:  # noqa: BLE001  (a missing command, no connection, no MCP)
-            why = first_line(error) or type(error).__name__
-        _log.warning("MCP server %s cannot be used: %s. The run continues without its tools.", self.name, why)
+            why = first_line(error).rstrip(".") or type(error).__name__
+        self._lose(why)
         self._serving.cancel()
         return {}
+
+    def _lose(self, why: str) -> str:
+        """Give up the server until it is stopped, and return what that means for a model."""
+        keys = (each.get_secret_value() for each in [*self._server.env.values(), *self._server.headers.values()])
+        self.lost, self._tools = hide_keys(why, keys_in(keys)), {}
+        _log.warning("MCP server %s cannot be used: %s. The run continues without its tools.", self.name, self.lost)
+        return f"The MCP server {self.name} cannot be used ({self.lost}). Go on without it, and say so."
+
+    async def _is_gone(self) -> bool:
+        """Return whether the server has ended; one that is only busy has not."""
+        if self._session is None:
+            return True
+        try:
+            async with asyncio.timeout(PROBE_INTERVAL_S):
+                await self._session.list_tools()
+        except TimeoutError:
+            return False
+        except Exception:  # noqa: BLE001  (whatever it is, no list came)
+            return True
+        return False
 
     async def _serve(self, ready: asyncio.Future[dict[str, Tool]]) -> None:
         """Run the session in its own task: what the `mcp` package opens must be closed in the task that opened it."""

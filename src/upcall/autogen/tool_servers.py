@@ -1,0 +1,239 @@
+"""The MCP servers behind workbenches, in a run: a dead one takes its tools with it, not the run, and nobody waits long.
+
+A server that cannot be started or reached, or that dies, is given up until the run's next segment. The run warns of it,
+and each agent that has it is told in one line. AutoGen's `McpWorkbench` waits for a silent HTTP server, and for one
+that died during a call, as long as it waits for events: five minutes (autogen-ext 0.7.5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, Protocol, TypeVar, runtime_checkable
+from urllib.parse import urlsplit
+
+from autogen_core import CancellationToken
+from autogen_core.tools import ToolResult, ToolSchema, Workbench
+
+from upcall.autogen.internals import mcp_actor_of, mcp_params_of
+from upcall.autogen.scope import current_scope
+from upcall.autogen.workbenches import tool_result
+from upcall.questions.secrets import HIDDEN
+from upcall.text import first_line, shorten
+
+T = TypeVar("T")
+
+START_LIMIT_S = 30.0
+"""How long a server may take to start and list its tools; longer only if its own settings say so."""
+
+PROBE_INTERVAL_S = 5.0
+"""How often a server with an address is looked for while it works on a call, and how long that may take."""
+
+SETTLE_S = 1.0
+"""How long a call may take to fail after its server has ended."""
+
+LEAST_HIDDEN = 4
+"""The characters of the shortest value that counts as a key."""
+
+MAX_REASON_CHARS = 200
+
+_URL = re.compile(r"\b(https?|wss?)://[^\s'\"<>]+")
+
+
+@runtime_checkable
+class ToolServer(Protocol):
+    """A workbench of this library that says itself what is wrong with its server."""
+
+    name: str
+    lost: str | None
+
+
+class LostServers:
+    """The servers that a segment of a run has given up, and its warnings about servers."""
+
+    def __init__(self) -> None:
+        self._lost: dict[int, tuple[Workbench, str]] = {}  # A workbench may be no key of a dictionary.
+        self.warnings: dict[str, None] = {}
+
+    def add(self, workbench: Workbench, why: str) -> None:
+        """Give up a server."""
+        if id(workbench) not in self._lost:
+            said = f"The MCP server {name_server(workbench)} cannot be used ({why}): its tools are missing."
+            self._lost[id(workbench)] = (workbench, said)
+            self.warn(workbench, f"it cannot be used ({why}); its tools are missing")
+
+    def warn(self, workbench: Workbench, what: str) -> None:
+        """Warn the run's user."""
+        self.warnings[f"MCP server {name_server(workbench)}: {what}"] = None
+
+    def describe(self, workbench: Workbench) -> str | None:
+        """Return what a model is told of a server that was given up."""
+        _, said = self._lost.get(id(workbench), (None, None))
+        return said
+
+
+def describe_lost(workbenches: Sequence[Workbench]) -> list[str]:
+    """Return a line for each server of an agent that this run has given up, for the agent's model."""
+    lost = current_scope().lost_servers
+    found = [] if lost is None else [lost.describe(each) for each in workbenches]
+    return [f"{each} Work without them, and say so where it matters." for each in found if each is not None]
+
+
+async def list_tools(workbench: Workbench) -> list[ToolSchema]:
+    """List the tools of a workbench; none in a run if its MCP server is given up."""
+    lost = current_scope().lost_servers
+    if lost is None or not _has_server(workbench):
+        return await workbench.list_tools()
+    if lost.describe(workbench) is not None:
+        return []
+    if isinstance(workbench, ToolServer):
+        tools = await workbench.list_tools()
+        if workbench.lost is not None:
+            lost.add(workbench, workbench.lost)
+        return tools
+    limit = _start_limit(workbench)
+    try:
+        async with asyncio.timeout(limit):
+            return await _until_gone(workbench, workbench.list_tools())
+    except TimeoutError:
+        lost.add(workbench, f"it did not start within {limit:g} seconds")
+    except Exception as error:  # noqa: BLE001  (a missing command, no connection, no MCP)
+        lost.add(workbench, explain_loss(workbench, error))
+    return []
+
+
+async def call_tool(
+    workbench: Workbench, name: str, arguments: Mapping[str, Any], token: CancellationToken, call_id: str
+) -> ToolResult:
+    """Call a tool of a workbench. If its server is gone, the result is an error that says so."""
+    lost = current_scope().lost_servers
+    call = workbench.call_tool(name, arguments, token, call_id=call_id)
+    if lost is None or not _has_server(workbench):
+        return await call
+    if lost.describe(workbench) is not None:
+        call.close()
+    elif isinstance(workbench, ToolServer):
+        result = await call
+        if workbench.lost is not None:
+            lost.add(workbench, workbench.lost)
+        return result
+    else:
+        try:
+            result = await _until_gone(workbench, call)
+            if not result.is_error or (why := await _find_loss(workbench)) is None:
+                return result
+            lost.add(workbench, why)
+        except ConnectionError as error:
+            lost.add(workbench, explain_loss(workbench, error))
+    return tool_result(name, *describe_lost([workbench]), is_error=True)
+
+
+def name_server(workbench: Workbench) -> str:
+    """Return a name for the server of a workbench: the command that starts it, with its script or package, or its host.
+    Other arguments, and the rest of an address, may contain keys."""
+    if isinstance(workbench, ToolServer):
+        return workbench.name
+    params = mcp_params_of(workbench)
+    if (url := getattr(params, "url", None)) is not None:
+        parts = urlsplit(url)
+        return parts.netloc.rpartition("@")[2] or "?"
+    started = [each for each in [params.command, *params.args[:1]] if re.fullmatch(r"[^-=\s][^=\s]*", each)]
+    return hide_keys(" ".join(PurePath(each).name for each in started), _keys_of(workbench)) or "?"
+
+
+def explain_loss(workbench: Workbench, error: BaseException) -> str:
+    """Return in one line why a server cannot be used, without what its settings keep: keys and addresses."""
+    while isinstance(error, BaseExceptionGroup):  # anyio wraps the errors of its tasks.
+        error = error.exceptions[0]
+    said = first_line(error).rstrip(".") or "it has ended"
+    if isinstance(error, RuntimeError) and mcp_actor_of(workbench) is None:
+        said = "it has ended"
+    return hide_keys(said, _keys_of(workbench))
+
+
+def hide_keys(text: str, keys: Sequence[str]) -> str:
+    """Return a text for people and models without keys, and with addresses cut down to their hosts."""
+    for key in sorted(keys, key=len, reverse=True):  # One may be the beginning of another.
+        text = text.replace(key, HIDDEN)
+    text = _URL.sub(lambda found: urlsplit(found[0]).netloc.rpartition("@")[2], text)
+    return shorten(text, MAX_REASON_CHARS)
+
+
+async def is_unreachable(url: str) -> bool:
+    """Return whether nobody listens at an address; any reply, and none in time, means that somebody may."""
+    import httpx
+
+    try:
+        async with httpx.AsyncClient(timeout=PROBE_INTERVAL_S) as client:
+            await client.head(url)
+    except httpx.ConnectError:
+        return True
+    except httpx.HTTPError:
+        return False
+    return False
+
+
+def _has_server(workbench: Workbench) -> bool:
+    return isinstance(workbench, ToolServer) or mcp_params_of(workbench) is not None
+
+
+def _start_limit(workbench: Workbench) -> float:
+    params = mcp_params_of(workbench)
+    own = getattr(params, "read_timeout_seconds", None) or getattr(params, "timeout", 0)
+    return max(START_LIMIT_S, own or 0)
+
+
+async def _until_gone(workbench: Workbench, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work`, unless its server is gone before.
+
+    Raises:
+        ConnectionError: it is.
+    """
+    task = asyncio.ensure_future(work)
+    url = getattr(mcp_params_of(workbench), "url", None)
+    try:
+        while True:
+            actor = mcp_actor_of(workbench)
+            watched = {task, actor} if actor is not None else {task}
+            await asyncio.wait(watched, timeout=PROBE_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED)
+            if actor is not None and actor.done():
+                await asyncio.wait([task], timeout=SETTLE_S)
+            if task.done():
+                return task.result()
+            if actor is not None and actor.done():
+                raise ConnectionError("it has ended")
+            if url is not None and await is_unreachable(url):
+                raise ConnectionError("nobody listens at its address any more")
+    finally:
+        task.cancel()
+
+
+async def _find_loss(workbench: Workbench) -> str | None:
+    """Return why the server behind an error is gone; None if it answers, or may be only busy."""
+    url = getattr(mcp_params_of(workbench), "url", None)
+    if mcp_actor_of(workbench) is None:
+        return "it has ended"
+    if url is not None:
+        return "nobody listens at its address any more" if await is_unreachable(url) else None
+    try:
+        async with asyncio.timeout(PROBE_INTERVAL_S):
+            await _until_gone(workbench, workbench.list_tools())
+    except TimeoutError:
+        return None
+    except Exception as error:  # noqa: BLE001  (as above)
+        return explain_loss(workbench, error)
+    return None
+
+
+def _keys_of(workbench: Workbench) -> list[str]:
+    """Return the values of the environment and the headers of a server, the words of a header (``Bearer KEY``) too."""
+    params = mcp_params_of(workbench)
+    values = [*(getattr(params, "env", None) or {}).values(), *(getattr(params, "headers", None) or {}).values()]
+    return keys_in(map(str, values))
+
+
+def keys_in(values: Iterable[str]) -> list[str]:
+    """Return what must not be shown of values that contain keys: they, and their words."""
+    return [word for value in values for word in (value, *value.split()) if len(word) >= LEAST_HIDDEN]
