@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from autogen_ext.tools.mcp import (
     StreamableHttpServerParams,
     mcp_server_tools,
 )
-from forked import start_command
+from forked import run_python, start_command
 from places import SUPPORT
 
 from upcall import PausableAgent, RunStatus, Upcall, ask, with_questions
@@ -125,6 +126,59 @@ async def test_mcp_workbench_is_called_over_http(kind: Kind, transport: str) -> 
         params = (SseServerParams if transport == "sse" else StreamableHttpServerParams)(url=url)
         run = await app_of(kind, in_order(SEARCH, SEARCH), lambda: McpWorkbench(params)).start("Look")
     assert (run.warnings, str(run.result).count("Notes on wind")) == ((), 2)
+
+
+PROGRAM = """
+import os, sys
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core.tools import FunctionTool, StaticWorkbench
+from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams
+from upcall import PausableAgent, Upcall, ask, idempotent, run_sync
+from upcall.testing import Call, ScriptedModelClient
+
+what, kind, command, *rest = sys.argv[1:]
+
+@idempotent
+def die() -> str:
+    if what == "start":
+        os.kill(os.getpid(), 9)
+    return "alive"
+
+def wait() -> str:
+    return ask("Go on?").text
+
+def reply(request):
+    calls = [Call("search", {"words": "wind"}), Call("die"), Call("wait"), Call("search", {"words": "sea"})]
+    done = list(request.tool_results.values())
+    return calls[len(done)] if len(done) < len(calls) else " | ".join(each.split(":")[0] for each in done)
+
+def make():
+    tools = StaticWorkbench([FunctionTool(die, "Die."), FunctionTool(wait, "Wait.")])
+    server = McpWorkbench(StdioServerParams(command=command, args=rest, read_timeout_seconds=20))
+    made = PausableAgent if kind == "ours" else AssistantAgent
+    more = {} if kind == "ours" else {"max_tool_iterations": 8}
+    return RoundRobinGroupChat([made("clerk", ScriptedModelClient(reply), workbench=[server, tools], **more)], max_turns=1)
+
+app = Upcall(store="runs.db", team=make)
+if what == "start":
+    run_sync(app.start("Look"))
+(run,) = run_sync(app.list())
+run = run_sync(app.resume(run.id) if what == "resume" else app.answer(run.id, "yes"))
+print(run.status.value, run.result, dict(run.failed_tools), list(run.warnings))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ours", "stock"])
+def test_mcp_workbench_is_called_after_a_kill_and_a_pause(kind: str) -> None:
+    command = start_command(NOTES)
+    Path("clerk.py").write_text(PROGRAM)
+    given = [kind, command["command"], *command["args"]]
+    started, resumed, answered = [run_python("clerk.py", what, *given) for what in ("start", "resume", "answer")]
+    assert started.returncode == -9
+    assert resumed.stdout == "awaiting_clarification None {} []\n"
+    assert answered.stdout == "completed Notes on wind | alive | yes | Notes on sea {} []\n"
 
 
 async def test_mcp_workbench_is_shared_by_agents_of_a_run() -> None:
