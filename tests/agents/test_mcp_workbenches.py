@@ -149,7 +149,8 @@ def wait() -> str:
     return ask("Go on?").text
 
 def reply(request):
-    calls = [Call("search", {"words": "wind"}), Call("die"), Call("wait"), Call("search", {"words": "sea"})]
+    asked = [("search", {"words": "wind"}), ("die", {}), ("wait", {}), ("search", {"words": "sea"})]
+    calls = [Call(name, given, id=f"call-{number}") for number, (name, given) in enumerate(asked)]
     done = list(request.tool_results.values())
     return calls[len(done)] if len(done) < len(calls) else " | ".join(each.split(":")[0] for each in done)
 
@@ -158,7 +159,8 @@ def make():
     server = McpWorkbench(StdioServerParams(command=command, args=rest, read_timeout_seconds=20))
     made = PausableAgent if kind == "ours" else AssistantAgent
     more = {} if kind == "ours" else {"max_tool_iterations": 8}
-    return RoundRobinGroupChat([made("clerk", ScriptedModelClient(reply), workbench=[server, tools], **more)], max_turns=1)
+    agent = made("clerk", ScriptedModelClient(reply), workbench=[server, tools], **more)
+    return RoundRobinGroupChat([agent], max_turns=1)
 
 app = Upcall(store="runs.db", team=make)
 if what == "start":
