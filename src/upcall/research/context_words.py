@@ -86,13 +86,13 @@ BELIEFS = _words(
     suspects
     suspected expect expects expected wish wishes wished wonder wonders wondered warn warns warned threaten threatens
     threatened promise promises promised notion idea theorists conspiracy superstition feel feels felt say hint hinted
-    nehmen annehmen admettons glaubt glaubte glauben glaubten behauptet behauptete behaupteten behauptung behauptungen
-    gerücht gerüchte meint
+    nehmen annehmen admettons glaubt glaubte glauben glaubten behauptet behaupten behauptete behaupteten behauptung
+    behauptungen vermuten hoffen fürchten denken erwarten gerücht gerüchte meint
     meinte meinen vermutet vermutete hofft hoffte fürchtet fürchtete träumt träumte denkt dachte erwartet erwartete
     croit croient croyait croyaient prétend prétendent prétendait prétendu affirme affirment affirmait pense pensent
-    pensait espère espérait rumeur rumeurs idée suppose supposait craint craignait
-    cree creen creía creían pretende afirma afirman afirmaba piensa piensan pensaba espera esperaba rumor rumores teme
-    dice dicen idea
+    pensait espère espèrent espérait craignent rumeur rumeurs idée suppose supposait craint craignait
+    cree creen creía creían pretende afirma afirman afirmaba piensa piensan pensaba espera esperan esperaba rumor
+    rumores teme temen dice dicen idea
     crede credono credeva credevano afferma affermano pensa pensano pensava spera sperava voce voci dicono teme
     acredita acreditam acreditava acreditavam afirmam pensam pensava esperava boato boatos teme dizem
     gelooft geloofde geloven beweert beweerde denkt dacht hoopt hoopte gerucht geruchten vreest meent bewering

@@ -221,9 +221,15 @@ def _ends_open(text: Words, segment: range) -> bool:
 def _check_that(text: Words, scope: range) -> str:
     held = [at for at in scope if text.words[at] in THAT]
     governed = held and (held[-1] == scope.stop - 1 or text.words[held[-1] - 1] in SAYINGS)
-    if governed and not any(text.words[at] in FACTIVES for at in range(scope.start, held[-1])):
+    if governed and not any(_is_factive(text, at, held[-1]) for at in range(scope.start, held[-1])):
         return f'leaves out "{text.as_written(scope.start, held[-1] + 1)}" before it'
     return ""
+
+
+def _is_factive(text: Words, at: int, that: int) -> bool:
+    """Return whether a word says that what follows `that` is so: not "report" in "the report recommends that"."""
+    is_noun = at > 0 and text.words[at - 1] in ARTICLES and not text.marks[at - 1]
+    return text.words[at] in FACTIVES and (at == that - 1 or not is_noun)
 
 
 def _check_beginning(text: Words, clause: int, first: int, end: int) -> str:
