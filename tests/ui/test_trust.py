@@ -132,6 +132,7 @@ def test_trust_of_a_file_elsewhere_is_for_its_folder() -> None:
     Path("project").mkdir()
     Path("project/.env").write_text("UPCALL_STORE=mine.db\n")
     assert upcall("trust", "project/.env", "--yes").status == 0
+    assert "mine.db" in upcall("trust", "project").err
     Path("project/.env").rename(".env")
     assert upcall("list").status == 2
 

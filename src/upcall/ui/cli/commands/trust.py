@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +25,7 @@ def trust(
     command: Command,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE...]", help="An .env or upcall.yaml [those in the current folder]."),
+        typer.Argument(metavar="[FILE...]", help="An .env or upcall.yaml, or a folder with them [the current one]."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Agree without being asked.")] = False,
     ignore: Annotated[bool, typer.Option("--ignore", help="Leave the files out from now on, as they are.")] = False,
@@ -32,13 +33,11 @@ def trust(
     """Show what settings files in a folder set, and agree to them or leave them out. An agreement is to a file's
     present content."""
     with command:
-        from upcall.settings import find_files
-
         if yes and ignore:
             raise CallerError("--yes agrees to the files and --ignore leaves them out; give one of them.")
-        found = [find_named(path) for path in files] if files else find_files(Path())
+        found = [file for path in files or [Path()] for file in find_named(path)]
         if not found:
-            command.screen.note("Neither .env nor upcall.yaml in this folder sets anything for upcall.")
+            command.screen.note("Neither .env nor upcall.yaml in the folder sets anything for upcall.")
         for file in found:
             decide(command, file, "trust" if yes else "ignore" if ignore else None)
 
@@ -67,8 +66,8 @@ def decide(command: Command, file: SettingsFile, given: Decision | None) -> None
     command.screen.note(f"{path} is {describe_decision(given)}.")
 
 
-def find_named(path: Path) -> SettingsFile:
-    """Read a file that is found by itself in its folder.
+def find_named(path: Path) -> Sequence[SettingsFile]:
+    """Read a file that is found by itself in its folder, or those of a folder.
 
     Raises:
         CallerError: it is none, or sets nothing for upcall.
@@ -77,11 +76,12 @@ def find_named(path: Path) -> SettingsFile:
     from upcall.settings import find_files
     from upcall.settings_files import NAMES
 
+    if path.name not in NAMES and path.is_dir():
+        return find_files(path)
     if path.name not in NAMES:
         raise CallerError(
             f"{show_path(path)} is not found by itself; only {' and '.join(NAMES)} are. Name it with --config."
         )
-    for file in find_files(path.parent):
-        if file.path.name == path.name:
-            return file
+    if found := [file for file in find_files(path.parent) if file.path.name == path.name]:
+        return found
     raise CallerError(f"{show_path(path)} does not exist, or sets nothing for upcall.")
