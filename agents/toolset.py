@@ -24,7 +24,7 @@ from upcall.autogen.messages import Event, answered_event, asked_event
 from upcall.autogen.scope import current_scope, id_for_question
 from upcall.autogen.tool_calls import check_start_time, is_idempotent
 from upcall.autogen.tool_names import is_sendable, require_sendable, to_sendable
-from upcall.autogen.tool_servers import call_tool, list_tools
+from upcall.autogen.tool_servers import call_tool, describe_lost, list_tools
 from upcall.autogen.workbenches import FileWorkbench
 from upcall.errors import AgentFailed, ConfigurationError, SharedAgent, StoreUnavailable, UserInputRequired
 from upcall.policy.approval import ApprovalRules, Approve, is_allowed_for_run
@@ -214,7 +214,9 @@ class Toolset:
             return self._report_failure(error)
         if home is None:
             known = ", ".join(schema["name"] for schema in await self.schemas())
-            text = f"Error: there is no tool {name!r}. Your tools: {known or 'none'}."
+            missing = " ".join(describe_lost(self.workbenches))  # It may have been one of theirs.
+            why = f"{name!r} cannot be called. {missing}" if missing else f"there is no tool {name!r}."
+            text = f"Error: {why} Your tools: {known or 'none'}."
             return ToolOutcome(content=text, is_error=True)
 
         async def run() -> ToolOutcome:

@@ -267,7 +267,8 @@ async def test_server_that_dies_in_the_middle_is_a_warning(ours_too: bool, kind:
     app = app_of(kind, model, lambda: workbench_of(ours_too, start_command(NOTES), 20))
     run = await app.start("Look")
     assert (run.status, len(run.warnings)) == (RunStatus.COMPLETED, 1)
-    assert "cannot be used" in run.warnings[0]
+    assert "cannot be used (it has ended)" in run.warnings[0]
+    assert "cannot be used (it has ended)" in list(model.requests[-1].tool_results.values())[-1]
     assert "The MCP server " in model.requests[-1].system
 
 

@@ -147,9 +147,9 @@ def explain_loss(workbench: Workbench, error: BaseException) -> str:
     """Return in one line why a server cannot be used, without what its settings keep: keys and addresses."""
     while isinstance(error, BaseExceptionGroup):  # anyio wraps the errors of its tasks.
         error = error.exceptions[0]
-    said = first_line(error).rstrip(".") or "it has ended"
-    if isinstance(error, RuntimeError) and mcp_actor_of(workbench) is None:
-        said = "it has ended"
+    said = first_line(str(error)).rstrip(".")
+    if not said or (isinstance(error, RuntimeError) and mcp_actor_of(workbench) is None):
+        said = "it has ended"  # anyio's errors of a closed stream have no text.
     return hide_keys(said, _keys_of(workbench))
 
 
