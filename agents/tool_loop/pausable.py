@@ -70,6 +70,7 @@ from upcall.autogen.messages import (
     WARNINGS,
     Event,
     answered_event,
+    asking_metadata,
     dump_warnings,
     event_path,
     event_questions,
@@ -350,7 +351,16 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     def _request_event(self, usage: RequestUsage | None = None) -> ToolCallRequestEvent:
         opened = [frame.call for frame in self._state.frames]
-        return ToolCallRequestEvent(id=identity.new_message_id(), source=self.name, content=opened, models_usage=usage)
+        return ToolCallRequestEvent(
+            id=identity.new_message_id(),
+            source=self.name,
+            content=opened,
+            models_usage=usage,
+            metadata=asking_metadata(self._places_of_asks()),
+        )
+
+    def _places_of_asks(self) -> list[int]:
+        return [place for place, frame in enumerate(self._state.frames) if self._is_ask(frame)]
 
     async def _act(self, note: str, token: CancellationToken) -> AsyncGenerator[Event | Response, None]:
         """Serve the open calls; then pause if any waits, else close the batch, which may end the turn."""
@@ -368,7 +378,13 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         ending = await self._ending(token)
         # Closed only after the event is out: a reader who leaves here must find the ending again.
         invalid = [frame.invalid for frame in turn.frames if frame.invalid]
-        yield executed_event(turn.results(), invalid=invalid, source=self.name, warnings=self._warn_of_cut())
+        yield executed_event(
+            turn.results(),
+            invalid=invalid,
+            source=self.name,
+            warnings=self._warn_of_cut(),
+            asking=self._places_of_asks(),
+        )
         turn.close_batch(self.name)
         if isinstance(ending, Handoff):
             yield Response(chat_message=self._hand_over(ending))

@@ -621,7 +621,7 @@ async def test_a_team_that_ends_with_nothing_behind_a_tool_goes_on_when_it_is_re
     failed = await app.start("Build it")
     assert (failed.status, failed.error) == (
         RunStatus.FAILED,
-        "The team stopped without a result. Resume the run to try again.",
+        "The team stopped without a result (Maximum number of turns 1 reached). Resume the run to try again.",
     )
     assert (await soon(app.resume(failed.id))).result == "Done."
 

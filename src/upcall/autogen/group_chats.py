@@ -16,8 +16,9 @@ from functools import cache, partial
 from typing import Any, TypeVar
 
 from autogen_agentchat.agents import UserProxyAgent
-from autogen_agentchat.base import ChatAgent, Response, TaskResult, Team
+from autogen_agentchat.base import ChatAgent, Response, TaskResult, Team, TerminationCondition
 from autogen_agentchat.messages import (
+    BaseAgentEvent,
     BaseChatMessage,
     HandoffMessage,
     MessageFactory,
@@ -45,6 +46,7 @@ from autogen_core import (
     event,
     rpc,
 )
+from autogen_core.models import RequestUsage
 
 from upcall.autogen.adapters import as_resumable
 from upcall.autogen.answer_queue import AnswerQueue
@@ -55,11 +57,13 @@ from upcall.autogen.messages import (
     PATH,
     Event,
     answer_message,
+    event_questions,
     extract_questions,
     is_question,
     message_answers,
     prefix_path,
     question_message,
+    without_asking,
 )
 from upcall.autogen.model_errors import explain
 from upcall.autogen.ownership import can_be_renewed
@@ -168,6 +172,9 @@ class ResumableGroupChatManager(BaseGroupChatManager):
     _behind: bool
     """Whether the termination condition has yet to see what came after that: its own state is not stored."""
 
+    _held: list[Event]
+    """What the termination condition has yet to see because members waited; empty while it is `_behind`."""
+
     _pending: PendingQuestions
     """Who waits for what, by the first `_read` messages of the thread, of which `_last_read` is the last."""
 
@@ -180,7 +187,9 @@ class ResumableGroupChatManager(BaseGroupChatManager):
     def keep(self, user_proxy: str, live: bool) -> None:
         """Set the manager up, once, in place of a constructor."""
         self.user_proxy, self.live, self._listening = user_proxy, live, None
-        self._interrupted, self._given, self._since, self._behind = [], [], 0, False
+        self._interrupted, self._given, self._since, self._behind, self._held = [], [], 0, False, []
+        if self._termination_condition is not None:
+            self._termination_condition = _UnaskedCondition(self._termination_condition, user_proxy)
         self._forget_thread()
 
     def waiting(self) -> PendingQuestions:
@@ -343,7 +352,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
             self._refuse_nobody(thread)
             # A function that counts messages, or looks for the user's last one, gets the same result as without a
             # pause.
-            told = [each for each in thread if not _asks_or_answers(each, self.user_proxy)]
+            told, _ = without_questions(thread, self.user_proxy)
             return await super().select_speaker(told)  # type: ignore[safe-super]
 
     def _refuse_nobody(self, thread: Sequence[Event]) -> None:
@@ -364,8 +373,10 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         turns."""
         waiting = self.waiting()
         if self._interrupted or waiting.answered:
+            self._held += delta
             return False
         if waiting.questions:
+            self._held += delta
             if getattr(self, "_ready", None):  # Other branches of a `GraphFlow`.
                 return False
             if not self._proxied:
@@ -373,22 +384,23 @@ class ResumableGroupChatManager(BaseGroupChatManager):
                     return False
                 await self._signal_termination(StopMessage(content=WAITING, source=self._name))
                 return True
-            return await BaseGroupChatManager._apply_termination_condition(self, delta)
-        stops = await super()._apply_termination_condition(self._unseen(delta), increment_turn_count)
+            return await BaseGroupChatManager._apply_termination_condition(self, self._unseen())
+        self._held += delta
+        stops = await super()._apply_termination_condition(self._unseen(), increment_turn_count)
         if stops:
             self._since = len(self._message_thread)
         return stops
 
-    def _unseen(self, delta: Sequence[Event]) -> Sequence[Event]:
-        if not self._behind:
-            return delta
-        self._behind = False
-        return [each for each in self._message_thread[self._since :] if not _asks_or_answers(each, self.user_proxy)]
+    def _unseen(self) -> Sequence[Event]:
+        """Return what the termination condition has yet to see, which it is shown now."""
+        unseen = self._message_thread[self._since :] if self._behind else self._held
+        self._behind, self._held = False, []
+        return unseen
 
     async def reset(self) -> None:
         """Reset as the group chat does."""
         await super().reset()  # type: ignore[safe-super]
-        self._interrupted, self._given, self._since, self._behind = [], [], 0, False
+        self._interrupted, self._given, self._since, self._behind, self._held = [], [], 0, False, []
 
     async def save_state(self) -> Mapping[str, Any]:
         """Return the group chat's state, and what AutoGen forgets: who has the turn, and what a `GraphFlow` counts
@@ -417,6 +429,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         self._given = list(ours.get("given", ()))
         self._since = ours.get("since", 0)
         self._behind = self._termination_condition is not None and self._since < len(self._message_thread)
+        self._held = []
         graph: DiGraph | None = getattr(self, "_graph", None)
         if graph is not None and hasattr(self, "_triggered_activation_groups"):
             _refuse_other_edges(ours.get("edges"), graph)
@@ -815,5 +828,62 @@ def _teller(message: Event, question: Question) -> tuple[str, ...]:
     return question.path[: inner + 1]
 
 
+def without_questions(
+    messages: Sequence[Event], user_proxy: str, spent: RequestUsage | None = None
+) -> tuple[list[Event], RequestUsage | None]:
+    """Return the messages without the questions and answers of agents, as termination conditions and selector
+    functions are shown them. What it cost to ask (and `spent` before) counts with the next message; what is left over
+    is returned too."""
+    shown: list[Event] = []
+    for message in messages:
+        kept = None if _asks_or_answers(message, user_proxy) else without_asking(message)
+        if kept is None:
+            spent = _add_usage(spent, message.models_usage)
+            continue
+        if spent is not None:
+            kept, spent = kept.model_copy(update={"models_usage": _add_usage(spent, kept.models_usage)}), None
+        shown.append(kept)
+    return shown, spent
+
+
+def _add_usage(one: RequestUsage | None, other: RequestUsage | None) -> RequestUsage | None:
+    if one is None or other is None:
+        return one or other
+    return RequestUsage(
+        prompt_tokens=one.prompt_tokens + other.prompt_tokens,
+        completion_tokens=one.completion_tokens + other.completion_tokens,
+    )
+
+
+class _UnaskedCondition(TerminationCondition):
+    """A team's termination condition, which sees neither the questions nor the answers of agents.
+
+    It stands in the manager instead of the team's own, so that managers which call it themselves
+    (`MagenticOneGroupChat`) show it no more.
+    """
+
+    def __init__(self, condition: TerminationCondition, user_proxy: str) -> None:
+        self._condition, self._user_proxy = condition, user_proxy
+        self._spent: RequestUsage | None = None
+
+    @property
+    def terminated(self) -> bool:
+        """Whether the condition is met."""
+        return self._condition.terminated
+
+    async def __call__(self, messages: Sequence[Event]) -> StopMessage | None:
+        """Return why the team should stop, if it should. AutoGen never shows a condition nothing, so neither does
+        this."""
+        shown, self._spent = without_questions(messages, self._user_proxy, self._spent)
+        return await self._condition(shown) if shown else None
+
+    async def reset(self) -> None:
+        """Reset the condition."""
+        self._spent = None
+        await self._condition.reset()
+
+
 def _asks_or_answers(message: Event, user_proxy: str) -> bool:
+    if isinstance(message, BaseAgentEvent):
+        return bool(event_questions(message))
     return bool(extract_questions(message, user_proxy)) or ANSWERS in message.metadata

@@ -17,6 +17,7 @@ from autogen_agentchat.messages import (
     ModelClientStreamingChunkEvent,
     ThoughtEvent,
     ToolCallExecutionEvent,
+    ToolCallRequestEvent,
     UserInputRequestedEvent,
 )
 from autogen_core.models import AssistantMessage, FunctionExecutionResult, LLMMessage, UserMessage
@@ -43,6 +44,8 @@ CLASSIFICATION = "upcall.classification"
 PLAN = "upcall.plan"
 CLARIFIER_LOG = "upcall.clarifier_log"
 ERROR = "upcall.error"
+ASKING = "upcall.asking"
+"""Marks the request and the execution event of a batch in which a model asked the user: the places of those calls."""
 
 _SHOWN_CHARS = 500
 """How much of a question its answer repeats: a plan under review would otherwise fill every context once more."""
@@ -221,14 +224,35 @@ def asked_event(question: Question, *, source: str) -> UserInputRequestedEvent:
     )
 
 
+def asking_metadata(places: Sequence[int]) -> dict[str, str]:
+    """Return the metadata of an event of a batch whose calls at these places asked the user."""
+    return {ASKING: json.dumps(list(places))} if places else {}
+
+
+def without_asking(message: Event) -> Event | None:
+    """Return an event of a batch without the calls that asked the user; None if nothing else is left. Any other message
+    is returned as it is."""
+    if ASKING not in message.metadata or not isinstance(message, ToolCallRequestEvent | ToolCallExecutionEvent):
+        return message
+    places = set(json.loads(message.metadata[ASKING]))
+    left = [each for place, each in enumerate(message.content) if place not in places]
+    return message.model_copy(update={"content": left}) if left else None
+
+
 def executed_event(
-    results: Sequence[FunctionExecutionResult], *, invalid: Sequence[str], source: str, warnings: Sequence[str] = ()
+    results: Sequence[FunctionExecutionResult],
+    *,
+    invalid: Sequence[str],
+    source: str,
+    warnings: Sequence[str] = (),
+    asking: Sequence[int] = (),
 ) -> ToolCallExecutionEvent:
     """Return the event that reports the results of a batch in a stream, why its `invalid` questions were invalid, and
-    what the user is warned of."""
+    what the user is warned of; the calls at the places `asking` asked the user."""
     refused = [{"version": "v1", "kind": "clarification", "invalid": True, "reason": reason} for reason in invalid]
     metadata = {CLARIFICATIONS: json.dumps(refused, ensure_ascii=False)} if refused else {}
     metadata |= {WARNINGS: dump_warnings(warnings)} if warnings else {}
+    metadata |= asking_metadata(asking)
     return ToolCallExecutionEvent(id=identity.new_message_id(), source=source, content=list(results), metadata=metadata)
 
 

@@ -43,7 +43,8 @@ from upcall.text import first_line
 Phase: TypeAlias = Callable[[str], RunStatus]
 """The status of a run while the named agent has the turn."""
 
-NO_RESULT = "The team stopped without a result. Resume the run to try again."
+NO_RESULT = "The team stopped without a result"
+"""How the error of such a run begins; why the team stopped, if AutoGen says so, comes next."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,8 @@ def end_segment(
     elif last is not None and (error := last.metadata.get(ERROR)):
         run = run.move_to(RunStatus.FAILED, error=first_line(error))
     elif last is None or not last.to_model_text().strip():
-        run = run.move_to(RunStatus.FAILED, error=NO_RESULT)
+        why = f" ({state.stop_reason.rstrip('.')})" if state.stop_reason else ""
+        run = run.move_to(RunStatus.FAILED, error=f"{NO_RESULT}{why}. Resume the run to try again.")
     else:
         reason = MAX_ROUNDS if last.metadata.get(OUTCOME) == MAX_ROUNDS else state.stop_reason
         run = run.move_to(RunStatus.COMPLETED, result=last.to_model_text(), stop_reason=reason, error=None)
@@ -174,6 +176,11 @@ def take_answers(
     if len(decided) < len(doubts):
         status = RunStatus.AWAITING_CLARIFICATION
     return run.record_answers(status, answers), checkpoint, decided
+
+
+def lacks_result(run: Run) -> bool:
+    """Return whether a run failed because its team stopped without a result."""
+    return run.status is RunStatus.FAILED and (run.error or "").startswith(NO_RESULT)
 
 
 def deliver_answers(

@@ -29,7 +29,7 @@ from upcall.autogen.tool_servers import LostServers
 from upcall.errors import AgentFailed, ModelError, SharedAgent, StoredStateError, StoreUnavailable, UpcallError
 from upcall.execution.compatibility import adapt_checkpoint
 from upcall.execution.event_gate import EventGate, tell_answer
-from upcall.execution.reducer import NO_RESULT, Phase, SegmentState, end_segment, explain_loss, reduce_event
+from upcall.execution.reducer import Phase, SegmentState, end_segment, explain_loss, lacks_result, reduce_event
 from upcall.execution.transcripts import TranscriptRecorder
 from upcall.policy.duplicates import answer_duplicates
 from upcall.policy.resolver import AnswerResolver, Moment
@@ -347,12 +347,12 @@ class RunSegment:
         self._cancel_unwaited()
         on_the_way = self._journal.records if len(self._current().answers) > self._answered else {}
         run, checkpoint = end_segment(self._state, team_state, on_the_way, self._phase)
-        if run.error == NO_RESULT and (await self._discard_last_reply() or not self._journal.records):
+        if lacks_result(run) and (await self._discard_last_reply() or not self._journal.records):
             return await self._save(run, failure="NoResult")
         # Otherwise the journal would bring the team to the same end again: it goes on behind it.
         kept = {"progress": run.progress(self._pauses + 1), "model_notes": self._model_notes.to_json()}
         checkpoint = checkpoint.model_copy(update=kept)
-        return await self._save(run, checkpoint, failure="NoResult" if run.error == NO_RESULT else "AgentError")
+        return await self._save(run, checkpoint, failure="NoResult" if lacks_result(run) else "AgentError")
 
     async def _discard_last_reply(self) -> bool:
         """Discard the reply with which the team ended; once, however often its end is stored."""
