@@ -161,3 +161,13 @@ def test_command_line_imports_nothing_of_the_current_folder(tmp_path: Path) -> N
         [sys.executable, "-m", "upcall", "list"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (done.returncode, "imported" in done.stderr) == (0, False)
+
+
+async def test_looking_at_a_repository_of_the_person_asks_nothing(folder: Path) -> None:
+    (folder / "a.txt").write_text("x\n")
+    os.utime(folder / "a.txt", (1, 1))
+    subprocess.run(["git", "add", "a.txt"], cwd=folder, check=True)
+    subprocess.run(COMMIT, cwd=folder, check=True)
+    look = "git status; git diff; git diff HEAD; git log -p; git describe --always --dirty"
+    told = await ExecutionWorkbench(folder, Bubblewrap()).call_tool("run_command", {"command": look})
+    assert told.to_text().startswith("[exit status 0, ")

@@ -38,6 +38,8 @@ _STORES = ("/nix/store", "/gnu/store")
 
 _USER = 1000
 _HOME = "/tmp"
+_GIT_SETTINGS = {"core.checkStat": "minimal", "core.trustctime": "false"}
+"""A view of the workspace has inodes of its own, and `git diff` would write its index because of them."""
 
 INSTALL = "install bubblewrap (apt install bubblewrap, dnf install bubblewrap)"
 
@@ -142,7 +144,9 @@ class Bubblewrap:
         path = [f"{sys.prefix}/bin", "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
         names = {"HOME": _HOME, "USER": "user", "LOGNAME": "user", "SHELL": "/bin/sh", "TERM": "dumb"}
         # Looking (git status) must not change anything, and a new repository must not have hooks.
-        git = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TEMPLATE_DIR": ""}
+        git = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TEMPLATE_DIR": "", "GIT_CONFIG_COUNT": str(len(_GIT_SETTINGS))}
+        for number, (key, value) in enumerate(_GIT_SETTINGS.items()):
+            git |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
         return {"PATH": os.pathsep.join(dict.fromkeys(path)), "LANG": "C.UTF-8", "TMPDIR": "/tmp", **names, **git}
 
     async def close(self) -> None:
