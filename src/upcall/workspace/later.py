@@ -187,6 +187,8 @@ class _LaterFinder:
             return None
         if hidden and not (hidden == [name] and (name in _HARMLESS or name.startswith(".coverage."))):
             return _HIDDEN
+        if folders[-1:] == ["requirements"] and name.endswith((".txt", ".in")):
+            name = f"requirements-{name}"
         if _BUILD.fullmatch(name) and not (write is not None and is_plain_description(name, write)):
             return _BUILDS
         return None
