@@ -87,6 +87,14 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
+def _strange_servers() -> None:
+    """Forget what servers of other tests told of themselves: another one may listen at their port now."""
+    for module, name in (("model_size", "_told"), ("openai_client.client", "_rules")):
+        if loaded := sys.modules.get(f"upcall.autogen.{module}"):
+            getattr(loaded, name).clear()
+
+
+@pytest.fixture(autouse=True)
 def _no_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every new OpenAI client reads the certificates of the machine, which takes longer than most tests; a server on
     loopback has none."""

@@ -18,6 +18,9 @@ _ITEM = re.compile(r"^\s{0,3}(?:[-*•]|\(?(?:\d{1,2}|[A-Za-z])[.)])\s+(\S.*)$")
 _QUOTED = re.compile(r"""\w.*(?:["“”„«»`]|(?<!\w)['‘’])[^"“”„«»`]*[?？؟]["“”„«»`'’][\s.)\]*_]*$""")
 """A line that quotes a question at its end."""
 
+_QUOTE_CHARS = 600
+"""How long a quoted question can be, with what introduces it: a line may be the size of a file."""
+
 _MARKS = " \t*_)]\"'"
 """Characters that may follow a question mark."""
 
@@ -29,7 +32,11 @@ def ends_with_question(text: str) -> bool:
     """
     asked, _ = _split(text)
     last = asked.rpartition("\n")[2].strip()
-    if last.startswith(">") or _QUOTED.search(last) or any(end >= len(asked) for _, end in find_fences(asked)):
+    if (
+        last.startswith(">")
+        or _QUOTED.search(last[-_QUOTE_CHARS:])
+        or any(end >= len(asked) for _, end in find_fences(asked))
+    ):
         return False
     return last.rstrip(_MARKS).endswith(("?", "？", "؟"))
 

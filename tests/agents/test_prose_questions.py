@@ -36,6 +36,11 @@ def test_any_other_text_does_not(text: str) -> None:
     assert not ends_with_question(text)
 
 
+def test_line_of_the_size_of_a_file_is_looked_at_in_time() -> None:
+    """A search that began at each of its characters took minutes."""
+    assert not ends_with_question("x " * 500_000)
+
+
 @pytest.mark.parametrize(
     ("text", "question", "options"),
     [

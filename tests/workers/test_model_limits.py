@@ -26,7 +26,7 @@ BUSY = Sent('{"error": {"message": "slow down"}}', kind="application/json", stat
 
 
 class Model:
-    """Answers a request after some seconds, and counts how many it has at once."""
+    """Answers a request for a reply after some seconds, and counts how many it has at once."""
 
     def __init__(self, seconds: float = 0.2, first: Sent = REPLY) -> None:
         self.came: list[float] = []
@@ -34,6 +34,8 @@ class Model:
         self._seconds, self._first, self._now, self._lock = seconds, first, 0, threading.Lock()
 
     def __call__(self, request: Request) -> Sent:
+        if request.method == "GET":
+            return Sent(status=404)  # It lists no models.
         with self._lock:
             self.came.append(time.monotonic())
             is_first, self._now = len(self.came) == 1, self._now + 1
