@@ -353,6 +353,15 @@ async def test_a_reply_that_unpacks_to_too_much_is_one_line(status: int) -> None
         await ask(ours(f"{server.url}/v1"))
 
 
+@pytest.mark.parametrize(
+    "event", [b"data: " + b"x" * 40_000_000, (b"data: " + b"x" * 9_993 + b"\n") * 4_000], ids=["line", "lines"]
+)
+async def test_event_that_unpacks_to_too_much_is_one_line(event: bytes) -> None:
+    packed = Sent(gzip.compress(event, compresslevel=1), "text/event-stream", headers={"content-encoding": "gzip"})
+    with serving(lambda _: packed) as server, pytest.raises(ModelReplyInvalid, match="one event .* larger than 32 MB"):
+        await ask(ours(f"{server.url}/v1"))
+
+
 async def test_a_packed_reply_is_unpacked() -> None:
     packed = gzip.compress(json.dumps(completion({"content": DONE})).encode())
     with serving(lambda _: Sent(packed, "application/json", headers={"content-encoding": "gzip"})) as server:

@@ -20,7 +20,7 @@ from upcall.autogen.model_errors import REDIRECTED, UnreadableBody
 from upcall.autogen.server_waits import leave_retry_to_us
 
 MAX_BODY = 32_000_000
-"""The most bytes of a body, after inflating it."""
+"""The most bytes of a body, or of one event of a stream, after inflating it."""
 
 MAX_STREAM = 256_000_000
 """The most bytes of a stream of events: each of a reply's tokens comes in a few hundred."""
@@ -127,13 +127,17 @@ async def read_events(pieces: AsyncIterator[bytes]) -> AsyncIterator[Event]:
     A server that streams although it was not asked to, or does not although it was, is understood both ways.
 
     Raises:
-        UnreadableBody: it is neither, such as a web page.
+        UnreadableBody: it is neither, such as a web page; or one event is larger than a body may be.
     """
     lines = _Lines()
-    is_stream = False
+    is_stream, held = False, 0
     data: list[str] = []
     async for piece in pieces:
+        held += len(piece)
+        if held > MAX_BODY:
+            raise UnreadableBody(f"one event of its stream is larger than {MAX_BODY // 1_000_000} MB")
         for line in lines.add(piece):
+            held = held if line else 0
             if not is_stream and not any(map(str.strip, data)) and _begins_stream(line):
                 is_stream, data = True, []
             if not is_stream:
