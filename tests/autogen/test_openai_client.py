@@ -358,7 +358,7 @@ async def test_a_reply_that_unpacks_to_too_much_is_one_line(status: int) -> None
 )
 async def test_event_that_unpacks_to_too_much_is_one_line(event: bytes) -> None:
     packed = Sent(gzip.compress(event, compresslevel=1), "text/event-stream", headers={"content-encoding": "gzip"})
-    with serving(lambda _: packed) as server, pytest.raises(ModelReplyInvalid, match="one event .* larger than 32 MB"):
+    with serving(lambda _: packed) as server, pytest.raises(ModelReplyInvalid, match=r"one event .* larger than 32 MB"):
         await ask(ours(f"{server.url}/v1"))
 
 
