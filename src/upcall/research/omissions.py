@@ -244,7 +244,8 @@ def _check_beginning(text: Words, clause: int, first: int, end: int) -> str:
     if _NUMBER.fullmatch(here) and not _SCALE.fullmatch(here):
         joined = before in AND and any(_NUMBER.fullmatch(text.words[at]) for at in range(max(clause, first - 4), first))
         allowed = (ARTICLES | AUXILIARIES | CONJUNCTIONS) - PREPOSITIONS - CONTRASTS
-        return f'leaves out "{_tail(text, clause, first)}" before a figure' if joined or before not in allowed else ""
+        plain = before in allowed or _is_bare_figure(text, first, end)
+        return f'leaves out "{_tail(text, clause, first)}" before a figure' if joined or not plain else ""
     if UNSPACED.search(before + here):
         return "" if before in CONJUNCTIONS else "begins within a sentence"
     if before in OR | PREPOSITIONS and not (_is_clause(text, first, end) and _is_plain(text, range(clause, first))):
@@ -264,6 +265,23 @@ def _check_beginning(text: Words, clause: int, first: int, end: int) -> str:
     if before in allowed or here in _OPENERS or _VERB_FORM.fullmatch(here) or is_verb:
         return ""
     return _refuse_beginning(text, clause, first)
+
+
+def _is_bare_figure(text: Words, first: int, end: int) -> bool:
+    """Return whether a quote is a figure and what it counts ("31 percent of the power"), behind a plain word.
+
+    It says nothing of anybody. What may change a figure stands right in front of it, and is no plain word: a
+    preposition ("between", "under"), an adverb ("roughly"), a name ("Article 5"), a comparison.
+    """
+    before = text.words[first - 1]
+    is_plain = not (
+        before in PREPOSITIONS | QUANTITIES | CONTRASTS | CONDITIONS | _DOUBTS | AND | OR | TO
+        or text.is_capitalised(first - 1)
+        or _ADVERB.fullmatch(before)
+        or _NUMBER.fullmatch(before)
+    )
+    words = {text.words[at] for at in range(first, end)}
+    return is_plain and bool(words & OF) and not words & (AUXILIARIES | MODALS | RELATIVES | PRONOUNS)
 
 
 def _refuse_beginning(text: Words, clause: int, first: int) -> str:
