@@ -51,6 +51,9 @@ _DECODER = json.JSONDecoder(strict=False)
 _FIELDS = frozenset({"arguments", "function", "id", "index", "name", "parameters", "type"})
 """The fields of a call; an object with others says more than that."""
 
+_TYPES = (None, "function", "function_call", "tool_call", "tool_use")
+"""What the protocols of servers call a call; an object of another type ("example") is none."""
+
 _SQUASHED = re.compile(r"""[\s\\"'“”„‟‘’«»`]+""")
 
 
@@ -173,7 +176,7 @@ def _skip(text: str, place: int) -> int:
 
 def _read_call(value: object) -> FunctionCall | None:
     """Return the call that an object is; None for any other value."""
-    if not isinstance(value, dict) or not value.keys() <= _FIELDS:
+    if not isinstance(value, dict) or not value.keys() <= _FIELDS or value.get("type") not in _TYPES:
         return None
     inner = value.get("function")
     if isinstance(inner, Mapping):  # As in the protocol of OpenAI.
