@@ -20,7 +20,7 @@ from autogen_agentchat.messages import (
 from autogen_core import CancellationToken
 from pydantic import BaseModel, Field, ValidationError
 
-from upcall.autogen.messages import ERROR, PATH, QUESTIONS, message_answers, message_questions
+from upcall.autogen.messages import ERROR, PATH, QUESTIONS, REPLY_TO, message_answers, message_questions
 from upcall.autogen.ownership import claim_for_current_run
 from upcall.autogen.scope import note_interruption, publish
 from upcall.errors import AnswerRefused, SchemaMismatch
@@ -189,16 +189,20 @@ def answers_from(
     Only the user proxy can answer: words of other agents approve nothing.
 
     Our driver and `HumanProxyAgent` send answers by question id. A stock `UserProxyAgent` sends bare text, without
-    having shown the question; such text answers the first open question, and a blank one skips it if allowed.
+    having shown the question; such text answers the first open question, and a blank one skips it if allowed. So does
+    the task of a plain script, which names the question that it answers.
     """
-    if message.source != user_proxy or not isinstance(message, HandoffMessage):
+    if REPLY_TO in message.metadata:
+        open_questions = [each for each in open_questions if each.id == message.metadata[REPLY_TO]]
+    elif message.source != user_proxy or not isinstance(message, HandoffMessage):
         return [], ""
     answers = message_answers(message)
     if answers or not open_questions:
         return answers, ""
-    if not message.content.strip() and not open_questions[0].required:
+    text = message.to_model_text()
+    if not text.strip() and not open_questions[0].required:
         return [Answer(question_id=open_questions[0].id, outcome=Outcome.SKIPPED)], ""
     try:
-        return [parse_answer(open_questions[0], message.content)], ""
+        return [parse_answer(open_questions[0], text)], ""
     except AnswerRefused as refusal:
         return [], str(refusal)

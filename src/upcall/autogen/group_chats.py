@@ -55,6 +55,8 @@ from upcall.autogen.internals import find_handlers_once
 from upcall.autogen.messages import (
     ANSWERS,
     PATH,
+    REPLY_TO,
+    USER,
     Event,
     answer_message,
     event_questions,
@@ -127,8 +129,10 @@ class PendingQuestions:
             teller = _teller(message, asked[0])
             still = {key: each for key, each in self.questions.items() if each.path[: len(teller)] != teller}
             self.questions = still | {each.id: each for each in asked}
-        elif isinstance(message, HandoffMessage) and message.source == user_proxy and self.questions:
-            for question_id in [each.question_id for each in message_answers(message)] or [self._first(message.target)]:
+        elif REPLY_TO in message.metadata or (
+            isinstance(message, HandoffMessage) and message.source == user_proxy and self.questions
+        ):
+            for question_id in self._answered_by(message):
                 question = self.questions.pop(question_id, None)
                 if question is not None and question.path[0] not in self.answered:
                     self.answered.append(question.path[0])
@@ -139,11 +143,17 @@ class PendingQuestions:
             # A member that ends its turn waits no longer: the answer came while it worked, and no message reported it.
             self.questions = {key: each for key, each in self.questions.items() if each.path[0] != message.source}
 
+    def _answered_by(self, message: Event) -> list[str]:
+        if REPLY_TO in message.metadata:
+            return [message.metadata[REPLY_TO]]
+        answers = message_answers(message) if isinstance(message, BaseChatMessage) else []
+        return [each.question_id for each in answers] or [self.first(getattr(message, "target", ""))]
+
     def _involves(self, name: str) -> bool:
         """Return whether the member `name` waits or has an answer: a `UserProxyAgent` may have the user's own name."""
         return name in self.answered or any(each.path[0] == name for each in self.questions.values())
 
-    def _first(self, target: str) -> str:
+    def first(self, target: str) -> str:
         """Return the question that bare text answers: the first of its target, else the first of all."""
         own = [key for key, each in self.questions.items() if each.path[0] == target]
         return (own or list(self.questions))[0]
@@ -237,7 +247,24 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         known = self._given if self._message_thread else []
         self._given = [each.id for each in given]
         new = [each for each in given if each.id not in known and not extract_questions(each, self.user_proxy)]
+        new = self._mark_replies(new)
         return GroupChatStart(messages=new or None, output_task_messages=start.output_task_messages)
+
+    def _mark_replies(self, messages: Sequence[BaseChatMessage]) -> list[BaseChatMessage]:
+        """Mark the user's own words as the answers to the open questions, in their order: AutoGen's tutorials run a
+        team again with a plain text, or a hand-off, where it stopped for the user. A run brings its answers by id."""
+        waiting = self.waiting()
+        if self._proxied or any(message_answers(each) for each in messages):
+            return list(messages)
+        marked = []
+        for message in messages:
+            if waiting.questions and message.source in (self.user_proxy, USER) and REPLY_TO not in message.metadata:
+                target = message.target if isinstance(message, HandoffMessage) else ""
+                metadata = {**message.metadata, REPLY_TO: waiting.first(target)}
+                message = message.model_copy(update={"metadata": metadata})
+            waiting.take(message, self._participant_names, self.user_proxy)
+            marked.append(message)
+        return marked
 
     def _as_heard(self, message: BaseChatMessage) -> BaseChatMessage:
         """Return an outside message as the thread stores it. Someone else's hand-off becomes a text: `Swarm` would hand
@@ -444,7 +471,9 @@ class KeepsOrchestratedTurns(ResumableGroupChatManager, MagenticOneOrchestrator)
     async def handle_start(self, message: GroupChatStart, ctx: MessageContext) -> None:  # type: ignore[override]
         """Continue if an answer or nothing new arrived; else plan the new task."""
         message = self._select_new(message)
-        goes_on = message.messages is None or any(message_answers(each) for each in message.messages)
+        goes_on = message.messages is None or any(
+            message_answers(each) or REPLY_TO in each.metadata for each in message.messages
+        )
         if not goes_on or not self._message_thread:
             with _name_failure(self._name):
                 await MagenticOneOrchestrator.handle_start(self, message, ctx)
@@ -886,4 +915,4 @@ class _UnaskedCondition(TerminationCondition):
 def _asks_or_answers(message: Event, user_proxy: str) -> bool:
     if isinstance(message, BaseAgentEvent):
         return bool(event_questions(message))
-    return bool(extract_questions(message, user_proxy)) or ANSWERS in message.metadata
+    return bool(extract_questions(message, user_proxy)) or bool({ANSWERS, REPLY_TO} & message.metadata.keys())

@@ -44,6 +44,8 @@ CLASSIFICATION = "upcall.classification"
 PLAN = "upcall.plan"
 CLARIFIER_LOG = "upcall.clarifier_log"
 ERROR = "upcall.error"
+REPLY_TO = "upcall.reply_to"
+"""Marks a task in the user's own words, in a plain script, as the answer to the question with this id."""
 ASKING = "upcall.asking"
 """Marks the request and the execution event of a batch in which a model asked the user: the places of those calls."""
 
