@@ -35,7 +35,7 @@ from upcall.autogen.messages import (
     message_questions,
 )
 from upcall.autogen.model_errors import explain
-from upcall.autogen.scope import current_scope, discard_last_reply, enter_scope, publish
+from upcall.autogen.scope import close_published, current_scope, discard_last_reply, enter_scope, publish
 from upcall.errors import UpcallError
 
 _REGISTERED = get_args(get_args(ChatMessage)[0]) + get_args(get_args(AgentEvent)[0])
@@ -172,6 +172,7 @@ async def _serve_other(
             else:
                 await agent.load_state(frame.nested)
                 given, asked = frame.answers, frame.questions
+                close_published([each.question_id for each in given])
                 task = [answer_message(given, target=agent.name, questions=asked, source=caller.user_proxy)]
             async for item in agent.on_messages_stream(task, own):
                 if not isinstance(item, Response):

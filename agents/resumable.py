@@ -22,7 +22,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from upcall.autogen.messages import ERROR, PATH, QUESTIONS, REPLY_TO, message_answers, message_questions
 from upcall.autogen.ownership import claim_for_current_run
-from upcall.autogen.scope import note_interruption, publish
+from upcall.autogen.scope import close_published, note_interruption, publish
 from upcall.errors import AnswerRefused, SchemaMismatch
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import parse_answer
@@ -105,11 +105,13 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
             asyncio.CancelledError: the token was cancelled. The state is as after an error.
         """
         inner: list[BaseAgentEvent | BaseChatMessage] = []
+        waited_for = self.waiting_for()
         claim_for_current_run(self)
         try:
             async with aclosing(self.take_turn(messages, cancellation_token)) as turn:
                 async for item in turn:
                     if isinstance(item, Response):
+                        close_published(waited_for - self.waiting_for())
                         publish(message_questions(item.chat_message))
                         if item.inner_messages is None:
                             item = Response(chat_message=item.chat_message, inner_messages=inner)

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
+import pytest
+from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import ChatAgent, Team
 from autogen_agentchat.teams import RoundRobinGroupChat
 from lossy import Deaf
 
-from upcall import PausableAgent, Run, RunStatus, Upcall
+from upcall import PausableAgent, Run, RunStatus, Upcall, make_resumable
+from upcall.autogen.messages import answer_message, message_questions
+from upcall.errors import AgentFailed
+from upcall.questions.answer import Answer
 from upcall.testing import Call, Calls, Reply, ScriptedModelClient
 
 ASK = Call("ask_user", {"question": "Which region?"})
@@ -92,3 +98,36 @@ async def test_what_a_nested_agent_asked_before_its_time_was_over_is_not_missed(
 
     run = await Upcall(team=make, store="runs.db").start("Buy it")
     assert (run.error, run.status, run.result) == (None, RunStatus.COMPLETED, "Led.")
+
+
+@pytest.mark.parametrize("kind", [PausableAgent, AssistantAgent])
+async def test_a_question_lost_in_a_tool_of_a_plain_script_raises(kind: Any) -> None:
+    client = models(lead=[Call("delegate"), "Led."], clerk=[ASK])
+
+    async def delegate() -> str:
+        """Let the clerk do it."""
+        return (await agent("clerk", client).run(task="Buy it")).messages[-1].to_text()
+
+    lead = kind("lead", client, system_message="<lead>", tools=[delegate])
+    with pytest.raises(AgentFailed, match=r"Agent 'clerk' asked 'Which region\?'.* run it again"):
+        await make_resumable(team(lead)).run(task="Buy it")
+
+
+async def test_a_question_lost_by_a_member_of_a_plain_inner_team_raises() -> None:
+    inner = team(Deaf("deaf", agent("clerk", models(clerk=[ASK]))))
+    with pytest.raises(AgentFailed, match="member 'deaf' ended its turn"):
+        await make_resumable(RoundRobinGroupChat([inner], max_turns=1)).run(task="Buy it")
+
+
+async def test_a_question_answered_inside_a_tool_of_a_plain_script_is_not_lost() -> None:
+    client = models(lead=[Call("delegate"), "Led."], clerk=[ASK, "Bought."])
+
+    async def delegate() -> str:
+        """Let the clerk do it, and answer for the user."""
+        clerk = agent("clerk", client)
+        asked = message_questions((await clerk.run(task="Buy it")).messages[-1])
+        answer = answer_message([Answer(question_id=asked[0].id, text="eu")], target="clerk")
+        return (await clerk.run(task=answer)).messages[-1].to_text()
+
+    result = await make_resumable(team(agent("lead", client, tools=[delegate]))).run(task="Buy it")
+    assert result.messages[-1].to_text() == "Led."  # type: ignore[union-attr]

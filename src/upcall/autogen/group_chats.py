@@ -69,6 +69,7 @@ from upcall.autogen.messages import (
 )
 from upcall.autogen.model_errors import explain
 from upcall.autogen.ownership import can_be_renewed
+from upcall.autogen.published import PublishedQuestions
 from upcall.autogen.quiet_runtime import QuietRuntime, make_quiet
 from upcall.autogen.recording import TeamProxy, manager_with_journal
 from upcall.autogen.scope import current_scope, discard_last_reply, enter_scope, note_interruption, publish
@@ -593,9 +594,23 @@ def make_resumable(team: TeamT, *, user_proxy: str = "user", live: bool = False)
     stream = team.run_stream
 
     async def run_stream(**given: Any) -> AsyncGenerator[Event | TaskResult, None]:
-        turns.context = copy_context()
+        scope = current_scope()
+        if scope.published is not None:  # A run looks for lost questions itself, and so does the outermost team.
+            turns.context = copy_context()
+            async with aclosing(stream(**given)) as items:
+                async for item in items:
+                    yield item
+            return
+        published, known = PublishedQuestions(), set[str]()
+        with enter_scope(replace(scope, published=published)):
+            turns.context = copy_context()
         async with aclosing(stream(**given)) as items:
             async for item in items:
+                if isinstance(item, TaskResult):
+                    if lost := published.find_lost(known):
+                        raise AgentFailed(lost[0].explain_loss("run it again"))
+                else:
+                    known |= {each.id for each in extract_questions(item, turns.user_proxy)}
                 yield item
 
     team.run_stream = run_stream  # type: ignore[method-assign]

@@ -25,20 +25,20 @@ class Published:
     member: str = ""
     tool: tuple[str, str] | None = None
 
-    def explain_loss(self) -> str:
-        """Say who swallowed the question, and what to do about it."""
+    def explain_loss(self, go_on: str = "resume the run") -> str:
+        """Say who swallowed the question, and what to do about it; then one can `go_on`."""
         asker, said = self.question.asker, one_line(self.question.question, MAX_QUOTED_CHARS)
         if self.tool is not None:
             tool, caller = self.tool
             return (
                 f"Agent {asker!r} asked {said!r} inside the function tool {tool!r} of agent {caller!r}, through which "
                 f"no question passes. Give {asker!r} to {caller!r} as an agent (agents=[...], or an AgentTool), and "
-                "resume the run."
+                f"{go_on}."
             )
         who = f"member {self.member!r}" if self.member else "the team"
         return (
             f"Agent {asker!r} asked {said!r}, and {who} ended its turn without passing the question on. Let it end its "
-            f"turn with the HandoffMessage that it gets, or make {asker!r} a member of the team, and resume the run."
+            f"turn with the HandoffMessage that it gets, or make {asker!r} a member of the team, and {go_on}."
         )
 
 
@@ -51,6 +51,10 @@ class PublishedQuestions:
     def add(self, published: Published) -> None:
         """Add a question, or update how far it came."""
         self._published[published.question.id] = published
+
+    def close(self, question_ids: Collection[str]) -> None:
+        """Remove the questions with these ids, which are answered."""
+        self._published = {key: each for key, each in self._published.items() if key not in question_ids}
 
     def withdraw(self, path: Sequence[str], calls: Sequence[str]) -> None:
         """Remove the questions asked below a call whose work was dropped."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -170,6 +170,13 @@ def publish(questions: Iterable[Question]) -> None:
     if scope.published is not None:
         for question in questions:
             scope.published.add(Published(raise_question(question), scope.member, current_tool()))
+
+
+def close_published(question_ids: Collection[str]) -> None:
+    """Record that questions are answered, in a plain script; a run knows the answers of its questions itself."""
+    scope = current_scope()
+    if scope.published is not None and scope.journal is None:
+        scope.published.close(question_ids)
 
 
 def note_interruption(error: BaseException) -> None:
