@@ -133,7 +133,7 @@ class PendingQuestions:
         elif REPLY_TO in message.metadata or (
             isinstance(message, HandoffMessage) and message.source == user_proxy and self.questions
         ):
-            for question_id in self._answered_by(message):
+            for question_id in self._find_answered(message):
                 question = self.questions.pop(question_id, None)
                 if question is not None and question.path[0] not in self.answered:
                     self.answered.append(question.path[0])
@@ -144,7 +144,7 @@ class PendingQuestions:
             # A member that ends its turn waits no longer: the answer came while it worked, and no message reported it.
             self.questions = {key: each for key, each in self.questions.items() if each.path[0] != message.source}
 
-    def _answered_by(self, message: Event) -> list[str]:
+    def _find_answered(self, message: Event) -> list[str]:
         if REPLY_TO in message.metadata:
             return [message.metadata[REPLY_TO]]
         answers = message_answers(message) if isinstance(message, BaseChatMessage) else []
