@@ -19,7 +19,9 @@ from __future__ import annotations
 import os
 import pkgutil
 import re
+import site
 import sys
+import sysconfig
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -348,7 +350,9 @@ def _list_variables(root: Path) -> frozenset[str]:
 
 @cache
 def _list_installed(root: Path) -> frozenset[str]:
-    """List the modules that the Python that runs this can import, but for those in the workspace itself."""
-    away = [each for each in sys.path if each and not Path(os.path.realpath(each)).is_relative_to(root)]
+    """List the modules of the Python that runs this and of what is installed for it, but for those in the workspace."""
+    paths = sysconfig.get_paths()
+    installed = {paths["purelib"], paths["platlib"], *site.getsitepackages(), site.getusersitepackages()}
+    away = [each for each in installed if not Path(os.path.realpath(each)).is_relative_to(root)]
     found = {each.name for each in pkgutil.iter_modules(away)}
     return (sys.stdlib_module_names | found) - _COMMON_MODULES
