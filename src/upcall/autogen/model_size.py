@@ -62,11 +62,9 @@ def _is_local(host: str) -> bool:
 
 
 async def _ask(own: OpenAICompatibleClient) -> float | None:
-    import httpx
-
     sdk = own.sdk.with_options(timeout=SECONDS_TO_TELL, max_retries=0)
     try:
-        listed: Any = (await sdk.get("/models", cast_to=httpx.Response)).json()
+        listed: Any = await sdk.get("/models", cast_to=object)
         models = [each for each in listed["data"] if isinstance(each, Mapping)]
         here = [each for each in models if each.get("id") == own.model] or models[:1]
         return next((size for each in here for size in _sizes(each)), None)

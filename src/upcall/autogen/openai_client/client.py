@@ -32,7 +32,7 @@ from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.internals import count_usage, parts_of_openai_client
 from upcall.autogen.model_errors import CutShort, ServerError, UnreadableBody
 from upcall.autogen.model_notes import MAX_REPLIES, ReturnedFields
-from upcall.autogen.openai_client.http import DONE, guard, read_events
+from upcall.autogen.openai_client.http import DONE, guard, read_events, response_class
 from upcall.autogen.openai_client.reply_reader import ReplyReader, words_of
 from upcall.autogen.openai_client.requests import (
     Json,
@@ -320,16 +320,16 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         messages: Sequence[LLMMessage],
         emit: Emit[str | CreateResult] | None,
     ) -> CreateResult:
-        import httpx
         from openai import APITimeoutError, AsyncStream
 
         sent: Any = {called: options[name] for name, called in _REQUEST.items() if options.get(name) is not None}
+        sdk = self._sdk_here()
         # What the package returns as it is, unread: the body is read here.
-        response: Any = await self._sdk_here().post(
+        response: Any = await sdk.post(
             "/chat/completions",
             body=body,
             options=sent,
-            cast_to=httpx.Response,
+            cast_to=response_class(sdk._client),
             stream=True,
             stream_cls=AsyncStream[Any],
         )

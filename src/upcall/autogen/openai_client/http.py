@@ -10,6 +10,7 @@ All of it is in hooks of the HTTP client, so it holds for errors and lists of mo
 from __future__ import annotations
 
 import json
+import sys
 import zlib
 from collections.abc import AsyncIterator
 from functools import cache
@@ -37,6 +38,13 @@ def guard(http_client: Any) -> None:
         http_client.event_hooks["request"].append(_ask_for_known_packing)
         # First, so that hooks of the user's see what we let through.
         http_client.event_hooks["response"][:0] = [_refuse_other_host, _bound_size, leave_retry_to_us]
+
+
+def response_class(http_client: Any) -> Any:
+    """Return the class of an HTTP client's responses: of `httpx`, or of `httpx2`, which `openai` 3 is built on."""
+    bases = (each.__module__.partition(".")[0] for each in type(http_client).__mro__)
+    package = next(each for each in bases if each in ("httpx", "httpx2"))
+    return sys.modules[package].Response
 
 
 async def _ask_for_known_packing(request: Any) -> None:
