@@ -25,7 +25,7 @@ NAMES = st.sampled_from(["a", "b", "d", "d/x", "d/e", "d/e/y", "l", "n", "n/z", 
 ACTS = st.one_of(
     st.builds("{} {}".format, st.sampled_from(["rm -f", "rm -rf", "mkdir -p", "touch", "rmdir", "unlink"]), NAMES),
     st.builds("{} {} {}".format, st.sampled_from(["mv", "mv -T", "cp", "cp -rT", "ln", "ln -sfn"]), NAMES, NAMES),
-    st.builds("{} {}".format, st.sampled_from(["chmod 700", "chmod 640", "truncate -s 1", "sed -i s/1/2/"]), NAMES),
+    st.builds("{} {}".format, st.sampled_from(["chmod 700", "chmod 750", "truncate -s 1", "sed -i s/1/2/"]), NAMES),
     st.builds("echo {} {} {}".format, st.sampled_from("123"), st.sampled_from([">", ">>", ">|"]), NAMES),
     st.builds("find {} -name '{}' -delete".format, NAMES, st.sampled_from("abxyz*")),
     st.builds("cd {}".format, st.sampled_from(["d", "d/e", "n", "..", "-"])),

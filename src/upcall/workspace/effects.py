@@ -144,5 +144,5 @@ def _list_effects(before: FileState, after: FileState | None) -> Iterator[Effect
     else:
         if not before.holds_same(after):
             yield Effect.OVERWRITE
-        if before.kind != "link" and after.mode and (before.mode ^ after.mode) & PERMISSIONS:
+        if before.kind != "link" and (before.mode ^ after.mode) & PERMISSIONS:
             yield Effect.PERMISSIONS
