@@ -72,8 +72,9 @@ class ReplyReader:
         if error := _find_error(chunk):
             raise error
         if not isinstance(choices, Sequence) or isinstance(choices, str) or not choices:
-            if whole:
+            if whole and choices != []:
                 raise UnreadableBody("its reply has no choices")
+            self._has_choice, self.done = self._has_choice or whole, self.done or whole  # Withheld: an empty reply.
             return ""
         choice = next((each for each in choices if isinstance(each, Mapping) and not each.get("index")), choices[0])
         if not isinstance(choice, Mapping):
