@@ -629,7 +629,13 @@ async def test_the_question_is_told_once_and_only_after_it_is_stored(model: Mode
 
 @pytest.mark.parametrize(
     ("answer", "written"),
-    [("Express", "server.js"), ("2", "main.py"), ("django", "accounts/views.py"), ("Rails", "DESIGN.md")],
+    [
+        ("Express", "server.js"),
+        ("2", "main.py"),
+        ("django", "accounts/views.py"),
+        ("Rails", "DESIGN.md"),
+        ("What you like, but not Django", "DESIGN.md"),
+    ],
 )
 async def test_the_demo_writes_what_was_chosen(answer: str, written: str, tmp_path: Path) -> None:
     client = demo_model()

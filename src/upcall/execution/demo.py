@@ -23,6 +23,9 @@ NOTICE = (
 TASKS = ("Build me a user authentication system", "What is CUDA?", "Hello! What can you do?")
 
 
+_NOT = re.compile(r"\b(not|no|never|without|except|rather than)\b|n't\b", re.IGNORECASE)
+
+
 def demo_model() -> ScriptedModelClient:
     """Return a model client that plays the demo."""
     return ScriptedModelClient(demo_reply)
@@ -151,9 +154,9 @@ def _answer(request: Request) -> str:
 def _framework(answer: str) -> tuple[str, bool]:
     """Return the framework to use, and whether it was assumed: Express (seed S4, example defaults) if none was
     chosen."""
-    for known in _FILES:
-        if known.casefold() in answer.casefold():
-            return known, False
+    named = [known for known in _FILES if known.casefold() in answer.casefold()]
+    if len(named) == 1 and not _NOT.search(answer):
+        return named[0], False
     if answer.startswith(("The user skipped", "The user declined", "Nobody ", "This was not put")):
         return "Express", True
     return first_line(answer)[:60], False
