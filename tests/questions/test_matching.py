@@ -182,6 +182,67 @@ def test_an_answer_is_read_by_its_question(
     assert (answer.text, answer.selected, answer.outcome) == (text, selected, Outcome.ANSWERED)
 
 
+CITIES = question(options=("Paris, Texas", "Rome", "Paris", "Texas"), multi_select=True)
+RULES = question(options=("Yes, always", "No", "Ask, then do", 'Say "no", or "yes"'), multi_select=True)
+CLOSED_RULES = RULES.model_copy(update={"allow_free_text": False})
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "selected", "text"),
+    [
+        (CITIES, ["Paris, Texas", "Rome"], ("Paris, Texas", "Rome"), '"Paris, Texas", "Rome"'),
+        (CITIES, ["Paris", "Texas", "Rome"], ("Paris", "Texas", "Rome"), '"Paris", "Texas", "Rome"'),
+        (CITIES, ["Paris", "Texas"], ("Paris", "Texas"), '"Paris", "Texas"'),
+        (CITIES, ["Paris, Texas"], ("Paris, Texas",), "Paris, Texas"),
+        (CITIES, "paris,texas", ("Paris, Texas",), "Paris, Texas"),
+        (CITIES, "Paris, Texas, Rome", ("Paris, Texas", "Rome"), '"Paris, Texas", "Rome"'),
+        (CITIES, "Texas, Paris, Rome", ("Texas", "Paris", "Rome"), '"Texas", "Paris", "Rome"'),
+        (CITIES, 'Rome, "Paris", "Texas"', ("Rome", "Paris", "Texas"), '"Rome", "Paris", "Texas"'),
+        (CITIES, '["Paris", "Texas"]', ("Paris", "Texas"), '"Paris", "Texas"'),
+        (CITIES, "1, 2", ("Paris, Texas", "Rome"), '"Paris, Texas", "Rome"'),
+        (CITIES, "1; Rome", ("Paris, Texas", "Rome"), '"Paris, Texas", "Rome"'),
+        (CITIES, ["Rome", "near the sea, if it can be"], ("Rome",), '"Rome", near the sea, if it can be'),
+        (CITIES, "Rome, or near it", (), "Rome, or near it"),
+        *[
+            (asked, each, ("Yes, always", "Ask, then do"), '"Yes, always", "Ask, then do"')
+            for asked in (RULES, CLOSED_RULES)
+            for each in (
+                "Yes, always, Ask, then do",
+                "YES,ALWAYS; ask , then do",
+                "Yes, always\nAsk, then do",
+                "1, 3",
+                [1, "Ask, then do"],
+                '["Yes, always", 3]',
+            )
+        ],
+        (RULES, 'No, Say "no", or "yes"', ("No", 'Say "no", or "yes"'), '"No", "Say ""no"", or ""yes"""'),
+        (SEVERAL, "Tests; Types", ("Tests", "Types"), "Tests, Types"),
+    ],
+    ids=lambda value: repr(value)[:30] if not isinstance(value, Question) else "",
+)
+def test_choices_with_commas_in_their_labels_stay_apart(
+    asked: Question, given: AnswerValue, selected: tuple[str, ...], text: str
+) -> None:
+    answer = parse_answer(asked, given)
+    assert (answer.selected, answer.text) == (selected, text)
+    assert parse_answer(asked, answer).says_the_same(answer)
+    assert text.endswith("can be") or parse_answer(asked, text).says_the_same(answer)
+
+
+@pytest.mark.parametrize(("first", "again"), [("Paris, Texas", ["Paris", "Texas"]), (["Paris", "Texas"], "1")])
+def test_choices_whose_texts_look_alike_are_two_answers(first: AnswerValue, again: AnswerValue) -> None:
+    answer = parse_answer(CITIES, first)
+    with pytest.raises(AlreadyAnswered):
+        match_answers({"aaaa1111": again}, [], [answer], closed=[CITIES])
+    assert match_answers({"aaaa1111": [*reversed(answer.selected)]}, [], [answer], closed=[CITIES]) == []
+
+
+def test_choices_of_many_commas_are_read_at_once() -> None:
+    asked = question(options=("a", "a, a", "a, a, a"), multi_select=True)
+    assert parse_answer(asked, "a, " * 20_000 + "b").selected == ()
+    assert parse_answer(asked, ", ".join("a" * 20_000)).selected[0] == "a, a, a"
+
+
 BAD = r"is not an option of aaaa1111. Options: 1. Express, 2. FastAPI\.$"
 SKIPPED = whole(outcome=Outcome.SKIPPED)
 TOO_LONG = r"has 10,000,000 characters; at most 100,000 are taken"

@@ -14,6 +14,7 @@ from upcall.errors import AlreadyAnswered, AnswerRefused, UnknownQuestion
 from upcall.identity import means
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.approval import is_edit
+from upcall.questions.choices import join_choices, read_remark, set_of_choices, split_choices
 from upcall.questions.question import Option, Question, Side
 from upcall.questions.reply_intents import read_lead, read_side, simplify
 from upcall.questions.secrets import HIDDEN, seal
@@ -34,7 +35,6 @@ class OwnWords(str):
     """A text that says what it says: a number in it is that of no option. A label is still that option."""
 
 
-_COMMA = re.compile("[,，、]")
 _NUMBERS = re.compile(r"\d+(?:\s*[,，、]\s*\d+)*")
 _QUOTED_NUMBERS = re.compile(r"\"([\d\s,，、]+)\"")
 _AS_NUMBER = re.compile(r"(?:option\s*|#)?(\d{1,3})[.)]?", re.IGNORECASE)
@@ -137,7 +137,8 @@ def parse_unsealed(question: Question, value: AnswerValue, user: str | None = No
             f"{HIDDEN if question.secret else ', '.join(map(_quote, wrong))} is not an option of {question.id}. "
             f"{_say_expected(question)}"
         )
-    answer = Answer(question_id=question.id, text=", ".join([*labels, *wrong]), selected=labels, user=user)
+    text = join_choices([*labels, *wrong], (option.label for option in question.options))
+    answer = Answer(question_id=question.id, text=text, selected=labels, user=user)
     if question.approval is not None and is_edit(answer.text):
         try:
             question.approval.edit(answer.text)
@@ -345,10 +346,12 @@ def _read_outcome(question: Question, answer: Answer, user: str | None) -> Answe
 
 
 def _list_parts(answer: Answer) -> list[str]:
-    """List what an `Answer` says: the labels, and the text where it is more than the labels again."""
+    """List what an `Answer` says: the labels, and what its text says besides them."""
     labels = list(answer.selected)
-    remark = [] if labels and answer.text.casefold() == ", ".join(labels).casefold() else [answer.text]
-    return labels + remark
+    if not labels:
+        return [answer.text]
+    remark = read_remark(answer.text, labels)
+    return [*labels, remark] if remark else labels
 
 
 def _refuse_another(earlier: Answer, value: AnswerValue, question: Question | None) -> None:
@@ -369,16 +372,15 @@ def _is_same(earlier: Answer, value: AnswerValue, question: Question | None) -> 
         return earlier.says_the_same(value)
     asked = question or Question(id=earlier.question_id, question="?")
     try:
-        said = parse_unsealed(asked, value).text
+        said = parse_unsealed(asked, value)
     except AnswerRefused:
         return False
-    now, before = said.casefold(), earlier.text.casefold()
-    any_order = bool(earlier.selected) and _choices(now) == _choices(before)
+    now, before = said.text.casefold(), earlier.text.casefold()
+    if question is None:
+        any_order = len(earlier.selected) > 1 and set_of_choices(now) == set_of_choices(before)
+    else:
+        any_order = bool(said.selected) and {*_list_parts(said)} == {*_list_parts(earlier)}
     return earlier.outcome is Outcome.ANSWERED and (now == before or any_order)
-
-
-def _choices(text: str) -> set[str]:
-    return {part.strip() for part in text.split(",")}
 
 
 def _find_option(question: Question, text: str) -> Option | None:
@@ -433,8 +435,8 @@ def _read_says(question: Question, option: Option) -> Side | None:
 def _split_choices(question: Question, text: str) -> list[str]:
     if isinstance(text, OwnWords):
         return [text]
-    parts = [part.strip() for part in _COMMA.split(text) if part.strip()]
-    return parts if parts and all(_find_option(question, part) for part in parts) else [text]
+    labels = [option.label for option in question.options]
+    return split_choices(text, labels, lambda part: _find_option(question, part) is not None) or [text]
 
 
 def _quote(value: object) -> str:

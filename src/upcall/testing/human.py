@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from autogen_core import CancellationToken
 
 from upcall.questions.answer import Answer, Outcome
+from upcall.questions.choices import join_choices
 from upcall.questions.matching import AnswerValue, list_parts
 from upcall.questions.question import Question
 from upcall.testing.script import ScriptError, Strict
@@ -82,7 +83,8 @@ class ScriptedHuman(Strict):
 
 def _to_text(value: AnswerValue) -> str:
     if not isinstance(value, Answer):
-        return ", ".join(list_parts(value))
+        parts = list_parts(value)
+        return join_choices(parts, parts)
     if value.outcome is not Outcome.ANSWERED:
         raise ScriptError(f"an answer with outcome {value.outcome.value!r} cannot be typed at a prompt")
-    return ", ".join(value.selected) or value.text
+    return join_choices(value.selected, value.selected) or value.text

@@ -36,8 +36,7 @@ class Asked:
         by = f"{answer.user or answer.by.value} after {after}"
         if self.question.secret or answer.sealed:
             return f"{answer.outcome.value} by {by}: (secret)"
-        chosen = ", ".join(answer.selected)
-        said = ", ".join(filter(None, [chosen, answer.text if answer.text != chosen else ""]))[:MAX_CHARS]
+        said = (answer.text or ", ".join(answer.selected))[:MAX_CHARS]
         word = "answered" if answer.outcome is Outcome.ANSWERED else answer.outcome.value
         return f"{word} by {by}" + (f": {said}" if said else "")
 
