@@ -54,9 +54,9 @@ from upcall.autogen.model_errors import explain
 from upcall.autogen.recording import TeamProxy, TurnStopped, with_journal
 from upcall.autogen.scope import current_scope, discard_last_reply, enter_scope
 from upcall.autogen.tool_names import require_sendable
-from upcall.errors import AgentFailed, ModelError, TooLarge, UpcallError, UserInputRequired
+from upcall.errors import AgentFailed, AskedOutsideTool, ModelError, TooLarge, UpcallError, UserInputRequired
 from upcall.questions.question import Question
-from upcall.questions.tool_context import question_fields, tool_context
+from upcall.questions.tool_context import let_question_through, question_fields, tool_context
 
 _REPLAYED = "upcall.replayed"
 """Marks a message of an inner team that was emitted before the turn was cut short."""
@@ -250,7 +250,11 @@ class StockAgent(StandIn[StockTurn]):
         while frame.runnable:
             with tool_context(frame.given):
                 try:
-                    frame.finish(await run())
+                    with let_question_through():
+                        said = await run()
+                    frame.finish(said)
+                except AskedOutsideTool:
+                    raise
                 except UserInputRequired as needed:
                     # Nothing records the step before its question is published, so that an id of its own would be
                     # another one at each attempt; without it the question has the one of its place.

@@ -26,7 +26,15 @@ from upcall.autogen.tool_calls import check_start_time, is_idempotent
 from upcall.autogen.tool_names import is_sendable, require_sendable, to_sendable
 from upcall.autogen.tool_servers import call_tool, describe_lost, list_tools
 from upcall.autogen.workbenches import FileWorkbench
-from upcall.errors import AgentFailed, ConfigurationError, SharedAgent, StoreUnavailable, UserInputRequired
+from upcall.errors import (
+    AgentFailed,
+    AskedOutsideTool,
+    ConfigurationError,
+    SharedAgent,
+    StoreUnavailable,
+    UpcallError,
+    UserInputRequired,
+)
 from upcall.policy.approval import ApprovalRules, Approve, is_allowed_for_run
 from upcall.policy.resolver import resolve_question
 from upcall.questions.answer import Answer
@@ -34,7 +42,13 @@ from upcall.questions.approval import approval_fields
 from upcall.questions.question import Question
 from upcall.questions.secrets import require_key
 from upcall.questions.tool_call import MAX_ARGUMENTS, PendingCall
-from upcall.questions.tool_context import name_question, question_fields, redact_secrets, tool_context
+from upcall.questions.tool_context import (
+    let_question_through,
+    name_question,
+    question_fields,
+    redact_secrets,
+    tool_context,
+)
 from upcall.runs.journal_records import ToolOutcome
 from upcall.text import first_line
 
@@ -221,11 +235,12 @@ class Toolset:
 
         async def run() -> ToolOutcome:
             try:
-                return await cancellable(self._run(home, name, arguments, call_id, token, emit), token)
+                with let_question_through():
+                    return await cancellable(self._run(home, name, arguments, call_id, token, emit), token)
+            except (AskedOutsideTool, SharedAgent):
+                raise  # That is for the program to mend, not for the model.
             except UserInputRequired as needed:
                 return ToolOutcome(asked=question_fields(needed, name))
-            except SharedAgent:
-                raise  # That is for the program to mend, not for the model.
             except Exception as error:  # A tool may raise anything; the model is told and can react.
                 if isinstance(error, StoreUnavailable) and error.store == current_scope().store:
                     raise  # The run's own: what the call did could not be recorded, so it is made again, or in doubt.
@@ -303,6 +318,8 @@ class Toolset:
     async def _list_tools(self, workbench: Workbench) -> list[ToolSchema]:
         try:
             return await list_tools(workbench)
+        except UpcallError:
+            raise
         except Exception as error:
             raise AgentFailed(
                 f"Agent {self._agent!r}: a workbench cannot list its tools ({type(error).__name__}). Check that its "

@@ -291,3 +291,16 @@ class UserInputRequired(PortableError):
         self.clarification_type = clarification_type
         self.again = again or secret
         self.consent = consent
+
+
+class AskedOutsideTool(UserInputRequired, UpcallError):
+    """A question was asked where nobody can wait for its answer: in a function that selects a speaker, in a termination
+    condition, in a turn or a memory of the program's own, in a thread that is of no tool call.
+
+    `needed` is the question.
+    """
+
+    def __init__(self, where: str, needed: UserInputRequired) -> None:
+        super().__init__(needed.question)
+        self.args = (where,)
+        self.__dict__.update(needed.__dict__)

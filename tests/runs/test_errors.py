@@ -28,6 +28,7 @@ MADE: dict[type[BaseException], tuple[object, ...]] = {
     errors.UserAtLimit: ("abc", "alice", 2, 1.0),
     errors.WorkspaceMissing: ("abc", Path("w")),
     errors.UserInputRequired: ("Which?", ["a"]),
+    errors.AskedOutsideTool: ("'Which?' was asked in f", errors.UserInputRequired("Which?")),
     errors.SharedAgent: ("Agent 'a' has worked in another run",),
 }
 """What makes an error of each class with a constructor of its own; the others take a text."""

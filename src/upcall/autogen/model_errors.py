@@ -22,6 +22,7 @@ from upcall.errors import (
     ModelTimeout,
     ModelUnavailable,
     UpcallError,
+    UserInputRequired,
 )
 from upcall.text import first_line, one_line
 
@@ -60,6 +61,12 @@ def explain(error: Exception, agent: str) -> UpcallError:
     """Return the error that tells the user the meaning of `error`, raised by a foreign `agent`, and what to do."""
     if isinstance(error, UpcallError):
         return error
+    if isinstance(error, UserInputRequired):
+        asked = one_line(error.question, _MAX_WORDS_CHARS)
+        return AgentFailed(
+            f"Agent {agent!r} raised UserInputRequired ({asked!r}) outside of a tool call: only the call of a tool can "
+            f"wait for the user. Raise it in a tool's function. {_RESUME}"
+        )
     said = first_line(error)[:_MAX_WORDS_CHARS].rstrip(".")
     what = type(error).__name__ + (f": {said}" if str(error).strip() else "")
     failed = AgentFailed(f"Agent {agent!r} failed: {what}. {_RESUME}")

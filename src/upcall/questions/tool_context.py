@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cache
 from hashlib import blake2b
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from upcall.errors import UserInputRequired
+from upcall.errors import AskedOutsideTool, UserInputRequired
 from upcall.questions.answer import Answer
 from upcall.questions.question import ClarificationType, ConsentSubject, Option, Question
 from upcall.questions.secrets import HIDDEN
-from upcall.text import replace_surrogates
+from upcall.questions.threads import start_threads_in_context
+from upcall.text import one_line, replace_surrogates
 
 _LEAST_HIDDEN = 4
 """A shorter secret is not looked for in results: it would be found in ordinary words."""
@@ -24,27 +28,78 @@ _LEAST_HIDDEN = 4
 DIFFERS = "This is not what you were asked about before: it has changed since, so your answer to that does not count."
 """Begins the context of a consent that is asked again."""
 
-_given: ContextVar[Mapping[str, Answer] | None] = ContextVar("upcall_given", default=None)
-"""The answers that the tool call that runs was given, by the name of their question."""
+_MAX_QUOTED_CHARS = 120
 
-_secrets: ContextVar[Sequence[str]] = ContextVar("upcall_secrets", default=())
-"""Those of them that are secret, in clear."""
+
+@dataclass(eq=False)
+class _OpenCall:
+    """The tool call that runs: the answers it was given by the name of their question, those of them that are secret,
+    in clear, and what it asked. Once it has ended, it cannot ask."""
+
+    answers: Mapping[str, Answer]
+    secrets: Sequence[str]
+    asked: list[UserInputRequired] = field(default_factory=list)
+    has_ended: bool = False
+
+
+_call: ContextVar[_OpenCall | None] = ContextVar("upcall_asking_call", default=None)
 
 
 @contextmanager
 def tool_context(answers: Mapping[str, Answer]) -> Iterator[None]:
-    """Inside, and in the tasks that are started there, a tool call has the answers to its questions, by their names.
+    """Inside, and in the tasks and threads that are started there, a tool call has the answers to its questions, by
+    their names.
 
     Raises:
         ConfigurationError: a secret among them cannot be opened.
     """
+    _let_threads_ask()
     opened = {name: answer.unseal() for name, answer in answers.items()}
-    tokens = _given.set(opened), _secrets.set([opened[name].text for name, answer in answers.items() if answer.sealed])
+    secrets = [opened[name].text for name, answer in answers.items() if answer.sealed]
+    token = _call.set(_OpenCall(opened, secrets))
     try:
         yield
     finally:
-        _given.reset(tokens[0])
-        _secrets.reset(tokens[1])
+        _call.reset(token)
+
+
+@cache
+def _let_threads_ask() -> None:
+    start_threads_in_context(lambda: _call.get() is not None)
+
+
+@contextmanager
+def let_question_through() -> Iterator[None]:
+    """Run the code of a tool call inside. A question that it asked ends it, whatever became of the exception in the
+    code: a task group wraps it, a retry replaces it, an ``except Exception`` drops it.
+
+    Raises:
+        UserInputRequired: the call has to wait.
+        AskedOutsideTool: an error of the code is one of asking where nobody can wait.
+    """
+    call = _call.get()
+    try:
+        yield
+    except Exception as error:
+        needed = _find_question(error, set()) or (call.asked[0] if call is not None and call.asked else None)
+        if needed is None or needed is error:
+            raise
+        raise needed from error
+    finally:
+        if call is not None:
+            call.has_ended = True
+    if call is not None and call.asked:
+        raise call.asked[0]
+
+
+def _find_question(error: BaseException | None, seen: set[int]) -> UserInputRequired | None:
+    """Find a question among an error, the errors in its group, and those that it was raised from or after."""
+    if error is None or id(error) in seen or isinstance(error, UserInputRequired):
+        return error if isinstance(error, UserInputRequired) else None
+    seen.add(id(error))
+    grouped = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    below = (_find_question(each, seen) for each in (*grouped, error.__cause__, error.__context__))
+    return next((each for each in below if each is not None), None)
 
 
 def name_question(question: Question) -> str:
@@ -92,7 +147,8 @@ def ask(
     a ``risk_confirmation``.
 
     Raises:
-        UserInputRequired: the question has to be asked. Do not catch it.
+        UserInputRequired: the question has to be asked. A tool that catches it is called again all the same.
+        AskedOutsideTool: no tool call can wait here.
     """
     chosen = [Option.model_validate(each) for each in options]
     kind = ClarificationType(clarification_type)
@@ -117,7 +173,8 @@ def ask_consent(question: str, options: Sequence[Option], consent: ConsentSubjec
 
 def was_asked(act: str) -> bool:
     """Return whether the tool call that runs has an answer about an act of this kind, whatever it was about."""
-    return any(name.startswith(_begin_names(act)) for name in _given.get() or {})
+    call = _call.get()
+    return call is not None and any(name.startswith(_begin_names(act)) for name in call.answers)
 
 
 def ask_secret(question: str, options: Sequence[str] | None = None) -> str:
@@ -134,15 +191,34 @@ def ask_secret(question: str, options: Sequence[str] | None = None) -> str:
 
 
 def _find_answer(needed: UserInputRequired) -> Answer:
-    known = (_given.get() or {}).get(_name(needed))
-    if known is None:
-        raise needed
-    return known
+    call = _call.get()
+    known = call.answers.get(_name(needed)) if call is not None else None
+    if known is not None:
+        return known
+    if call is None or call.has_ended:
+        said = one_line(needed.question, _MAX_QUOTED_CHARS)
+        raise AskedOutsideTool(
+            f"{said!r} was asked in {_find_asker()}, outside of a tool call: only the call of a tool can wait for the "
+            "user. Ask in the function of a tool that an agent has, before it returns, and in its own thread or one "
+            "that it starts.",
+            needed,
+        )
+    call.asked.append(needed)
+    raise needed
+
+
+def _find_asker() -> str:
+    """Return the function that asks, and its line."""
+    frame = sys._getframe()
+    while frame.f_globals.get("__name__") == __name__ and frame.f_back is not None:
+        frame = frame.f_back
+    return f"{frame.f_code.co_qualname} ({frame.f_code.co_filename}, line {frame.f_lineno})"
 
 
 def redact_secrets(text: str) -> str:
     """Return the text, a result or an error of the tool call that runs, without the secrets that the call was given."""
-    for secret in sorted(_secrets.get(), key=len, reverse=True):  # One may be the beginning of another.
+    call = _call.get()
+    for secret in sorted(call.secrets if call is not None else (), key=len, reverse=True):  # One may begin another.
         if len(secret) >= _LEAST_HIDDEN:
             text = text.replace(secret, HIDDEN)
     return text
