@@ -275,6 +275,28 @@ _CALLS: Final = (
         calls=1,
     ),
     _calling(
+        "another id in the later pieces",
+        "poolsideai/pool#9",
+        _tool_calls({"index": 0, "id": "call_0", "function": {"name": "order", "arguments": ""}}),
+        _tool_calls({"index": 0, "id": "call_9", "function": {"arguments": '{"item": '}}),
+        _tool_calls({"index": 0, "id": "call_9", "function": {"arguments": '"tea"}'}}),
+        calls=1,
+    ),
+    _calling(
+        "another id and the name in every piece",
+        "vllm-project/vllm#23522",
+        _tool_calls({"index": 0, "id": "call_0", "function": {"name": "order", "arguments": '{"item": '}}),
+        _tool_calls({"index": 0, "id": "call_1", "function": {"name": "order", "arguments": '"tea"}'}}),
+        calls=1,
+    ),
+    _calling(
+        "arguments before the name",
+        "vercel/ai#16836",
+        _tool_calls({"index": 0, "id": "call_0", "function": {"arguments": '{"item": '}}),
+        _tool_calls({"index": 0, "function": {"name": "order", "arguments": '"tea"}'}}),
+        calls=1,
+    ),
+    _calling(
         "the id only in the first piece",
         "OpenAI",
         _tool_calls({"index": 0, "id": "call_0", "function": {"name": "order", "arguments": ""}}),

@@ -1,9 +1,9 @@
 """The calls of a reply, put together from the pieces of a stream.
 
 By OpenAI's protocol each piece has the index of its call, and only the first its id and name. Servers number all calls
-0, leave the number out, repeat id and name in every piece, or send each call whole. So a piece belongs to the call of
-its index (or the latest), unless it begins another: it has another id, or it names a function though the call before is
-complete, or though the same piece of the stream has a call of this index already.
+0, leave the number out, repeat id and name in every piece, give each piece another id, or send each call whole. So a
+piece belongs to the call of its index (or the latest), unless it begins another: it names a function and has another
+id, or the call before is complete, or the same piece of the stream has a call of this index already.
 """
 
 from __future__ import annotations
@@ -94,6 +94,8 @@ class CallDrafts:
         if given and (here is None or here.id not in ("", given)):
             # Another call, unless it is one whose pieces take turns with those of others.
             same = None if numbered and here is None else next((one for one in self._all if one.id == given), None)
+            if same is None and here is not None and here not in together and _continues_call(here, name, function):
+                same = here
             here = None if same in together else same
         elif here is not None and name and self._begins_another(here, given, name, together):
             here = None
@@ -131,6 +133,15 @@ class CallDrafts:
             if draft.fields:
                 fields[own] = draft.fields
         return calls, fields
+
+
+def _continues_call(draft: _Draft, name: str, function: object) -> bool:
+    """Return whether a piece with an id of its own is more of a call all the same: some servers give each piece one."""
+    if not name:
+        return bool(draft.name)
+    arguments = function.get("arguments") if isinstance(function, Mapping) else None
+    begun = bool(draft.pieces) and not is_object("".join(draft.pieces))
+    return begun and name == draft.name and isinstance(arguments, str) and not arguments.lstrip().startswith("{")
 
 
 def _take_out(arguments: str) -> str:
