@@ -15,7 +15,6 @@ from autogen_core.models import ChatCompletionClient
 
 from upcall import identity
 from upcall.agents.toolset import Tool
-from upcall.autogen import tracing
 from upcall.autogen.journal import find_in_doubt
 from upcall.autogen.messages import Event
 from upcall.errors import (
@@ -72,6 +71,8 @@ from upcall.storage.change_log import StoredChanges
 from upcall.storage.plans import list_plans
 from upcall.storage.store import AnswersQueued, RunStore, StoredRun
 from upcall.storage.transcripts import copy_transcripts
+from upcall.telemetry.run_spans import RunSpans
+from upcall.telemetry.spans import captures_content, is_on, start_run
 
 if TYPE_CHECKING:
     from upcall.settings import Settings
@@ -134,8 +135,8 @@ class Upcall(RunReader):
         )
         self.driver = Driver(self.store, self._teams, self.settings)
         """The driver that takes runs from pause to pause, for workers; programs call the methods of this class."""
-        if self.settings.tracing:
-            tracing.turn_on()
+        spans = RunSpans(self.settings.tracing, self.settings.trace_content)
+        self.store.on_change = spans.trace_change
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -215,15 +216,21 @@ class Upcall(RunReader):
         run_id, owner = chosen.get("run_id") or identity.new_id(), self._access(chosen.get("user")).user
         known = await find_plan(self.store, owner, text) if self._teams.looks_for_plans else None
         config = await recall_kinds(self.store, run_id, owner, self._teams.pin(run_id, chosen, known))
-        if self.settings.tracing:
-            config = config.model_copy(update={"traceparent": tracing.start(run_id)})
         follows = chosen.get("follows")
         run = Run(id=run_id, task=text, status=self._teams.first_status, user=owner, config=config, follows=follows)
+        run = self._begin_trace(run)
         built = await self._teams.build(run)
         async with built.close_on_error():
             refuse_without_key(built.team)
         inbox = (*map(as_history, chosen.get("history", ())), *messages)
         return run, Checkpoint(inbox=inbox, progress=run.progress(0)), built
+
+    def _begin_trace(self, run: Run, *, link: str | None = None) -> Run:
+        """Return a new run with the start of its trace, if there is one."""
+        settings = self.settings
+        content = captures_content(settings.trace_content)
+        parent = start_run(run, content=content, link=link) if is_on(settings.tracing) else None
+        return run.model_copy(update={"config": run.config.model_copy(update={"traceparent": parent})})
 
     async def follow_up(self, run: Run | str, task: Task, **options: Unpack[StartOptions]) -> Run:
         """Start a run that follows another one. The arguments are those of `follow_up_stream`."""
@@ -340,11 +347,8 @@ class Upcall(RunReader):
                 refuse_unusable(named)
             # In a thread: a large folder takes seconds, in which the leases of other runs would not be renewed.
             config = await asyncio.to_thread(copy_workspace, forked.config, run.id, forked_id, named)
-            trace = tracing.start(forked_id, link=config.traceparent) if self.settings.tracing else None
-            config = config.model_copy(update={"traceparent": trace})
-            forked = ask_about_unknown_outcomes(
-                forked.model_copy(update={"config": config}), find_in_doubt(point.records)
-            )
+            forked = self._begin_trace(forked.model_copy(update={"config": config}), link=config.traceparent)
+            forked = ask_about_unknown_outcomes(forked, find_in_doubt(point.records))
         await built.close()
         with record_act("forked", access.user, run=run.id, question=point.question.id):
             shared = point.checkpoint.progress.pauses if point.checkpoint.progress else 0

@@ -187,7 +187,8 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     prices: dict[str, Price] = {}
     currency: str = "USD"
     plain: bool = False
-    tracing: bool = False
+    tracing: bool | None = None
+    trace_content: bool | None = None
     timings: bool = True
     transcripts: bool = True
 

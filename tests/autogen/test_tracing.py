@@ -9,110 +9,25 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
-from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import Team
 from autogen_agentchat.conditions import TextMessageTermination
 from autogen_agentchat.teams import RoundRobinGroupChat
 from forked import run_code
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from places import SUPPORT
 from scenario import TASK, upcall
+from traced import ASK, SECRET, app_of, named, spans, team_of, the, tree, work
 
-from upcall import Settings, Upcall
 from upcall.agents import PausableAgent
-from upcall.execution.team_factory import MakeTeam
 from upcall.runs.run import RunStatus
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
 
-ASK = Call("ask_user", {"question": "Which framework?", "options": ["Express", "FastAPI"]})
-SECRET = "a text that nobody but the human is to read"
-
-_EXPORTER = InMemorySpanExporter()
-
-
-@pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
-    """Yield what the process exports. There is one provider a process, which cannot be set twice."""
-    monkeypatch.setenv("AUTOGEN_DISABLE_RUNTIME_TRACING", "true")  # Put back at the end of each test.
-    monkeypatch.delenv("AUTOGEN_DISABLE_RUNTIME_TRACING")
-    if not isinstance(trace.get_tracer_provider(), TracerProvider):
-        provider = TracerProvider()
-        provider.add_span_processor(SimpleSpanProcessor(_EXPORTER))
-        trace.set_tracer_provider(provider)
-    _EXPORTER.clear()
-    yield _EXPORTER
-    _EXPORTER.clear()
-
-
-async def note(text: str) -> str:
-    """Take a note."""
-    with trace.get_tracer("a tool's own").start_as_current_span("write"):
-        return f"noted {text}"
-
-
-async def broken(text: str) -> str:
-    """Fail."""
-    raise ValueError(SECRET)
-
-
-def team_of(replies: dict[str, Sequence[Reply]], *, stock: bool = False) -> MakeTeam:
-    """Return a lead with the agents coder and tester nested in it, and behind it perhaps a stock agent."""
-    client = ScriptedModelClient({f"You are the {name}.": said for name, said in replies.items()})
-
-    def agent(name: str, *nested: PausableAgent) -> PausableAgent:
-        says = f"You are the {name}."
-        return PausableAgent(name, client, description=name, system_message=says, agents=nested, tools=[note, broken])
-
-    def make() -> Team:
-        members = [agent("lead", agent("coder"), agent("tester"))]
-        if stock:
-            last = AssistantAgent(
-                "last", client, system_message="You are the last.", tools=[note], reflect_on_tool_use=True
-            )
-            return RoundRobinGroupChat([*members, last], termination_condition=TextMessageTermination("last"))
-        return RoundRobinGroupChat(members, termination_condition=TextMessageTermination("lead"))
-
-    return make
-
-
-def app_of(make: MakeTeam, *, tracing: bool = True) -> Upcall:
-    return Upcall(team=make, store="runs.db", settings=Settings(tracing=tracing))
-
-
-def work(agent: str) -> Call:
-    return Call(agent, {"task": f"{agent}, do it: {SECRET}"})
-
-
-def named(spans: InMemorySpanExporter) -> list[str]:
-    return [span.name for span in spans.get_finished_spans()]
-
-
-def tree(spans: InMemorySpanExporter) -> list[str]:
-    """Return the spans as indented names, in the order in which they began."""
-    done = sorted(spans.get_finished_spans(), key=lambda span: span.start_time or 0)
-    below: dict[int, list[ReadableSpan]] = {}
-    for span in done:
-        below.setdefault(span.parent.span_id if span.parent else 0, []).append(span)
-
-    def lines(of: int, depth: int) -> Iterator[str]:
-        for span in below.get(of, []):
-            yield "  " * depth + span.name
-            yield from lines(span.context.span_id, depth + 1)
-
-    return list(lines(0, 0))
-
-
-def the(spans: InMemorySpanExporter, name: str) -> ReadableSpan:
-    (span,) = [each for each in spans.get_finished_spans() if each.name == name]
-    return span
+__all__ = ["spans"]
 
 
 async def test_nested_agents_and_a_pause_are_one_trace(spans: InMemorySpanExporter) -> None:
@@ -131,6 +46,8 @@ async def test_nested_agents_and_a_pause_are_one_trace(spans: InMemorySpanExport
         "      chat",
         "      invoke_agent coder",
         "        chat",
+        "  ask_human",
+        "  wait_for_human",
         "  invoke_workflow RoundRobinGroupChat",
         "    invoke_agent lead",
         "      invoke_agent coder",
@@ -139,6 +56,7 @@ async def test_nested_agents_and_a_pause_are_one_trace(spans: InMemorySpanExport
         "          write",
         "        chat",
         "      chat",
+        "  end_run",
     ]
     done = spans.get_finished_spans()
     assert len({span.context.trace_id for span in done}) == 1
@@ -158,7 +76,7 @@ async def test_nested_agents_and_a_pause_are_one_trace(spans: InMemorySpanExport
     assert tool["gen_ai.tool.name"] == "note"
     assert tool["gen_ai.tool.call.id"]
     assert tool["upcall.path"] == "lead"
-    assert all((span.attributes or {}).get("gen_ai.conversation.id") == run.id for span in done if "run" in span.name)
+    assert all((span.attributes or {})["gen_ai.conversation.id"] == run.id for span in done if span.name != "write")
 
 
 async def test_agents_that_work_at_the_same_time_have_spans_side_by_side(spans: InMemorySpanExporter) -> None:
@@ -190,6 +108,7 @@ async def test_a_stock_agent_has_the_same_spans(spans: InMemorySpanExporter) -> 
         "      execute_tool note",
         "        write",
         "      chat",
+        "  end_run",
     ]
 
 
@@ -219,7 +138,7 @@ async def test_what_the_journal_knows_has_no_span_again(spans: InMemorySpanExpor
     spans.clear()
     run = await app.resume(run.id)
     assert run.status is RunStatus.COMPLETED
-    assert sorted(named(spans)) == ["chat", "invoke_agent lead", "invoke_workflow RoundRobinGroupChat"]
+    assert sorted(named(spans)) == ["chat", "end_run", "invoke_agent lead", "invoke_workflow RoundRobinGroupChat"]
 
 
 async def test_a_run_is_part_of_the_trace_of_its_caller(spans: InMemorySpanExporter) -> None:
@@ -258,7 +177,7 @@ async def test_a_run_that_began_without_tracing_gets_a_trace_where_it_goes_on(sp
     make = team_of(replies)
     run = await app_of(make, tracing=False).start("Build it.")
     spans.clear()
-    app = app_of(make)
+    app = app_of(make, tracing=True)
     run = await app.answer(run.id, "Express")
     while run.questions:
         run = await app.answer(run.id, "Express")
@@ -269,23 +188,21 @@ async def test_a_run_that_began_without_tracing_gets_a_trace_where_it_goes_on(sp
 OTHER_PROCESS = """
 import asyncio, sys
 sys.path[:0] = {tests!r}
-from opentelemetry import trace
-from test_tracing import ASK, TracerProvider, SimpleSpanProcessor, _EXPORTER, app_of, team_of
-provider = TracerProvider()
-provider.add_span_processor(SimpleSpanProcessor(_EXPORTER))
-trace.set_tracer_provider(provider)
-app = app_of(team_of({{"lead": ["Done."]}}))
-run = asyncio.run(app.answer(sys.argv[1], "Express"))
-print(run.status, *{{format(span.context.trace_id, "032x") for span in _EXPORTER.get_finished_spans()}})
+from traced import app_of, record, team_of
+with record() as spans:
+    run = asyncio.run(app_of(team_of({{"lead": ["Done."]}})).answer(sys.argv[1], "Express"))
+    done = spans.get_finished_spans()
+print(run.status, *{{format(span.context.trace_id, "032x") for span in done}}, *sorted({{span.name for span in done}}))
 """
 
 
 async def test_another_process_goes_on_with_the_trace(spans: InMemorySpanExporter) -> None:
     run = await app_of(team_of({"lead": [ASK]})).start("Build it.")
     traced = the(spans, "start_run").context.trace_id
-    code = OTHER_PROCESS.format(tests=[str(Path(__file__).parent), str(SUPPORT)])
-    done = await asyncio.to_thread(run_code, code, run.id)
-    assert done.stdout.split() == ["completed", format(traced, "032x")], done.stderr
+    done = await asyncio.to_thread(run_code, OTHER_PROCESS.format(tests=[str(SUPPORT)]), run.id)
+    status, trace_id, *names = done.stdout.split(maxsplit=2)
+    assert (status, trace_id) == ("completed", format(traced, "032x")), done.stderr
+    assert "wait_for_human" in names[0]
 
 
 NOTHING_LOADED = """

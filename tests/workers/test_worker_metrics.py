@@ -11,19 +11,15 @@ from typing import Any
 import pytest
 from autogen_agentchat.teams import RoundRobinGroupChat
 from fleet import make_team
-from opentelemetry import metrics
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from postgres import Server
 from stores import execute
+from traced import measure, read_points
 from worker_process import start, wait_for, wait_for_status
 
 from upcall import PausableAgent, RunStatus, Settings, Upcall
 from upcall.testing import Fail, Reply, ScriptedModelClient
 from upcall.workers.metrics import WorkerMetrics
 from upcall.workers.worker import Worker
-
-READER = InMemoryMetricReader()
 
 
 @pytest.fixture
@@ -32,23 +28,17 @@ def location(postgres: Server) -> str:
 
 
 @pytest.fixture
-def app(location: str, monkeypatch: pytest.MonkeyPatch) -> Upcall:
-    """Return a program that is traced. There is one provider a process, which cannot be set twice."""
-    monkeypatch.setenv("AUTOGEN_DISABLE_RUNTIME_TRACING", "true")
-    if not isinstance(metrics.get_meter_provider(), MeterProvider):
-        metrics.set_meter_provider(MeterProvider([READER]))
+def app(location: str) -> Upcall:
+    """Return a program that is traced."""
+    measure()
     settings = Settings.read(lease_seconds=3, tracing=True)
     return Upcall(store=location, team=make_team, settings=settings)
 
 
 def read(name: str, **attributes: str) -> Any:
     """Return what was measured: the last value, or of a histogram the number and the sum; 0 where nothing was."""
-    found = READER.get_metrics_data()
-    scopes = [scope for each in found.resource_metrics for scope in each.scope_metrics] if found else []
-    points = [point for each in scopes for one in each.metrics if one.name == name for point in one.data.data_points]
-    for point in points:
-        if attributes.items() <= {key.replace(".", "_"): value for key, value in point.attributes.items()}.items():
-            return point.value if hasattr(point, "value") else (point.count, point.sum)
+    for point in read_points(name, **attributes):
+        return point.value if hasattr(point, "value") else (point.count, point.sum)
     return 0
 
 

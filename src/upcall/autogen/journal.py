@@ -297,7 +297,7 @@ class Journal:
         name = "/".join([self._run_id, *intent.path, *intent.calls])
         with enter_call(ToolCall(name, agent, tool, repeated=text is not None)):
             outcome = _sendable_outcome(
-                await tracing.tool_call(agent, tool, call_id, partial(self._run_in_time, run, key, start))
+                await tracing.tool_call(agent, tool, call_id, given, partial(self._run_in_time, run, key, start))
             )
         done = intent.model_copy(update={"outcome": outcome})  # Its content may be any JSON, so it can be read back.
         await self._write({key: done.model_dump_json(exclude_none=True)})

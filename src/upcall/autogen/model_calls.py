@@ -69,8 +69,9 @@ async def call_model(
 
         async def attempt() -> CreateResult:
             async with asyncio.timeout(timeout):
-                fetched = _stream(caller, sent, options, emit) if stream else caller.create(sent, **options)
-                return mend_reply(_sendable(await tracing.model_call(agent, client, fetched)), tools, agent)
+                request = tracing.ModelRequest(sent, streams=stream)
+                fetched = _stream(caller, request, options, emit) if stream else caller.create(sent, **options)
+                return mend_reply(_sendable(await tracing.model_call(agent, client, request, fetched)), tools, agent)
 
         journal = current_scope().journal
         if journal is None:
@@ -106,13 +107,14 @@ def _unheard(chunk: str | CreateResult) -> None:
 
 async def _stream(
     client: ChatCompletionClient,
-    messages: Sequence[LLMMessage],
+    request: tracing.ModelRequest,
     options: dict[str, Any],
     emit: Emit[str | CreateResult],
 ) -> CreateResult:
     """Return the whole reply, after emitting its pieces as text."""
     whole: CreateResult | None = None
-    async for item in client.create_stream(messages, **options):
+    async for item in client.create_stream(request.messages, **options):
+        request.note_chunk()
         if isinstance(item, str):
             emit(replace_surrogates(item))
         elif not is_cut_off(client, item):

@@ -30,6 +30,8 @@ from autogen_core._single_threaded_agent_runtime import (
 from opentelemetry import trace
 
 from upcall.autogen.concurrency import SingleReaderQueue
+from upcall.autogen.scope import current_scope
+from upcall.telemetry.spans import is_recorded
 
 _logger = logging.getLogger(ROOT_LOGGER_NAME)
 _events = logging.getLogger(EVENT_LOGGER_NAME)
@@ -50,8 +52,11 @@ class QuietRuntime(SingleThreadedAgentRuntime):
         return str(next(self._numbers))
 
     def start(self) -> None:
-        """Start, as AutoGen's runtime does."""
-        self.is_watched = _is_watched()
+        """Start, as AutoGen's runtime does. The run's own spans replace those of its messages."""
+        is_traced = current_scope().trace is not None
+        if is_traced:
+            self._tracer_helper.tracer = trace.NoOpTracer()
+        self.is_watched = _is_logged() or (is_recorded() and not is_traced)
         super().start()
 
     async def send_message(
@@ -172,11 +177,8 @@ class QuietRuntime(SingleThreadedAgentRuntime):
                 raise
 
 
-def _is_watched() -> bool:
-    if _events.isEnabledFor(logging.INFO) or _logger.isEnabledFor(logging.INFO):
-        return True
-    # Without a provider OpenTelemetry returns a stand-in, which makes spans as soon as there is one.
-    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider | trace.NoOpTracerProvider)
+def _is_logged() -> bool:
+    return _events.isEnabledFor(logging.INFO) or _logger.isEnabledFor(logging.INFO)
 
 
 class _Output(SingleReaderQueue[Any]):

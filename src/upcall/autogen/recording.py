@@ -11,7 +11,6 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
@@ -30,7 +29,6 @@ from autogen_core.models import (
 from autogen_core.models import RequestUsage as Usage
 from autogen_core.tools import ToolSchema, Workbench
 
-from upcall.autogen import tracing
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.cut_replies import request_whole
 from upcall.autogen.internals import Approve, Wrappers, is_started, wrap_manager, wrap_parts
@@ -42,6 +40,7 @@ from upcall.autogen.scope import current_scope
 from upcall.autogen.server_waits import call_when_free
 from upcall.autogen.tool_calls import Interruption, check_start_time, is_idempotent
 from upcall.autogen.tool_servers import describe_lost, list_tools
+from upcall.autogen.tracing import ModelRequest, model_call
 from upcall.errors import UpcallError
 from upcall.questions.tool_context import redact_secrets
 from upcall.runs.journal_records import ToolOutcome
@@ -98,7 +97,7 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
     async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
         """Call the client, or replay a recorded reply."""
 
-        def fetch(sent: Sequence[LLMMessage]) -> Awaitable[CreateResult]:
+        def fetch(sent: Sequence[LLMMessage], _: ModelRequest) -> Awaitable[CreateResult]:
             return calling_client(self.inner).create(sent, **options)
 
         return await self._reply(messages, options, fetch)
@@ -109,11 +108,11 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
         """Call the client. A reply counts once it is complete; a replayed one comes without its pieces."""
 
         async def work(emit: Emit[str | CreateResult]) -> None:
-            async def fetch(sent: Sequence[LLMMessage]) -> CreateResult:
-                whole: CreateResult | None = None  # Read to the end: a client may count there.
-                async for item in calling_client(self.inner).create_stream(
-                    sent, **options
-                ):  # To its end: a client may count there.
+            async def fetch(sent: Sequence[LLMMessage], request: ModelRequest) -> CreateResult:
+                whole: CreateResult | None = None
+                pieces = calling_client(self.inner).create_stream(sent, **options)
+                async for item in pieces:  # To its end: a client may count there.
+                    request.note_chunk()
                     if isinstance(item, CreateResult):
                         whole = item
                     else:
@@ -124,7 +123,7 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
                     raise _Unfinished(whole)
                 return whole
 
-            emit(await self._reply(messages, options, fetch))
+            emit(await self._reply(messages, options, fetch, streams=True))
 
         async for item in merge_streams([work]):
             yield item
@@ -133,24 +132,29 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
         self,
         messages: Sequence[LLMMessage],
         options: Mapping[str, Any],
-        fetch_reply: Callable[[Sequence[LLMMessage]], Awaitable[CreateResult]],
+        fetch_reply: Callable[[Sequence[LLMMessage], ModelRequest], Awaitable[CreateResult]],
+        *,
+        streams: bool = False,
     ) -> CreateResult:
         token, scope = options.get("cancellation_token"), current_scope()
 
-        async def fetch() -> CreateResult:
-            reply = await request_whole(fetch_reply, messages, self._agent)
+        async def fetch(made: ModelRequest) -> CreateResult:
+            reply = await request_whole(lambda sent: fetch_reply(sent, made), messages, self._agent)
             return mend_reply(reply, options.get("tools", ()), self._agent)
 
         if token is not None and token.is_cancelled():
             raise asyncio.CancelledError
 
+        async def attempt() -> CreateResult:
+            made = ModelRequest(messages, streams)
+            return await model_call(self._agent, self.inner, made, fetch(made))
+
         async def request() -> CreateResult:
             try:
                 if scope.journal is None:
-                    return await fetch()
-                called = partial(tracing.model_call, self._agent, self.inner)
+                    return await fetch(ModelRequest(messages))
                 replied = scope.journal.replay_or_request(
-                    self._agent, messages, _form(options), lambda: call_when_free(self.inner, lambda: called(fetch()))
+                    self._agent, messages, _form(options), lambda: call_when_free(self.inner, attempt)
                 )
                 return await _until(token, replied)
             except _Unfinished as unfinished:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
     from autogen_core import CancellationToken, FunctionCall
     from autogen_core.models import CreateResult, FunctionExecutionResult
-    from opentelemetry.trace import Tracer
 
     from upcall.autogen.answer_queue import AnswerQueue
     from upcall.autogen.journal import Journal
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from upcall.questions.question import Question
     from upcall.runs.call_timings import Timings
     from upcall.runs.file_changes import ChangeLog
+    from upcall.telemetry.spans import RunTrace
 
 ProgressListener: TypeAlias = "Callable[[Progress], None]"
 """Receives progress, also from worker threads; it must not raise."""
@@ -104,7 +104,7 @@ class RunScope:
             `CodeExecutorAgent` reflects on its results (autogen-agentchat 0.7.5).
         progress: receives the progress of long work.
         timings: when calls were made, for a timeline.
-        tracer: makes the spans of a traced run.
+        trace: how the spans of a traced run are made.
         published: the questions published in this segment.
         member: the member of a group chat that has the turn.
         turn: the turn of the stock agent at work.
@@ -128,7 +128,7 @@ class RunScope:
     token: CancellationToken | None = None
     progress: ProgressListener | None = None
     timings: Timings | None = None
-    tracer: Tracer | None = None
+    trace: RunTrace | None = None
     published: PublishedQuestions | None = None
     member: str = ""
     turn: OpenTurn | None = None

@@ -1,40 +1,40 @@
-"""What can be seen of the calls of a run: OpenTelemetry spans (off by default), and the times of a timeline.
+"""What can be seen of the calls of a run: their spans and metrics (`upcall.telemetry`), and the times of a timeline.
 
-Spans follow OpenTelemetry's GenAI conventions. They contain names, ids and token counts, never what was said: no
-arguments, results or texts of errors. With tracing off nothing of OpenTelemetry is used, and only `export` ever imports
-its SDK here.
-
-A run is one trace. A span cannot stay open while a run waits, perhaps for a week and for another process: so a
-zero-length span marks the run's start, its ``traceparent`` is stored with the run, and each segment is a child of it.
+Where a run is not traced nothing of OpenTelemetry is used.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import os
-import sys
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
+import time
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from autogen_core.models import ChatCompletionClient, CreateResult
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
 
 from upcall.autogen.call_path import current_path
+from upcall.autogen.message_parts import show_reply, show_request
 from upcall.autogen.scope import current_scope, enter_scope
-from upcall.errors import ConfigurationError, install_command
 from upcall.runs.call_timings import ActiveCall, Timings
+from upcall.telemetry.metrics import CallMeasures, record_call
+from upcall.telemetry.spans import Attributes, RunTrace, enter_segment, mark_error, name_error, to_json
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Span, Tracer
+    from opentelemetry.trace import Span
+
+    from upcall.runs.run import Run
 
 
 class Outcome(Protocol):
     """The outcome of a tool call: see `upcall.autogen.journal.ToolOutcome`."""
+
+    @property
+    def content(self) -> Any:
+        """What it returned, any JSON."""
 
     @property
     def is_error(self) -> bool:
@@ -49,144 +49,83 @@ OutcomeT = TypeVar("OutcomeT", bound=Outcome)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_TRACEPARENT = "traceparent"
-
 _PROVIDERS = {"openai": "openai", "anthropic": "anthropic", "ollama": "ollama", "azure": "azure.ai.inference"}
 """The conventions' names for the providers whose clients are in ``autogen_ext.models``."""
-
-SECONDS_TO_SEND = 2.0
-"""How long a program waits at exit for a missing collector; OpenTelemetry's default of ten seconds is long for a
-command that somebody has typed."""
-
-_TIMEOUTS = ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT")
 
 _unseen: ContextVar[bool] = ContextVar("upcall_unseen", default=False)
 
 
+@dataclass(eq=False)
+class ModelRequest:
+    """A request to a model, while it is made.
+
+    Attributes:
+        messages: what the model is sent.
+        streams: whether the reply comes in pieces.
+        began: when it was made, by `time.monotonic`.
+        first_chunk: after how many seconds the first piece came.
+    """
+
+    messages: Sequence[LLMMessage]
+    streams: bool = False
+    began: float = field(default_factory=time.monotonic)
+    first_chunk: float | None = None
+
+    def note_chunk(self) -> None:
+        """Note that a piece of the reply has come."""
+        if self.first_chunk is None:
+            self.first_chunk = time.monotonic() - self.began
+
+
 def turn_on() -> None:
-    """Get ready to trace. AutoGen's own switch turns off its spans of runtime messages (two or three per message),
-    unless ``AUTOGEN_DISABLE_RUNTIME_TRACING`` is set; our spans of agents and tools replace its own."""
+    """Get ready to trace: in runs that are traced, our spans of agents and tools replace AutoGen's own."""
     from upcall.autogen.internals import with_own_spans
 
-    os.environ.setdefault("AUTOGEN_DISABLE_RUNTIME_TRACING", "true")
     with_own_spans(_in_place_of_autogens)
 
 
-def export() -> None:
-    """Send spans to where ``OTEL_EXPORTER_OTLP_*`` says, or with ``OTEL_TRACES_EXPORTER`` to standard error
-    (``console``) or nowhere (``none``), if nobody has set up OpenTelemetry in this process. For programs; a library
-    leaves that to its program.
-
-    Raises:
-        ConfigurationError: a package it needs is not installed.
-    """
-    from opentelemetry import trace
-
-    wanted = os.environ.get("OTEL_TRACES_EXPORTER", "")
-    if wanted == "none" or not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        return
-    try:
-        from opentelemetry.sdk.trace import TracerProvider
-
-        provider = TracerProvider()
-        if wanted == "console":
-            from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
-
-            provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=sys.stderr)))
-        else:
-            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-            from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-            # It logs each failed try, even while a question is on the screen; we log once when it gives up.
-            logging.getLogger("opentelemetry.exporter").setLevel(logging.ERROR)
-            own = any(os.environ.get(name) for name in _TIMEOUTS)
-            exporter = OTLPSpanExporter(timeout=None if own else SECONDS_TO_SEND)
-            provider.add_span_processor(BatchSpanProcessor(exporter))
-    except ImportError as error:
-        raise missing_opentelemetry(error) from error
-    trace.set_tracer_provider(provider)
-
-
-def missing_opentelemetry(error: ImportError) -> ConfigurationError:
-    """Return the error for spans or metrics that cannot be sent because a package is not installed."""
-    return ConfigurationError(
-        f"tracing is true, but {error.name} is not installed. Say: {install_command('otel')}, or leave it out."
-    )
-
-
-def start(run_id: str, *, link: str | None = None) -> str | None:
-    """Mark the start of a run in a trace, that of the caller if there is one. Returns the ``traceparent`` for the run
-    to store, None if nobody records spans. `link` is that of the run it branches from."""
-    from opentelemetry import trace
-
-    forked = trace.get_current_span(_context_of(link)).get_span_context()
-    links = [trace.Link(forked)] if forked.is_valid else []
-    attributes = {"gen_ai.conversation.id": run_id}
-    with _get_tracer().start_as_current_span("start_run", attributes=attributes, links=links):
-        return _present()
-
-
 @contextmanager
-def workflow(run_id: str, team: str, traceparent: str | None) -> Iterator[str | None]:
-    """Trace a segment of a run: a child of its start, which may have been in another process. Yields the
-    ``traceparent`` for the run to store, even if it was started without tracing."""
-    from opentelemetry import trace
-
-    tracer = _get_tracer()
-    context = _context_of(traceparent) if traceparent else None
-    here = trace.get_current_span().get_span_context()
-    known = trace.get_current_span(context).get_span_context()
-    links = [trace.Link(here)] if here.is_valid and here.trace_id != known.trace_id else []
-    attributes = {
-        "gen_ai.operation.name": "invoke_workflow",
-        "gen_ai.workflow.name": team,
-        "gen_ai.conversation.id": run_id,
-    }
-    with (
-        enter_scope(replace(current_scope(), tracer=tracer)),
-        tracer.start_as_current_span(
-            f"invoke_workflow {team}",
-            context,
-            attributes=attributes,
-            links=links,
-            record_exception=False,
-            set_status_on_exception=False,
-        ) as span,
-        _failures(span),
-    ):
-        yield traceparent or _present()
+def segment(run: Run, team: str, *, content: bool) -> Iterator[str | None]:
+    """Trace a segment of a run, as `upcall.telemetry.spans.enter_segment` does, and the calls in it."""
+    made = RunTrace.of(run, content=content)
+    with enter_scope(replace(current_scope(), trace=made)), enter_segment(made, team) as traceparent:
+        yield traceparent
 
 
 @contextmanager
 def agent(name: str) -> Iterator[None]:
     """Trace the part of an agent's turn that lies in this segment."""
-    if (tracer := current_scope().tracer) is None:
+    if (made := current_scope().trace) is None:
         yield
         return
-    with _span(tracer, "invoke_agent", name, {"gen_ai.agent.name": name}):
+    with made.enter("invoke_agent", name, _describe_caller(name)):
         yield
 
 
-async def model_call(name: str, client: ChatCompletionClient, work: Awaitable[CreateResult]) -> CreateResult:
-    """Return the result of a model call by the agent `name`."""
+async def model_call(
+    name: str, client: ChatCompletionClient, request: ModelRequest, work: Awaitable[CreateResult]
+) -> CreateResult:
+    """Return the result of a model call by the agent `name`, made by `work`."""
     scope = current_scope()
-    tracer, timings = scope.tracer, scope.timings
-    if tracer is None and timings is None:
+    made, timings = scope.trace, scope.timings
+    if made is None and timings is None:
         return await work
     with _measure(timings, name) as call:
-        reply = await (work if tracer is None else _chat(tracer, name, client, work))
+        reply = await (work if made is None else _chat(made, name, client, request, work))
         call.failed = False
         return reply
 
 
-async def tool_call(name: str, tool: str, call_id: str, run: Callable[[], Awaitable[OutcomeT]]) -> OutcomeT:
-    """Return the outcome of a tool call by the agent `name`."""
+async def tool_call(
+    name: str, tool: str, call_id: str, arguments: str, run: Callable[[], Awaitable[OutcomeT]]
+) -> OutcomeT:
+    """Return the outcome of a tool call by the agent `name`. `arguments` are JSON."""
     scope = current_scope()
-    tracer, timings = scope.tracer, scope.timings
-    if tracer is None and timings is None:
+    made, timings = scope.trace, scope.timings
+    if made is None and timings is None:
         return await run()
     with _measure(timings, name, tool) as call:
-        outcome = await (run() if tracer is None else _execute(tracer, name, tool, call_id, run))
+        outcome = await (run() if made is None else _execute(made, name, tool, call_id, arguments, run))
         call.failed = outcome.is_error
         return outcome
 
@@ -196,70 +135,64 @@ def _measure(timings: Timings | None, name: str, tool: str = "") -> AbstractCont
     return nullcontext(ActiveCall(path, tool)) if timings is None else timings.measure(path, tool)
 
 
-async def _chat(tracer: Tracer, name: str, client: ChatCompletionClient, work: Awaitable[CreateResult]) -> CreateResult:
+async def _chat(
+    made: RunTrace, name: str, client: ChatCompletionClient, request: ModelRequest, work: Awaitable[CreateResult]
+) -> CreateResult:
     provider, model = _identify(client)
-    attributes = {"gen_ai.provider.name": provider, "gen_ai.agent.name": name}
+    attributes: Attributes = {"gen_ai.provider.name": provider, **_describe_caller(name)}
     attributes |= {"gen_ai.request.model": model} if model else {}
-    with _span(tracer, "chat", model, attributes, client=True) as span:
-        reply = await work
-        span.set_attribute("gen_ai.usage.input_tokens", reply.usage.prompt_tokens)
-        span.set_attribute("gen_ai.usage.output_tokens", reply.usage.completion_tokens)
-        span.set_attribute("gen_ai.response.finish_reasons", [reply.finish_reason])
-        return reply
+    attributes |= {"gen_ai.request.stream": True} if request.streams else {}
+    if made.content:
+        attributes |= show_request(request.messages)
+    error: str | None = None
+    tokens: dict[str, int] = {}
+    try:
+        with made.enter("chat", model, attributes, client=True) as span:
+            reply = await work
+            tokens |= {"input": reply.usage.prompt_tokens, "output": reply.usage.completion_tokens}
+            _describe_reply(span, reply, tokens, request.first_chunk, content=made.content)
+            return reply
+    except BaseException as failure:
+        error = name_error(failure)
+        raise
+    finally:
+        seconds = time.monotonic() - request.began
+        record_call(provider, model, CallMeasures(seconds, request.first_chunk, tokens, error))
+
+
+def _describe_reply(
+    span: Span, reply: CreateResult, tokens: Mapping[str, int], first_chunk: float | None, *, content: bool
+) -> None:
+    span.set_attribute("gen_ai.response.finish_reasons", [reply.finish_reason])
+    for kind, count in tokens.items():
+        span.set_attribute(f"gen_ai.usage.{kind}_tokens", count)
+    if first_chunk is not None:
+        span.set_attribute("gen_ai.response.time_to_first_chunk", first_chunk)
+    if content:
+        span.set_attributes(show_reply(reply))
 
 
 async def _execute(
-    tracer: Tracer, name: str, tool: str, call_id: str, run: Callable[[], Awaitable[OutcomeT]]
+    made: RunTrace, name: str, tool: str, call_id: str, arguments: str, run: Callable[[], Awaitable[OutcomeT]]
 ) -> OutcomeT:
-    attributes = {"gen_ai.tool.name": tool, "gen_ai.tool.type": "function", "gen_ai.agent.name": name}
+    attributes: Attributes = {"gen_ai.tool.name": tool, "gen_ai.tool.type": "function", **_describe_caller(name)}
     attributes |= {"gen_ai.tool.call.id": call_id} if call_id else {}
-    with _span(tracer, "execute_tool", tool, attributes) as span:
+    attributes |= {"gen_ai.tool.call.arguments": arguments} if made.content else {}
+    with made.enter("execute_tool", tool, attributes) as span:
         outcome = await run()
         if outcome.is_error:
-            _mark(span, "tool_error")
+            mark_error(span, "tool_error")
         if outcome.asked is not None:
             span.set_attribute("upcall.asked", True)
+        elif made.content:
+            said = outcome.content if isinstance(outcome.content, str) else to_json(outcome.content)
+            span.set_attribute("gen_ai.tool.call.result", said)
         return outcome
 
 
-@contextmanager
-def _span(
-    tracer: Tracer, operation: str, of: str, attributes: Mapping[str, str], *, client: bool = False
-) -> Iterator[Span]:
-    """Make a span by the conventions, current inside; an error marks it with its type only."""
-    from opentelemetry.trace import SpanKind
-
-    named = {"gen_ai.operation.name": operation, "upcall.path": "/".join(name for name, _ in current_path())}
-    with (
-        tracer.start_as_current_span(
-            f"{operation} {of}".strip(),
-            kind=SpanKind.CLIENT if client else SpanKind.INTERNAL,
-            attributes={**{key: value for key, value in named.items() if value}, **attributes},
-            record_exception=False,
-            set_status_on_exception=False,
-        ) as span,
-        _failures(span),
-    ):
-        yield span
-
-
-@contextmanager
-def _failures(span: Span) -> Iterator[None]:
-    try:
-        yield
-    except (GeneratorExit, asyncio.CancelledError):
-        _mark(span, "cancelled")
-        raise
-    except BaseException as error:
-        _mark(span, type(error).__name__)
-        raise
-
-
-def _mark(span: Span, kind: str) -> None:
-    from opentelemetry.trace import Status, StatusCode
-
-    span.set_status(Status(StatusCode.ERROR))
-    span.set_attribute("error.type", kind)
+def _describe_caller(name: str) -> Attributes:
+    path = "/".join(name for name, _ in current_path())
+    return {"gen_ai.agent.name": name, **({"upcall.path": path} if path else {})}
 
 
 def unseen(build: Callable[P, T]) -> Callable[P, T]:
@@ -281,7 +214,7 @@ def unseen(build: Callable[P, T]) -> Callable[P, T]:
 def _in_place_of_autogens(operation: str, name: str) -> Iterator[bool]:
     """Stand in where AutoGen would make a span: ours for an agent's turn, none for a tool's call, since `tool_call` has
     made it. False if the run is not traced."""
-    if current_scope().tracer is None:
+    if current_scope().trace is None:
         yield _unseen.get()
     elif operation == "invoke_agent":
         with agent(name):
@@ -292,28 +225,6 @@ def _in_place_of_autogens(operation: str, name: str) -> Iterator[bool]:
 
 def _path(name: str) -> tuple[str, ...]:
     return (*(above for above, _ in current_path()), name)
-
-
-def _get_tracer() -> Tracer:
-    from opentelemetry import trace
-
-    return trace.get_tracer("upcall", schema_url="https://opentelemetry.io/schemas/1.41.0")
-
-
-def _present() -> str | None:
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-    carrier: dict[str, str] = {}
-    TraceContextTextMapPropagator().inject(carrier)
-    return carrier.get(_TRACEPARENT)
-
-
-def _context_of(traceparent: str | None) -> Any:
-    """Return the context that a ``traceparent`` names, without what is current here."""
-    from opentelemetry.context import Context
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-    return TraceContextTextMapPropagator().extract({_TRACEPARENT: traceparent or ""}, Context())
 
 
 def read_model(client: ChatCompletionClient) -> str:

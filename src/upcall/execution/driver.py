@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from autogen_agentchat.messages import UserInputRequestedEvent
 
 from upcall import identity
-from upcall.autogen import metrics
 from upcall.autogen.journal import find_in_doubt
 from upcall.autogen.messages import RUN, Event, asked_event
 from upcall.errors import (
@@ -45,6 +44,8 @@ from upcall.storage.connection import Work, join_work
 from upcall.storage.leases import hold_lease
 from upcall.storage.model_slots import ModelSlots
 from upcall.storage.store import AnswersQueued, RunStore, StoredRun
+from upcall.telemetry import metrics
+from upcall.telemetry.spans import captures_content, is_on
 from upcall.text import first_line
 
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ class Driver:
         if not stored.run.under_way:
             return stored.run
         failed = await self.store.claim(stored, stored.run.move_to(RunStatus.FAILED, error=error))
-        if self._settings.tracing:
+        if is_on(self._settings.tracing):
             metrics.count_failure(kind)
         return failed.run
 
@@ -313,7 +314,8 @@ class Driver:
             self._teams.phase,
             resolver=AnswerResolver(run.config, run.records, run.config.facts, built.matcher),
             records=records,
-            traced=settings.tracing,
+            traced=is_on(settings.tracing),
+            trace_content=captures_content(settings.trace_content),
             timed=settings.timings,
             keep_transcript=settings.transcripts,
             server_wait=settings.server_wait,

@@ -13,7 +13,7 @@ from autogen_agentchat.base import TaskResult, Team
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent, ThoughtEvent, UserInputRequestedEvent
 
 from upcall import identity, progress
-from upcall.autogen import metrics, tracing
+from upcall.autogen import tracing
 from upcall.autogen.answer_queue import AnswerQueue
 from upcall.autogen.attributes import refuse_loss
 from upcall.autogen.concurrency import SegmentToken, SingleReaderQueue, run_to_completion
@@ -43,6 +43,7 @@ from upcall.storage.connection import Work, join_work
 from upcall.storage.plans import write_plan
 from upcall.storage.store import AnswersQueued, RunStore, StoredRun
 from upcall.storage.transcripts import load_segments, write_transcript
+from upcall.telemetry import metrics
 from upcall.text import first_line
 
 SECONDS_BETWEEN_MAILS = 0.2
@@ -75,6 +76,7 @@ class RunSegment:
         resolver: the run's questions, and the steps that answer them before the human is asked.
         records: the journal since the checkpoint.
         traced: whether it creates OpenTelemetry spans.
+        trace_content: whether these contain what was said.
         timed: whether the times of its calls are stored.
         keep_transcript: whether its transcript is stored.
         server_wait: how many seconds a call waits for a model server that is loading or busy.
@@ -91,6 +93,7 @@ class RunSegment:
         resolver: AnswerResolver,
         records: Mapping[str, str],
         traced: bool = False,
+        trace_content: bool = False,
         timed: bool = True,
         keep_transcript: bool = True,
         server_wait: float = 0.0,
@@ -101,7 +104,7 @@ class RunSegment:
         without_tracebacks_of(SharedAgent)
         without_tracebacks_of_mcp(_is_in_segment)
         self._stored = stored
-        self._traced = traced
+        self._traced, self._trace_content = traced, trace_content
         self.timings, self._timed = Timings(), timed
         self._resolver = resolver
         self._store = store
@@ -440,7 +443,7 @@ class RunSegment:
             return
         name = getattr(team, "name", type(team).__name__)
         run = self._state.run
-        with tracing.workflow(run.id, name, run.config.traceparent) as traceparent:
+        with tracing.segment(run, name, content=self._trace_content) as traceparent:
             pinned = run.config.model_copy(update={"traceparent": traceparent})
             self._state = replace(self._state, run=run.model_copy(update={"config": pinned}))
             await self._take_turns(team, queue)

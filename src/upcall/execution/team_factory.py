@@ -33,6 +33,7 @@ from upcall.prompts import PROMPTS, Prompts
 from upcall.runs.config import DEFAULT_WORKSPACES, ModelAddress, NamedTeam, RootTeamConfig, RunConfig, make_absolute
 from upcall.runs.plan import ApprovedPlan
 from upcall.runs.run import Run, RunStatus
+from upcall.telemetry.spans import is_on
 from upcall.text import first_line
 
 if TYPE_CHECKING:
@@ -238,6 +239,8 @@ class TeamFactory:
             ConfigurationError: it cannot be built.
             SharedAgent: an agent in it has worked in another run.
         """
+        if is_on(self._settings.tracing):
+            tracing.turn_on()
         owner = RunOwner(self._store_name, run.id)
         if not self.is_own and run.config.team is not None and run.config.team.documents:
             built = await asyncio.to_thread(self._build, run, owner)

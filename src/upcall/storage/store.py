@@ -152,6 +152,8 @@ class RunStore:
         self.outbox = Outbox(self.database)
         self.uploads = Uploads(self.database)
         self._announce = announce
+        self.on_change: Callable[[Run, Run], None] | None = None
+        """Is given a run before and after each change, once it is stored; it must not raise."""
         self.lease_seconds = lease_seconds
         self.max_state_bytes = max_state_bytes
 
@@ -348,6 +350,8 @@ class RunStore:
             return end(connection)
 
         left = await self.database.write(work, small=small)
+        if self.on_change is not None:
+            self.on_change(stored.run, run)
         return StoredRun(run, checkpoint or stored.checkpoint, version, worker, left)
 
     def prepare_run(self, run: Run) -> dict[str, Any]:

@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from upcall.autogen.metrics import instruments
 from upcall.errors import StoreUnavailable
 from upcall.storage.connection import Connection, Work
 from upcall.storage.store import RunStore
+from upcall.telemetry.metrics import instruments
 from upcall.workers.queue_state import read_queue
 
 _DELAY = """

@@ -32,6 +32,7 @@ from upcall.errors import (
 from upcall.notifications.sender import Sender
 from upcall.runs.run import Run
 from upcall.storage.jobs import ADVANCE, QUEUE, UPKEEP_QUEUE
+from upcall.telemetry.spans import is_on
 from upcall.text import first_line
 from upcall.workers.health import serve_health
 from upcall.workers.job_manager import IntroducedWorkers, OwnedJobs
@@ -113,7 +114,7 @@ class Worker:
         self._times = FleetTimes(app.store.lease_seconds)
         self._apps: dict[str | None, Upcall] = {}
         self._health_port, self._is_ready = health_port, False
-        self._metrics = WorkerMetrics(self._store, self._concurrency) if app.settings.tracing else None
+        self._metrics = WorkerMetrics(self._store, self._concurrency) if is_on(app.settings.tracing) else None
 
     async def run(self) -> None:
         """Work until cancelled; with `drain` until the queue is empty.

@@ -103,9 +103,9 @@ class RunCommand(Command):
         self._team = self._given_team or team
         self.reader, self._app = RunReader(settings, store), None
         if settings.tracing:
-            from upcall.autogen.tracing import export as export_traces
+            from upcall.telemetry.export import export_spans
 
-            export_traces()
+            export_spans()
 
     @property
     def app(self) -> Upcall:

@@ -44,9 +44,9 @@ def worker(
             raise missing_extra(f"procrastinate cannot be loaded ({first_line(error)})", "workers") from error
 
         if command.app.settings.tracing:
-            from upcall.autogen.metrics import export
+            from upcall.telemetry.export import export_metrics
 
-            export()
+            export_metrics()
         command.screen.show_log(verbose=bool(command.app.settings.verbose))
         command.screen.note(f"Working on {command.app.store.name}. Stop with Ctrl-C.")
         with suppress(KeyboardInterrupt):
