@@ -20,6 +20,7 @@ from autogen_agentchat.messages import (
 from autogen_core import CancellationToken
 from pydantic import BaseModel, Field, ValidationError
 
+from upcall.autogen.instrumentors import show_turn
 from upcall.autogen.messages import ERROR, PATH, QUESTIONS, REPLY_TO, message_answers, message_questions
 from upcall.autogen.ownership import claim_for_current_run
 from upcall.autogen.scope import close_published, note_interruption, publish
@@ -94,7 +95,7 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
         """Yield events as they happen, then the `Response` that ends the turn. Without messages, continue the turn."""
 
-    async def on_messages_stream(
+    def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
         """Yield events as they happen, then the `Response` that ends the turn or, with open questions, pauses it.
@@ -104,6 +105,17 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
                 turn continues from there.
             asyncio.CancelledError: the token was cancelled. The state is as after an error.
         """
+        stream = show_turn(self._stream_turn) if self._shows_turn else self._stream_turn
+        return stream(messages, cancellation_token)
+
+    @property
+    def _shows_turn(self) -> bool:
+        """Whether instrumentors are shown its turn, so that they need not be shown that of another agent in it."""
+        return True
+
+    async def _stream_turn(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
         inner: list[BaseAgentEvent | BaseChatMessage] = []
         waited_for = self.waiting_for()
         claim_for_current_run(self)

@@ -11,6 +11,7 @@ from autogen_agentchat.messages import BaseChatMessage, HandoffMessage
 from autogen_core import CancellationToken, ComponentModel
 
 from upcall.agents.resumable import STATE_VERSION, ResumableAgent, StateT
+from upcall.autogen.instrumentors import is_shown
 from upcall.errors import SchemaMismatch
 
 _OURS = "upcall"
@@ -45,6 +46,11 @@ class StandIn(ResumableAgent[StateT]):
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
         """The stock agent's types, and the hand-off that pauses its turn."""
         return (*self.stock.produced_message_types, HandoffMessage)
+
+    @property
+    def _shows_turn(self) -> bool:
+        """Not where the stock agent's own turn is shown."""
+        return not is_shown(self.stock.on_messages_stream)
 
     @asynccontextmanager
     async def borrow(self, token: CancellationToken) -> AsyncGenerator[Mapping[str, Any], None]:

@@ -19,6 +19,7 @@ from upcall.agents.tool_loop.ask_user import ASK_USER, InvalidQuestion, ask_user
 from upcall.agents.tool_loop.turn import Frame
 from upcall.autogen.adapters import as_resumable
 from upcall.autogen.concurrency import Emit, cancellable
+from upcall.autogen.instrumentors import show_tool_call
 from upcall.autogen.internals import agent_of, function_of, in_this_context, is_static, static_tools, team_of
 from upcall.autogen.messages import Event, answered_event, asked_event
 from upcall.autogen.scope import current_scope, id_for_question
@@ -233,7 +234,7 @@ class Toolset:
             text = f"Error: {why} Your tools: {known or 'none'}."
             return ToolOutcome(content=text, is_error=True)
 
-        async def run() -> ToolOutcome:
+        async def make() -> ToolOutcome:
             try:
                 with let_question_through():
                     return await cancellable(self._run(home, name, arguments, call_id, token, emit), token)
@@ -245,6 +246,9 @@ class Toolset:
                 if isinstance(error, StoreUnavailable) and error.store == current_scope().store:
                     raise  # The run's own: what the call did could not be recorded, so it is made again, or in doubt.
                 return self._report_failure(error)
+
+        async def run() -> ToolOutcome:
+            return await show_tool_call(make, agent=self._agent, call=frame.call, tool=home, token=token)
 
         journal = current_scope().journal
         if journal is None:

@@ -454,6 +454,12 @@ def _check_before(method: Callable[..., Any], check: Callable[[Any], None]) -> C
     return use
 
 
+AGENT_TURNS = ((AssistantAgent, "on_messages_stream"), (BaseChatAgent, "on_messages_stream"))
+"""Where instrumentors see the turn of an agent; see `upcall.autogen.instrumentors`."""
+
+TOOL_CALLS = ((AssistantAgent, "_execute_tool_call"),)
+"""Where they see a tool call: a private method (autogen-agentchat 0.7.5)."""
+
 OwnSpan = Callable[[str, str], AbstractContextManager[bool]]
 """Given the operation and the name of the agent or tool: makes a span of our own, if any; False if AutoGen should make
 its own."""
