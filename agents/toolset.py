@@ -20,12 +20,20 @@ from upcall.agents.tool_loop.turn import Frame
 from upcall.autogen.adapters import as_resumable
 from upcall.autogen.concurrency import Emit, cancellable
 from upcall.autogen.instrumentors import show_tool_call
-from upcall.autogen.internals import agent_of, function_of, in_this_context, is_static, static_tools, team_of
+from upcall.autogen.internals import (
+    agent_of,
+    function_of,
+    in_this_context,
+    is_static,
+    let_mcp_servers_ask,
+    static_tools,
+    team_of,
+)
 from upcall.autogen.messages import Event, answered_event, asked_event
 from upcall.autogen.scope import current_scope, id_for_question
 from upcall.autogen.tool_calls import check_start_time, is_idempotent
 from upcall.autogen.tool_names import is_sendable, require_sendable, to_sendable
-from upcall.autogen.tool_servers import call_tool, describe_lost, list_tools
+from upcall.autogen.tool_servers import call_tool, describe_lost, list_tools, name_mcp_server
 from upcall.autogen.workbenches import FileWorkbench
 from upcall.errors import (
     AgentFailed,
@@ -44,6 +52,7 @@ from upcall.questions.question import Question
 from upcall.questions.secrets import require_key
 from upcall.questions.tool_call import MAX_ARGUMENTS, PendingCall
 from upcall.questions.tool_context import (
+    OpenCall,
     let_question_through,
     name_question,
     question_fields,
@@ -52,6 +61,8 @@ from upcall.questions.tool_context import (
 )
 from upcall.runs.journal_records import ToolOutcome
 from upcall.text import first_line
+
+let_mcp_servers_ask()  # A session may be open before there is an agent.
 
 Tool: TypeAlias = BaseTool[Any, Any] | Callable[..., Any] | Callable[..., Awaitable[Any]]
 
@@ -93,6 +104,7 @@ class Toolset:
         user_proxy: str = "user",
     ) -> None:
         self._agent = agent
+        let_mcp_servers_ask()
         _refuse_single(agent, tools=tools, agents=agents, handoffs=handoffs)
         made = [as_tool(tool) for tool in tools]
         peers = [each if isinstance(each, Handoff) else Handoff(target=each) for each in handoffs]
@@ -182,9 +194,10 @@ class Toolset:
         if await self.hold_for_approval(frame, token, emit):
             return
         while frame.runnable:  # Once more at once where what it asks for was told in this run already.
-            with tool_context(frame.given):
-                outcome = await self._outcome(frame, token, emit)
+            with tool_context(frame.given, frame.kept) as call:
+                outcome = await self._outcome(frame, call, token, emit)
             if outcome.asked is not None:
+                frame.kept = outcome.kept or {}
                 self.ask_for(frame, outcome.asked)
             else:
                 frame.finish(outcome.content, is_error=outcome.is_error)
@@ -217,7 +230,7 @@ class Toolset:
             emit(event)
         return not frame.runnable
 
-    async def _outcome(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> ToolOutcome:
+    async def _outcome(self, frame: Frame, call: OpenCall, token: CancellationToken, emit: Emit[Event]) -> ToolOutcome:
         """Return the outcome of the call, replayed if it was already made. A call without a known tool does nothing."""
         name, arguments, call_id = frame.call.name, frame.arguments(), frame.call.id
         try:
@@ -241,7 +254,7 @@ class Toolset:
             except (AskedOutsideTool, SharedAgent):
                 raise  # That is for the program to mend, not for the model.
             except UserInputRequired as needed:
-                return ToolOutcome(asked=question_fields(needed, name))
+                return ToolOutcome(asked=question_fields(needed, name), kept=call.kept or None)
             except Exception as error:  # A tool may raise anything; the model is told and can react.
                 if isinstance(error, StoreUnavailable) and error.store == current_scope().store:
                     raise  # The run's own: what the call did could not be recorded, so it is made again, or in doubt.
@@ -285,6 +298,7 @@ class Toolset:
     ) -> ToolOutcome:
         check_start_time()  # Others had their turn since the journal looked.
         if isinstance(home, BaseTool):
+            name_mcp_server(home)
             tool = in_this_context(home, check_start_time, _show_answer)
             stream = getattr(tool, "run_json_stream", None)  # `StreamTool` is a protocol, and dear to ask for.
             if stream is not None:

@@ -15,7 +15,7 @@ from autogen_core.models import (
     LLMMessage,
     UserMessage,
 )
-from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic import BeforeValidator, Field, JsonValue, PlainSerializer
 
 from upcall.agents.resumable import AgentState
 from upcall.autogen.messages import dump_questions, parse_questions
@@ -51,8 +51,8 @@ class Frame(SparseModel):
     questions that the agent checked and left to the user. ``problem`` says why the call cannot be made at all,
     ``invalid`` why the question of an `ask_user` call cannot be asked. ``report``: the checked report, as JSON, that
     a nested agent's code passed up with its text. ``given`` are the answers that the call's tool gets when it is called
-    again, by the names of their questions (`upcall.tool_context`); secret ones are sealed. ``approved``: the human
-    allowed the call, and ``edited``: they changed its arguments.
+    again, by the names of their questions (`upcall.tool_context`); secret ones are sealed. ``kept`` is what the tool
+    left for that time. ``approved``: the human allowed the call, and ``edited``: they changed its arguments.
     """
 
     call: FunctionCall
@@ -66,6 +66,7 @@ class Frame(SparseModel):
     invalid: str | None = None
     report: str | None = None
     given: dict[str, Answer] = Field(default_factory=dict)
+    kept: dict[str, JsonValue] = Field(default_factory=dict)
     approved: bool = False
     edited: bool = False
 
@@ -82,7 +83,7 @@ class Frame(SparseModel):
             call_id=self.call.id,
             is_error=is_error,
         )
-        self.questions, self.answers, self.nested, self.given = [], [], None, {}
+        self.questions, self.answers, self.nested, self.given, self.kept = [], [], None, {}, {}
 
     def take(self, answer: Answer) -> None:
         """Take the answer to the call's own question: it is the result, or is for the tool that asked, which continues

@@ -268,7 +268,8 @@ class UserInputRequired(PortableError):
 
     `context` and `clarification_type` are those of the question. With `again` the answer is not the result: the tool is
     called again and gets it from `upcall.ask`, or a `secret` one from `upcall.ask_secret`; both functions ask this
-    way. `consent` (a `ConsentSubject`) is what a yes to a tool of upcall's own is about.
+    way. `consent` (a `ConsentSubject`) is what a yes to a tool of upcall's own is about. `allow_free_text` and
+    `multi_select` are those of the question; None is its own default.
     """
 
     def __init__(
@@ -281,6 +282,8 @@ class UserInputRequired(PortableError):
         clarification_type: str | None = None,
         again: bool = False,
         consent: Any = None,
+        allow_free_text: bool | None = None,
+        multi_select: bool | None = None,
     ) -> None:
         super().__init__(f"User input required: {question}")
         self.request_id = identity.new_id()
@@ -291,6 +294,8 @@ class UserInputRequired(PortableError):
         self.clarification_type = clarification_type
         self.again = again or secret
         self.consent = consent
+        self.allow_free_text = allow_free_text
+        self.multi_select = multi_select
 
 
 class AskedOutsideTool(UserInputRequired, UpcallError):

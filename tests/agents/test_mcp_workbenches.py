@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ from autogen_ext.tools.mcp import (
     mcp_server_tools,
 )
 from forked import run_python, start_command
+from mcp_servers import start_http_server
 from places import SUPPORT
 
 from upcall import PausableAgent, RunStatus, Upcall, ask, with_questions
@@ -87,26 +86,6 @@ def app_of(kind: Kind, model: ScriptedModelClient, workbench: Callable[[], Workb
     return Upcall(team=make, store="runs.db")
 
 
-@contextmanager
-def over_http(transport: str = "streamable-http") -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Start the server of the notes on loopback; give its address and its process."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = start_command(NOTES, transport, str(port))
-    process = subprocess.Popen([command["command"], *command["args"]], stderr=subprocess.DEVNULL)
-    try:
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except OSError:
-                assert process.poll() is None
-        yield f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}", process
-    finally:
-        process.kill()
-        process.wait()
-
-
 # -- calls and pauses -------------------------------------------------------------------------------------------------
 
 
@@ -122,7 +101,7 @@ async def test_mcp_workbench_is_called_before_and_after_a_pause(kind: Kind) -> N
 @pytest.mark.parametrize("transport", ["streamable-http", pytest.param("sse", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", [ours, stock])
 async def test_mcp_workbench_is_called_over_http(kind: Kind, transport: str) -> None:
-    with over_http(transport) as (url, _):
+    with start_http_server(NOTES, transport) as (url, _):
         params = (SseServerParams if transport == "sse" else StreamableHttpServerParams)(url=url)
         run = await app_of(kind, in_order(SEARCH, SEARCH), lambda: McpWorkbench(params)).start("Look")
     assert (run.warnings, str(run.result).count("Notes on wind")) == ((), 2)
@@ -275,7 +254,7 @@ async def test_server_that_dies_in_the_middle_is_a_warning(ours_too: bool, kind:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [ours, stock])
 async def test_server_that_is_killed_during_a_call_over_http_is_a_warning(kind: Kind) -> None:
-    with over_http() as (url, _):
+    with start_http_server(NOTES) as (url, _):
         model = in_order(SEARCH, Call("leave"), SEARCH)
         run = await app_of(kind, model, lambda: McpWorkbench(StreamableHttpServerParams(url=url))).start("Look")
     assert (run.status, len(run.warnings)) == (RunStatus.COMPLETED, 1)

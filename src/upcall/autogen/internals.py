@@ -169,11 +169,23 @@ def is_running(server: Workbench | CodeExecutor) -> bool:
     return bool(getattr(server, "is_running", False) or getattr(server, "_actor", None))
 
 
-def mcp_params_of(workbench: Workbench) -> Any:
-    """Return how AutoGen's `McpWorkbench`, or a subclass, reaches its server; None for any other workbench. Its module
-    tells: importing the class needs the `mcp` package (autogen-ext 0.7.5)."""
-    is_mcp = any(kind.__module__.startswith("autogen_ext.tools.mcp.") for kind in type(workbench).__mro__)
-    return getattr(workbench, "server_params", None) if is_mcp else None
+def mcp_params_of(part: object) -> Any:
+    """Return how AutoGen's `McpWorkbench` or a tool of `mcp_server_tools`, or a subclass, reaches its server; None for
+    any other workbench or tool. Its module tells: importing the class needs the `mcp` package (autogen-ext 0.7.5)."""
+    if not any(kind.__module__.startswith("autogen_ext.tools.mcp.") for kind in type(part).__mro__):
+        return None
+    return getattr(part, "server_params", None) or getattr(part, "_server_params", None)
+
+
+def let_mcp_servers_ask() -> None:
+    """Let the sessions that AutoGen opens with MCP servers pass on what a server asks its user. AutoGen tells each
+    server that it cannot ask, with no way to say otherwise (autogen-ext 0.7.5; its successor has one:
+    https://github.com/microsoft/autogen/pull/6833)."""
+    module = sys.modules.get("autogen_ext.tools.mcp._session")
+    if module is not None and module.ClientSession.__module__.startswith("mcp."):
+        from upcall.autogen.mcp_sessions import AskingSession
+
+        module.ClientSession = AskingSession  # type: ignore[attr-defined]
 
 
 def mcp_actor_of(workbench: Workbench) -> asyncio.Task[Any] | None:

@@ -376,7 +376,7 @@ def find_in_doubt(records: Mapping[str, str]) -> dict[str, ToolRecord]:
 
 def _sendable_outcome(outcome: ToolOutcome) -> ToolOutcome:
     return outcome.model_copy(
-        update={"content": _sendable_value(outcome.content), "asked": _sendable_value(outcome.asked)}
+        update={name: _sendable_value(getattr(outcome, name)) for name in ("content", "asked", "kept")}
     )
 
 

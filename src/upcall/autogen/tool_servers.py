@@ -21,6 +21,7 @@ from upcall.autogen.internals import mcp_actor_of, mcp_params_of
 from upcall.autogen.scope import current_scope
 from upcall.autogen.workbenches import tool_result
 from upcall.questions.secrets import HIDDEN
+from upcall.questions.tool_context import open_call
 from upcall.text import first_line, shorten
 
 T = TypeVar("T")
@@ -110,7 +111,10 @@ async def call_tool(
     """Call a tool of a workbench. If its server is gone, the result is an error that says so."""
     lost = current_scope().lost_servers
     call = workbench.call_tool(name, arguments, token, call_id=call_id)
-    if lost is None or not _has_server(workbench):
+    if not _has_server(workbench):
+        return await call
+    name_mcp_server(workbench)
+    if lost is None:
         return await call
     if lost.describe(workbench) is not None:
         call.close()
@@ -130,7 +134,14 @@ async def call_tool(
     return tool_result(name, *describe_lost([workbench]), is_error=True)
 
 
-def name_server(workbench: Workbench) -> str:
+def name_mcp_server(tool: object) -> None:
+    """Note for the tool call that runs which MCP server it calls, if it does."""
+    call = open_call()
+    if call is not None and _has_server(tool):
+        call.server = name_server(tool)
+
+
+def name_server(workbench: object) -> str:
     """Return a name for the server of a workbench: the command that starts it, with its script or package, or its host.
     Other arguments, and the rest of an address, may contain keys."""
     if isinstance(workbench, ToolServer):
@@ -175,7 +186,7 @@ async def is_unreachable(url: str) -> bool:
     return False
 
 
-def _has_server(workbench: Workbench) -> bool:
+def _has_server(workbench: object) -> bool:
     return isinstance(workbench, ToolServer) or mcp_params_of(workbench) is not None
 
 
@@ -227,7 +238,7 @@ async def _find_loss(workbench: Workbench) -> str | None:
     return None
 
 
-def _keys_of(workbench: Workbench) -> list[str]:
+def _keys_of(workbench: object) -> list[str]:
     """Return the values of the environment and the headers of a server, the words of a header (``Bearer KEY``) too."""
     params = mcp_params_of(workbench)
     values = [*(getattr(params, "env", None) or {}).values(), *(getattr(params, "headers", None) or {}).values()]

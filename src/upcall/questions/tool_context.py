@@ -12,7 +12,7 @@ from functools import cache
 from hashlib import blake2b
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 from pydantic_core import to_jsonable_python
 
 from upcall.errors import AskedOutsideTool, UserInputRequired
@@ -32,23 +32,34 @@ _MAX_QUOTED_CHARS = 120
 
 
 @dataclass(eq=False)
-class _OpenCall:
+class OpenCall:
     """The tool call that runs: the answers it was given by the name of their question, those of them that are secret,
-    in clear, and what it asked. Once it has ended, it cannot ask."""
+    in clear, and what it asked. Once it has ended, it cannot ask.
+
+    ``kept`` is what it finds again when it is called again with an answer; stored with the run. ``server`` is how the
+    human knows the MCP server that it calls.
+    """
 
     answers: Mapping[str, Answer]
     secrets: Sequence[str]
+    kept: dict[str, JsonValue] = field(default_factory=dict)
+    server: str = ""
     asked: list[UserInputRequired] = field(default_factory=list)
     has_ended: bool = False
 
 
-_call: ContextVar[_OpenCall | None] = ContextVar("upcall_asking_call", default=None)
+_call: ContextVar[OpenCall | None] = ContextVar("upcall_asking_call", default=None)
+
+
+def open_call() -> OpenCall | None:
+    """Return the tool call that runs; None outside of calls that may ask."""
+    return _call.get()
 
 
 @contextmanager
-def tool_context(answers: Mapping[str, Answer]) -> Iterator[None]:
+def tool_context(answers: Mapping[str, Answer], kept: Mapping[str, JsonValue] | None = None) -> Iterator[OpenCall]:
     """Inside, and in the tasks and threads that are started there, a tool call has the answers to its questions, by
-    their names.
+    their names, and what it has `kept`.
 
     Raises:
         ConfigurationError: a secret among them cannot be opened.
@@ -56,9 +67,9 @@ def tool_context(answers: Mapping[str, Answer]) -> Iterator[None]:
     _let_threads_ask()
     opened = {name: answer.unseal() for name, answer in answers.items()}
     secrets = [opened[name].text for name, answer in answers.items() if answer.sealed]
-    token = _call.set(_OpenCall(opened, secrets))
+    token = _call.set(call := OpenCall(opened, secrets, dict(kept or {})))
     try:
-        yield
+        yield call
     finally:
         _call.reset(token)
 
@@ -152,7 +163,7 @@ def ask(
     """
     chosen = [Option.model_validate(each) for each in options]
     kind = ClarificationType(clarification_type)
-    return _find_answer(UserInputRequired(question, chosen, context=context, clarification_type=kind.value, again=True))
+    return find_answer(UserInputRequired(question, chosen, context=context, clarification_type=kind.value, again=True))
 
 
 def ask_consent(question: str, options: Sequence[Option], consent: ConsentSubject, *, context: str) -> Answer:
@@ -166,7 +177,7 @@ def ask_consent(question: str, options: Sequence[Option], consent: ConsentSubjec
     """
     shown = f"{DIFFERS}\n{context}" if was_asked(consent.act) else context
     kind = ClarificationType.RISK_CONFIRMATION.value
-    return _find_answer(
+    return find_answer(
         UserInputRequired(question, options, context=shown, clarification_type=kind, again=True, consent=consent)
     )
 
@@ -187,10 +198,16 @@ def ask_secret(question: str, options: Sequence[str] | None = None) -> str:
     Raises:
         UserInputRequired: the question has to be asked. Do not catch it.
     """
-    return _find_answer(UserInputRequired(question, options, secret=True)).text
+    return find_answer(UserInputRequired(question, options, secret=True)).text
 
 
-def _find_answer(needed: UserInputRequired) -> Answer:
+def find_answer(needed: UserInputRequired) -> Answer:
+    """Return the answer that the tool call that runs was given to a question.
+
+    Raises:
+        UserInputRequired: there is none.
+        AskedOutsideTool: no tool call can wait here.
+    """
     call = _call.get()
     known = call.answers.get(_name(needed)) if call is not None else None
     if known is not None:
@@ -232,7 +249,8 @@ def question_fields(needed: UserInputRequired, tool: str) -> dict[str, Any]:
     ]
     options = to_jsonable_python(options, fallback=lambda _: None)
     fields = {"question": needed.question, "options": options, "id": needed.request_id}
-    more = {"context": needed.context, "clarification_type": needed.clarification_type}
+    more: dict[str, Any] = {"context": needed.context, "clarification_type": needed.clarification_type}
+    more |= {"allow_free_text": needed.allow_free_text, "multi_select": needed.multi_select}
     own: dict[str, Any] = {"tool": tool, **({"secret": True} if needed.secret else {})} if needed.again else {}
     if needed.consent is not None:
         own["consent"] = needed.consent.model_dump(mode="json")

@@ -25,7 +25,8 @@ from upcall.autogen.tool_calls import idempotent
 from upcall.autogen.tool_names import to_sendable
 from upcall.autogen.tool_servers import PROBE_INTERVAL_S, hide_keys, is_unreachable, keys_in
 from upcall.autogen.workbenches import StatelessWorkbench, tool_result
-from upcall.errors import install_command
+from upcall.errors import UserInputRequired, install_command
+from upcall.questions.elicitation import UnusableRequest
 from upcall.research.mcp_server import McpServer
 from upcall.research.sources.fences import CUT, DATA, MAX_TEXT_CHARS, fence
 from upcall.text import first_line, shorten
@@ -106,6 +107,10 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
                 return tool_result(name, self._lose("nobody listens at its address any more"), is_error=True)
             said = f"The MCP server {self.name} did not answer within {self._server.timeout:g} seconds."
             return tool_result(name, f"{said} Go on without it, and say so.", is_error=True)
+        except UserInputRequired:
+            raise
+        except UnusableRequest as error:
+            return tool_result(name, f"The MCP server {self.name} cannot ask the user: {error}.", is_error=True)
         except Exception as error:  # noqa: BLE001  (errors of the server, or in reaching it)
             if await self._is_gone():
                 return tool_result(name, self._lose("it has ended"), is_error=True)
@@ -194,20 +199,22 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
 
 @asynccontextmanager
 async def _connect(server: McpServer) -> AsyncIterator[ClientSession]:
-    from mcp import ClientSession, StdioServerParameters
+    from mcp import StdioServerParameters
     from mcp.client.stdio import stdio_client
+
+    from upcall.autogen.mcp_sessions import AskingSession
 
     limit = timedelta(seconds=server.timeout)
     if server.url is not None:
         headers = {name: value.get_secret_value() for name, value in server.headers.items()}
-        async with _over_http(server, headers) as (read, write), ClientSession(read, write, limit) as session:
+        async with _over_http(server, headers) as (read, write), AskingSession(read, write, limit) as session:
             yield session
         return
     own = {name: value.get_secret_value() for name, value in server.env.items()}
     params = StdioServerParameters(command=server.command or "", args=server.args, env=own)
     # Whatever a server prints besides the protocol is not for the terminal.
     with Path(os.devnull).open("w") as nowhere:  # noqa: ASYNC230  (nothing to wait for)
-        async with stdio_client(params, errlog=nowhere) as (read, write), ClientSession(read, write, limit) as session:
+        async with stdio_client(params, errlog=nowhere) as (read, write), AskingSession(read, write, limit) as session:
             yield session
 
 

@@ -19,11 +19,13 @@ class ReplyRecord(BaseModel, frozen=True):
 
 
 class ToolOutcome(BaseModel, frozen=True):
-    """What came of a tool call: ``content`` is plain JSON. ``asked`` is the question of a tool that needs the human."""
+    """What came of a tool call: ``content`` is plain JSON. ``asked`` is the question of a tool that needs the human,
+    and ``kept`` what the tool finds again with the answer."""
 
     content: Any = None
     is_error: bool = False
     asked: dict[str, Any] | None = None
+    kept: dict[str, Any] | None = None
 
 
 class ToolRecord(BaseModel, frozen=True):

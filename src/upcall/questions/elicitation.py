@@ -1,0 +1,332 @@
+"""A question that an MCP server has for its user (``elicitation/create``): as a question of a run, and the answer back.
+
+A form is asked field by field, a page is shown with its address. Only the human answers, by a choice or words of their
+own: these are risk confirmations, so no fact, no earlier answer, no other agent and no default stands in. What declines
+one field declines the form. An answer that does not fit its field is asked for again, with the reason.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic.alias_generators import to_camel
+
+from upcall.errors import UserInputRequired
+from upcall.questions.answer import Answer, Outcome
+from upcall.questions.question import MAX_LABEL_CHARS, MAX_OPTIONS, ClarificationType, Option, Side
+from upcall.questions.tool_context import find_answer
+from upcall.text import one_line, quote, shorten
+
+ElicitResult: TypeAlias = dict[str, Any]
+"""What the server gets: its ``action`` (accept, decline or cancel), and the ``content`` of a form."""
+
+MAX_MESSAGE_CHARS = 2_000
+MAX_FIELD_CHARS = 600
+MAX_URL_CHARS = 1_000
+MAX_FIELDS = 20
+
+_EMPTY, _YES, _NO = "elicitation:empty", "elicitation:yes", "elicitation:no"
+
+_NO_PASSWORD = "No server may ask for a password or a key in this way."
+
+
+class UnusableRequest(Exception):
+    """A server asks for what cannot be put to the user; the text says why, in one line."""
+
+
+class _Spec(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
+
+
+class _Const(_Spec):
+    const: str
+    title: str | None = None
+
+
+class _Items(_Spec):
+    enum: tuple[str, ...] = ()
+    any_of: tuple[_Const, ...] = ()
+
+
+class _Field(_Spec):
+    """A field of a form: the flat subset of JSON Schema that the protocol allows, `enumNames` of its older version
+    too."""
+
+    type: Literal["string", "number", "integer", "boolean", "array"] = "string"
+    title: str | None = None
+    description: str | None = None
+    enum: tuple[str, ...] = ()
+    enum_names: tuple[str, ...] = ()
+    one_of: tuple[_Const, ...] = ()
+    items: _Items = _Items()
+    default: JsonValue = None
+
+    def choices(self) -> list[tuple[str, str]]:
+        """Return what may be chosen, each with its title."""
+        titled = self.one_of or self.items.any_of
+        if titled:
+            return [(each.const, each.title or each.const) for each in titled]
+        values = self.enum or self.items.enum
+        names = self.enum_names if len(self.enum_names) == len(values) else values
+        return list(zip(values, names, strict=True))
+
+
+class _Schema(_Spec):
+    properties: dict[str, _Field] = Field(default={}, max_length=MAX_FIELDS)
+    required: tuple[str, ...] = ()
+
+
+class _Request(_Spec):
+    mode: Literal["form", "url"] = "form"
+    message: str = ""
+    requested_schema: _Schema = _Schema()
+    url: str = ""
+
+
+def digest_request(params: Mapping[str, Any]) -> str:
+    """Return a digest of what a request asks: by it a server that asks the same again is known. Of a page's address
+    only the host counts: the rest often is another one each time."""
+    read = {name: params.get(name) for name in ("mode", "message", "requestedSchema")}
+    read["host"] = "/".join(str(params.get("url") or "").split("/", 3)[:3])
+    return blake2b(json.dumps(read, sort_keys=True).encode(errors="replace"), digest_size=16).hexdigest()
+
+
+def answer_request(params: Mapping[str, Any], server: str, call: str, earlier: int = 0) -> ElicitResult:
+    """Return the result of a server's request, from the answers that the tool call that runs was given.
+
+    Args:
+        params: the request's, as JSON with the protocol's names.
+        server: how the person knows the server.
+        call: in which call it asks.
+        earlier: how often this call was asked the same already: those answers do not count again.
+
+    Raises:
+        UserInputRequired: the person has to be asked (once more).
+        UnusableRequest: it cannot be put.
+    """
+    try:
+        request = _Request.model_validate(params)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        what = f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
+        raise UnusableRequest(f"its form cannot be shown ({one_line(what, 200)})") from error
+    where = f" Asked {'again ' if earlier else ''}in the call {call}{f' (number {earlier + 1})' if earlier else ''}."
+    if request.mode == "url":
+        return _answer_page(request, server, where)
+    return _answer_form(request, params, server, where)
+
+
+def _answer_page(request: _Request, server: str, where: str) -> ElicitResult:
+    host, warning = _check_address(request.url)
+    text = f"{_say(server, 'wants you to open a page', request.message)}\n{request.url}\nHost: {host}"
+    options = [
+        Option(label="Done, I was there", id=_YES, says=Side.YES),
+        Option(label="No, I do not open it", id=_NO, says=Side.NO),
+    ]
+    context = f"Nothing opens it but you, in your browser, if you trust {host}.{warning}{where}"
+    answer = _find(text, options, context)
+    return {"action": "accept"} if _read_choice(answer, options) == _YES else _refusal(answer)
+
+
+def _check_address(url: str) -> tuple[str, str]:
+    """Return the host of a page, and what is odd about its address, if anything.
+
+    Raises:
+        UnusableRequest: it is no address of a page, or cannot be shown whole.
+    """
+    try:
+        parts = urlsplit(url)
+        host, has_user = parts.hostname or "", parts.username is not None
+        ascii_host = host.encode("idna").decode()
+    except (ValueError, UnicodeError) as error:
+        raise UnusableRequest("the address of its page is no web address") from error
+    if parts.scheme not in ("http", "https") or not host or not url.isprintable() or " " in url:
+        raise UnusableRequest("the address of its page is no web address")
+    if len(url) > MAX_URL_CHARS:
+        raise UnusableRequest(f"the address of its page is too long to be shown (at most {MAX_URL_CHARS} characters)")
+    odd = []
+    if has_user:
+        odd.append("a name stands before the @, which may pass for the host")
+    if "xn--" in ascii_host:
+        odd.append("the host is written with letters that may look like others")
+    if parts.scheme == "http" and host not in ("localhost", "127.0.0.1", "::1"):
+        odd.append("it is not encrypted")
+    return ascii_host, f" Take care: {'; '.join(odd)}." if odd else ""
+
+
+def _answer_form(request: _Request, params: Mapping[str, Any], server: str, where: str) -> ElicitResult:
+    fields, schema = request.requested_schema.properties, params.get("requestedSchema") or {}
+    asks = _say(server, "asks", request.message)
+    if not fields:
+        options = [Option(label="Yes", id=_YES, says=Side.YES), Option(label="No", id=_NO, says=Side.NO)]
+        answer = _find(asks, options, f"Yes accepts it.{where}")
+        return {"action": "accept", "content": {}} if _read_choice(answer, options) == _YES else _refusal(answer)
+    content: dict[str, JsonValue] = {}
+    for name, field in fields.items():
+        is_required = name in request.requested_schema.required
+        value = _ask_field(name, field, dict(schema["properties"][name]), asks, is_required=is_required, where=where)
+        if isinstance(value, Answer):
+            return _refusal(value)
+        if value is not None:
+            content[name] = value
+    return {"action": "accept", "content": content}
+
+
+def _ask_field(
+    name: str, field: _Field, schema: dict[str, Any], asks: str, *, is_required: bool, where: str
+) -> JsonValue | Answer:
+    """Return the value of a field, None if it is left out, or the answer that declines the form."""
+    values = dict(_list_options(field))
+    options = [Option(label=label, id=f"elicitation:{number}") for number, label in enumerate(values)]
+    if field.type == "boolean":
+        values = {"Yes": True, "No": False}
+        options = [Option(label="Yes", says=Side.YES), Option(label="No", says=Side.NO)]
+    listed = bool(options) and len(options) < MAX_OPTIONS
+    options = options if listed else []
+    if not is_required:
+        options.append(Option(label=_make_unused("Leave it empty", values), id=_EMPTY))
+    text = f"{asks}\n{_describe(name, field)}"
+    hint = "" if listed else f"{_say_expected(field, values)} {_NO_PASSWORD}"
+    if field.default is not None:
+        hint += f" The server suggests: {one_line(_show(field.default, values), 200)}."
+    wrong = ""
+    while True:  # Each wrong answer makes it another question, so this ends at the first that is open.
+        context = " ".join(f"{wrong}{hint}{where}".split())
+        answer = _find(text, options, context, allow_free_text=not listed, multi_select=field.type == "array")
+        if answer.outcome is not Outcome.ANSWERED:
+            return answer
+        if _read_choice(answer, options) == _EMPTY:
+            return None
+        value = _read_value(field, answer, values)
+        problem = "it is none of the values" if value is None else _find_problem(schema, value)
+        if problem is None:
+            return value
+        wrong = f"{one_line(answer.text, 100)!r} does not fit: {problem}. {wrong}"
+
+
+def _list_options(field: _Field) -> Iterator[tuple[str, JsonValue]]:
+    """Yield the choices by labels that differ in more than their case."""
+    taken: set[str] = set()
+    for value, title in field.choices():
+        plain = one_line(title, MAX_LABEL_CHARS - 100) or "(empty)"
+        label, number = plain, 1
+        if label.casefold() in taken and value != title:
+            label = f"{plain} ({one_line(value, 60)})"
+        while label.casefold() in taken:
+            number += 1
+            label = f"{plain} ({number})"
+        taken.add(label.casefold())
+        yield label, value
+
+
+def _make_unused(label: str, values: Mapping[str, Any]) -> str:
+    taken = {each.casefold() for each in values}
+    while label.casefold() in taken:
+        label = f"{label} (nothing)"
+    return label
+
+
+def _describe(name: str, field: _Field) -> str:
+    title = one_line(field.title or name, 100)
+    return f"{title}: {one_line(field.description, MAX_FIELD_CHARS)}" if field.description else title
+
+
+def _say_expected(field: _Field, values: Mapping[str, Any]) -> str:
+    if values:
+        return f"One of: {one_line(', '.join(values), 1_500)}."
+    return {"integer": "A whole number.", "number": "A number."}.get(field.type, "")
+
+
+def _show(value: JsonValue, values: Mapping[str, JsonValue]) -> str:
+    labels = {json.dumps(each): label for label, each in values.items()}
+    given = value if isinstance(value, list) else [value]
+    written = [each if isinstance(each, str) else json.dumps(each) for each in given]
+    return ", ".join(labels.get(json.dumps(each), text) for each, text in zip(given, written, strict=True))
+
+
+def _read_value(field: _Field, answer: Answer, values: Mapping[str, JsonValue]) -> JsonValue:
+    """Read the value that a person gave; None if it is none of those to choose from."""
+    said = list(answer.selected) or ([part.strip() for part in answer.text.split(",")] if values else [answer.text])
+    if values:
+        by_label = {label.casefold(): value for label, value in values.items()}
+        known = [by_label[each.casefold()] for each in said if each.casefold() in by_label]
+        if len(known) < len(said):
+            return None
+        return known if field.type == "array" else known[0]
+    match field.type:
+        case "array":
+            return [part.strip() for part in answer.text.split(",") if part.strip()]
+        case "integer" | "number":
+            return _read_number(answer.text)
+        case _:
+            return answer.text
+
+
+def _read_number(text: str) -> JsonValue:
+    """Read a number as it is written; what is none stays text, which no schema of a number takes."""
+    for kind in (int, float):
+        try:
+            return kind(text.strip().replace("\N{MINUS SIGN}", "-"))
+        except ValueError:
+            continue
+    return text
+
+
+def _find_problem(schema: dict[str, Any], value: JsonValue) -> str | None:
+    """Say what of a value its field refuses. A ``pattern`` is the server's to check: one can take for ever."""
+    from jsonschema import FormatChecker
+    from jsonschema.exceptions import best_match
+    from jsonschema.validators import Draft202012Validator
+    from referencing import Registry
+
+    if (isinstance(value, float) and value != value) or value in (float("inf"), float("-inf")):
+        return "it is no number"
+    checked = {each: of for each, of in schema.items() if each not in ("pattern", "enumNames")}
+    validator = Draft202012Validator(checked, registry=Registry(), format_checker=FormatChecker())
+    worst = best_match(validator.iter_errors(value))
+    return None if worst is None else one_line(worst.message, 200)
+
+
+def _say(server: str, does: str, message: str) -> str:
+    said = shorten(message.strip(), MAX_MESSAGE_CHARS, " [... cut]")
+    return f"The MCP server {one_line(server, 80)} {does}:\n{quote(said)}"
+
+
+def _find(
+    text: str,
+    options: Sequence[Option],
+    context: str,
+    *,
+    allow_free_text: bool = False,
+    multi_select: bool = False,
+) -> Answer:
+    return find_answer(
+        UserInputRequired(
+            text,
+            options,
+            context=context,
+            clarification_type=ClarificationType.RISK_CONFIRMATION.value,
+            again=True,
+            allow_free_text=allow_free_text,
+            multi_select=multi_select,
+        )
+    )
+
+
+def _read_choice(answer: Answer, options: Sequence[Option]) -> str | None:
+    """Return the id of the one option that the person chose."""
+    ids = [each.id for each in options if each.label in answer.selected]
+    return ids[0] if len(ids) == 1 and answer.outcome is Outcome.ANSWERED else None
+
+
+def _refusal(answer: Answer) -> ElicitResult:
+    """Return the result of what was not accepted: declined by the person, or answered by nobody."""
+    said = answer.outcome in (Outcome.ANSWERED, Outcome.DECLINED, Outcome.SKIPPED)
+    return {"action": "decline" if said else "cancel"}

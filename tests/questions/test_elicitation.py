@@ -1,0 +1,197 @@
+"""What an MCP server asks its user, as questions of a run, and the answers as results for the server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from upcall.errors import UserInputRequired
+from upcall.questions.answer import Answer, Outcome
+from upcall.questions.elicitation import UnusableRequest, answer_request, digest_request
+from upcall.questions.matching import AnswerValue, parse_answer
+from upcall.questions.question import Question
+from upcall.questions.tool_context import name_question, question_fields, tool_context
+
+
+def form(properties: dict[str, Any], required: list[str] | None = None) -> dict[str, Any]:
+    schema = {"type": "object", "properties": properties, "required": required or [*properties]}
+    return {"mode": "form", "message": "Say.", "requestedSchema": schema}
+
+
+def page(url: str) -> dict[str, Any]:
+    return {"mode": "url", "message": "Log in.", "url": url, "elicitationId": "1"}
+
+
+def talk(params: dict[str, Any], *answers: AnswerValue, earlier: int = 0) -> tuple[Any, list[Question]]:
+    """Return the result for the server, None while something is open, and what the human was asked for it."""
+    given: dict[str, Answer] = {}
+    asked: list[Question] = []
+    for answer in [*answers, None]:
+        with tool_context(given):
+            try:
+                return answer_request(params, "shop", "buy(hat)", earlier), asked
+            except UserInputRequired as needed:
+                fields = question_fields(needed, "buy")
+                asked.append(Question(**{name: each for name, each in fields.items() if each is not None}))
+        if answer is not None:
+            given[name_question(asked[-1])] = parse_answer(asked[-1], answer)
+    return None, asked
+
+
+def decline(question_id: str = "") -> Answer:
+    return Answer(question_id=question_id, outcome=Outcome.DECLINED)
+
+
+ENUM = {"type": "string", "enum": ["a", "b"]}
+CONTENT: list[tuple[str, dict[str, Any], AnswerValue, Any]] = [
+    ("string", {"type": "string"}, "Ann", "Ann"),
+    ("digits as text", {"type": "string"}, "007", "007"),
+    ("integer", {"type": "integer"}, "12", 12),
+    ("negative", {"type": "integer"}, "\N{MINUS SIGN}3", -3),
+    ("number", {"type": "number"}, "2.5", 2.5),
+    ("yes", {"type": "boolean"}, "Yes", True),
+    ("no", {"type": "boolean"}, "no", False),
+    ("enum", ENUM, "b", "b"),
+    ("enum by number", ENUM, "2", "b"),
+    ("names", {**ENUM, "enumNames": ["Red", "Blue"]}, "blue", "b"),
+    ("titles", {"type": "string", "oneOf": [{"const": "a", "title": "Red"}]}, "Red", "a"),
+    ("same titles", {"oneOf": [{"const": "a", "title": "R"}, {"const": "b", "title": "R"}]}, "R (b)", "b"),
+    ("same but for case", {"type": "string", "enum": ["a", "A"]}, "A (2)", "A"),
+    ("empty choice", {"type": "string", "enum": ["", "x"]}, "(empty)", ""),
+    ("several", {"type": "array", "items": {"enum": ["a", "b", "c"]}}, ["a", "c"], ["a", "c"]),
+    (
+        "several titles",
+        {"type": "array", "items": {"anyOf": [{"const": "a", "title": "Red"}, {"const": "b", "title": "Blue"}]}},
+        "Red, Blue",
+        ["a", "b"],
+    ),
+    ("more than a list shows", {"type": "string", "enum": [f"v{each}" for each in range(80)]}, "v70", "v70"),
+]
+
+
+@pytest.mark.parametrize(("name", "field", "answer", "value"), CONTENT, ids=[each[0] for each in CONTENT])
+def test_answer_becomes_the_value_of_a_field(name: str, field: dict[str, Any], answer: AnswerValue, value: Any) -> None:
+    result, asked = talk(form({"x": field}), answer)
+    assert (result, len(asked)) == ({"action": "accept", "content": {"x": value}}, 1)
+    assert type(result["content"]["x"]) is type(value)
+
+
+WRONG: list[tuple[str, dict[str, Any], str, str]] = [
+    ("word", {"type": "integer"}, "many", "not of type 'integer'"),
+    ("fraction", {"type": "integer"}, "1.5", "not of type 'integer'"),
+    ("too small", {"type": "integer", "minimum": 1}, "0", "less than the minimum"),
+    ("infinite", {"type": "number"}, "inf", "no number"),
+    ("not a number", {"type": "number"}, "nan", "no number"),
+    ("too long", {"type": "string", "maxLength": 3}, "word", "too long"),
+    ("no address", {"type": "string", "format": "email"}, "ann", "is not a 'email'"),
+    ("no date", {"type": "string", "format": "date"}, "tomorrow", "is not a 'date'"),
+    ("beyond the list", {"type": "string", "enum": [f"v{each}" for each in range(80)]}, "v90", "none of the values"),
+]
+
+
+@pytest.mark.parametrize(("name", "field", "answer", "why"), WRONG, ids=[each[0] for each in WRONG])
+def test_answer_that_does_not_fit_is_asked_for_again(name: str, field: dict[str, Any], answer: str, why: str) -> None:
+    result, asked = talk(form({"x": field}), answer)
+    assert (result, len(asked)) == (None, 2)
+    assert why in str(asked[1].context)
+
+
+def test_form_is_asked_field_by_field_and_only_of_the_human() -> None:
+    fields = {"name": {"type": "string", "title": "Your name"}, "old": {"type": "boolean", "description": "Over 18?"}}
+    result, asked = talk(form(fields), "Ann", "yes")
+    assert result == {"action": "accept", "content": {"name": "Ann", "old": True}}
+    assert [each.question.split("\n") for each in asked] == [
+        ["The MCP server shop asks:", "| Say.", "Your name"],
+        ["The MCP server shop asks:", "| Say.", "old: Over 18?"],
+    ]
+    assert all(each.is_risk and each.default is None and each.required for each in asked)
+
+
+def test_default_of_a_server_is_shown_and_never_assumed() -> None:
+    _, (asked,) = talk(form({"sure": {"type": "boolean", "default": True}}))
+    assert (asked.default, "The server suggests: Yes." in str(asked.context)) == (None, True)
+
+
+@pytest.mark.parametrize("field", [{"type": "string"}, ENUM, {"type": "boolean"}, {"type": "integer"}])
+def test_optional_field_may_be_left_empty(field: dict[str, Any]) -> None:
+    assert talk(form({"x": field}, ["y"]), "Leave it empty")[0] == {"action": "accept", "content": {}}
+
+
+def test_form_without_fields_asks_for_a_yes() -> None:
+    assert talk(form({}), "yes")[0] == {"action": "accept", "content": {}}
+    assert talk(form({}), "no")[0] == {"action": "decline"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "action"),
+    [(Outcome.DECLINED, "decline"), (Outcome.EXPIRED, "cancel"), (Outcome.CANCELLED, "cancel")],
+)
+def test_outcome_of_a_question_becomes_the_action(outcome: Outcome, action: str) -> None:
+    for params in (form({"x": ENUM}), form({}), page("https://a.example/")):
+        _, (asked,) = talk(params)
+        with tool_context({name_question(asked): Answer(question_id=asked.id, outcome=outcome)}):
+            assert answer_request(params, "shop", "buy(hat)") == {"action": action}
+
+
+def test_declined_field_declines_the_whole_form() -> None:
+    result, asked = talk(form({"a": {"type": "string"}, "b": ENUM}), decline())
+    assert (result, len(asked)) == ({"action": "decline"}, 1)
+
+
+PAGES = [
+    ("https://shop.example.org/login?id=1#x", "shop.example.org", ""),
+    ("https://shop.example.org@evil.example/", "evil.example", "before the @"),
+    ("https://p\u0430ypal.example/", "xn--pypal-4ve.example", "look like others"),
+    ("http://shop.example.org/", "shop.example.org", "not encrypted"),
+    ("http://127.0.0.1:80/", "127.0.0.1", ""),
+]
+
+
+@pytest.mark.parametrize(("url", "host", "warning"), PAGES)
+def test_page_is_shown_whole_with_its_host(url: str, host: str, warning: str) -> None:
+    result, (asked,) = talk(page(url), "Done, I was there")
+    assert result == {"action": "accept"}
+    assert asked.question.split("\n")[2:] == [url, f"Host: {host}"]
+    assert ("Take care" in str(asked.context), warning in str(asked.context)) == (bool(warning), True)
+
+
+NO_PAGES = ["javascript:alert(1)", "file:///etc/passwd", "shop", "", "https://", "https://a b/", "https://[::1"]
+
+
+@pytest.mark.parametrize("url", [*NO_PAGES, "https://a.example/\u202etxt", "https://a.example/" + "x" * 2_000])
+def test_page_that_cannot_be_shown_is_not_asked_for(url: str) -> None:
+    with pytest.raises(UnusableRequest):
+        talk(page(url))
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"x": {"type": "object"}},
+        {"x": {"type": "array", "items": {"type": "object", "enum": [{}]}}},
+        {"x": "text"},
+        {str(each): {"type": "string"} for each in range(30)},
+    ],
+)
+def test_form_beyond_the_protocol_is_refused_in_a_line(properties: dict[str, Any]) -> None:
+    with pytest.raises(UnusableRequest, match="cannot be shown") as refused:
+        talk({**form({}), "requestedSchema": {"type": "object", "properties": properties}})
+    assert "\n" not in str(refused.value)
+
+
+def test_same_request_in_one_call_is_asked_again() -> None:
+    params = form({"name": {"type": "string"}})
+    (_, (first,)), (_, (second,)) = talk(params), talk(params, earlier=1)
+    assert name_question(first) != name_question(second)
+    assert "again" in str(second.context)
+
+
+def test_words_of_a_server_do_not_pass_for_ours() -> None:
+    _, (asked,) = talk({**form({}), "message": "Fine.\nHost: bank.example\nThe MCP server other asks:"})
+    assert [line[:2] for line in asked.question.split("\n")[1:]] == ["| "] * 3
+
+
+def test_page_of_the_same_host_is_the_same_request() -> None:
+    one, other = page("https://a.example/1?x=1"), page("https://a.example/2")
+    assert digest_request(one) == digest_request(other) != digest_request(page("https://b.example/1"))
