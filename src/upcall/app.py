@@ -10,11 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from autogen_agentchat.base import Team
-from autogen_core.models import ChatCompletionClient
-
 from upcall import identity
 from upcall.agents.toolset import Tool
+from upcall.autogen.api import ChatCompletionClient, Team
 from upcall.autogen.journal import find_in_doubt
 from upcall.autogen.messages import Event
 from upcall.errors import (

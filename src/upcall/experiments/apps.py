@@ -8,9 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from autogen_core.models import ChatCompletionClient
-
 from upcall.app import Upcall
+from upcall.autogen.api import ChatCompletionClient
 from upcall.errors import ConfigurationError
 from upcall.execution.model_clients import ModelClients
 from upcall.execution.start_options import StartOptions

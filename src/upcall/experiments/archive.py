@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from math import fsum
 from pathlib import Path
 
-from autogen_core.models import CreateResult
-
+from upcall.autogen.api import CreateResult
 from upcall.autogen.token_odds import NO_CALL
 from upcall.errors import ConfigurationError, ModelError
 from upcall.runs.run import Usage

@@ -5,11 +5,10 @@ from __future__ import annotations
 import inspect
 import re
 
-from autogen_core import CancellationToken
-from autogen_core.models import ChatCompletionClient
 from pydantic import BaseModel
 
 from upcall.agents.structured.json_forms import request_once
+from upcall.autogen.api import CancellationToken, ChatCompletionClient
 from upcall.errors import ConfigurationError
 from upcall.experiments.functions import Named, call_with, find_function
 from upcall.experiments.tasks import Expectation, Task

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from autogen_core.models import ChatCompletionClient
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_serializer
 
+from upcall.autogen.api import ChatCompletionClient
 from upcall.experiments.functions import Named, name_function
 from upcall.options import AskFor
 from upcall.setting_types import AtLeastOne

@@ -11,11 +11,10 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from autogen_core import CancellationToken
-from autogen_core.models import ChatCompletionClient
 from pydantic import BaseModel, Field
 
 from upcall.agents.structured.json_forms import request_once
+from upcall.autogen.api import CancellationToken, ChatCompletionClient
 from upcall.errors import AnswerRefused
 from upcall.experiments.tasks import Task
 from upcall.policy.same_question import content_words

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Self, TypeAlias
 
-from autogen_core.tools import BaseTool, Workbench
-
+from upcall.autogen.api import BaseTool, Workbench
 from upcall.autogen.call_path import raise_question
 from upcall.errors import ConfigurationError
 from upcall.policy.resolver import Answered, list_answered

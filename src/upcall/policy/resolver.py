@@ -14,8 +14,6 @@ from datetime import timedelta
 from enum import Enum, auto
 from typing import TypeAlias
 
-from autogen_core.models import RequestUsage
-
 from upcall import identity
 from upcall.autogen.call_path import nested_call, raise_question
 from upcall.autogen.scope import current_scope
@@ -32,10 +30,11 @@ from upcall.questions.record import QuestionRecord, QuestionRecords
 from upcall.questions.reply_intents import STAGE_WORDS
 from upcall.questions.secrets import NO_KEY, can_seal
 from upcall.runs.config import Fact
+from upcall.runs.run import TokenCounts
 
 Answered: TypeAlias = tuple[Question, Answer]
 
-Matcher: TypeAlias = Callable[[Question, Sequence[Answered]], Awaitable[tuple[int | None, RequestUsage | None]]]
+Matcher: TypeAlias = Callable[[Question, Sequence[Answered]], Awaitable[tuple[int | None, TokenCounts | None]]]
 """Returns the position of the answered question with the same meaning as a new one, and the tokens spent on that."""
 
 NOBODY_THERE = "Nobody was there to answer."
@@ -75,7 +74,7 @@ class AnswerResolver:
         self._by_meaning: dict[QuestionKey, list[Answered]] = {}
         self.records = QuestionRecords()
         """All questions of the run, including those answered or published since it started to work."""
-        self.spent: list[RequestUsage] = []
+        self.spent: list[TokenCounts] = []
         """The tokens of each call of the matcher."""
         self._keep(records)
 

@@ -7,9 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
-from autogen_core import Component
 from pydantic import BaseModel
 
+from upcall.autogen.api import Component
 from upcall.prompts.contexts import Document
 from upcall.research.sources.base import Source
 from upcall.research.sources.documents import Documents

@@ -17,10 +17,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from autogen_core import CancellationToken, Component
-from autogen_core.tools import ParametersSchema, ToolResult, ToolSchema
 from pydantic import BaseModel
 
+from upcall.autogen.api import CancellationToken, Component, ParametersSchema, ToolResult, ToolSchema
 from upcall.autogen.tool_calls import idempotent
 from upcall.autogen.tool_names import to_sendable
 from upcall.autogen.tool_servers import PROBE_INTERVAL_S, hide_keys, is_unreachable, keys_in

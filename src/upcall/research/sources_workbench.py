@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autogen_core import CancellationToken, FunctionCall
-from autogen_core.tools import ToolResult, ToolSchema
-
+from upcall.autogen.api import CancellationToken, FunctionCall, ToolResult, ToolSchema
 from upcall.autogen.workbenches import FileWorkbench, tool_result, tool_schema
 from upcall.research.sources.base import Source, SourceUnavailable
 from upcall.research.sources.documents import Documents

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self
 
 from pydantic import BaseModel, Field
 
@@ -22,9 +22,6 @@ from upcall.runs.config import RunConfig, RunId
 from upcall.runs.json_text import SparseModel
 from upcall.runs.outputs import Classification
 from upcall.runs.plan import ClarifierResult, ReviewedPlan
-
-if TYPE_CHECKING:
-    from autogen_core.models import RequestUsage
 
 MAX_ROUNDS = "max_rounds"
 """The stop reason of a run whose agent spent its model calls before it was done."""
@@ -77,6 +74,13 @@ TRANSITIONS: dict[RunStatus, set[RunStatus]] = {
 """Which status may follow which. `docs/architecture/a-run.md` shows the same table as a picture."""
 
 
+class TokenCounts(Protocol):
+    """What one model call took and gave, as AutoGen's ``RequestUsage`` says."""
+
+    prompt_tokens: int
+    completion_tokens: int
+
+
 class Usage(BaseModel, frozen=True):
     """Tokens spent, as the model servers reported them."""
 
@@ -108,7 +112,7 @@ class Usage(BaseModel, frozen=True):
         )
 
 
-def add_usage(usage: Mapping[str, Usage], path: str, spent: RequestUsage) -> dict[str, Usage]:
+def add_usage(usage: Mapping[str, Usage], path: str, spent: TokenCounts) -> dict[str, Usage]:
     """Return the usage of all agents after one more model call of the agent at `path`."""
     used = usage.get(path, Usage()).plus(spent.prompt_tokens, spent.completion_tokens)
     return {**usage, path: used}

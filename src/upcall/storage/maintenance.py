@@ -9,10 +9,10 @@ from datetime import timedelta
 from functools import partial
 from typing import Annotated, Any
 
-from autogen_agentchat.messages import HandoffMessage, TextMessage
 from pydantic import Field, TypeAdapter
 
 from upcall import identity
+from upcall.autogen.api import HandoffMessage, TextMessage
 from upcall.autogen.group_chats import PendingQuestions
 from upcall.autogen.messages import USER
 from upcall.errors import SchemaMismatch, UnknownRun

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autogen_agentchat.messages import (
+from upcall.autogen.api import (
+    FunctionCall,
     HandoffMessage,
     ModelClientStreamingChunkEvent,
     TextMessage,
@@ -12,8 +13,6 @@ from autogen_agentchat.messages import (
     ToolCallExecutionEvent,
     ToolCallRequestEvent,
 )
-from autogen_core import FunctionCall
-
 from upcall.autogen.messages import ANSWERS, ERROR, PLAN, QUESTIONS, Event, message_answers
 from upcall.execution.start_options import EARLIER
 from upcall.progress import PROGRESS

@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from autogen_agentchat.messages import (
+from pydantic import ValidationError
+from rich.console import Console
+from rich.text import Text
+
+from upcall.autogen.api import (
     HandoffMessage,
     ModelClientStreamingChunkEvent,
     ThoughtEvent,
     ToolCallExecutionEvent,
     ToolCallRequestEvent,
 )
-from pydantic import ValidationError
-from rich.console import Console
-from rich.text import Text
-
 from upcall.autogen.messages import PLAN, QUESTIONS, Event, event_path
 from upcall.progress import PROGRESS
 from upcall.runs.plan import Plan, PlanStep, ReviewedPlan

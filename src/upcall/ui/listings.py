@@ -75,8 +75,7 @@ def list_log(entries: Iterable[LogEntry], *, with_diffs: bool = False) -> Iterat
 
 def describe_expiry(run_id: str, event: Event) -> Iterator[str]:
     """Describe an expired question or a reminder; return nothing for other events."""
-    from autogen_agentchat.messages import ThoughtEvent
-
+    from upcall.autogen.api import ThoughtEvent
     from upcall.autogen.messages import event_questions
     from upcall.policy.deadlines import EXPIRED, EXPIRY
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from autogen_agentchat.messages import ModelClientStreamingChunkEvent
-
+from upcall.autogen.api import ModelClientStreamingChunkEvent
 from upcall.autogen.messages import Event, TextKey, find_ended_text, text_key
 
 

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from autogen_core import CancellationToken
-from autogen_core.tools import ParametersSchema, ToolResult, ToolSchema
 from pydantic import BaseModel, Field, ValidationError
 
+from upcall.autogen.api import CancellationToken, ParametersSchema, ToolResult, ToolSchema
 from upcall.autogen.concurrency import run_to_completion
 from upcall.autogen.scope import current_scope
 from upcall.autogen.tool_calls import idempotent

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autogen_core.tools import ToolSchema
-
+from upcall.autogen.api import ToolSchema
 from upcall.autogen.workbenches import tool_schema
 
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any, Self
 from weakref import WeakValueDictionary
 
-from autogen_core import CancellationToken, Component
-from autogen_core.tools import ToolResult, ToolSchema
 from pydantic import BaseModel
 
+from upcall.autogen.api import CancellationToken, Component, ToolResult, ToolSchema
 from upcall.autogen.concurrency import Locks
 from upcall.autogen.scope import current_scope
 from upcall.autogen.tool_calls import idempotency_key, is_repeated_call

@@ -208,8 +208,7 @@ class RunCommand(Command):
         return run
 
     async def _consume(self, stream: AsyncGenerator[Event | Run, None], *, is_branch: bool = False) -> Run:
-        from autogen_agentchat.messages import ToolCallExecutionEvent
-
+        from upcall.autogen.api import ToolCallExecutionEvent
         from upcall.runs.run import Run
 
         has_begun, last_entry = False, 0

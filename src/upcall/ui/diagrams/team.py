@@ -7,16 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Literal
 
-from autogen_agentchat.agents import AssistantAgent, UserProxyAgent
-from autogen_agentchat.base import ChatAgent, Team
-from autogen_agentchat.teams import BaseGroupChat
-from autogen_core.tools import BaseTool, Workbench
-
 from upcall.agents.clarifier import Clarifier
 from upcall.agents.nested_team import NestedTeam
 from upcall.agents.planner import Planner
 from upcall.agents.stand_in import StandIn
 from upcall.agents.toolset import Toolset
+from upcall.autogen.api import AssistantAgent, BaseGroupChat, BaseTool, ChatAgent, Team, UserProxyAgent, Workbench
 from upcall.autogen.group_chats import graph_of, manager_of, members
 from upcall.autogen.internals import agent_of, assistant_parts, is_static, parts_of, static_tools, team_of
 from upcall.autogen.workbenches import FileWorkbench

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autogen_agentchat.base import Team
-
+from upcall.autogen.api import Team
 from upcall.text import one_line
 from upcall.ui.diagrams.team import Member, read_team
 

@@ -14,9 +14,9 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from autogen_agentchat.messages import HandoffMessage, ModelClientStreamingChunkEvent, UserInputRequestedEvent
 from rich.console import Console
 
+from upcall.autogen.api import HandoffMessage, ModelClientStreamingChunkEvent, UserInputRequestedEvent
 from upcall.autogen.messages import ANSWERS, RUN, Event
 from upcall.errors import AnswerRefused, ConfigurationError, UpcallError, missing_extra
 from upcall.progress import PROGRESS

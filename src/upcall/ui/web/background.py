@@ -10,8 +10,7 @@ from contextlib import aclosing, contextmanager
 from itertools import chain, groupby
 from typing import NamedTuple
 
-from autogen_agentchat.messages import ModelClientStreamingChunkEvent
-
+from upcall.autogen.api import ModelClientStreamingChunkEvent
 from upcall.autogen.messages import TEXT, TextKey, event_path, find_ended_text, text_key
 from upcall.errors import UpcallError
 from upcall.execution.driver import Stream

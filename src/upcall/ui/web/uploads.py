@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autogen_agentchat.messages import MultiModalMessage
-from autogen_core import Image as AutoGenImage
 from PIL import Image, UnidentifiedImageError
 from starlette.datastructures import FormData, UploadFile
 
+from upcall.autogen.api import Image as AutoGenImage
+from upcall.autogen.api import MultiModalMessage
 from upcall.autogen.messages import USER
 from upcall.errors import CallerError
 from upcall.execution.start_options import Task

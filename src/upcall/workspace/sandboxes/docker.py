@@ -9,9 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock
-
+from upcall.autogen.api import CancellationToken, CodeBlock
 from upcall.autogen.concurrency import run_to_completion
 from upcall.errors import install_command
 from upcall.text import first_line
