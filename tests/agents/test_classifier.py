@@ -357,7 +357,7 @@ async def test_a_failed_call_ends_the_turn_with_a_friendly_message(failure: Repl
     assert model.left == []
 
 
-@pytest.mark.parametrize(("status", "told"), [(401, False), (404, True), (429, True), (500, True), (504, False)])
+@pytest.mark.parametrize(("status", "told"), [(401, True), (404, True), (429, True), (500, True), (504, False)])
 async def test_a_server_s_own_words_are_told_without_the_key(status: int, told: bool) -> None:
     """S2-31, S2-32."""
     with LoopbackServer([Fail(status, f"No model for {KEY}\nhere")], api_key=KEY) as server:

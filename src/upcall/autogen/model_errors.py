@@ -5,11 +5,14 @@ They are distinguished by HTTP status and class name, without importing any SDK.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
 import sysconfig
 import traceback
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from upcall.errors import (
@@ -148,13 +151,18 @@ def _recognise(error: Exception, agent: str) -> ModelError | None:
         )
     if _is_overflow(error, status, said):
         return ModelError(
-            f"{who} refused the request: the conversation is longer than the model takes{said.rstrip('.')}. Give the "
+            f"{who} refused the request: the conversation is longer than the model takes{said}. Give the "
             "agent a model_context that shows less of it, shorten what its tools return, or use a model with a longer "
             f"context. {resume}"
         )
-    if status in (401, 403):
+    if status in (401, 403) or (status == 400 and _KEY_REFUSED.search(said)):
         advice = "Check OPENAI_API_KEY or UPCALL_API_KEY, or api_key in the configuration."
-        return ModelAuthenticationError(f"{who} refused the key (HTTP {status}). {advice} {resume}")
+        return ModelAuthenticationError(f"{who} refused the key (HTTP {status}){said}. {advice} {resume}")
+    if status == 402 or (status in (400, 429) and _ACCOUNT.search(said)):
+        advice = "Check the balance and the plan of the account, or use another key."
+        return ModelUnavailable(
+            f"{who} says that the account cannot pay for it (HTTP {status}){said}. {advice} {resume}"
+        )
     if status == 404:
         advice = "Check the model name, the base URL and the API key."
         return ModelNotFound(f"{who} does not know this model or address (HTTP 404){said}. {advice} {resume}")
@@ -216,16 +224,58 @@ def is_overflow(words: str) -> bool:
     return bool(_OVERFLOW.search(words.lower()))
 
 
+_KEY_REFUSED = re.compile(
+    r"api[ _-]?key.{0,20}(?:not valid|invalid|incorrect|expired|missing|required)"
+    r"|(?:invalid|incorrect|expired|missing|wrong).{0,20}api[ _-]?key",
+    re.IGNORECASE,
+)
+"""Gemini's servers refuse a key with the status 400."""
+
+_ACCOUNT = re.compile(
+    r"billing|insufficient[ _](?:quota|balance|credit|fund)"
+    r"|(?:out of|not enough|no|low) (?:\w+ )?(?:credit|balance|fund)"
+    r"|(?:credit|balance)s? (?:is|are) (?:too low|exhausted|used up)|payment|top up|recharge|prepaid",
+    re.IGNORECASE,
+)
+"""What a refusal says where the account, and neither the request nor its rate, is at fault."""
+
+_MASKED = re.compile(r"\S*\*{3,}\S*|\b(?:sk|pk)-[\w-]{4,}")
+"""A key that is shown in part, or another one."""
+
+
 def _server_words(error: Exception) -> str:
-    """Return the server's message, cut to one line. A server may echo the key, which the failed request contains."""
-    body = getattr(error, "body", None)
-    if isinstance(error, ServerError):
-        body = {"message": error.words}
-    message = body.get("message") if isinstance(body, dict) else getattr(error, "message", None)
-    if not isinstance(message, str) or not message.strip():
-        return ""
+    """Return the server's message, cut to one line and without its full stop, after a colon; empty if there is none.
+
+    A server may echo the key, whole or in part, which the failed request contains.
+    """
+    given = error.words if isinstance(error, ServerError) else getattr(error, "body", getattr(error, "message", None))
+    message = words_of(given)
     request = getattr(error, "request", None)
-    sent = getattr(request, "headers", {}).get("authorization", "")
-    for secret in sent.split():
-        message = message.replace(secret, "[key]")
-    return f": {one_line(message, _MAX_WORDS_CHARS)}"
+    headers = getattr(request, "headers", {})
+    for secret in [*headers.get("authorization", "").split()[-1:], headers.get("api-key", "")]:
+        message = message.replace(secret, "[key]") if secret else message
+        message = re.sub(rf"{re.escape(secret[:6])}[^\s\"',;)]*", "[key]", message) if len(secret) > 12 else message
+    words = one_line(_MASKED.sub("[key]", message), _MAX_WORDS_CHARS).rstrip(" .")
+    return f": {words}" if words else ""
+
+
+def words_of(error: object) -> str:
+    """Return what an error of a server says, in whichever of the forms that servers use; empty for a web page."""
+    if isinstance(error, Mapping):
+        said = next((words for name in _WORDS if (words := words_of(error.get(name)))), "")
+        where = ".".join(map(str, error["loc"])) if isinstance(error.get("loc"), list) else ""  # FastAPI's, of a field.
+        metadata = error.get("metadata")
+        raw = words_of(metadata.get("raw")) if isinstance(metadata, Mapping) else ""  # OpenRouter's, of the provider.
+        return ": ".join(each for each in (where, said, raw if raw != said else "") if each)
+    if isinstance(error, list):
+        return "; ".join(filter(None, map(words_of, error)))
+    if not isinstance(error, str):
+        return "" if error is None else str(error)
+    if error.lstrip().startswith(("{", "[")):
+        with suppress(ValueError, RecursionError):
+            return words_of(json.loads(error))
+    return "" if error.lstrip().startswith("<") else error
+
+
+_WORDS = ("message", "error", "detail", "msg", "type", "code")
+"""Where an error object has its words: the first that has any."""

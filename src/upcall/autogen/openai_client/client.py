@@ -30,10 +30,10 @@ from pydantic import BaseModel, SecretStr
 
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.internals import count_usage, parts_of_openai_client
-from upcall.autogen.model_errors import CutShort, ServerError, UnreadableBody
+from upcall.autogen.model_errors import CutShort, ServerError, UnreadableBody, words_of
 from upcall.autogen.model_notes import MAX_REPLIES, ReturnedFields
 from upcall.autogen.openai_client.http import DONE, guard, read_events, response_class
-from upcall.autogen.openai_client.reply_reader import ReplyReader, words_of
+from upcall.autogen.openai_client.reply_reader import ReplyReader
 from upcall.autogen.openai_client.requests import (
     Json,
     MessageForm,

@@ -6,14 +6,13 @@ a finish reason (`endings`), or by ``[DONE]``. Where neither came, it was cut of
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autogen_core.models import ChatCompletionTokenLogprob, CreateResult, RequestUsage, TopLogprob
 
-from upcall.autogen.model_errors import CutShort, ServerError, UnreadableBody
+from upcall.autogen.model_errors import CutShort, ServerError, UnreadableBody, words_of
 from upcall.autogen.model_notes import Returned, digest
 from upcall.autogen.openai_client.calls import CallDrafts, merge
 from upcall.autogen.openai_client.endings import Ending, read_ending
@@ -250,15 +249,6 @@ def _find_error(value: Mapping[str, Any]) -> ServerError | None:
         return None
     code = error.get("code") if isinstance(error, Mapping) else None
     return ServerError(words_of(error), code if isinstance(code, int) else None)
-
-
-def words_of(error: object) -> str:
-    """Return what an error object of a server says."""
-    if isinstance(error, Mapping):
-        for name in ("message", "error", "detail", "msg", "type", "code"):
-            if isinstance(said := error.get(name), str | Mapping) and said:
-                return words_of(said)
-    return error if isinstance(error, str) else json.dumps(error, default=str)
 
 
 def _count(value: object) -> int:
