@@ -46,9 +46,9 @@ class AskUserArguments(BaseModel):
 def ask_user_schema() -> ToolSchema:
     """Return the tool as a model sees it (description: S4-36); the same object each time."""
     properties = AskUserArguments.model_json_schema()
-    kinds = properties["$defs"]["ClarificationType"]["enum"]
     fields = properties["properties"]
-    fields["clarification_type"] = {"type": "string", "enum": kinds, "description": "Why you ask."}
+    kind = fields["clarification_type"]
+    kind |= {"type": "string", "enum": properties["$defs"][kind.pop("$ref").rpartition("/")[2]]["enum"]}
     return ToolSchema(
         name=ASK_USER,
         description="Request input from the user when you need clarification or additional information.",

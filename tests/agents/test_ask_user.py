@@ -147,6 +147,22 @@ def test_the_tool_is_described_as_in_the_seed() -> None:
     )
 
 
+def test_the_schema_of_the_tool_gives_the_defaults_of_the_seed() -> None:
+    """S1-12 to S1-16: a model that leaves an argument out knows what it then says."""
+    properties = ask_user_schema()["parameters"]["properties"]
+    kinds = ["missing_info", "ambiguous_requirement", "approach_choice", "risk_confirmation", "suggestion"]
+    assert properties["clarification_type"]["enum"] == kinds
+    named = ("clarification_type", "context", "options", "allow_free_text", "required")
+    assert {name: properties[name].get("default", "none") for name in named} == {
+        "clarification_type": "missing_info",
+        "context": None,
+        "options": [],
+        "allow_free_text": True,
+        "required": True,
+    }
+    assert "default" not in properties["question"]
+
+
 def test_the_tool_asks_for_the_question_alone() -> None:
     """S4-37, S4-38"""
     parameters = ask_user_schema()["parameters"]

@@ -340,6 +340,14 @@ async def test_a_plan_without_a_title_or_sections_is_replaced_whole(outline: dic
     assert _planned(await rest_of(PLANNING, [reply, reply])) == STANDING_PLAN
 
 
+async def test_an_unreadable_plan_becomes_the_task_and_five_sections() -> None:
+    """S0-62"""
+    plan = _planned(await rest_of(PLANNING, ["?", "?"]))
+    assert plan.title == "Compare solar power"
+    assert plan.sections == ("Background", "Main points", "Comparison", "Open points", "Conclusion")
+    assert plan.steps == ()
+
+
 @named("empty", "cut at its half", "all fields null")
 async def test_a_revision_that_cannot_be_read_shows_the_plan_as_it_was(odd: Odd) -> None:
     reply, good = odd.make(PLAN_REPLY), json.dumps(PLAN_REPLY)

@@ -167,6 +167,26 @@ async def test_what_a_fact_answered_is_overruled_and_the_work_before_it_stands()
     assert bench.notes == ["before", "after", "after"]  # With the run's own answer all is in its journal.
 
 
+async def test_a_fork_within_a_segment_keeps_no_later_answer() -> None:
+    """S4-52: facts answered both questions without a pause; what the coder asked second depends on the first."""
+
+    def respond(request: Request) -> Reply:
+        results = list(request.tool_results.values())
+        if not results:
+            return ask()
+        return ask("Which database?") if results == ["Express"] else f"Built with {', '.join(results)}"
+
+    client = ScriptedModelClient(respond)
+    app = Upcall(team=lambda: RoundRobinGroupChat([PausableAgent("coder", client)], max_turns=1), store="runs.db")
+    run = await app.start("Build it", facts={"framework": "Express", "database": "SQLite"})
+    assert (run.result, len(run.answers)) == ("Built with Express, SQLite", 2)
+    first = run.answered_questions[0].id
+    plan = await app.plan_fork(run.id, first)
+    assert (plan.kept_answers, plan.answers_again) == (0, 1)
+    forked = await app.fork(run.id, first, "FastAPI")
+    assert (forked.result, said(forked)) == ("Built with FastAPI", ["FastAPI"])
+
+
 async def test_a_branch_of_a_branch_and_where_they_part() -> None:
     bench = Bench(TWO)
     run = await bench.app.start("Build it")
