@@ -65,6 +65,22 @@ def test_every_fault_can_be_put_in() -> None:
 
 
 @pytest.mark.slow
+def test_autogen_tests_have_the_same_names_in_every_folder(tmp_path: Path) -> None:
+    """The list of known differences is of tests, wherever their folder is and whatever holds it."""
+    suite = _module("autogen_suite")
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
+    for name in ("test_group_chat.py", "of_the_tools/test_tool.py"):
+        file = tmp_path / "copied" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("def test_it() -> None: ...\n")
+    outcomes = suite.run(tmp_path / "copied", "plain", 60, [], tmp_path)
+    assert outcomes == {"test_group_chat.py::test_it": "passed", "of_the_tools/test_tool.py::test_it": "passed"}
+    listed = suite.read_differences(tmp_path / "copied")
+    assert {name.partition("::")[0] for name in listed} == {"test_group_chat.py"}
+    assert suite.read_differences(tmp_path) == set()
+
+
+@pytest.mark.slow
 def test_a_killed_experiment_ends_with_the_same_table(tmp_path: Path) -> None:
     outcome = _module("experiment").disturb(tmp_path, tasks=10, kills=4, seed=3)
     assert outcome.kills >= 3
