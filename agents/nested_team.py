@@ -66,7 +66,7 @@ class _Shared:
     def __init__(self, team: Team) -> None:
         self.team = team
         self.lock = asyncio.Lock()
-        self.broken = False
+        self.busy = False
 
 
 class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
@@ -159,8 +159,8 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
         It runs in a separate task, as under `Upcall`: a group chat is stopped through its token.
         """
         state, team = self._state, self._shared.team
-        if self._shared.broken:
-            raise AgentFailed(f"Team {self.name!r} failed in another call. The run is stored and can be resumed.")
+        if self._shared.busy:
+            raise AgentFailed(f"Team {self.name!r} still works on another call. The run is stored and can be resumed.")
         try:
             await (team.reset() if state.team is None else team.load_state(state.team))
         except UpcallError:
@@ -198,7 +198,7 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
             if not running.done():
                 own.cancel()
                 await asyncio.wait([running], timeout=SECONDS_TO_LET_GO)
-            self._shared.broken = state.unfinished
+            self._shared.busy = not running.done()
             while not events.empty():  # Cut off, it has said what nobody has heard.
                 event = events.get_nowait()
                 if event is not None and PATH not in event.metadata:

@@ -70,7 +70,7 @@ from upcall.autogen.messages import (
 from upcall.autogen.model_errors import explain
 from upcall.autogen.ownership import can_be_renewed
 from upcall.autogen.published import PublishedQuestions
-from upcall.autogen.quiet_runtime import QuietRuntime, make_quiet
+from upcall.autogen.quiet_runtime import QuietRuntime, make_quiet, renew_runtime
 from upcall.autogen.recording import TeamProxy, manager_with_journal
 from upcall.autogen.scope import current_scope, discard_last_reply, enter_scope, note_interruption, publish
 from upcall.errors import AgentFailed, ConfigurationError, SchemaMismatch
@@ -591,7 +591,26 @@ def make_resumable(team: TeamT, *, user_proxy: str = "user", live: bool = False)
                 turns.proxies.append(agent)
     manager_with_journal(team)
     make_quiet(team)
-    stream = team.run_stream
+    stock_stream, stock_reset = team.run_stream, team.reset
+
+    async def renew() -> None:
+        if turns.failed:
+            await renew_runtime(team)
+            turns.failed = False
+
+    async def reset() -> None:
+        await renew()
+        await stock_reset()
+
+    async def stream(**given: Any) -> AsyncGenerator[Event | TaskResult, None]:
+        await renew()
+        try:
+            async with aclosing(stock_stream(**given)) as items:
+                async for item in items:
+                    yield item
+        except (Exception, asyncio.CancelledError):
+            turns.failed = True
+            raise
 
     async def run_stream(**given: Any) -> AsyncGenerator[Event | TaskResult, None]:
         scope = current_scope()
@@ -613,7 +632,7 @@ def make_resumable(team: TeamT, *, user_proxy: str = "user", live: bool = False)
                     known |= {each.id for each in extract_questions(item, turns.user_proxy)}
                 yield item
 
-    team.run_stream = run_stream  # type: ignore[method-assign]
+    team.run_stream, team.reset = run_stream, reset  # type: ignore[method-assign]
     make_factory = team._create_group_chat_manager_factory
 
     def keeping(**given: Any) -> Callable[[], BaseGroupChatManager]:
@@ -693,6 +712,8 @@ class _Turns:
     def __init__(self, user_proxy: str, live: bool) -> None:
         self.user_proxy, self.live = user_proxy, live
         self.proxies: list[ChatAgent] = []
+        self.failed = False
+        """Whether the last run of the team raised an error."""
         self._failed: set[str] = set()
         self._waiting: list[asyncio.Future[None]] = []
 

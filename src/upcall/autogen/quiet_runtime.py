@@ -209,3 +209,18 @@ def make_quiet(team: BaseGroupChat) -> None:
     if team._embedded_runtime and type(team._runtime) is SingleThreadedAgentRuntime and not team._initialized:
         team._runtime = QuietRuntime()
         team._output_message_queue = _Output()  # type: ignore[assignment]  # It has one reader, `run_stream`.
+
+
+async def renew_runtime(team: BaseGroupChat) -> None:
+    """Give a group chat whose last run raised an error a new runtime, with the state that it had.
+
+    The old one raises that error once more, or never answers (autogen-core 0.7.5). Those that had the turn get it
+    again, as in a new team with that state. A runtime of the user's own stays.
+    """
+    if not team._embedded_runtime:
+        return
+    state = await team.save_state()
+    team._runtime, team._output_message_queue, team._initialized = QuietRuntime(), _Output(), False  # type: ignore[assignment]
+    if team._termination_condition is not None:
+        await team._termination_condition.reset()  # It is shown again what came since the last end.
+    await team.load_state(state)
