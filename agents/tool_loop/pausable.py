@@ -62,6 +62,7 @@ from upcall.agents.tool_loop.text_calls import find_calls, find_repeated, may_wr
 from upcall.agents.tool_loop.turn import Frame, Turn
 from upcall.agents.toolset import Tool, Toolset, question_call
 from upcall.autogen.call_path import nested_call
+from upcall.autogen.client_quirks import fit_client
 from upcall.autogen.concurrency import Emit, cancellable
 from upcall.autogen.cut_replies import describe_cut, find_cut
 from upcall.autogen.mending import mend_calls
@@ -203,6 +204,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             approve=approve,
             user_proxy=settings.user_proxy,
         )
+        fit_client(model_client)
         self._calls_tools = model_client.model_info.get("function_calling") is not False
         if not self._calls_tools and self._toolset.has_tools:
             raise ConfigurationError(

@@ -11,7 +11,8 @@ from contextvars import copy_context
 from copy import copy
 from dataclasses import dataclass
 from functools import cache, partial, wraps
-from typing import Any, ClassVar, TypeAlias
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeGuard
 
 from autogen_agentchat.agents import (
     ApprovalRequest,
@@ -34,6 +35,7 @@ from autogen_core.models import (
     ChatCompletionClient,
     CreateResult,
     FunctionExecutionResult,
+    ModelInfo,
     RequestUsage,
     SystemMessage,
 )
@@ -42,6 +44,10 @@ from opentelemetry import trace
 from pydantic import BaseModel, ValidationError
 
 from upcall.autogen.concurrency import contain
+from upcall.autogen.model_info import find_model_info
+
+if TYPE_CHECKING:
+    from autogen_ext.models.cache import ChatCompletionCache
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,11 @@ def is_stock_openai_client(client: object) -> bool:
     )
 
 
+def is_stock_cache(client: Any) -> TypeGuard[ChatCompletionCache]:
+    """Return whether a model client is AutoGen's cache around another one as it was shipped."""
+    return is_model_client_for("cache", client) and type(client).__name__ == "ChatCompletionCache"
+
+
 def count_usage(client: Any, usage: RequestUsage) -> None:
     """Add what was used in place of an AutoGen client for OpenAI to its counters, which are private (autogen-ext
     0.7.5)."""
@@ -131,6 +142,44 @@ def count_usage(client: Any, usage: RequestUsage) -> None:
             before.prompt_tokens + usage.prompt_tokens, before.completion_tokens + usage.completion_tokens
         )
         setattr(client, name, now)
+
+
+def fit_anthropic_client(client: Any) -> None:
+    """Let AutoGen's client for Anthropic make the calls that its package and its model take (autogen-ext 0.7.5).
+
+    It takes a name that it does not know for that of a Claude 2, which neither sees images nor calls tools; it takes no
+    schema for JSON and no second system message, whatever its `model_info` says; and it always sends arguments such as
+    ``temperature`` that version 2 of the package has no more. They go where they still belong, in the body of the
+    request, unless they say no more than the default.
+    """
+    from autogen_ext.models.anthropic import _model_info
+
+    raw, name = getattr(client, "_raw_config", {}), str(client._create_args.get("model"))
+    is_known = raw.get("model_info") or name in _model_info._MODEL_INFO
+    info: ModelInfo = client._model_info if is_known else find_model_info(name)
+    cannot = {"structured_output": False, "multiple_system_messages": False}
+    client._model_info = {**info, **cannot}
+    messages = client._client.messages
+    if _is_ours(messages.create):
+        return
+    create, taken = messages.create, signature(messages.create).parameters
+    if any(each.kind is Parameter.VAR_KEYWORD for each in taken.values()):
+        return
+
+    @wraps(create)
+    def create_fitting(**arguments: Any) -> Any:
+        other = {key: arguments.pop(key) for key in [*arguments] if key not in taken}
+        kept = {key: value for key, value in other.items() if _ANTHROPIC_DEFAULTS.get(key) != value}
+        if kept:
+            arguments["extra_body"] = {**(arguments.get("extra_body") or {}), **kept}
+        return create(**arguments)
+
+    create_fitting.upcall_own = True  # type: ignore[attr-defined]
+    messages.create = create_fitting
+
+
+_ANTHROPIC_DEFAULTS = {"temperature": 1.0}
+"""What AutoGen's client for Anthropic sends though nobody said so."""
 
 
 def agent_of(tool: BaseTool[Any, Any]) -> BaseChatAgent | None:

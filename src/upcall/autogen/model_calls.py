@@ -18,6 +18,7 @@ from autogen_core.tools import ToolSchema
 from pydantic import BaseModel
 
 from upcall.autogen import tracing
+from upcall.autogen.client_quirks import request_reply, stream_reply
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.mending import mend_reply
 from upcall.autogen.model_errors import CutShort, explain_call
@@ -70,7 +71,7 @@ async def call_model(
         async def attempt() -> CreateResult:
             async with asyncio.timeout(timeout):
                 request = tracing.ModelRequest(sent, streams=stream)
-                fetched = _stream(caller, request, options, emit) if stream else caller.create(sent, **options)
+                fetched = _stream(caller, request, options, emit) if stream else request_reply(caller, sent, options)
                 return mend_reply(_sendable(await tracing.model_call(agent, client, request, fetched)), tools, agent)
 
         journal = current_scope().journal
@@ -111,17 +112,15 @@ async def _stream(
     options: dict[str, Any],
     emit: Emit[str | CreateResult],
 ) -> CreateResult:
-    """Return the whole reply, after emitting its pieces as text."""
-    whole: CreateResult | None = None
-    async for item in client.create_stream(request.messages, **options):
-        request.note_chunk()
-        if isinstance(item, str):
-            emit(replace_surrogates(item))
-        elif not is_cut_off(client, item):
-            whole = item
-    if whole is None:
+    """Return the whole reply, after emitting its pieces as text.
+
+    Raises:
+        CutShort: it ended before its end.
+    """
+    reply = await stream_reply(client, request.messages, options, emit, request.note_chunk)
+    if is_cut_off(client, reply):
         raise CutShort
-    return whole
+    return reply
 
 
 def _form(tools: Sequence[ToolSchema], json_output: bool | type[BaseModel] | None, first_token: bool) -> list[str]:

@@ -96,10 +96,27 @@ def explain_call(error: Exception, agent: str, client: object = None) -> ModelEr
     who = f"Agent {agent!r}: the model server"
     if type(error) is ValueError and said:  # The client's own error: it cannot make the call.
         return ModelError(f"Agent {agent!r}: its model client refused the call: {said}. {_RESUME}")
+    if isinstance(error, TypeError | AttributeError | ImportError) and _MISFIT.search(said):
+        return ModelError(
+            f"Agent {agent!r}: its model client {type(client).__name__} does not fit the version of its package that "
+            f"is installed ({kind}: {said}). Install an older version of the package, or another client. {_RESUME}"
+        )
     if isinstance(error, ValueError | LookupError | TypeError | AttributeError):
-        advice = "Check that the base URL is that of an OpenAI-compatible server."
+        whose = "an OpenAI-compatible server" if _is_for_openai(client) else f"a server for {type(client).__name__}"
+        advice = f"Check that the base URL is that of {whose}."
         return ModelReplyInvalid(f"{who} sent a reply that cannot be read ({kind}). {advice} {_RESUME}")
     return ModelError(f"Agent {agent!r}: the model call failed ({kind}). Try again. {_RESUME}")
+
+
+_MISFIT = re.compile(
+    r"unexpected keyword argument|required (?:positional|keyword-only) argument|positional arguments? but"
+    r"|^module '.*' has no attribute|^cannot import name|^No module named"
+)
+"""How Python says that a function or a module is another one than its caller was written for."""
+
+
+def _is_for_openai(client: object) -> bool:
+    return type(client).__module__.startswith(("upcall.", "autogen_ext.models.openai", "builtins"))
 
 
 def is_of_user(client: object) -> bool:

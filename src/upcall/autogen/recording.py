@@ -29,12 +29,13 @@ from autogen_core.models import (
 from autogen_core.models import RequestUsage as Usage
 from autogen_core.tools import ToolSchema, Workbench
 
+from upcall.autogen.client_quirks import fit_client, request_reply, stream_reply
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.cut_replies import request_whole
 from upcall.autogen.internals import Approve, Wrappers, is_started, wrap_manager, wrap_parts
 from upcall.autogen.mending import mend_reply
 from upcall.autogen.messages import Event
-from upcall.autogen.model_errors import CutShort, explain_call
+from upcall.autogen.model_errors import explain_call
 from upcall.autogen.openai_client.takeover import calling_client, is_cut_off
 from upcall.autogen.scope import current_scope
 from upcall.autogen.server_waits import call_when_free
@@ -98,7 +99,7 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
         """Call the client, or replay a recorded reply."""
 
         def fetch(sent: Sequence[LLMMessage], _: ModelRequest) -> Awaitable[CreateResult]:
-            return calling_client(self.inner).create(sent, **options)
+            return request_reply(calling_client(self.inner), sent, options)
 
         return await self._reply(messages, options, fetch)
 
@@ -109,16 +110,7 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
 
         async def work(emit: Emit[str | CreateResult]) -> None:
             async def fetch(sent: Sequence[LLMMessage], request: ModelRequest) -> CreateResult:
-                whole: CreateResult | None = None
-                pieces = calling_client(self.inner).create_stream(sent, **options)
-                async for item in pieces:  # To its end: a client may count there.
-                    request.note_chunk()
-                    if isinstance(item, CreateResult):
-                        whole = item
-                    else:
-                        emit(item)
-                if whole is None:
-                    raise CutShort
+                whole = await stream_reply(calling_client(self.inner), sent, options, emit, request.note_chunk)
                 if is_cut_off(self.inner, whole):
                     raise _Unfinished(whole)
                 return whole
@@ -358,6 +350,7 @@ def _form(options: Mapping[str, Any]) -> list[str]:
 
 
 def _client(client: ChatCompletionClient, agent: str) -> ChatCompletionClient:
+    fit_client(client)
     return client if isinstance(client, JournaledClient) else JournaledClient(client, agent)
 
 

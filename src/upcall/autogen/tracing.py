@@ -6,6 +6,7 @@ Where a run is not traced nothing of OpenTelemetry is used.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
@@ -255,6 +256,7 @@ def _read_component(client: ChatCompletionClient) -> tuple[str, str]:
     elif parts[:3] == ["upcall", "autogen", "openai_client"]:
         provider = "openai"
     model = ""
-    with suppress(Exception):  # It is not a component, or contains what cannot be dumped.
+    # It is not a component, contains what cannot be dumped, or warns of how AutoGen itself named it.
+    with suppress(Exception), warnings.catch_warnings(action="ignore"):
         model = str(client.dump_component().config.get("model", ""))
     return provider, model

@@ -70,7 +70,11 @@ def _client(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:
 
 def _component(component: dict[str, Any]) -> ChatCompletionClient:
     try:
-        return ChatCompletionClient.load_component(component)
+        try:
+            return ChatCompletionClient.load_component(component)
+        except ValueError:
+            # AutoGen's clients know the models of their time, and refuse others without a `model_info`.
+            return ChatCompletionClient.load_component(_with_model_info(component))
     except Exception as error:
         # The component's own words could hold its key, so they are left to the traceback.
         provider = component.get("provider", "no provider")
@@ -79,6 +83,15 @@ def _component(component: dict[str, Any]) -> ChatCompletionClient:
             f"The model_client {provider} cannot be loaded ({type(error).__name__}{missing}). Check provider and "
             "config, and that its package is installed, for example: pip install 'autogen-ext[ollama]'."
         ) from error
+
+
+def _with_model_info(component: dict[str, Any]) -> dict[str, Any]:
+    config = dict(component.get("config") or {})
+    if config.get("model_info") or not isinstance(config.get("model"), str):
+        raise ValueError("it is not its model_info that is missing")
+    from upcall.autogen.model_info import find_model_info
+
+    return {**component, "config": {**config, "model_info": find_model_info(config["model"])}}
 
 
 def _openai(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:

@@ -31,6 +31,7 @@ from pydantic import BaseModel, SecretStr
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.internals import count_usage, parts_of_openai_client
 from upcall.autogen.model_errors import CutShort, ServerError, UnreadableBody, words_of
+from upcall.autogen.model_info import to_model_info
 from upcall.autogen.model_notes import MAX_REPLIES, ReturnedFields
 from upcall.autogen.openai_client.http import DONE, guard, read_events, response_class
 from upcall.autogen.openai_client.reply_reader import ReplyReader
@@ -148,7 +149,7 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         form = MessageForm(
             name=traits.send_name, empty=traits.empty_text, strip_last=traits.family.startswith("claude")
         )
-        self._set_up(sdk, {"model": model, **arguments}, _to_info(traits, model_info), traits, form)
+        self._set_up(sdk, {"model": model, **arguments}, to_model_info(traits, model_info), traits, form)
         self.small = small
 
     def _set_up(
@@ -308,9 +309,7 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
                 return reply
 
     def _write_body(self, messages: Sequence[LLMMessage], options: Mapping[str, Any]) -> Json:
-        notes = current_scope().model_notes
-        kept = self._own if notes is None else notes.fields
-        body = {"messages": write_messages(messages, self._form, kept, self._provider)}
+        body = {"messages": write_messages(messages, self._form, self.returned_fields, self._provider)}
         return body | {key: value for key, value in options.items() if key not in _REQUEST}
 
     async def _attempt(
@@ -350,8 +349,7 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
                 raise cut from error
             raise
         if returned is not None:
-            notes = current_scope().model_notes
-            (self._own if notes is None else notes.fields).keep(reply.content, returned)
+            self.returned_fields.keep(reply.content, returned)
         self._count(reply.usage)
         if _events.isEnabledFor(logging.INFO):
             _events.info(
@@ -379,6 +377,12 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
             guard(again)
             self._copies[loop] = self._sdk.copy(http_client=again)
         return self._copies[loop]
+
+    @property
+    def returned_fields(self) -> ReturnedFields:
+        """What servers want back of their replies: the run's, outside of runs the client's own."""
+        notes = current_scope().model_notes
+        return self._own if notes is None else notes.fields
 
     # -- what is known of the server ----------------------------------------------------------------------------------
 
@@ -510,15 +514,3 @@ def _call_ids(messages: Sequence[LLMMessage]) -> frozenset[str]:
         if isinstance(message, AssistantMessage) and not isinstance(message.content, str)
         for call in message.content
     )
-
-
-def _to_info(traits: ModelTraits, given: Mapping[str, Any] | None) -> ModelInfo:
-    info = ModelInfo(
-        vision=traits.vision,
-        function_calling=traits.tools,
-        json_output=traits.json,
-        structured_output=traits.schema,
-        family=traits.family,
-        multiple_system_messages=True,
-    )
-    return info if given is None else {**info, **given}  # type: ignore[typeddict-item]

@@ -7,29 +7,33 @@ from weakref import WeakKeyDictionary
 
 from autogen_core.models import ChatCompletionClient, CreateResult
 
-from upcall.autogen.internals import is_model_client_for, is_stock_openai_client
+from upcall.autogen.internals import is_model_client_for, is_stock_cache, is_stock_openai_client
 from upcall.autogen.openai_client.calls import is_object
 from upcall.autogen.scope import current_scope
 
 if TYPE_CHECKING:
     from upcall.autogen.openai_client.client import OpenAICompatibleClient
 
-_taken: WeakKeyDictionary[ChatCompletionClient, OpenAICompatibleClient] = WeakKeyDictionary()
+_taken: WeakKeyDictionary[ChatCompletionClient, ChatCompletionClient] = WeakKeyDictionary()
 
 
 def calling_client(client: ChatCompletionClient) -> ChatCompletionClient:
     """Return the client that makes the calls of another: our own for a stock `OpenAIChatCompletionClient` or
-    `AzureOpenAIChatCompletionClient`, unless the run's settings leave it its calls; else that client itself."""
-    if current_scope().keeps_stock_clients or not is_model_client_for("openai", client):
+    `AzureOpenAIChatCompletionClient`, unless the run's settings leave it its calls, also inside of a
+    `ChatCompletionCache`; else that client itself."""
+    if current_scope().keeps_stock_clients:
         return client
     if client in _taken:
         return _taken[client]
-    if not is_stock_openai_client(client):
-        return client
-    from upcall.autogen.openai_client.client import OpenAICompatibleClient
+    if is_stock_cache(client):
+        from upcall.autogen.reply_cache import take_over_cache
 
-    _taken[client] = OpenAICompatibleClient.take_over(client)
-    return _taken[client]
+        _taken[client] = take_over_cache(client, calling_client(client.client))
+    elif is_stock_openai_client(client):
+        from upcall.autogen.openai_client.client import OpenAICompatibleClient
+
+        _taken[client] = OpenAICompatibleClient.take_over(client)
+    return _taken.get(client, client)
 
 
 def find_own_client(client: Any) -> OpenAICompatibleClient | None:

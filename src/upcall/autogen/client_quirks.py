@@ -1,0 +1,107 @@
+"""What AutoGen's clients for other services than OpenAI's get wrong, put right around them (autogen-ext 0.7.5).
+
+They make their calls themselves. Here stands what would otherwise make a run fail or lose a text, each with what is
+expected and what comes; each goes when AutoGen mends it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from autogen_core.models import (
+    AssistantMessage,
+    ChatCompletionClient,
+    CreateResult,
+    FunctionExecutionResultMessage,
+    LLMMessage,
+    UserMessage,
+)
+
+from upcall.autogen.concurrency import Emit
+from upcall.autogen.internals import fit_anthropic_client, is_model_client_for
+from upcall.autogen.model_errors import CutShort
+from upcall.text import replace_surrogates
+
+
+def fit_client(client: ChatCompletionClient) -> None:
+    """Let a client make calls that it cannot make as it is, before it is asked what its model can."""
+    if is_model_client_for("anthropic", client):
+        fit_anthropic_client(client)
+
+
+async def request_reply(
+    client: ChatCompletionClient, messages: Sequence[LLMMessage], options: Mapping[str, Any]
+) -> CreateResult:
+    """Return a client's reply."""
+    return _with_text(await client.create(fit_messages(client, messages), **options))
+
+
+async def stream_reply(
+    client: ChatCompletionClient,
+    messages: Sequence[LLMMessage],
+    options: Mapping[str, Any],
+    emit: Emit[str | CreateResult],
+    note_chunk: Callable[[], None],
+) -> CreateResult:
+    """Return a client's streamed reply, after emitting its pieces as text; `note_chunk` is called when something came.
+    One that cannot stream is called as a whole: AutoGen's for llama.cpp says so by an error.
+
+    Raises:
+        CutShort: the stream ended without a reply.
+    """
+    whole: CreateResult | None = None  # Read to the end: a client may count there.
+    said: list[str] = []
+    try:
+        async for item in client.create_stream(fit_messages(client, messages), **options):
+            note_chunk()
+            if isinstance(item, CreateResult):
+                whole = item
+            else:
+                said.append(replace_surrogates(item))
+                emit(said[-1])
+    except NotImplementedError:
+        if said:
+            raise
+        return await request_reply(client, messages, options)
+    if whole is None:
+        raise CutShort
+    return _with_text(whole, "".join(said))
+
+
+def _with_text(reply: CreateResult, said: str = "") -> CreateResult:
+    """Return a reply without calls as one of text. AutoGen's clients for Ollama and Azure AI return an empty list of
+    calls for a stream whose text came in one piece, and the text as a thought or nowhere."""
+    if reply.content != []:
+        return reply
+    text = said or reply.thought or ""
+    return reply.model_copy(update={"content": text, "thought": None if text == reply.thought else reply.thought})
+
+
+def fit_messages(client: ChatCompletionClient, messages: Sequence[LLMMessage]) -> Sequence[LLMMessage]:
+    """Return messages as a client takes them: AutoGen's for llama.cpp refuses calls and their results, and images. Its
+    model reads them as text, as it writes them."""
+    return [*map(_as_text, messages)] if is_model_client_for("llama_cpp", client) else messages
+
+
+def _as_text(message: LLMMessage) -> LLMMessage:
+    match message:
+        case AssistantMessage() if not isinstance(message.content, str):
+            calls = [{"name": each.name, "arguments": _read(each.arguments)} for each in message.content]
+            written = "\n".join(json.dumps(each, ensure_ascii=False) for each in calls)
+            return AssistantMessage(content="\n".join(filter(None, [message.thought, written])), source=message.source)
+        case FunctionExecutionResultMessage():
+            results = [f"Result of {each.name}:\n{each.content}" for each in message.content]
+            return UserMessage(content="\n\n".join(results), source="tools")
+        case UserMessage() if not isinstance(message.content, str):
+            parts = [each if isinstance(each, str) else "[an image, which cannot be shown]" for each in message.content]
+            return UserMessage(content="\n".join(parts), source=message.source)
+    return message
+
+
+def _read(arguments: str) -> Any:
+    try:
+        return json.loads(arguments)
+    except ValueError:
+        return arguments
