@@ -149,3 +149,37 @@ def test_a_chat_without_a_terminal_takes_its_tasks_from_a_pipe() -> None:
     done = upcall("chat", given="Hello! What can you do?\n" * 2)
     runs = upcall("list", "--json").json
     assert (done.status, [each["status"] for each in runs]) == (0, ["completed", "completed"])  # type: ignore[index]
+
+
+OWN_CLIENT = """
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_ext.models.openai import OpenAIChatCompletionClient
+from upcall import PausableAgent
+
+class Counting(OpenAIChatCompletionClient):
+    async def create(self, *given, **options):
+        return self.calls + 1
+
+def agents():
+    client = Counting(model="gpt-4o", api_key="sk-0123456789abcdef", base_url="http://127.0.0.1:9")
+    return PausableAgent("own", client), AssistantAgent("own", client)
+
+def own(): return RoundRobinGroupChat([agents()[0]], max_turns=1)
+def stock(): return RoundRobinGroupChat([agents()[1]], max_turns=1)
+"""
+
+WHERE = "Agent 'own': its model client Counting failed ({}/clients.py, line 9): AttributeError: "
+
+
+@pytest.mark.parametrize("team", ["own", "stock"])
+@pytest.mark.parametrize("before", [True, False], ids=["--debug run", "run --debug"])
+def test_debug_shows_the_traceback_of_a_clients_own_error(team: str, before: bool) -> None:
+    Path("clients.py").write_text(OWN_CLIENT)
+    call = ["run", "Go", "--team", f"clients:{team}"]
+    plain, debugged = upcall(*call), upcall(*(["--debug", *call] if before else [*call, "--debug"]))
+    where = WHERE.format(Path.cwd())
+    assert (where in plain.err, "Traceback" in plain.err) == (True, False)
+    assert (where in debugged.err, "return self.calls + 1" in debugged.err) == (True, True)
+    assert debugged.err.count("Traceback") >= 1
+    assert "sk-0123456789abcdef" not in debugged.err

@@ -6,7 +6,6 @@ They are distinguished by HTTP status and class name, without importing any SDK.
 from __future__ import annotations
 
 import json
-import logging
 import re
 import sys
 import sysconfig
@@ -40,8 +39,6 @@ REDIRECTED = "x-upcall-redirect"
 
 _KEY = re.compile(r"\b(?:sk|pk|key|token|bearer)[-_ ][\w-]{6,}|\b[\w-]{24,}", re.IGNORECASE)
 """What may be a key in the words of an error."""
-
-_log = logging.getLogger("upcall")
 
 
 class CutShort(Exception):
@@ -85,7 +82,6 @@ def explain_call(error: Exception, agent: str, client: object = None) -> ModelEr
     kind, said = type(error).__name__, first_line(error)[:_MAX_WORDS_CHARS].rstrip(".")
     if is_of_user(client):
         name, place = type(client).__name__, _find_place(error, client)
-        _log.debug("The model client %s of agent %r failed.", name, agent, exc_info=error)
         what = kind + (f": {_KEY.sub('[key]', said)}" if str(error).strip() else "")
         return ModelError(f"Agent {agent!r}: its model client {name} failed{place}: {what}. Put it right. {_RESUME}")
     if isinstance(error, RuntimeError) and "event loop" in str(error).lower():

@@ -9,7 +9,7 @@ import logging
 import sys
 import traceback
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import typer
 
@@ -41,12 +41,14 @@ class Command:
 
     Attributes:
         is_interactive: whether questions are asked in place.
+        debugs_all: whether the program was called with ``--debug`` before its command.
     """
 
     screen: Screen
+    debugs_all: ClassVar[bool] = False
 
     def __init__(self, *, as_json: bool = False, debug: bool = False) -> None:
-        self.as_json, self.debug = as_json, debug
+        self.as_json, self.debug = as_json, debug or Command.debugs_all
         self.is_interactive = not as_json and all(
             each is not None and each.isatty() for each in (sys.stdin, sys.stderr)
         )

@@ -32,7 +32,9 @@ app.add_typer(deliveries.app, name="deliveries")
 @app.callback(invoke_without_command=True)
 def _options(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False,
 ) -> None:
+    Command.debugs_all = debug
     if version:
         import upcall
 

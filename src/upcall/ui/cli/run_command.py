@@ -200,7 +200,7 @@ class RunCommand(Command):
     def take_further(self, stream: AsyncGenerator[Event | Run, None], run_id: str, *, is_branch: bool = False) -> Run:
         """Show the events of a run; on a terminal ask its questions, until it stops for another reason."""
         self.run_id = run_id
-        self.screen.show_log(verbose=bool(self.app.settings.verbose))
+        self.show_log()
         run = signals.run(self._consume(stream, is_branch=is_branch))
         while self.is_interactive and run.waiting and (mine := self.select_answerable(run)).questions:
             answers = signals.run(self.screen.ask(mine))
@@ -261,6 +261,11 @@ class RunCommand(Command):
             self.screen.note(f"note: {note}", "yellow")
         if (execution := self.app.execution) is not None:
             self.screen.note(execution)
+
+    def show_log(self) -> None:
+        """Print the library's log; with ``--debug`` also the tracebacks of runs that failed."""
+        clean = self.remove_secrets if self.debug else None
+        self.screen.show_log(verbose=bool(self.app.settings.verbose), clean_traceback=clean)
 
     # -- how it ends --------------------------------------------------------------------------------------------------
 

@@ -157,11 +157,13 @@ class Screen:
         with self.events.pause_clock():
             return await ask_questions(run, ListAsker(self) if self.live else LineAsker(self))
 
-    def show_log(self, *, verbose: bool) -> None:
-        """Print the library's log: warnings, and with `verbose` the model's replies."""
+    def show_log(self, *, verbose: bool, clean_traceback: Callable[[str], str] | None = None) -> None:
+        """Print the library's log: warnings, with `verbose` the model's replies, with `clean_traceback`, which takes
+        secrets out, also tracebacks."""
         logger = logging.getLogger("upcall")
-        logger.setLevel(logging.INFO if verbose else logging.WARNING)
-        logger.addHandler(_LogLines(self))
+        lines = _LogLines(self, logging.INFO if verbose else logging.WARNING, clean_traceback)
+        logger.setLevel(lines.level if clean_traceback is None else logging.DEBUG)
+        logger.addHandler(lines)
         logger.propagate = False
 
     @property
@@ -195,11 +197,13 @@ def _style_line(line: str, style: str = "") -> Text:
 
 
 class _LogLines(logging.Handler):
-    """Prints log records as lines of a screen."""
+    """Prints log records as lines of a screen; records below its level only for their tracebacks."""
 
-    def __init__(self, screen: Screen) -> None:
-        super().__init__()
-        self._screen = screen
+    def __init__(self, screen: Screen, least: int, clean: Callable[[str], str] | None) -> None:
+        super().__init__(least if clean is None else logging.DEBUG)
+        self._screen, self._least, self._clean = screen, least, clean
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._screen.note(self.format(record))
+        if record.levelno >= self._least or record.exc_info:
+            text = self.format(record)
+            self._screen.note(text if self._clean is None else self._clean(text))

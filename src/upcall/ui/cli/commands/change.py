@@ -88,7 +88,7 @@ def expire(
     with command:
         if watch and command.as_json:
             raise CallerError("--watch prints lines as things happen and has no --json; leave one of them out.")
-        command.screen.show_log(verbose=bool(command.app.settings.verbose))
+        command.show_log()
         command.is_watching = watch
         runs = signals.run(_watch(command) if watch else _expire_all(command))
         if command.as_json:

@@ -47,7 +47,7 @@ def worker(
             from upcall.telemetry.export import export_metrics
 
             export_metrics()
-        command.screen.show_log(verbose=bool(command.app.settings.verbose))
+        command.show_log()
         command.screen.note(f"Working on {command.app.store.name}. Stop with Ctrl-C.")
         with suppress(KeyboardInterrupt):
             signals.run(Worker(command.app, drain=drain, health_port=health_port).run())

@@ -33,7 +33,7 @@ def serve(
     """Serve an inbox for the browser and an HTTP API until Ctrl-C; print the link to log in."""
     with command:
         command.is_watching = True
-        command.screen.show_log(verbose=bool(command.app.settings.verbose))
+        command.show_log()
         service = _make_service(command, allow_origin or ())
         from upcall.ui.web.server import serve as serve_until_stopped
 
