@@ -103,11 +103,16 @@ def digest(content: Content) -> str:
 
 class ModelNotes:
     """What a run keeps for the servers of its models: the `fields` that they want back, and the `rules` that they were
-    found to have, by server and model."""
+    found to have, by server and model. What was known of them before the run is not kept with it."""
 
-    def __init__(self, stored: Mapping[str, Any] = {}) -> None:
+    def __init__(self, stored: Mapping[str, Any] = {}, known: Mapping[str, Sequence[str]] = {}) -> None:
         self.fields = ReturnedFields(stored.get("returned", {}))
         self.rules: dict[str, list[str]] = {key: [*names] for key, names in stored.get("rules", {}).items()}
+        self._known = known
+
+    def find_rules(self, server_and_model: str) -> list[str]:
+        """Return what is known of a server and model."""
+        return [*self.rules.get(server_and_model, ()), *self._known.get(server_and_model, ())]
 
     def to_json(self) -> dict[str, Any]:
         """Return them as plain JSON; nothing if there are none."""

@@ -43,6 +43,7 @@ from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
 from upcall.storage.connection import Work, join_work
 from upcall.storage.leases import hold_lease
 from upcall.storage.model_slots import ModelSlots
+from upcall.storage.server_rules import ServerRules
 from upcall.storage.store import AnswersQueued, RunStore, StoredRun
 from upcall.telemetry import metrics
 from upcall.telemetry.spans import captures_content, is_on
@@ -71,6 +72,7 @@ class Driver:
         """The same, if the work is left to a worker."""
         self.here = InProcessWorker(self.advance_queued, settings.concurrency)
         self._model_slots = ModelSlots(store.database, settings.model_limits, store.lease_seconds)
+        self._server_rules = ServerRules(store.database)
         self.active: dict[str, Timings] = {}
         """The times of the calls in progress, by run."""
 
@@ -293,10 +295,11 @@ class Driver:
             with hold_lease(stored.worker):
                 while stored.run.working:
                     built.begin_work()
-                    segment = self._begin_segment(stored, built, records)
+                    segment = self._begin_segment(stored, built, records, await self._server_rules.read())
                     async with aclosing(segment.work(built.team, loaded=built.loaded)) as events:
                         async for event in events:
                             yield _name_run(event, run_id)
+                    await self._server_rules.keep(segment.model_notes.rules)
                     await built.close()
                     stored, records = segment.stored, {}
                     if stored.run.working:
@@ -306,7 +309,13 @@ class Driver:
             await built.close()
         yield RunResult.of(stored.run)
 
-    def _begin_segment(self, stored: StoredRun, built: BuiltTeam, records: Mapping[str, str]) -> RunSegment:
+    def _begin_segment(
+        self,
+        stored: StoredRun,
+        built: BuiltTeam,
+        records: Mapping[str, str],
+        server_rules: Mapping[str, Sequence[str]],
+    ) -> RunSegment:
         run, settings = stored.run, self._settings
         segment = RunSegment(
             stored,
@@ -321,6 +330,7 @@ class Driver:
             server_wait=settings.server_wait,
             keeps_stock_clients=not settings.take_over_clients,
             model_calls=self._model_slots,
+            server_rules=server_rules,
         )
         self.active[run.id] = segment.timings
         return segment

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, nullcontext, suppress
 from dataclasses import replace
@@ -67,6 +68,9 @@ SECONDS_TO_STOP = 5.0
 """How many seconds an interrupted team may take to stop. After that it is abandoned, its state unread."""
 
 
+_log = logging.getLogger("upcall")
+
+
 class RunSegment:
     """A team at work on a run, from a checkpoint to the next pause.
 
@@ -82,6 +86,7 @@ class RunSegment:
         server_wait: how many seconds a call waits for a model server that is loading or busy.
         model_calls: the state shared with all callers of the same models.
         keeps_stock_clients: whether AutoGen's own clients for OpenAI's protocol make their calls themselves.
+        server_rules: what model servers are known not to take, by server and model.
     """
 
     def __init__(
@@ -99,6 +104,7 @@ class RunSegment:
         server_wait: float = 0.0,
         model_calls: SharedModelCalls | None = None,
         keeps_stock_clients: bool = False,
+        server_rules: Mapping[str, Sequence[str]] = {},
     ) -> None:
         without_tracebacks_of(ModelError)
         without_tracebacks_of(SharedAgent)
@@ -113,7 +119,7 @@ class RunSegment:
         self._token = SegmentToken()
         self._pauses = progress.pauses if progress else 0
         self._server_wait, self._model_calls = server_wait, model_calls
-        self._model_notes = ModelNotes(stored.checkpoint.model_notes)
+        self.model_notes = ModelNotes(stored.checkpoint.model_notes, server_rules)
         self._keeps_stock_clients = keeps_stock_clients
         self._keeps_transcript = keep_transcript
         lineage = progress.lineage if progress and progress.lineage else stored.run.id
@@ -353,7 +359,7 @@ class RunSegment:
         if lacks_result(run) and (await self._discard_last_reply() or not self._journal.records):
             return await self._save(run, failure="NoResult")
         # Otherwise the journal would bring the team to the same end again: it goes on behind it.
-        kept = {"progress": run.progress(self._pauses + 1), "model_notes": self._model_notes.to_json()}
+        kept = {"progress": run.progress(self._pauses + 1), "model_notes": self.model_notes.to_json()}
         checkpoint = checkpoint.model_copy(update=kept)
         return await self._save(run, checkpoint, failure="NoResult" if lacks_result(run) else "AgentError")
 
@@ -390,6 +396,7 @@ class RunSegment:
     async def _fail(self, error: Exception) -> Run:
         """Store the run as failed. It continues from its last pause, with the journal since then."""
         message = str(error) if isinstance(error, UpcallError) else first_line(error)
+        _log.debug("The run %s failed.", self._stored.run.id, exc_info=error)
         return await self._with_queued(
             lambda: self._save(self._current().move_to(RunStatus.FAILED, error=message), failure=type(error).__name__)
         )
@@ -426,7 +433,7 @@ class RunSegment:
             timings=self.timings,
             server_wait=self._server_wait,
             model_calls=self._model_calls,
-            model_notes=self._model_notes,
+            model_notes=self.model_notes,
             keeps_stock_clients=self._keeps_stock_clients,
             replies=current_scope().replies,
             clock=current_scope().clock,

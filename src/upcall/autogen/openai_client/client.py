@@ -388,7 +388,7 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
 
     def _known_rules(self) -> list[str]:
         notes = current_scope().model_notes
-        known = [] if notes is None else notes.rules.get(self.server_and_model, [])
+        known = [] if notes is None else notes.find_rules(self.server_and_model)
         self._rules += [each for each in known if each not in self._rules]
         return self._rules
 

@@ -3,7 +3,8 @@
 Nobody knows all servers. What one refuses is said in its own words, which name the field or the rule; so each `Mend`
 has a pattern for these, and is tried only where the request has what it takes away. Any optional field of the request
 that the refusal names is left out as well, without a pattern. Where the words tell nothing, all that costs nothing is
-left out at once. What helped is remembered for the server and model, in this process and in the run's checkpoints.
+left out at once. What helped is remembered for the server and model, in this process, in the run's checkpoints, and for
+a while in the store (`upcall.storage.server_rules`).
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ def calling_client(client: ChatCompletionClient) -> ChatCompletionClient:
     """Return the client that makes the calls of another: our own for a stock `OpenAIChatCompletionClient` or
     `AzureOpenAIChatCompletionClient`, unless the run's settings leave it its calls, also inside of a
     `ChatCompletionCache`; else that client itself."""
-    if current_scope().keeps_stock_clients:
+    may_be = is_model_client_for("openai", client) or is_model_client_for("cache", client)
+    if current_scope().keeps_stock_clients or not may_be:
         return client
     if client in _taken:
         return _taken[client]
