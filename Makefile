@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 EXTRAS := docker,postgres,research,mcp,experiments,scorer,otel
 
-.PHONY: help install install-lowest constraints format lint typecheck docs test test-slow coverage check
+.PHONY: help install install-lowest install-newer-mcp constraints format lint typecheck docs test test-slow coverage check
 
 help:  ## list these words
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 16
@@ -24,6 +24,11 @@ install-lowest:  ## make $(VENV) with the lowest versions that pyproject.toml al
 	$(BIN)/uv pip compile -q --python $(BIN)/python --resolution lowest-direct $(patsubst %,--extra %,$(subst $(comma), ,$(EXTRAS))) \
 		pyproject.toml -o $(VENV)/lowest.txt
 	$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -c $(VENV)/lowest.txt -e '.[$(EXTRAS),test]'
+
+install-newer-mcp:  ## make $(VENV) with mcp 2.x, to run the tests of MCP servers with
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q uv
+	$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -e '.[mcp,test]' 'mcp>=2'
 
 constraints:  ## renew deploy/constraints.txt: what the service is installed with, by version and hash
 	echo 'hatchling>=1.27' | $(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes \

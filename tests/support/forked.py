@@ -41,7 +41,7 @@ PRELOADED = (
     "upcall.testing",
     "upcall.ui.terminal",
     "autogen_ext.models.openai",
-    "mcp.server.fastmcp",
+    "mcp.server",
 )
 SECONDS = 120
 """After which a process is given up."""

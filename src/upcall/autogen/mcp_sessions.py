@@ -3,8 +3,8 @@
 A server asks in one of three ways. It sends a request while the call runs; or it refuses the call until a page was
 opened (both until the specification of 2025-11-25); or the call's result says what it requires, with a state that goes
 back to it (since that of 2026-07-28). In each case the tool call that runs is left with its question, and is made again
-with the answer, in whatever process. Where a result required it, the server continues from its state; otherwise it
-begins anew, and what it asked before is answered at once.
+with the answer, in whatever process. Where a result required it, the server continues from its state; otherwise, or if
+it takes its state no more, it begins anew, and what it asked before is answered at once.
 
 A request does not say which call it is for. So it waits until only one is left; if each of several has asked, they are
 made once more, one at a time.
@@ -16,15 +16,19 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from hashlib import blake2b
 from typing import Any, Literal, TypeAlias
 
+import mcp
 from mcp import ClientSession
-from mcp.types import INVALID_REQUEST, ElicitResult, ErrorData
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp.types import INVALID_PARAMS, INVALID_REQUEST, ElicitResult, ErrorData
 from pydantic import BaseModel
 
 from upcall.errors import UserInputRequired
@@ -37,7 +41,9 @@ MAX_ROUNDS = 10
 """How often in a row a server may want a call once more without asking anybody."""
 
 SECONDS_BETWEEN_ROUNDS = 0.05
-"""The wait before the first of them; it doubles."""
+"""The wait before the first of them; it doubles, up to the next."""
+
+MAX_SECONDS_BETWEEN_ROUNDS = 0.25
 
 MAX_CALL_CHARS = 300
 """How much of a call stands in a question."""
@@ -140,12 +146,19 @@ class AskingCalls:
             responses = None if needed is None else _answer(caller, place, shown, needed)
             known = needed or _Needed(by="request")
             call = partial(_Call, caller, shown, known.inputs if known.by == "request" else ())
-            result = await self._make_once(call, send, known, responses)
+            try:
+                result = await self._make_once(call, send, known, responses)
+            except Exception as error:
+                # A state is good for minutes, often; then the server asks anew, and is answered at once.
+                if stored is None or known.by != "result" or _read_code(error) != INVALID_PARAMS:
+                    raise
+                needed = stored = None
+                continue
             if not isinstance(result, _Needed):
                 return result
             needed = result
             if not needed.inputs:
-                await asyncio.sleep(min(SECONDS_BETWEEN_ROUNDS * 2**number, 1))
+                await asyncio.sleep(min(SECONDS_BETWEEN_ROUNDS * 2**number, MAX_SECONDS_BETWEEN_ROUNDS))
         raise UnusableRequest("it wants the same call again and again")
 
     async def _make_once(
@@ -233,12 +246,17 @@ def _answer(caller: OpenCall | None, place: str, shown: str, needed: _Needed) ->
     return given
 
 
+def _read_code(error: Exception) -> int | None:
+    """Return the code of a server's refusal. The two generations name the exception differently."""
+    code = getattr(getattr(error, "error", None), "code", None)
+    return code if isinstance(code, int) else None
+
+
 def _read_pages(error: Exception, answered: tuple[str, ...]) -> _Needed | None:
     """Read the pages that have to be opened first; None for any other error."""
-    data = getattr(error, "error", None)
-    if getattr(data, "code", None) != _PAGE_REQUIRED:
+    if _read_code(error) != _PAGE_REQUIRED:
         return None
-    given = getattr(data, "data", None)
+    given = getattr(getattr(error, "error", None), "data", None)
     pages = given.get("elicitations") if isinstance(given, dict) else None
     if not isinstance(pages, list) or not pages:
         return None
@@ -270,6 +288,61 @@ def _count(inputs: list[tuple[str, dict[str, Any]]], answered: tuple[str, ...]) 
         found.append(_Input(key=key, params=params, earlier=seen[digest_request(params)]))
         seen[digest_request(params)] += 1
     return tuple(found)
+
+
+@dataclass(frozen=True)
+class ServerSession:
+    """A session with a server, with either generation of `mcp`: its results as JSON, with the protocol's names."""
+
+    _list_tools: Callable[[str | None], Awaitable[Any]]
+    _call_tool: Callable[[str, dict[str, Any]], Awaitable[Any]]
+
+    async def list_page(self, cursor: str | None = None) -> dict[str, Any]:
+        """List a page of its tools."""
+        return _to_json(await self._list_tools(cursor))
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Make a call, as `AskingCalls.make` does."""
+        return _to_json(await self._call_tool(name, arguments))
+
+
+@asynccontextmanager
+async def open_session(transport: AbstractAsyncContextManager[Any], seconds: float) -> AsyncIterator[ServerSession]:
+    """Open a session with a server over a transport of `mcp`, in the newest protocol that both speak; `seconds` is how
+    long it may take for a reply."""
+    client_kind: Any = getattr(mcp, "Client", None)
+    if client_kind is None:
+        async with transport as streams, AskingSession(*streams[:2], timedelta(seconds=seconds)) as session:
+            await session.initialize()
+            yield ServerSession(session.list_tools, session.call_tool)
+        return
+    calls = AskingCalls()
+    async with client_kind(transport, read_timeout_seconds=seconds, elicitation_callback=calls.elicit) as client:
+
+        async def list_tools(cursor: str | None) -> Any:
+            return await client.list_tools(cursor=cursor, cache_mode="refresh")  # Also asked whether it is there.
+
+        async def call_tool(name: str, arguments: dict[str, Any]) -> Any:
+            async def send(responses: Mapping[str, Any] | None, state: str | None) -> Any:
+                given = responses and {key: ElicitResult.model_validate(each) for key, each in responses.items()}
+                return await client.session.call_tool(
+                    name, arguments, input_responses=given, request_state=state, allow_input_required=True
+                )
+
+            return await calls.make(name, arguments, send)
+
+        yield ServerSession(list_tools, call_tool)
+
+
+@asynccontextmanager
+async def open_http(url: str, headers: dict[str, str]) -> AsyncIterator[Any]:
+    """Open the transport to a server that listens (streamable HTTP). The two generations use other HTTP packages."""
+    async with create_mcp_http_client(headers) as client, streamable_http_client(url, http_client=client) as streams:
+        yield streams
+
+
+def _to_json(result: Any) -> dict[str, Any]:
+    return result.model_dump(mode="json", by_alias=True, exclude_none=True)  # type: ignore[no-any-return]
 
 
 class AskingSession(ClientSession):

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import PurePath
+from traceback import walk_tb
 from typing import Any, Protocol, TypeVar, runtime_checkable
 from urllib.parse import urlsplit
 
@@ -152,6 +154,22 @@ def name_server(workbench: object) -> str:
         return parts.netloc.rpartition("@")[2] or "?"
     started = [each for each in [params.command, *params.args[:1]] if re.fullmatch(r"[^-=\s][^=\s]*", each)]
     return hide_keys(" ".join(PurePath(each).name for each in started), _keys_of(workbench)) or "?"
+
+
+def explain_mcp_import(error: BaseException) -> str | None:
+    """Return what to do if AutoGen's part for MCP servers could not be imported; None for any other error. It is
+    written for `mcp` 1.x, and takes 2.x in a new environment (autogen-ext 0.7.5)."""
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
+    if not isinstance(error, ImportError) or not any(each.startswith("autogen_ext.tools.mcp") for each in modules):
+        return None
+    try:
+        installed = f"{version('mcp')} is installed"
+    except PackageNotFoundError:
+        installed = "none is installed"
+    return (
+        f"AutoGen's MCP workbench needs mcp 1.x, and {installed}: pip install 'mcp>=1.30,<2'. Or take upcall's own, "
+        "upcall.agents.McpTools, which works with both."
+    )
 
 
 def explain_loss(workbench: Workbench, error: BaseException) -> str:

@@ -11,6 +11,7 @@ from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from typing import Any
 
+from upcall.autogen.tool_servers import explain_mcp_import
 from upcall.errors import ConfigurationError
 from upcall.text import first_line
 
@@ -44,8 +45,10 @@ def import_function(name: str, what: str, example: str, purpose: str = "", advic
         _load_from(folder, module.partition(".")[0])
         found = reduce(getattr, function.split("."), importlib.import_module(module))
     except Exception as error:
+        remedy = explain_mcp_import(error)
         raise ConfigurationError(
-            f"{what} {name!r} cannot be imported from {folder} ({type(error).__name__}: {first_line(error)}).{advice}"
+            f"{what} {name!r} cannot be imported from {folder} ({type(error).__name__}: {first_line(error)})."
+            + (advice if remedy is None else f" {remedy}")
         ) from error
     if not callable(found):
         raise ConfigurationError(f"{what} {name!r} is no function{purpose}, but {type(found).__name__}.")

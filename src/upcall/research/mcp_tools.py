@@ -10,12 +10,10 @@ import asyncio
 import importlib.util
 import logging
 import os
-import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from pydantic import BaseModel
 
@@ -31,8 +29,10 @@ from upcall.research.sources.fences import CUT, DATA, MAX_TEXT_CHARS, fence
 from upcall.text import first_line, shorten
 
 if TYPE_CHECKING:
-    from mcp import ClientSession
-    from mcp.types import CallToolResult, Tool
+    from upcall.autogen.mcp_sessions import ServerSession
+
+Tool: TypeAlias = dict[str, Any]
+"""A tool as its server lists it, with the protocol's names."""
 
 INSTALL = f"needs: {install_command('mcp')}"
 SECONDS_TO_STOP = 5.0
@@ -61,7 +61,7 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
         self.name, self._server = name, server
         self.lost: str | None = None
         """Why its server cannot be used, if it was tried."""
-        self._session: ClientSession | None = None
+        self._session: ServerSession | None = None
         self._tools: dict[str, Tool] | None = None
         self._starting = asyncio.Lock()
         self._closing = asyncio.Event()
@@ -100,7 +100,7 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
             return tool_result(name, f"There is no tool {name!r}.", is_error=True)
         try:
             async with asyncio.timeout(self._server.timeout):
-                result = await self._session.call_tool(tool.name, dict(arguments or {}))
+                result = await self._session.call_tool(tool["name"], dict(arguments or {}))
         except TimeoutError:
             if self._server.url is not None and await is_unreachable(self._server.url):
                 return tool_result(name, self._lose("nobody listens at its address any more"), is_error=True)
@@ -113,10 +113,12 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
         except Exception as error:  # noqa: BLE001  (errors of the server, or in reaching it)
             if await self._is_gone():
                 return tool_result(name, self._lose("it has ended"), is_error=True)
-            text = fence(self.name, tool.name, "", first_line(error) or type(error).__name__)
+            text = fence(self.name, tool["name"], "", first_line(error) or type(error).__name__)
             return tool_result(name, f"The call failed.\n{DATA}\n\n{text}", is_error=True)
         text = shorten(_text(result), MAX_TEXT_CHARS, CUT)
-        return tool_result(name, f"{DATA}\n\n{fence(self.name, tool.name, '', text)}", is_error=bool(result.isError))
+        return tool_result(
+            name, f"{DATA}\n\n{fence(self.name, tool['name'], '', text)}", is_error=result.get("isError", False)
+        )
 
     async def stop(self) -> None:
         """End the session, and with it a server that we started."""
@@ -172,7 +174,7 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
             return True
         try:
             async with asyncio.timeout(PROBE_INTERVAL_S):
-                await self._session.list_tools()
+                await self._session.list_page()
         except TimeoutError:
             return False
         except Exception:  # noqa: BLE001  (whatever it is, no list came)
@@ -183,7 +185,6 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
         """Run the session in its own task: what the `mcp` package opens must be closed in the task that opened it."""
         try:
             async with _connect(self._server) as session:
-                await session.initialize()
                 tools = await _list_all(session)
                 self._session = session
                 if not ready.done():
@@ -197,60 +198,47 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
 
 
 @asynccontextmanager
-async def _connect(server: McpServer) -> AsyncIterator[ClientSession]:
+async def _connect(server: McpServer) -> AsyncIterator[ServerSession]:
     from mcp import StdioServerParameters
     from mcp.client.stdio import stdio_client
 
-    from upcall.autogen.mcp_sessions import AskingSession
+    from upcall.autogen.mcp_sessions import open_http, open_session
 
-    limit = timedelta(seconds=server.timeout)
     if server.url is not None:
         headers = {name: value.get_secret_value() for name, value in server.headers.items()}
-        async with _over_http(server, headers) as (read, write), AskingSession(read, write, limit) as session:
+        async with open_session(open_http(server.url, headers), server.timeout) as session:
             yield session
         return
     own = {name: value.get_secret_value() for name, value in server.env.items()}
     params = StdioServerParameters(command=server.command or "", args=server.args, env=own)
     # Whatever a server prints besides the protocol is not for the terminal.
     with Path(os.devnull).open("w") as nowhere:  # noqa: ASYNC230  (nothing to wait for)
-        async with stdio_client(params, errlog=nowhere) as (read, write), AskingSession(read, write, limit) as session:
+        async with open_session(stdio_client(params, errlog=nowhere), server.timeout) as session:
             yield session
 
 
-@asynccontextmanager
-async def _over_http(server: McpServer, headers: dict[str, str]) -> AsyncIterator[tuple[Any, Any]]:
-    from mcp.client.streamable_http import streamablehttp_client
-
-    assert server.url is not None
-    with warnings.catch_warnings():  # Its successor has no headers, and is missing from older 1.x.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        opened = streamablehttp_client(server.url, headers=headers, timeout=server.timeout)
-    async with opened as (read, write, _):
-        yield read, write
-
-
-async def _list_all(session: ClientSession) -> list[Tool]:
+async def _list_all(session: ServerSession) -> list[Tool]:
     """List the tools of all pages; a server that repeats a page cursor has no more."""
     tools: list[Tool] = []
     cursors: list[str | None] = [None]
     while True:
-        page = await session.list_tools(cursors[-1])
-        tools += page.tools
-        if page.nextCursor is None or page.nextCursor in cursors:
+        page = await session.list_page(cursors[-1])
+        tools += page["tools"]
+        if (following := page.get("nextCursor")) is None or following in cursors:
             return tools
-        cursors.append(page.nextCursor)
+        cursors.append(following)
 
 
 def _names(server: str, tools: Sequence[Tool]) -> dict[str, Tool]:
     """Return the tools by their names for the model; one that is too long or taken ends with a digest."""
     named: dict[str, Tool] = {}
     for tool in tools:
-        named[to_sendable(f"{server}_{tool.name}", named)] = tool
+        named[to_sendable(f"{server}_{tool['name']}", named)] = tool
     return named
 
 
 def _schema(name: str, tool: Tool) -> ToolSchema:
-    given = tool.inputSchema
+    given = tool["inputSchema"]
     parameters = ParametersSchema(
         type="object",
         properties=given.get("properties", {}),
@@ -260,18 +248,17 @@ def _schema(name: str, tool: Tool) -> ToolSchema:
     shared: Any = {key: given[key] for key in ("$defs", "definitions") if key in given}  # The targets of references.
     return ToolSchema(
         name=name,
-        description=shorten(tool.description or "", MAX_DESCRIPTION_CHARS, CUT),
+        description=shorten(tool.get("description", ""), MAX_DESCRIPTION_CHARS, CUT),
         parameters={**parameters, **shared},
     )
 
 
-def _text(result: CallToolResult) -> str:
+def _text(result: dict[str, Any]) -> str:
     """Join the texts of a result; other content is named by its kind."""
     texts = []
-    for part in result.content:
-        resource = getattr(part, "resource", part)
-        text = getattr(resource, "text", None)
-        texts.append(text if isinstance(text, str) else f"[{part.type}]")
+    for part in result.get("content", ()):
+        text = part.get("resource", part).get("text")
+        texts.append(text if isinstance(text, str) else f"[{part['type']}]")
     return "\n".join(texts)
 
 
