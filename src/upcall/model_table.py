@@ -16,6 +16,10 @@ from importlib.resources import files
 from typing import Any, Literal
 
 TokenParameter = Literal["max_tokens", "max_completion_tokens"]
+ApiName = Literal["chat_completions", "responses"]
+
+ApiChoice = ApiName | Literal["auto"]
+"""Which of OpenAI's APIs a model is called by: ``auto`` by its name, or as its server tells."""
 
 SMALL_BILLIONS = 10.0
 """A model with fewer parameters, in billions, is small."""
@@ -39,6 +43,7 @@ class ModelTraits:
         parallel: whether it makes several calls in one reply.
         json: whether it can be told to return JSON.
         schema: whether it can be told to return JSON of a schema.
+        api: which of OpenAI's APIs it is called by.
         token_parameter: the parameter that limits the length of a reply.
         temperature: whether it takes a temperature.
         reasoning: whether it thinks before it replies.
@@ -54,6 +59,7 @@ class ModelTraits:
     parallel: bool = True
     json: bool = True
     schema: bool = True
+    api: ApiName = "chat_completions"
     token_parameter: TokenParameter = "max_tokens"
     temperature: bool = True
     reasoning: bool = False

@@ -40,7 +40,7 @@ from upcall.agreements import select_agreed, show_path
 from upcall.config_source import ConfigSource, Place, closest, describe_wrong, dot_path, list_known, suggest
 from upcall.errors import ConfigurationError
 from upcall.function_blocks import FunctionConfig, apply_blocks
-from upcall.model_table import FIELDS
+from upcall.model_table import FIELDS, ApiChoice
 from upcall.notifications.config import MailSettings, Notifications, Url, WebhookSettings
 from upcall.options import AgentName, AssignRule, ResolutionOptions, TeamOptions, WorkKind
 from upcall.policy.facts import FactValue, parse_facts, read_facts_file
@@ -74,6 +74,7 @@ class ModelSettings(BaseModel, extra="forbid", protected_namespaces=()):
     model_client: dict[str, Any] | None = None
     model_info: dict[str, Any] | None = None
     small: Small | None = None
+    api: ApiChoice | None = None
 
 
 _AGENTS_OF: dict[WorkKind, tuple[AgentName, ...]] = {
@@ -134,6 +135,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     model_client: dict[str, Any] | None = None
     model_info: dict[str, Any] | None = None
     small: Small = "auto"
+    api: ApiChoice = "auto"
     model_families: list[Annotated[dict[str, Any], AfterValidator(_check_family)]] = []
     take_over_clients: bool = True
     agents: dict[AgentName, ModelSettings] = {}
@@ -318,6 +320,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
             model_client=self.model_client,
             model_info=self.model_info,
             small=self.small,
+            api=self.api,
         )
         if own is None:
             return common

@@ -131,13 +131,14 @@ async def ask(
     return reply, "".join(shown)
 
 
-def played(*, refusing: bool) -> list[Behaviour]:
-    return [each for each in ZOO.values() if (each.refuse is not None) is refusing]
+def played(*, refusing: bool, replying: bool) -> list[Behaviour]:
+    kinds = [(each, each.refuse is not None, each.refuse is None or each.body is not None) for each in ZOO.values()]
+    return [each for each, *kind in kinds if kind == [refusing, replying]]
 
 
 @pytest.mark.parametrize("make", [ours, stock])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("behaviour", played(refusing=False), ids=lambda each: each.name)
+@pytest.mark.parametrize("behaviour", played(refusing=False, replying=True), ids=lambda each: each.name)
 async def test_zoo_replies_are_read_right(behaviour: Behaviour, stream: bool, make: Make) -> None:
     with ZooServer(behaviour) as server:
         client = make(server.base_url)
@@ -160,7 +161,7 @@ async def test_zoo_replies_are_read_right(behaviour: Behaviour, stream: bool, ma
 
 @pytest.mark.parametrize("make", [ours, stock])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("behaviour", played(refusing=True), ids=lambda each: each.name)
+@pytest.mark.parametrize("behaviour", played(refusing=True, replying=False), ids=lambda each: each.name)
 async def test_zoo_rules_are_learned_once_from_a_refusal(
     behaviour: Behaviour, stream: bool, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -176,6 +177,35 @@ async def test_zoo_rules_are_learned_once_from_a_refusal(
     assert reply.content == DONE
     assert server.refused == refused <= 3
     assert len([each for each in caplog.messages if "does not take" in each]) == (refused > 0)
+
+
+@pytest.mark.parametrize("make", [ours, stock])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("behaviour", played(refusing=True, replying=True), ids=lambda each: each.name)
+async def test_zoo_items_of_a_reply_go_back_as_its_server_takes_them(
+    behaviour: Behaviour, stream: bool, make: Make
+) -> None:
+    with ZooServer(behaviour) as server:
+        client = make(server.base_url)
+        messages = [*ASKED, *await order_once(client, ASKED, stream=stream)]
+        reply, _ = await ask(client, messages, stream=stream)
+        refused = server.refused
+        await ask(client, messages, stream=stream)
+    assert reply.content == DONE
+    assert server.refused == refused <= 4
+
+
+async def order_once(
+    client: ChatCompletionClient, messages: Sequence[LLMMessage], *, stream: bool = False
+) -> list[LLMMessage]:
+    """Return a reply with calls, and their results."""
+    reply, _ = await ask(client, messages, stream=stream)
+    assert isinstance(reply.content, list)
+    results = [
+        FunctionExecutionResult(content="ordered", call_id=each.id, name=each.name, is_error=False)
+        for each in reply.content
+    ]
+    return [AssistantMessage(content=reply.content, source="a"), FunctionExecutionResultMessage(content=results)]
 
 
 @pytest.mark.parametrize("words", ["prompt is too long: 210000 tokens", "This model's maximum context length is 9"])

@@ -82,6 +82,13 @@ class ReturnedFields:
                 return next((each for each in found if each.about == about), found[-1])
         return None
 
+    def forget(self, provider: str) -> None:
+        """Forget what came from this provider: it no longer takes it."""
+        for key, several in [*self._kept.items()]:
+            self._kept[key] = [each for each in several if each.provider != provider]
+            if not self._kept[key]:
+                del self._kept[key]
+
     def to_json(self) -> dict[str, list[dict[str, Any]]]:
         """Return it as plain JSON."""
         return {key: [each.to_json() for each in several] for key, several in self._kept.items()}

@@ -119,6 +119,7 @@ def _openai(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:
         model_info=chosen.model_info,
         families=settings.model_families,
         small=chosen.small if isinstance(chosen.small, bool) else None,
+        api=chosen.api or "auto",
         timeout=settings.timeout,
         max_retries=settings.max_retries,
         **arguments,

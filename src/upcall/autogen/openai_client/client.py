@@ -1,4 +1,4 @@
-"""The model client for servers that speak OpenAI's protocol of chat completions.
+"""The model client for servers that speak OpenAI's protocol: chat completions, and Responses.
 
 It stands on the `openai` package for what that does well (keys, Azure's tokens, retries, proxies), and reads and writes
 the bodies itself: docs/decisions/0011 says why. A user's own `OpenAIChatCompletionClient` or
@@ -7,12 +7,11 @@ the bodies itself: docs/decisions/0011 says why. A user's own `OpenAIChatComplet
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
-from weakref import WeakKeyDictionary, ref
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+from weakref import ref
 
 from autogen_core import EVENT_LOGGER_NAME, CancellationToken, Component
 from autogen_core.logging import LLMCallEvent
@@ -30,32 +29,40 @@ from pydantic import BaseModel, SecretStr
 
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.internals import count_usage, parts_of_openai_client
-from upcall.autogen.model_errors import CutShort, ServerError, UnreadableBody, words_of
 from upcall.autogen.model_info import to_model_info
 from upcall.autogen.model_notes import MAX_REPLIES, ReturnedFields
-from upcall.autogen.openai_client.http import DONE, guard, read_events, response_class
+from upcall.autogen.openai_client.apis import INSTEAD, Api, choose_api, is_refused_here
+from upcall.autogen.openai_client.connections import OPTIONS, Connections
+from upcall.autogen.openai_client.exchange import exchange
+from upcall.autogen.openai_client.mends import STALE
+from upcall.autogen.openai_client.options import write_options
+from upcall.autogen.openai_client.refusals import read_refusal
 from upcall.autogen.openai_client.reply_reader import ReplyReader
 from upcall.autogen.openai_client.requests import (
     Json,
     MessageForm,
     ToolChoice,
-    has_images,
     write_messages,
-    write_response_format,
-    write_tool_choice,
     write_tools,
 )
-from upcall.autogen.openai_client.server_rules import FORMAT_WORDS, FORMATS, MAX_MENDS, apply_mends, find_mends, report
+from upcall.autogen.openai_client.responses import rename_options, to_responses
+from upcall.autogen.openai_client.responses_reader import ResponsesReader
+from upcall.autogen.openai_client.server_rules import (
+    FORMAT_WORDS,
+    FORMATS,
+    MAX_MENDS,
+    apply_mends,
+    find_mends,
+    report,
+)
 from upcall.autogen.scope import current_scope
-from upcall.model_table import ModelTraits, find_traits
+from upcall.model_table import ApiChoice, ModelTraits, find_traits
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 _events = logging.getLogger(EVENT_LOGGER_NAME)
-
-_REQUEST = {"extra_headers": "headers", "extra_query": "params", "extra_body": "extra_json", "timeout": "timeout"}
-"""The arguments of a call that are not fields of its body, and their names in the `openai` package's `post`."""
+_log = logging.getLogger("upcall")
 
 _SERVERS = {
     "gemini-": "https://generativelanguage.googleapis.com/v1beta/openai/",
@@ -80,6 +87,7 @@ class ClientConfig(BaseModel, extra="allow"):
     api_key: SecretStr | None = None
     model_info: dict[str, Any] | None = None
     small: bool | None = None
+    api: ApiChoice = "auto"
     timeout: float | None = None
     max_retries: int = 2
     default_headers: dict[str, str] | None = None
@@ -97,6 +105,7 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         api_key: ``OPENAI_API_KEY``, if not given. A server of one's own mostly needs none.
         model_info: what differs from what is known of the model.
         small: whether the model counts as small; by its size, if not given.
+        api: ``chat_completions``, ``responses``, or the one that the model is known or found to need.
         timeout: seconds for one request.
         max_retries: how often a failed request is repeated.
         default_headers: headers of each request.
@@ -107,6 +116,9 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
     component_config_schema = ClientConfig
     component_provider_override: ClassVar[str] = "upcall.OpenAICompatibleClient"
 
+    small: bool | None = None
+    _choice: ApiChoice = "auto"
+
     def __init__(
         self,
         model: str,
@@ -116,6 +128,7 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         model_info: Mapping[str, Any] | None = None,
         families: Sequence[Mapping[str, Any]] = (),
         small: bool | None = None,
+        api: ApiChoice = "auto",
         timeout: float | None = None,
         max_retries: int = 2,
         default_headers: Mapping[str, str] | None = None,
@@ -130,6 +143,7 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
             api_key=SecretStr(api_key) if api_key else None,
             model_info=None if model_info is None else dict(model_info),
             small=small,
+            api=api,
             timeout=timeout,
             max_retries=max_retries,
             default_headers=None if default_headers is None else dict(default_headers),
@@ -150,15 +164,14 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
             name=traits.send_name, empty=traits.empty_text, strip_last=traits.family.startswith("claude")
         )
         self._set_up(sdk, {"model": model, **arguments}, to_model_info(traits, model_info), traits, form)
-        self.small = small
+        self.small, self._choice = small, api
 
     def _set_up(
         self, sdk: AsyncOpenAI, arguments: Mapping[str, Any], info: ModelInfo, traits: ModelTraits, form: MessageForm
     ) -> None:
-        self._sdk, self._arguments, self._info, self._traits, self._form = sdk, dict(arguments), info, traits, form
+        self._connections = Connections(sdk)
+        self._arguments, self._info, self._traits, self._form = dict(arguments), info, traits, form
         self.model = str(arguments["model"])
-        self._copies: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncOpenAI] = WeakKeyDictionary()
-        self._used = False
         self._own = ReturnedFields(most=MAX_REPLIES)
         self._usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
         self._origin: ref[Any] | None = None
@@ -166,7 +179,6 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         vendor = self.model.rpartition("/")[0].lower()
         self._provider = f"{url.scheme}://{url.host}:{url.port or ''}" + (f" {vendor}" if vendor else "")
         self._rules = _rules.setdefault((f"{self._provider}{url.path}", self.model), [])
-        guard(sdk._client)
 
     @classmethod
     def take_over(cls, client: Any) -> Self:
@@ -184,7 +196,8 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         )
         taken._set_up(parts.sdk, parts.arguments, parts.info, traits, form)
         taken._origin = ref(client)
-        taken.small = None
+        if traits.api == "responses":
+            _log.warning("The model %s is called by the Responses API, in place of its client: it has no other.", name)
         return taken
 
     # -- calls --------------------------------------------------------------------------------------------------------
@@ -201,7 +214,15 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         keeps_format: bool = False,
     ) -> CreateResult:
         """Return the model's reply. With `keeps_format` a refused form of JSON is the caller's to replace."""
-        options = self._read_options(messages, tools, tool_choice, json_output, extra_create_args)
+        options = write_options(
+            {**self._arguments, **extra_create_args},
+            messages,
+            tools,
+            tool_choice,
+            json_output,
+            self._info,
+            self._traits,
+        )
         work = self._request(messages, options, None, keeps_format=keeps_format)
         return await (work if cancellation_token is None else cancellable(work, cancellation_token))
 
@@ -218,7 +239,15 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         keeps_format: bool = False,
     ) -> AsyncGenerator[str | CreateResult, None]:
         """Yield the text of the model's reply in pieces, then the reply. Reasoning is not among the pieces."""
-        options = self._read_options(messages, tools, tool_choice, json_output, extra_create_args)
+        options = write_options(
+            {**self._arguments, **extra_create_args},
+            messages,
+            tools,
+            tool_choice,
+            json_output,
+            self._info,
+            self._traits,
+        )
         if include_usage is not False:
             options.setdefault("stream_options", {"include_usage": True})
         options["stream"] = True
@@ -231,45 +260,6 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
             async for item in items:
                 yield item
 
-    def _read_options(
-        self,
-        messages: Sequence[LLMMessage],
-        tools: Sequence[Tool | ToolSchema],
-        tool_choice: ToolChoice,
-        json_output: bool | type[BaseModel] | None,
-        extra: Mapping[str, Any],
-    ) -> Json:
-        """Return the arguments of a call beside its messages.
-
-        Raises:
-            ValueError: the model cannot do what is asked of it.
-        """
-        options = {**self._arguments, **extra}
-        if tools and self._info.get("function_calling") is False:
-            raise ValueError("the model calls no tools (function_calling is false in its model_info)")
-        if self._info.get("vision") is False and has_images(messages):
-            raise ValueError("the model takes no images (vision is false in its model_info)")
-        kind = options.get("response_format") if json_output is None else json_output
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            if self._info.get("structured_output") is False:
-                raise ValueError("the model returns no JSON of a schema (structured_output is false in its model_info)")
-            options["response_format"] = write_response_format(kind)
-        elif json_output is True:
-            if self._info.get("json_output") is False:
-                raise ValueError("the model returns no JSON (json_output is false in its model_info)")
-            options["response_format"] = {"type": "json_object"}
-        elif json_output is False:
-            options.pop("response_format", None)
-        if tools:
-            options["tools"] = write_tools(tools)
-            options["tool_choice"] = write_tool_choice(tool_choice, options["tools"])
-        elif isinstance(tool_choice, Tool):
-            raise ValueError("tool_choice names a tool, but there are none")
-        if "max_tokens" in options and self._traits.token_parameter == "max_completion_tokens":
-            limit = options.pop("max_tokens")
-            options.setdefault("max_completion_tokens", limit)
-        return options
-
     async def _request(
         self,
         messages: Sequence[LLMMessage],
@@ -278,22 +268,28 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         *,
         keeps_format: bool,
     ) -> CreateResult:
-        """Return the reply to a request, sent again without what its server refuses of it."""
+        """Return the reply to a request, sent again without what its server refuses of it, or by the other API."""
         tried: set[str] = set(FORMATS) if keeps_format else set()
+        kept = FORMATS if keeps_format else ()
         mends: list[str] = []
         words, last = "", list[str]()
+        elsewhere: Exception | None = None
+        rules = self._known_rules()
+        api = choose_api(self._choice, Api(self._traits.api), rules)
         while True:
-            rules = self._known_rules()
-            kept = FORMATS if keeps_format else ()
-            body = apply_mends(
-                self._write_body(messages, options), [*(each for each in rules if each not in kept), *mends]
-            )
+            names = [*(each for each in rules if each not in kept), *mends]
+            body = apply_mends(self._write_body(messages, options, api), names)
             try:
-                reply = await self._attempt(body, options, messages, emit)
+                reply = await self._attempt(body, api, options, messages, emit)
             except Exception as error:
-                refused = _read_refusal(error)
+                refused = read_refusal(error)
                 if refused is None or getattr(error, "has_begun", False) or len(tried) > MAX_MENDS:
                     raise
+                if self._choice == "auto" and is_refused_here(api, refused.status, refused.words):
+                    if elsewhere is not None:
+                        raise elsewhere from None
+                    elsewhere, api, mends, last = error, api.other, [INSTEAD[api]], []
+                    continue
                 if keeps_format and FORMAT_WORDS.search(refused.words):
                     raise
                 if refused.words == words:  # That was not it.
@@ -304,50 +300,35 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
                 tried.update(last)
                 mends += last
             else:
+                if STALE in mends:
+                    self.returned_fields.forget(self._provider_of(api))
                 if mends:
                     self._learn(mends)
                 return reply
 
-    def _write_body(self, messages: Sequence[LLMMessage], options: Mapping[str, Any]) -> Json:
-        body = {"messages": write_messages(messages, self._form, self.returned_fields, self._provider)}
-        return body | {key: value for key, value in options.items() if key not in _REQUEST}
+    def _write_body(self, messages: Sequence[LLMMessage], options: Mapping[str, Any], api: Api) -> Json:
+        """Return the body of a request as for chat completions; only the names of its options are those of `api`."""
+        fields: Json = {key: value for key, value in options.items() if key not in OPTIONS}
+        if api is Api.RESPONSES:
+            fields = rename_options(fields, reasons=self._traits.reasoning or self._traits.family == "unknown")
+        return {"messages": write_messages(messages, self._form, self.returned_fields, self._provider_of(api)), **fields}
+
+    def _provider_of(self, api: Api) -> str:
+        """Return who gets back what came with a reply: what is of one API means nothing to the other."""
+        return self._provider if api is Api.CHAT_COMPLETIONS else f"{self._provider} {api}"
 
     async def _attempt(
         self,
         body: Json,
+        api: Api,
         options: Mapping[str, Any],
         messages: Sequence[LLMMessage],
         emit: Emit[str | CreateResult] | None,
     ) -> CreateResult:
-        from openai import APITimeoutError, AsyncStream
-
-        sent: Any = {called: options[name] for name, called in _REQUEST.items() if options.get(name) is not None}
-        sdk = self._sdk_here()
-        # What the package returns as it is, unread: the body is read here.
-        response: Any = await sdk.post(
-            "/chat/completions",
-            body=body,
-            options=sent,
-            cast_to=response_class(sdk._client),
-            stream=True,
-            stream_cls=AsyncStream[Any],
-        )
-        reader = ReplyReader(taken=_call_ids(messages))
-        try:
-            async with aclosing(response):
-                await _read(response, reader, emit)
-            reply, returned = reader.finish(self._provider)
-        except (ServerError, UnreadableBody, CutShort) as error:
-            error.request, error.has_begun = response.request, reader.has_begun  # type: ignore[union-attr]
-            raise
-        except Exception as error:
-            if "Timeout" in type(error).__name__:
-                raise APITimeoutError(request=response.request) from error
-            if type(error).__module__.split(".")[0] in ("httpx", "httpx2", "httpcore"):
-                cut = CutShort()
-                cut.request = response.request  # type: ignore[attr-defined]
-                raise cut from error
-            raise
+        reader = (ReplyReader if api is Api.CHAT_COMPLETIONS else ResponsesReader)(taken=_call_ids(messages))
+        sent = body if api is Api.CHAT_COMPLETIONS else to_responses(body)
+        provider = self._provider_of(api)
+        reply, returned = await exchange(self._connections, api.path, sent, options, reader, provider, emit)
         if returned is not None:
             self.returned_fields.keep(reply.content, returned)
         self._count(reply.usage)
@@ -362,29 +343,13 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
             )
         return reply
 
-    def _sdk_here(self) -> AsyncOpenAI:
-        """Return the package's client for this event loop: connections belong to the loop that opened them."""
-        loop = asyncio.get_running_loop()
-        if not self._used:
-            self._used = True
-            self._copies[loop] = self._sdk
-        if loop not in self._copies:
-            if not type(self._sdk._client).__module__.startswith("openai."):
-                return self._sdk  # The user's own HTTP client, which nobody can make again.
-            from openai import DefaultAsyncHttpxClient
-
-            again = DefaultAsyncHttpxClient(base_url=self._sdk.base_url, timeout=self._sdk.timeout)
-            guard(again)
-            self._copies[loop] = self._sdk.copy(http_client=again)
-        return self._copies[loop]
+    # -- what is known of the server ----------------------------------------------------------------------------------
 
     @property
     def returned_fields(self) -> ReturnedFields:
         """What servers want back of their replies: the run's, outside of runs the client's own."""
         notes = current_scope().model_notes
         return self._own if notes is None else notes.fields
-
-    # -- what is known of the server ----------------------------------------------------------------------------------
 
     def _known_rules(self) -> list[str]:
         notes = current_scope().model_notes
@@ -393,7 +358,7 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         return self._rules
 
     def _learn(self, names: Sequence[str]) -> None:
-        self._rules += [each for each in names if each not in self._rules]
+        self._rules += [each for each in names if each not in self._rules and each != STALE]
         notes = current_scope().model_notes
         if notes is not None:
             notes.rules[self.server_and_model] = [*self._rules]
@@ -407,12 +372,12 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
     @property
     def host(self) -> str:
         """The host of the server."""
-        return str(self._sdk.base_url.host)
+        return str(self._connections.url.host)
 
     @property
     def sdk(self) -> AsyncOpenAI:
         """The package's client for this event loop."""
-        return self._sdk_here()
+        return self._connections.sdk
 
     # -- AutoGen's interface ------------------------------------------------------------------------------------------
 
@@ -425,9 +390,7 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
 
     async def close(self) -> None:
         """Close the connections."""
-        for sdk in {id(each): each for each in (self._sdk, *self._copies.values())}.values():
-            with suppress(RuntimeError):  # Its loop is gone, and its connections with it.
-                await sdk.close()
+        await self._connections.close()
 
     def actual_usage(self) -> RequestUsage:
         """Return the tokens used so far."""
@@ -469,42 +432,6 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
     def _from_config(cls, config: ClientConfig) -> Self:
         given = config.model_dump(exclude_none=True, exclude={"api_key"})
         return cls(**given, api_key=config.api_key.get_secret_value() if config.api_key else None)
-
-
-async def _read(response: Any, reader: ReplyReader, emit: Emit[str | CreateResult] | None) -> None:
-    """Read a response into `reader`, and emit the text for the user."""
-    async with aclosing(response.aiter_bytes()) as pieces:
-        await _read_pieces(pieces, reader, emit)
-
-
-async def _read_pieces(
-    pieces: AsyncIterator[bytes], reader: ReplyReader, emit: Emit[str | CreateResult] | None
-) -> None:
-    async for event in read_events(pieces):
-        if event.data is DONE:
-            reader.done = True
-            return
-        text = reader.add(event.data, whole=event.whole)
-        if text and emit is not None:
-            emit(text)
-
-
-class _Refusal(NamedTuple):
-    status: int | None
-    words: str
-
-
-def _read_refusal(error: Exception) -> _Refusal | None:
-    """Return the status and the words of a server's refusal; None if the error is none."""
-    if isinstance(error, ServerError):
-        return _Refusal(error.status, error.words)
-    status = getattr(error, "status_code", None)
-    if not isinstance(status, int):
-        return None
-    body = getattr(error, "body", None)
-    words = words_of(body) if body else str(error)
-    named = body.get("param") if isinstance(body, Mapping) else None
-    return _Refusal(status, f"{words} {named or ''}")
 
 
 def _call_ids(messages: Sequence[LLMMessage]) -> frozenset[str]:

@@ -6,8 +6,9 @@ the table is no reason to doubt a reply: it ended, and the server says so in its
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 
 class Ending(StrEnum):
@@ -75,3 +76,30 @@ def read_ending(reason: object) -> Ending | None:
     if not isinstance(reason, str) or not reason.strip():
         return None
     return ENDINGS.get(reason.strip().casefold().replace("-", "_"), Ending.WHOLE)
+
+
+STATUSES: Final[dict[str, Ending]] = {
+    "completed": Ending.WHOLE,
+    "done": Ending.WHOLE,  # The event of OpenAI's realtime API, behind routers
+    "incomplete": Ending.LENGTH,
+    "failed": Ending.FAILED,
+    "cancelled": Ending.FAILED,
+    "canceled": Ending.FAILED,
+}
+"""The statuses of a reply of the Responses API, and the events that end its stream. Others ("queued", "in_progress")
+are those of a reply that goes on."""
+
+
+def read_status(response: Mapping[str, Any], event: str = "") -> Ending | None:
+    """Return how a reply of the Responses API ended, by its status or the event that it came with; None if it did not.
+
+    A whole body without a status is a whole reply. Of an incomplete one the reason decides, where it is known.
+    """
+    status = response.get("status", None if event else "completed")
+    said = [STATUSES[each] for each in (str(status), event.removeprefix("response.")) if each in STATUSES]
+    worst = next((each for each in said if each is not Ending.WHOLE), said[0] if said else None)
+    if worst is not Ending.LENGTH:
+        return worst
+    details = response.get("incomplete_details")
+    reason = details.get("reason") if isinstance(details, Mapping) else None
+    return ENDINGS.get(str(reason), Ending.LENGTH)

@@ -6,16 +6,26 @@ a finish reason (`endings`), or by ``[DONE]``. Where neither came, it was cut of
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autogen_core.models import ChatCompletionTokenLogprob, CreateResult, RequestUsage, TopLogprob
+from autogen_core.models import ChatCompletionTokenLogprob, CreateResult, RequestUsage
 
-from upcall.autogen.model_errors import CutShort, ServerError, UnreadableBody, words_of
+from upcall.autogen.model_errors import CutShort, ServerError, UnreadableBody
 from upcall.autogen.model_notes import Returned, digest
 from upcall.autogen.openai_client.calls import CallDrafts, merge
 from upcall.autogen.openai_client.endings import Ending, read_ending
+from upcall.autogen.openai_client.reply_parts import (
+    MAX_CHARS,
+    ThinkFilter,
+    clean,
+    find_error,
+    finish_reason,
+    kind_of,
+    read_tokens,
+    read_usage,
+    split_thought,
+)
 from upcall.text import replace_surrogates
 
 _KNOWN = frozenset({"role", "content", "tool_calls", "function_call", "refusal", "audio", "annotations", "name"})
@@ -23,9 +33,6 @@ _KNOWN = frozenset({"role", "content", "tool_calls", "function_call", "refusal",
 
 _REASONING = ("reasoning_content", "reasoning", "thinking")
 """The fields of a message that hold its reasoning as text: DeepSeek and vLLM, OpenRouter and Groq, Ollama."""
-
-_MAX_CHARS = 32_000_000
-"""How long the text of a reply may become."""
 
 
 class ReplyReader:
@@ -43,7 +50,7 @@ class ReplyReader:
         self._refusals: list[str] = []
         self._fields: dict[str, Any] = {}
         self._calls = CallDrafts()
-        self._thinking = _ThinkFilter()
+        self._thinking = ThinkFilter()
         self._reason: object = None
         self._usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
         self._odds: list[ChatCompletionTokenLogprob] = []
@@ -65,10 +72,10 @@ class ReplyReader:
             UnreadableBody: it is nothing of the protocol.
         """
         if not isinstance(chunk, Mapping):
-            raise UnreadableBody(f"it sent {_kind(chunk)} instead of an object")
-        self._read_usage(chunk.get("usage"))
+            raise UnreadableBody(f"it sent {kind_of(chunk)} instead of an object")
+        self._usage = read_usage(chunk.get("usage"), self._usage)
         choices = chunk.get("choices")
-        if error := _find_error(chunk):
+        if error := find_error(chunk):
             raise error
         if not isinstance(choices, Sequence) or isinstance(choices, str) or not choices:
             if whole and choices != []:
@@ -78,14 +85,15 @@ class ReplyReader:
         choice = next((each for each in choices if isinstance(each, Mapping) and not each.get("index")), choices[0])
         if not isinstance(choice, Mapping):
             raise UnreadableBody("its reply has no choices")
-        if (error := _find_error(choice)) and read_ending(choice.get("finish_reason")) is Ending.FAILED:
+        if (error := find_error(choice)) and read_ending(choice.get("finish_reason")) is Ending.FAILED:
             raise error
         self._has_choice, self.done = True, self.done or whole
         said = choice.get("delta") or choice.get("message")
         text = self._read_message(said) if isinstance(said, Mapping) else ""
         if isinstance(plain := choice.get("text"), str) and not isinstance(said, Mapping):
             text = self._add_text(plain)
-        self._read_odds(choice.get("logprobs"))
+        odds = choice.get("logprobs")
+        self._odds += read_tokens(odds.get("content")) if isinstance(odds, Mapping) else []
         if read_ending(choice.get("finish_reason")) is not None:
             self._reason = choice["finish_reason"]
         return text
@@ -122,27 +130,11 @@ class ReplyReader:
 
     def _add_text(self, text: str) -> str:
         self._size += len(text)
-        if self._size > _MAX_CHARS:
-            raise UnreadableBody(f"its reply is longer than {_MAX_CHARS:,} characters")
+        if self._size > MAX_CHARS:
+            raise UnreadableBody(f"its reply is longer than {MAX_CHARS:,} characters")
         text = replace_surrogates(text)
         self._texts.append(text)
         return self._thinking.add(text)
-
-    def _read_usage(self, usage: object) -> None:
-        if isinstance(usage, Mapping):
-            prompt = _count(usage.get("prompt_tokens", usage.get("input_tokens")))
-            completion = _count(usage.get("completion_tokens", usage.get("output_tokens")))
-            # In each chunk there is the number so far.
-            self._usage = RequestUsage(
-                max(prompt, self._usage.prompt_tokens), max(completion, self._usage.completion_tokens)
-            )
-
-    def _read_odds(self, odds: object) -> None:
-        if isinstance(odds, Mapping) and isinstance(tokens := odds.get("content"), Sequence):
-            try:
-                self._odds += [_token(each) for each in tokens]
-            except (KeyError, TypeError, ValueError, AttributeError):
-                self._odds = []
 
     def finish(self, provider: str) -> tuple[CreateResult, Returned | None]:
         """Return the reply, and what its `provider` wants back with it.
@@ -169,7 +161,7 @@ class ReplyReader:
         reasoned = [thought, "".join(map(str, self._thoughts)), *(fields.get(name) for name in _REASONING)]
         thoughts = [text] if calls else reasoned
         reply = CreateResult(
-            finish_reason=_finish_reason(ending, bool(calls)),
+            finish_reason=finish_reason(ending, bool(calls)),
             content=content,
             usage=self._usage,
             cached=False,
@@ -178,104 +170,4 @@ class ReplyReader:
         )
         if not fields and not of_calls:
             return reply, None
-        return reply, Returned(provider, digest(content), _clean(fields), _clean(of_calls))
-
-
-def _finish_reason(ending: Ending | None, has_calls: bool) -> Any:
-    if ending in (Ending.LENGTH, Ending.FILTER):
-        return ending.value
-    return "function_calls" if has_calls else "stop"
-
-
-def split_thought(text: str) -> tuple[str, str]:
-    """Return the reasoning that a text begins with, in ``<think>`` tags, and the rest."""
-    shown = _ThinkFilter()
-    rest = shown.add(text) + shown.rest()
-    return shown.thought, rest
-
-
-class _ThinkFilter:
-    """Takes reasoning in ``<think>`` tags out of the beginning of a text that comes in pieces."""
-
-    OPENING = ("<think>", "<thinking>")
-
-    def __init__(self) -> None:
-        self._held: str = ""
-        self._closing = ""
-        self._passed = False
-        self._begins = False
-        self.thought = ""
-
-    def add(self, piece: str) -> str:
-        """Return as much as can be shown now."""
-        if self._passed:
-            if self._begins:
-                piece = piece.lstrip()
-                self._begins = not piece
-            return piece
-        self._held += piece
-        if not self._closing:
-            start = self._held.lstrip()
-            opening = next((each for each in self.OPENING if start.startswith(each)), None)
-            if opening is None:
-                if any(each.startswith(start) for each in self.OPENING):
-                    return ""
-                self._passed, held = True, self._held
-                self._held = ""
-                return held
-            self._closing, self._held = f"</{opening[1:]}", start[len(opening) :]
-        inside, found, after = self._held.partition(self._closing)
-        if not found:
-            return ""
-        self.thought, self._held, self._passed, self._begins = inside.strip(), "", True, True
-        return self.add(after)
-
-    def rest(self) -> str:
-        """Return what was held back at the end; all of it is a thought where that was never closed."""
-        if self._closing and not self._passed:
-            self.thought = self._held.strip()
-            return ""
-        return self._held
-
-
-def _find_error(value: Mapping[str, Any]) -> ServerError | None:
-    """Return the error that an answer with the status 200 contains."""
-    error = value.get("error")
-    if not error and value.get("object") == "error":
-        error = value
-    if not error and "choices" not in value and isinstance(value.get("detail"), str | list):
-        error = value["detail"]
-    if not error:
-        return None
-    code = error.get("code") if isinstance(error, Mapping) else None
-    return ServerError(words_of(error), code if isinstance(code, int) else None)
-
-
-def _count(value: object) -> int:
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return 0
-    return int(number) if math.isfinite(number) and number > 0 else 0
-
-
-def _token(token: Mapping[str, Any]) -> ChatCompletionTokenLogprob:
-    return ChatCompletionTokenLogprob(
-        token=token["token"],
-        logprob=token["logprob"],
-        top_logprobs=[TopLogprob(logprob=each["logprob"], bytes=each.get("bytes")) for each in token["top_logprobs"]],
-        bytes=token.get("bytes"),
-    )
-
-
-def _kind(value: object) -> str:
-    return {list: "a list", str: "a text", type(None): "null"}.get(type(value), "a number")
-
-
-def _clean(value: Any) -> Any:
-    """Make the texts of a JSON value fit to be stored and sent."""
-    if isinstance(value, str):
-        return replace_surrogates(value)
-    if isinstance(value, Mapping):
-        return {key: _clean(each) for key, each in value.items()}
-    return [_clean(each) for each in value] if isinstance(value, list) else value
+        return reply, Returned(provider, digest(content), clean(fields), clean(of_calls))

@@ -1,66 +1,12 @@
-"""A zoo of model servers: how servers that speak OpenAI's protocol behave, as data, and a server that plays each.
-
-A `Behaviour` says what one kind of server sends or refuses, who reported it, and what is right. `ZooServer` plays it on
-loopback, so that any client can be tried on it:
-
-    with ZooServer(ZOO["all calls have index 0"]) as server:
-        reply = await MyClient(base_url=server.base_url).create(messages, tools=tools)
-
-A server that refuses a form of request answers every other form. Each refused or served body is in ``bodies``.
-"""
+"""Servers of chat completions."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
-from typing import Any, Final, Literal, Self, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final
 
-Json: TypeAlias = dict[str, Any]
-
-Right = Literal["text", "calls", "error", "cut", "thought"]
-"""What a client should make of it: the text ``Done.``, calls of ``order``, an error of one line, a reply that was cut
-off at a limit or by a filter, or a reply whose thought is ``Hm.`` and whose text is ``Done.``."""
-
-Refuse: TypeAlias = Callable[[Json], str | None]
-"""Returns the words with which a server refuses a request, None if it serves it."""
-
-DONE = "Done."
-THOUGHT = "Hm."
-ORDERS: Final = ({"item": "tea"}, {"item": "milk"})
-"""The arguments of the calls of ``order``."""
-
-
-@dataclass(frozen=True)
-class Behaviour:
-    """How one kind of server behaves.
-
-    Attributes:
-        name: what it does.
-        source: who reported it.
-        right: what a client should make of it.
-        chunks: the data of the events of a stream; text is sent as it is.
-        body: the whole reply, for a request that is not streamed; text is sent as it is.
-        refuse: what it refuses.
-        status: the HTTP status of a refusal.
-        calls: how many calls of ``order`` the reply has.
-        ends: what follows the last event of a stream.
-        headers: of the response.
-    """
-
-    name: str
-    source: str
-    right: Right = "text"
-    chunks: Sequence[Json | str] | None = None
-    body: Json | str | None = None
-    refuse: Refuse | None = None
-    status: int = 400
-    calls: int = 0
-    ends: str = "data: [DONE]\n\n"
-    headers: Mapping[str, str] = field(default_factory=dict)
-
+from upcall.testing.zoo.behaviours import DONE, ORDERS, THOUGHT, Behaviour, Json, Refuse, Right, without
 
 # -- the forms of replies ---------------------------------------------------------------------------------------------
 
@@ -78,6 +24,14 @@ def completion(message: Json, finish: Any = "stop", **more: Any) -> Json:
     """Return a whole reply."""
     choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
     return {**_HEAD, "object": "chat.completion", "choices": [choice], "usage": USAGE, **more}
+
+
+def as_chunks(body: Json | str) -> list[Json | str]:
+    """Return a whole reply as the only chunk of a stream."""
+    if isinstance(body, str) or "choices" not in body:
+        return [body]
+    choice = body["choices"][0]
+    return [chunk(choice["message"], choice["finish_reason"], usage=body.get("usage"))]
 
 
 def call(number: int, *, arguments: Any = None, **more: Any) -> Json:
@@ -109,10 +63,6 @@ def _sending(name: str, source: str, message: Json, finish: Any = "tool_calls", 
 
 def _refusing(name: str, source: str, refuse: Refuse, **more: Any) -> Behaviour:
     return Behaviour(name, source, refuse=refuse, **more)
-
-
-def _without(key: str, words: str) -> Refuse:
-    return lambda body: words if key in body else None
 
 
 def _piece(index: int | None, number: int, **more: Any) -> Json:
@@ -376,22 +326,22 @@ _RULES: Final = (
     _refusing(
         "no stream_options",
         "lmstudio-ai/lmstudio-bug-tracker#189",
-        _without("stream_options", "Unrecognized request argument supplied: stream_options"),
+        without("stream_options", "Unrecognized request argument supplied: stream_options"),
     ),
     _refusing(
-        "no parallel_tool_calls", "Azure", _without("parallel_tool_calls", "Unknown parameter parallel_tool_calls")
+        "no parallel_tool_calls", "Azure", without("parallel_tool_calls", "Unknown parameter parallel_tool_calls")
     ),
-    _refusing("no max_tokens", "OpenAI, gpt-5", _without("max_tokens", _USE_COMPLETION)),
+    _refusing("no max_tokens", "OpenAI, gpt-5", without("max_tokens", _USE_COMPLETION)),
     _refusing(
         "no max_completion_tokens",
         "Mistral",
-        _without("max_completion_tokens", "Extra inputs are not permitted: max_completion_tokens"),
+        without("max_completion_tokens", "Extra inputs are not permitted: max_completion_tokens"),
         status=422,
     ),
     _refusing(
         "no temperature",
         "OpenAI, o-series",
-        _without("temperature", "Unsupported value: 'temperature' does not support 0.5 with this model."),
+        without("temperature", "Unsupported value: 'temperature' does not support 0.5 with this model."),
     ),
     _refusing("roles must alternate", "lmstudio-ai/lmstudio-bug-tracker#307", _roles),
     _refusing("roles must alternate, as a server error", "llama.cpp", _roles, status=500),
@@ -425,7 +375,7 @@ _RULES: Final = (
         ),
     ),
     _refusing(
-        "no response_format", "llama.cpp, old", _without("response_format", "Unsupported parameter: response_format")
+        "no response_format", "llama.cpp, old", without("response_format", "Unsupported parameter: response_format")
     ),
     _refusing("no images", "text models", _any_message(_is_image_message, "this model does not support image input")),
     _refusing(
@@ -436,95 +386,4 @@ _RULES: Final = (
     _refusing("a refusal without words", "gateways", _any_message(lambda each: "name" in each, "Bad Request")),
 )
 
-ZOO: Final[Mapping[str, Behaviour]] = {each.name: each for each in (*_ENDINGS, *_CALLS, *_BODIES, *_RULES)}
-"""All behaviours by name."""
-
-
-class ZooServer:
-    """A server on loopback that behaves in one way, until it is left; it answers with ``Done.`` after results of tools.
-
-    ``bodies`` are the requests, oldest first, ``refused`` how many of them it refused.
-    """
-
-    def __init__(self, behaviour: Behaviour) -> None:
-        self.behaviour, self.bodies, self.refused = behaviour, list[Json](), 0
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._http.daemon_threads = True
-
-    @property
-    def base_url(self) -> str:
-        """The base URL for clients."""
-        return f"http://127.0.0.1:{self._http.server_port}/v1"
-
-    def __enter__(self) -> Self:
-        Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-
-    def answer(self, body: Json) -> tuple[int, str, str]:
-        """Return the status, the content type and the body of the answer to a request."""
-        self.bodies.append(body)
-        played = self.behaviour
-        if played.refuse is not None and (words := played.refuse(body)) is not None:
-            self.refused += 1
-            error = {"message": words, "type": "invalid_request_error", "param": None, "code": None}
-            return played.status, "application/json", json.dumps({"error": error})
-        after_tools = any(each["role"] == "tool" for each in body["messages"])
-        plain = played.refuse is not None or after_tools
-        if body.get("stream"):
-            if not plain and played.chunks is not None:
-                return 200, "text/event-stream", _events(played.chunks, played.ends)
-            whole = played.body if not plain and played.body is not None else completion({"content": DONE})
-            return 200, "text/event-stream", _events(_as_chunks(whole), played.ends)
-        if plain or (played.body is None and played.chunks is None):
-            return 200, "application/json", json.dumps(completion({"content": DONE}))
-        if played.body is None:
-            # What a server does to a stream, said at once.
-            return 200, "text/event-stream", _events(played.chunks or (), played.ends)
-        text = played.body if isinstance(played.body, str) else json.dumps(played.body)
-        return 200, "application/json", text
-
-
-def _events(chunks: Iterable[Json | str], ends: str) -> str:
-    events = [each if isinstance(each, str) else f"data: {json.dumps(each)}\n\n" for each in chunks]
-    return "".join([*events, ends])
-
-
-def _as_chunks(body: Json | str) -> list[Json | str]:
-    """Return a whole reply as the only chunk of a stream."""
-    if isinstance(body, str) or "choices" not in body:
-        return [body]
-    choice = body["choices"][0]
-    return [chunk(choice["message"], choice["finish_reason"], usage=body.get("usage"))]
-
-
-def _handler(server: ZooServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            self._send(200, "application/json", json.dumps({"object": "list", "data": [{"id": "m"}]}))
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            self._send(*server.answer(body))
-
-        def _send(self, status: int, kind: str, text: str) -> None:
-            data = text.encode()
-            self.send_response(status)
-            for name, value in {
-                "Content-Type": kind,
-                "Content-Length": str(len(data)),
-                **server.behaviour.headers,
-            }.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing."""
-
-    return Handler
+BEHAVIOURS: Final = (*_ENDINGS, *_CALLS, *_BODIES, *_RULES)

@@ -1,0 +1,77 @@
+"""One request and its reply, with errors that say whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from typing import Any, Protocol
+
+from autogen_core.models import CreateResult
+
+from upcall.autogen.concurrency import Emit
+from upcall.autogen.model_errors import CutShort, ServerError, UnreadableBody
+from upcall.autogen.model_notes import Returned
+from upcall.autogen.openai_client.connections import Connections
+from upcall.autogen.openai_client.http import DONE, read_events
+from upcall.autogen.openai_client.requests import Json
+
+
+class Reader(Protocol):
+    """Reads the replies of one API."""
+
+    done: bool
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a part of the reply has arrived."""
+
+    def add(self, chunk: object, *, whole: bool) -> str:
+        """Add a chunk, or the whole body; return the text that it adds to the reply for the user."""
+
+    def finish(self, provider: str) -> tuple[CreateResult, Returned | None]:
+        """Return the reply, and what its `provider` wants back with it."""
+
+
+async def exchange(
+    connections: Connections,
+    path: str,
+    body: Json,
+    options: Mapping[str, Any],
+    reader: Reader,
+    provider: str,
+    emit: Emit[str | CreateResult] | None,
+) -> tuple[CreateResult, Returned | None]:
+    """Send a request and read its reply; `emit` gets the text for the user in pieces.
+
+    Raises:
+        ServerError, UnreadableBody, CutShort: with the `request`, and whether the reply `has_begun`.
+        openai.OpenAIError: the request failed.
+    """
+    response = await connections.send(path, body, options)
+    try:
+        async with aclosing(response), aclosing(response.aiter_bytes()) as pieces:
+            await _read(pieces, reader, emit)
+        return reader.finish(provider)
+    except (ServerError, UnreadableBody, CutShort) as error:
+        error.request, error.has_begun = response.request, reader.has_begun  # type: ignore[union-attr]
+        raise
+    except Exception as error:
+        if "Timeout" in type(error).__name__:
+            from openai import APITimeoutError
+
+            raise APITimeoutError(request=response.request) from error
+        if type(error).__module__.split(".")[0] in ("httpx", "httpx2", "httpcore"):
+            cut = CutShort()
+            cut.request = response.request  # type: ignore[attr-defined]
+            raise cut from error
+        raise
+
+
+async def _read(pieces: AsyncIterator[bytes], reader: Reader, emit: Emit[str | CreateResult] | None) -> None:
+    async for event in read_events(pieces):
+        if event.data is DONE:
+            reader.done = True
+            return
+        text = reader.add(event.data, whole=event.whole)
+        if text and emit is not None:
+            emit(text)

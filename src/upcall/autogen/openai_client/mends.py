@@ -1,0 +1,389 @@
+"""What may be left out of a request, or written in another way, and how refusals name it: a table.
+
+A request has the form of chat completions here, whichever API it is for (`responses`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from upcall.autogen.openai_client.calls import PLACEHOLDER
+from upcall.autogen.openai_client.requests import Json
+from upcall.autogen.openai_client.responses import ENCRYPTED_REASONING, ITEMS
+
+
+@dataclass(frozen=True)
+class Mend:
+    """One thing to leave out or to write in another way.
+
+    Attributes:
+        name: what the user is told that the server does not take.
+        words: how refusals say it, in lower case.
+        apply: changes a body, and returns whether there was anything to change.
+        harmless: whether nothing is lost by it.
+    """
+
+    name: str
+    words: re.Pattern[str]
+    apply: Callable[[Json], bool]
+    harmless: bool = False
+
+
+def _words(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.DOTALL)
+
+
+def drop(field: str) -> Callable[[Json], bool]:
+    """Return a change that leaves a field out."""
+    return lambda body: body.pop(field, None) is not None
+
+
+def _rename(old: str, new: str) -> Callable[[Json], bool]:
+    def apply(body: Json) -> bool:
+        if old not in body:
+            return False
+        body[new] = body.pop(old)
+        return True
+
+    return apply
+
+
+def _each_message(change: Callable[[Json], bool]) -> Callable[[Json], bool]:
+    return lambda body: max((change(message) for message in body["messages"]), default=False)
+
+
+def _fill_content(message: Json) -> bool:
+    if message.get("content") is not None:
+        return False
+    message["content"] = ""
+    return True
+
+
+def _drop_images(message: Json) -> bool:
+    content = message.get("content")
+    if not isinstance(content, list) or all(part.get("type") == "text" for part in content):
+        return False
+    texts = [part["text"] if part.get("type") == "text" else "[an image, which cannot be shown]" for part in content]
+    message["content"] = "\n".join(texts)
+    return True
+
+
+_OWN_FIELDS = frozenset({"role", "content", "name", "tool_calls", "tool_call_id"})
+
+
+def _drop_returned(message: Json) -> bool:
+    extra = [field for field in message if field not in _OWN_FIELDS]
+    for field in extra:
+        del message[field]
+    calls = message.get("tool_calls") or []
+    for call in calls:
+        extra += [call.pop(field) for field in [*call] if field not in ("id", "type", "function")]
+    return bool(extra)
+
+
+def drop_in_items(field: str) -> Callable[[Json], bool]:
+    """Leave a field out of the items that came with earlier replies (Responses)."""
+
+    def apply(message: Json) -> bool:
+        items = message.get(ITEMS) or []
+        # The items are those that are kept, so others are made.
+        message.update(
+            {ITEMS: [{key: each for key, each in item.items() if key != field} for item in items]} if items else {}
+        )
+        return any(field in item for item in items)
+
+    return _each_message(apply)
+
+
+def _drop_encrypted(body: Json) -> bool:
+    """Ask for no encrypted reasoning (Responses)."""
+    include = body.get("include") or []
+    if ENCRYPTED_REASONING not in include:
+        return False
+    body["include"] = [each for each in include if each != ENCRYPTED_REASONING]
+    return True
+
+
+def _system_as_instructions(body: Json) -> bool:
+    """Put the system messages into the field for them, which some servers of Responses demand."""
+    if "store" not in body or "instructions" in body:
+        return False
+    texts = [each["content"] for each in body["messages"] if each["role"] == "system"]
+    body["instructions"] = "\n\n".join(texts) or "Follow the user's instructions."
+    body["messages"] = [each for each in body["messages"] if each["role"] != "system"]
+    return True
+
+
+def _stream_always(body: Json) -> bool:
+    if body.get("stream"):
+        return False
+    body["stream"] = True
+    return True
+
+
+def _never_stream(body: Json) -> bool:
+    body.pop("stream_options", None)
+    return bool(body.pop("stream", False))
+
+
+def _merge_system(body: Json) -> bool:
+    """Make one system message of all, the first message."""
+    messages = body["messages"]
+    system = [each for each in messages if each["role"] == "system"]
+    if not system or (len(system) == 1 and messages[0] is system[0]):
+        return False
+    one = {"role": "system", "content": "\n\n".join(each["content"] for each in system)}
+    body["messages"] = [one, *(each for each in messages if each["role"] != "system")]
+    return True
+
+
+def _system_as_user(body: Json) -> bool:
+    found = [each for each in body["messages"] if each["role"] == "system"]
+    for each in found:
+        each["role"] = "user"
+    return bool(found) and (_alternate(body) or True)
+
+
+def _alternate(body: Json) -> bool:
+    """Join neighbours of one role, let a user begin, and the assistant speak between results of tools and a user."""
+    changed = _merge_system(body)
+    joined: list[Json] = []
+    for message in body["messages"]:
+        last = joined[-1] if joined else None
+        plain = message["role"] in ("user", "assistant") and not message.get("tool_calls")
+        if last is not None and plain and last["role"] == message["role"] and not last.get("tool_calls"):
+            last["content"] = _join(last["content"], message["content"])
+            for field in ("name", ITEMS):  # Neither is of both.
+                last.pop(field, None)
+        elif message["role"] == "assistant" and (last is None or last["role"] == "system"):
+            joined += [{"role": "user", "content": "Go on."}, message]
+        else:
+            joined.append(message)
+    changed = changed or len(joined) != len(body["messages"])
+    body["messages"] = joined
+    return _answer_tools(body) or changed
+
+
+def _join(first: Any, second: Any) -> Any:
+    if isinstance(first, str | None) and isinstance(second, str | None):
+        return "\n\n".join(text for text in (first, second) if text)
+    return [*_as_parts(first), *_as_parts(second)]
+
+
+def _as_parts(content: Any) -> list[Json]:
+    return content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
+
+
+def _answer_tools(body: Json) -> bool:
+    """Put a word of the assistant between the results of tools and the user's next message (Mistral)."""
+    put: list[Json] = []
+    for message in body["messages"]:
+        if put and put[-1]["role"] == "tool" and message["role"] == "user":
+            put.append({"role": "assistant", "content": "I have the results."})
+        put.append(message)
+    changed = len(put) != len(body["messages"])
+    body["messages"] = put
+    return changed
+
+
+def _weaken_format(body: Json) -> bool:
+    """Ask for any JSON instead of JSON of a schema; the prompts describe the schema too."""
+    if (body.get("response_format") or {}).get("type") != "json_schema":
+        return False
+    body["response_format"] = {"type": "json_object"}
+    return True
+
+
+def _each_function(change: Callable[[Json], bool]) -> Callable[[Json], bool]:
+    return lambda body: max((change(tool["function"]) for tool in body.get("tools") or ()), default=False)
+
+
+def _add_placeholder(function: Json) -> bool:
+    """Give a tool without parameters one that is taken out of its calls again (`calls`)."""
+    parameters = function.get("parameters")
+    if parameters is None or parameters.get("properties"):
+        return False
+    unused = {PLACEHOLDER: {"type": "string", "description": "Leave it out."}}
+    function["parameters"] = {**parameters, "type": "object", "properties": unused}
+    return True
+
+
+def _inline_refs(function: Json) -> bool:
+    parameters = function.get("parameters") or {}
+    definitions = {**parameters.get("$defs", {}), **parameters.get("definitions", {})}
+    if not definitions:
+        return False
+    function["parameters"] = _inline(
+        {key: value for key, value in parameters.items() if key not in ("$defs", "definitions")}, definitions, ()
+    )
+    return True
+
+
+def _inline(value: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
+    if isinstance(value, list):
+        return [_inline(each, definitions, inside) for each in value]
+    if not isinstance(value, dict):
+        return value
+    name = str(value.get("$ref", "")).rsplit("/", 1)[-1]
+    if name in definitions:
+        # What contains itself is any object at this depth.
+        target = {"type": "object"} if name in inside else _inline(definitions[name], definitions, (*inside, name))
+        rest = {key: each for key, each in value.items() if key != "$ref"}
+        return {**target, **_inline(rest, definitions, inside)}
+    return {key: _inline(each, definitions, inside) for key, each in value.items()}
+
+
+def _drop_keyword(keyword: str) -> Callable[[Json], bool]:
+    def walk(value: Any, names: bool = False) -> bool:
+        if isinstance(value, list):
+            return max(map(walk, value), default=False)
+        if not isinstance(value, dict):
+            return False
+        # What stands under `properties` are names of the user's, not keywords.
+        found = not names and value.pop(keyword, None) is not None
+        inside = [walk(each, key == "properties" and not names) for key, each in value.items()]
+        return found or True in inside
+
+    return _each_function(lambda function: walk(function.get("parameters") or {}))
+
+
+_KEYWORDS: Final = (
+    "additionalProperties", "anyOf", "oneOf", "allOf", "exclusiveMaximum", "exclusiveMinimum", "maxItems", "maxLength",
+    "minItems", "minLength", "multipleOf", "propertyNames", "uniqueItems", "prefixItems", "$schema",
+)  # fmt: skip
+"""Keywords of JSON Schema that a tool can be described without, and that mean nothing else."""
+
+_COMMON_KEYWORDS: Final = ("const", "default", "examples", "format", "maximum", "minimum", "pattern", "title")
+"""The same, but words of other refusals too: they come last."""
+
+
+def _without(keyword: str) -> Mend:
+    return Mend(f"{keyword} in tools", _words(rf"\b{re.escape(keyword.lower().lstrip('$'))}\b"), _drop_keyword(keyword))
+
+
+_UNSUPPORTED = (
+    r"(unsupported|not support|unrecogni[sz]ed|unknown|not (?:allowed|permitted)|deprecated|invalid|extra|use )"
+)
+
+STALE: Final = "reasoning that it sent before and can no longer read"
+"""The name of the mend that is about the conversation, not the server: it is not remembered."""
+
+MENDS: Final = {
+    mend.name: mend
+    for mend in (
+        Mend("encrypted reasoning", _words(r"encrypted.?content[^.]{0,40} not support"), _drop_encrypted),
+        Mend(
+            STALE,
+            _words(r"encrypted.?content.*(?:verif|decrypt|pars|organi[sz]ation)"),
+            _each_message(lambda message: message.pop(ITEMS, None) is not None),
+        ),
+        Mend("id of items", _words(r"item with id|not persisted"), drop_in_items("id"), harmless=True),
+        Mend(
+            "streaming",
+            _words(
+                r"\bstream(?:ing)?\b[^.]{0,60}(?:not support|unsupported|not allowed|not available)|verified to stream"
+                r"|(?:not support|unsupported|not allow)[^.]{0,30}\bstream(?:ing)?\b"
+            ),
+            _never_stream,
+        ),
+        Mend("whole replies", _words(r"\bstream(?:ing)?\b.{0,20}(?:true|required|only)"), _stream_always),
+        Mend(
+            "max_tokens (max_completion_tokens instead)",
+            _words(r"max_completion_tokens|max_tokens.*" + _UNSUPPORTED + "|" + _UNSUPPORTED + ".*max_tokens"),
+            _rename("max_tokens", "max_completion_tokens"),
+        ),
+        Mend(
+            "max_completion_tokens (max_tokens instead)",
+            _words("max_completion_tokens"),
+            _rename("max_completion_tokens", "max_tokens"),
+        ),
+        Mend(
+            "JSON of a schema",
+            _words(r"json_?schema|response_?format|text\.format|structured output|grammar"),
+            _weaken_format,
+        ),
+        Mend(
+            "response_format",
+            _words(r"json_?object|json_?schema|response_?format|text\.format|json mode"),
+            drop("response_format"),
+        ),
+        Mend("stream_options", _words(r"stream_?options|include_?usage"), drop("stream_options"), harmless=True),
+        Mend("parallel_tool_calls", _words(r"parallel"), drop("parallel_tool_calls"), harmless=True),
+        Mend(
+            "fields of earlier replies",
+            _words(
+                r"reasoning|thinking|extra_content|signature|extra (?:inputs|fields|keys)|additional propert|encrypted"
+                r"|item with id|not persisted|duplicate item|required following item|\bitem\b|input\[\d+\]"
+            ),
+            _each_message(_drop_returned),
+        ),
+        *map(_without, _KEYWORDS),
+        Mend("references in tools", _words(r"\$?\brefs?\b|\$?\bdefs\b|definitions"), _each_function(_inline_refs)),
+        Mend(
+            "names in messages",
+            _words(r"\bnames?\b"),
+            _each_message(lambda message: message["role"] != "tool" and message.pop("name", None) is not None),
+            harmless=True,
+        ),
+        Mend(
+            "messages without text",
+            _words(r"content|null|none ?type|valid string|undefined"),
+            _each_message(_fill_content),
+            harmless=True,
+        ),
+        Mend(
+            "results of tools before a user's message",
+            _words(r"after (?:role )?.?tool|role .?tool.? (?:must|should) be followed"),
+            _answer_tools,
+        ),
+        Mend(
+            "system messages in the input (instructions instead)",
+            _words(r"\binstructions\b|system messages? (?:are|is) not allowed"),
+            _system_as_instructions,
+            harmless=True,
+        ),
+        Mend(
+            "system messages",
+            _words(
+                r"system (?:role|prompt|message|instruction)s?.{0,40}(?:not support|unsupported|not allowed)"
+                r"|(?:not support|unsupported|unknown|invalid).{0,60}(?:['\"`]system['\"`]|system (?:role|message))"
+                r"|developer instruction"
+            ),
+            _system_as_user,
+        ),
+        Mend(
+            "several system messages",
+            _words(r"system|developer|first message|beginning|role|order"),
+            _merge_system,
+            harmless=True,
+        ),
+        Mend(
+            "neighbouring messages of one role",
+            _words(r"alternat|roles?\b|consecutive|user/assistant|order|last message|in a row|jinja|template"),
+            _alternate,
+            harmless=True,
+        ),
+        Mend(
+            "strict tools",
+            _words(r"strict"),
+            _each_function(lambda function: function.pop("strict", None) is not None),
+            harmless=True,
+        ),
+        Mend(
+            "tools without parameters",
+            _words(r"propert|parameters|non-?empty|schema|object"),
+            _each_function(_add_placeholder),
+        ),
+        Mend(
+            "images",
+            _words(r"image|vision|visual|multi-?modal|content.{0,40}(?:string|text)|media|mmproj"),
+            _each_message(_drop_images),
+        ),
+        Mend("store", _words(r"\bstore\b"), drop("store")),
+        *map(_without, _COMMON_KEYWORDS),
+    )
+}
+"""Read from the top: of several that fit, the first counts."""

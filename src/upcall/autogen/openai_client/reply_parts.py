@@ -1,0 +1,138 @@
+"""What the replies of both APIs have in common: reasoning in tags, errors, usage, log probabilities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autogen_core.models import ChatCompletionTokenLogprob, RequestUsage, TopLogprob
+
+from upcall.autogen.model_errors import ServerError, words_of
+from upcall.autogen.openai_client.endings import Ending
+from upcall.text import replace_surrogates
+
+MAX_CHARS = 32_000_000
+"""How long the text of a reply may become."""
+
+
+def finish_reason(ending: Ending | None, has_calls: bool) -> Any:
+    """Return how a reply ended, in AutoGen's words."""
+    if ending in (Ending.LENGTH, Ending.FILTER):
+        return ending.value
+    return "function_calls" if has_calls else "stop"
+
+
+def split_thought(text: str) -> tuple[str, str]:
+    """Return the reasoning that a text begins with, in ``<think>`` tags, and the rest."""
+    shown = ThinkFilter()
+    rest = shown.add(text) + shown.rest()
+    return shown.thought, rest
+
+
+class ThinkFilter:
+    """Takes reasoning in ``<think>`` tags out of the beginning of a text that comes in pieces."""
+
+    OPENING = ("<think>", "<thinking>")
+
+    def __init__(self) -> None:
+        self._held: str = ""
+        self._closing = ""
+        self._passed = False
+        self._begins = False
+        self.thought = ""
+
+    def add(self, piece: str) -> str:
+        """Return as much as can be shown now."""
+        if self._passed:
+            if self._begins:
+                piece = piece.lstrip()
+                self._begins = not piece
+            return piece
+        self._held += piece
+        if not self._closing:
+            start = self._held.lstrip()
+            opening = next((each for each in self.OPENING if start.startswith(each)), None)
+            if opening is None:
+                if any(each.startswith(start) for each in self.OPENING):
+                    return ""
+                self._passed, held = True, self._held
+                self._held = ""
+                return held
+            self._closing, self._held = f"</{opening[1:]}", start[len(opening) :]
+        inside, found, after = self._held.partition(self._closing)
+        if not found:
+            return ""
+        self.thought, self._held, self._passed, self._begins = inside.strip(), "", True, True
+        return self.add(after)
+
+    def rest(self) -> str:
+        """Return what was held back at the end; all of it is a thought where that was never closed."""
+        if self._closing and not self._passed:
+            self.thought = self._held.strip()
+            return ""
+        return self._held
+
+
+def find_error(value: Mapping[str, Any]) -> ServerError | None:
+    """Return the error that an answer with the status 200 contains."""
+    error = value.get("error")
+    if not error and value.get("object") == "error":
+        error = value
+    if not error and "choices" not in value and isinstance(value.get("detail"), str | list):
+        error = value["detail"]
+    if not error:
+        return None
+    code = error.get("code") if isinstance(error, Mapping) else None
+    return ServerError(words_of(error), code if isinstance(code, int) else None)
+
+
+def read_usage(usage: object, before: RequestUsage) -> RequestUsage:
+    """Return the tokens used so far: each chunk of a stream may say, and of two numbers the larger counts.
+
+    What came from a cache is among those of the prompt, what was reasoned among those of the completion.
+    """
+    if not isinstance(usage, Mapping):
+        return before
+    prompt = _count(usage.get("prompt_tokens", usage.get("input_tokens")))
+    completion = _count(usage.get("completion_tokens", usage.get("output_tokens")))
+    return RequestUsage(max(prompt, before.prompt_tokens), max(completion, before.completion_tokens))
+
+
+def read_tokens(tokens: object) -> list[ChatCompletionTokenLogprob]:
+    """Return the log probabilities of tokens; none if one of them cannot be read."""
+    try:
+        return [_token(each) for each in tokens] if isinstance(tokens, Sequence) else []
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return []
+
+
+def _count(value: object) -> int:
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return 0
+    return int(number) if math.isfinite(number) and number > 0 else 0
+
+
+def _token(token: Mapping[str, Any]) -> ChatCompletionTokenLogprob:
+    return ChatCompletionTokenLogprob(
+        token=token["token"],
+        logprob=token["logprob"],
+        top_logprobs=[TopLogprob(logprob=each["logprob"], bytes=each.get("bytes")) for each in token["top_logprobs"]],
+        bytes=token.get("bytes"),
+    )
+
+
+def kind_of(value: object) -> str:
+    """Return what a JSON value is that should be an object."""
+    return {list: "a list", str: "a text", type(None): "null"}.get(type(value), "a number")
+
+
+def clean(value: Any) -> Any:
+    """Make the texts of a JSON value fit to be stored and sent."""
+    if isinstance(value, str):
+        return replace_surrogates(value)
+    if isinstance(value, Mapping):
+        return {key: clean(each) for key, each in value.items()}
+    return [clean(each) for each in value] if isinstance(value, list) else value
