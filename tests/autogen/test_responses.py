@@ -421,6 +421,25 @@ async def test_responses_items_of_a_text_are_sent_once() -> None:
     assert await send_back(items, text, text) == [*items, {"role": "assistant", "content": DONE}]
 
 
+async def test_responses_items_of_equal_texts_are_those_of_the_same_question() -> None:
+    """Two agents of a run may say the same, and ids of calls may be the same too."""
+    given = iter(range(9))
+
+    def answer(request: Request) -> Sent:
+        number = next(given)
+        items = [reasoning(id=f"rs_{number}"), message(id=f"msg_{number}")]
+        return Sent(json.dumps(response(*items)), "application/json")
+
+    one, other = (UserMessage(content=content, source="user") for content in ("one", "other"))
+    said = AssistantMessage(content=DONE, source="a")
+    with serving(answer) as server:
+        made = client(f"{server.url}/v1", api="responses")
+        for messages in ([one], [other], [one, said, other, said], [other, said, one]):
+            await made.create(messages)
+    ids = [[each["id"] for each in json.loads(sent.body)["input"] if "id" in each] for sent in server.requests]
+    assert ids == [[], [], ["rs_0", "msg_0", "rs_1", "msg_1"], ["rs_1", "msg_1"]]
+
+
 async def test_responses_reasoning_without_a_reply_is_not_sent() -> None:
     assert await send_back([reasoning()], AssistantMessage(content="", source="a")) == [
         {"role": "assistant", "content": ""}

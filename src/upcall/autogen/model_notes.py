@@ -16,6 +16,7 @@ from hashlib import blake2b
 from typing import Any, TypeAlias
 
 from autogen_core import FunctionCall
+from pydantic import BaseModel
 
 Content: TypeAlias = str | Sequence[FunctionCall]
 
@@ -27,29 +28,37 @@ MAX_REPLIES = 1_000
 class Returned:
     """What came with one reply: the `fields` of its message, and those of its `calls` by their ids.
 
-    ``provider`` is who gets it back, ``about`` the digest of what the calls were.
+    ``provider`` is who gets it back, ``about`` the digest of what the calls or the text were, ``after`` that of the
+    message that it replied to.
     """
 
     provider: str
     about: str
     fields: dict[str, Any] = field(default_factory=dict)
     calls: dict[str, dict[str, Any]] = field(default_factory=dict)
+    after: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON."""
-        return {"provider": self.provider, "about": self.about, "fields": self.fields, "calls": self.calls}
+        return {
+            "provider": self.provider,
+            "about": self.about,
+            "fields": self.fields,
+            "calls": self.calls,
+            "after": self.after,
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Returned:
         """Return what `to_json` gave."""
-        return cls(data["provider"], data["about"], dict(data["fields"]), dict(data["calls"]))
+        return cls(data["provider"], data["about"], dict(data["fields"]), dict(data["calls"]), data["after"])
 
 
 class ReturnedFields:
     """What came with the replies of a run or a client, by the ids of their calls, or their texts.
 
-    Ids are those of servers: some count from nought in each reply. Of several replies with one id that one is meant
-    whose call is the same, else the latest.
+    Ids are those of servers: some count from nought in each reply; and two agents may say the same. Of several replies
+    with one id or text that one is meant whose call is the same, to the same message, else the latest.
     """
 
     def __init__(self, known: Mapping[str, Sequence[Mapping[str, Any]]] = {}, most: int | None = None) -> None:
@@ -62,14 +71,17 @@ class ReturnedFields:
 
     def keep(self, content: Content, returned: Returned) -> None:
         """Keep what came with a reply of this content."""
+        same = (returned.about, returned.after)
         for key in _keys(content):
-            several = [each for each in self._kept.pop(key, ()) if each.about != returned.about]
+            several = [each for each in self._kept.pop(key, ()) if (each.about, each.after) != same]
             self._kept[key] = [*several, returned]
         while self._most is not None and len(self._kept) > self._most:
             del self._kept[next(iter(self._kept))]
 
-    def find(self, content: Content, provider: str | None = None) -> Returned | None:
+    def find(self, content: Content, provider: str | None = None, after: BaseModel | None = None) -> Returned | None:
         """Return what came with a reply of this content, from this provider; from any if none is given.
+
+        Of several, that which replied to the message `after` counts.
 
         An agent may have dropped calls of the reply, or mended their arguments.
         """
@@ -78,8 +90,13 @@ class ReturnedFields:
         about = digest(content)
         for key in _keys(content):
             found = [each for each in self._kept.get(key, ()) if provider in (None, each.provider)]
+            if len(found) > 1:
+                found = [each for each in found if each.about == about] or found
+            if len(found) > 1 and after is not None:
+                before = digest_message(after)
+                found = [each for each in found if each.after == before] or found
             if found:
-                return next((each for each in found if each.about == about), found[-1])
+                return found[-1]
         return None
 
     def forget(self, provider: str) -> None:
@@ -106,6 +123,11 @@ def digest(content: Content) -> str:
     """Return a digest of the content of a reply."""
     text = content if isinstance(content, str) else repr([(each.id, each.name, each.arguments) for each in content])
     return blake2b(text.encode(errors="replace"), digest_size=12).hexdigest()
+
+
+def digest_message(message: BaseModel | None) -> str:
+    """Return a digest of a message; empty for none."""
+    return "" if message is None else digest(message.model_dump_json())
 
 
 class ModelNotes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 from weakref import ref
 
@@ -30,7 +31,7 @@ from pydantic import BaseModel, SecretStr
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.internals import count_usage, parts_of_openai_client
 from upcall.autogen.model_info import to_model_info
-from upcall.autogen.model_notes import MAX_REPLIES, ReturnedFields
+from upcall.autogen.model_notes import MAX_REPLIES, ReturnedFields, digest_message
 from upcall.autogen.openai_client.apis import INSTEAD, Api, choose_api, is_refused_here
 from upcall.autogen.openai_client.connections import OPTIONS, Connections
 from upcall.autogen.openai_client.exchange import exchange
@@ -330,7 +331,8 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         provider = self._provider_of(api)
         reply, returned = await exchange(self._connections, api.path, sent, options, reader, provider, emit)
         if returned is not None:
-            self.returned_fields.keep(reply.content, returned)
+            after = digest_message(messages[-1] if messages else None)
+            self.returned_fields.keep(reply.content, replace(returned, after=after))
         self._count(reply.usage)
         if _events.isEnabledFor(logging.INFO):
             _events.info(

@@ -18,7 +18,7 @@ from autogen_core.models import (
 from autogen_core.tools import Tool, ToolSchema
 from pydantic import BaseModel
 
-from upcall.autogen.model_notes import ReturnedFields
+from upcall.autogen.model_notes import Returned, ReturnedFields
 
 Json: TypeAlias = dict[str, Any]
 ToolChoice: TypeAlias = "Tool | Literal['auto', 'required', 'none']"
@@ -51,7 +51,7 @@ def write_messages(
 ) -> list[Json]:
     """Return messages as JSON, with what `returned` holds of the replies of this `provider` among them."""
     written: list[Json] = []
-    for message in messages:
+    for at, message in enumerate(messages):
         match message:
             case UserMessage():
                 written.append(_write_user(message, form))
@@ -61,7 +61,9 @@ def write_messages(
                 else:
                     written.append({"role": "system", "content": message.content or form.empty})
             case AssistantMessage():
-                written.append(_write_assistant(message, form, returned, provider))
+                before = messages[at - 1] if at else None
+                kept = returned.find(message.content, provider, before) if returned is not None else None
+                written.append(_write_assistant(message, form, kept))
             case FunctionExecutionResultMessage():
                 for each in message.content:
                     written.append({"role": "tool", "tool_call_id": each.call_id, "content": each.content})
@@ -93,10 +95,7 @@ def _write_user(message: UserMessage, form: MessageForm) -> Json:
     return written
 
 
-def _write_assistant(
-    message: AssistantMessage, form: MessageForm, returned: ReturnedFields | None, provider: str
-) -> Json:
-    kept = returned.find(message.content, provider) if returned is not None else None
+def _write_assistant(message: AssistantMessage, form: MessageForm, kept: Returned | None) -> Json:
     fields = kept.fields if kept is not None else {}
     if isinstance(message.content, str):
         return {"role": "assistant", "content": message.content or form.empty, **fields}
