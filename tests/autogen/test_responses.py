@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from autogen_agentchat.agents import AssistantAgent
-from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.conditions import TextMentionTermination
+from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 from autogen_core import FunctionCall, Image
 from autogen_core.models import (
     AssistantMessage,
@@ -485,3 +486,31 @@ async def test_responses_overflow_names_a_remedy() -> None:
         run = await run_app(server.base_url).start("Go")
     assert run.error is not None
     assert "Give the agent a model_context" in run.error
+
+
+async def test_responses_items_come_back_after_hand_offs() -> None:
+    """One agent hands off to another and back, in a swarm; each conversation has the items of its own agent."""
+    inputs: list[list[Json]] = []
+
+    def answer(request: Request) -> Sent:
+        body = json.loads(request.body)
+        (tool,) = [each["name"] for each in body["tools"] if each["name"].startswith("transfer_to_")]
+        back = [each for each in body["input"] if "id" in each]
+        inputs.append(back)
+        if back:
+            return Sent(json.dumps(response(message("TERMINATE"))), "application/json")
+        call = function_call(0, name=tool, arguments="{}", call_id=f"call_{tool}", id=f"fc_{tool}")
+        return Sent(json.dumps(response(reasoning(id=f"rs_{tool}"), call)), "application/json")
+
+    with serving(answer) as server:
+
+        def make() -> Swarm:
+            made = client(f"{server.url}/v1", api="responses")
+            members = [
+                PausableAgent(*pair, handoffs=[other]) for pair, other in ((("a", made), "b"), (("b", made), "a"))
+            ]
+            return Swarm(members, termination_condition=TextMentionTermination("TERMINATE"))
+
+        run = await Upcall(store="runs.db", team=make, settings=Settings.read()).start("Go")
+    assert run.status is RunStatus.COMPLETED
+    assert [[each["id"] for each in back] for back in inputs] == [[], [], ["rs_transfer_to_b", "fc_transfer_to_b"]]

@@ -40,7 +40,7 @@ INSTEAD: Final = {
 _NAMES_OTHER: Final = {
     Api.CHAT_COMPLETIONS: re.compile(
         r"v1/responses|(?<![\w.])/responses\b|responses[ -]?(?:api|endpoint)|not a chat model|unsupported_api_for_model"
-        r"|/chat/completions endpoint"
+        r"|/chat/completions endpoint|chat ?completions? operation does not work"
     ),
     Api.RESPONSES: re.compile(
         r"v1/chat/completions|(?<![\w.])/chat/completions|/responses endpoint|unsupported_api_for_model"

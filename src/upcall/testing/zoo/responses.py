@@ -267,6 +267,14 @@ _STREAMS: Final = (
         right="calls",
         calls=1,
     ),
+    Behaviour(
+        "Responses: the whole body though a stream was asked for",
+        "proxies",
+        chunks=[json.dumps(response(message()))],
+        ends="",
+        api="responses",
+    ),
+    _streaming("Responses: a web page", "proxies", "<html><body>Bad gateway</body></html>", right="error"),
     _streaming(
         "Responses: events with names",
         "OpenAI",
@@ -379,6 +387,13 @@ _RULES: Final = (
         "BerriAI/litellm#34569",
         "Function tools with reasoning_effort are not supported for gpt-5.6 in /v1/chat/completions. To use function "
         "tools, use /v1/responses or set reasoning_effort to 'none'.",
+        400,
+    ),
+    _elsewhere(
+        "Responses: chat does not work with the model",
+        "langchain-ai/langchain-azure#228",
+        "The chatCompletion operation does not work with the specified model, m. Please choose different model and try "
+        "again. You can learn more about which models can be used with each operation here.",
         400,
     ),
     _elsewhere("Responses: no path for chat", "llm gateways", "Not Found", 404),
