@@ -312,7 +312,10 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         fields: Json = {key: value for key, value in options.items() if key not in OPTIONS}
         if api is Api.RESPONSES:
             fields = rename_options(fields, reasons=self._traits.reasoning or self._traits.family == "unknown")
-        return {"messages": write_messages(messages, self._form, self.returned_fields, self._provider_of(api)), **fields}
+        return {
+            "messages": write_messages(messages, self._form, self.returned_fields, self._provider_of(api)),
+            **fields,
+        }
 
     def _provider_of(self, api: Api) -> str:
         """Return who gets back what came with a reply: what is of one API means nothing to the other."""
