@@ -11,7 +11,7 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -26,6 +26,7 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 from upcall import OpenAICompatibleClient, PausableAgent, Run, Settings, Upcall, ask
 from upcall.testing.zoo import DONE, ORDERS, THOUGHT, Behaviour, ZooServer, completion
 from upcall.testing.zoo import call as zoo_call
+from upcall.testing.zoo.responses import as_events, function_call, response
 
 Caller = Literal["ours", "user's", "stock agent"]
 
@@ -65,12 +66,12 @@ class CellServer(ZooServer):
 
     def answer(self, body: dict[str, Any]) -> tuple[int, str, str]:
         """Let the first request ask; the behaviour follows the answer."""
-        asked = [each for each in body["messages"] if each["role"] == "tool" and "left" in str(each["content"])]
-        if not self._asks:
+        place = "messages" if self.behaviour.api == "chat_completions" else "input"
+        if not self._asks or place not in body:
             return super().answer(body)
-        if asked:
-            rest = [each for each in body["messages"] if each not in asked]
-            status, kind, text = super().answer({**body, "messages": rest})
+        if asked := [each for each in body[place] if _is_answer(each)]:
+            rest = [each for each in body[place] if each not in asked]
+            status, kind, text = super().answer({**body, place: rest})
             self.bodies[-1] = body
             return status, kind, text
         if (refused := self.behaviour.refuse and self.behaviour.refuse(body)) is not None:
@@ -78,12 +79,29 @@ class CellServer(ZooServer):
         self.bodies.append(body)
         name = "ask_user" if "ask_user" in json.dumps(body.get("tools")) else "find_out"
         made = {"name": name, "arguments": json.dumps({"question": "Which way?"})}
-        message = {"content": None, "tool_calls": [zoo_call(0, id="call_ask", function=made)]}
-        if body.get("stream"):
-            piece = {"index": 0, **message["tool_calls"][0]}  # type: ignore[index]
-            chunks = [completion({}, "tool_calls", choices=[_choice({"tool_calls": [piece]})])]
-            return 200, "text/event-stream", "".join(f"data: {json.dumps(each)}\n\n" for each in chunks)
-        return 200, "application/json", json.dumps(completion(message, "tool_calls"))
+        return _ask_by_chat(body, made) if place == "messages" else _ask_by_responses(body, made)
+
+
+def _is_answer(message: dict[str, Any]) -> bool:
+    is_result = message.get("role") == "tool" or message.get("type") == "function_call_output"
+    return is_result and "left" in str(message.get("content") or message.get("output"))
+
+
+def _ask_by_chat(body: dict[str, Any], function: dict[str, Any]) -> tuple[int, str, str]:
+    message = {"content": None, "tool_calls": [zoo_call(0, id="call_ask", function=function)]}
+    if body.get("stream"):
+        piece = {"index": 0, **message["tool_calls"][0]}  # type: ignore[index]
+        return _stream([completion({}, "tool_calls", choices=[_choice({"tool_calls": [piece]})])])
+    return 200, "application/json", json.dumps(completion(message, "tool_calls"))
+
+
+def _ask_by_responses(body: dict[str, Any], function: dict[str, Any]) -> tuple[int, str, str]:
+    whole = response(function_call(0, id="fc_ask", call_id="call_ask", **function))
+    return _stream(as_events(whole)) if body.get("stream") else (200, "application/json", json.dumps(whole))
+
+
+def _stream(events: Iterable[Any]) -> tuple[int, str, str]:
+    return 200, "text/event-stream", "".join(f"data: {json.dumps(each)}\n\n" for each in events)
 
 
 def _choice(delta: dict[str, Any]) -> dict[str, Any]:
