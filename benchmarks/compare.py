@@ -7,6 +7,7 @@ into `.bench/`, never into the project's environment.
 
     python benchmarks/compare.py                # about 20 minutes on 2 cores
     python benchmarks/compare.py --quick        # one short round
+    python benchmarks/compare.py --runs-only --systems upcall_ upcall_opt_out autogen_plain
 """
 
 from __future__ import annotations
@@ -53,6 +54,11 @@ SYSTEMS = {
     "strands_": "strands",
     "by_hand": "by hand",
 }
+VARIANTS = {"upcall_opt_out": "upcall, take_over_clients off"}
+"""Systems that are measured where somebody names them."""
+
+TITLES = {**SYSTEMS, **VARIANTS}
+
 OURS = "upcall_"
 RUN_SCENARIOS = ("depth 1", "depth 2", "depth 3", "two in parallel", "ask again", "history of 50", "history of 500")
 PAUSES = "100 pauses"
@@ -190,7 +196,7 @@ class Bench:
         )
         if done.returncode:
             raise SystemExit(
-                f"{SYSTEMS[system]} failed ({mode}, {options.get('scenario', NESTED)}):\n{done.stderr[-3000:]}"
+                f"{TITLES[system]} failed ({mode}, {options.get('scenario', NESTED)}):\n{done.stderr[-3000:]}"
             )
         return json.loads(done.stdout.splitlines()[-1])
 
@@ -256,7 +262,7 @@ def tables(figures: Figures, systems: Sequence[str], scenarios: Sequence[str]) -
 
 
 def _table(rows: Sequence[tuple[str, str, Mapping[str, Sequence[float]]]], systems: Sequence[str]) -> str:
-    lines = ["| | " + " | ".join(SYSTEMS[each] for each in systems) + " |", "|---" + "|---:" * len(systems) + "|"]
+    lines = ["| | " + " | ".join(TITLES[each] for each in systems) + " |", "|---" + "|---:" * len(systems) + "|"]
     for title, unit, found in rows:
         medians = {each: statistics.median(found[each]) / SCALE.get(unit, 1) for each in systems}
         cells = [_cell(medians[each], medians.get(OURS) if each != OURS else None) for each in systems]
@@ -292,18 +298,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--count", type=int, default=10, help="runs a scenario and round (default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="one round of 3, without the other figures")
-    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), metavar="NAME", help=f"of {', '.join(SYSTEMS)}")
+    parser.add_argument("--runs-only", action="store_true", help="without the figures that are taken on one scenario")
+    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), metavar="NAME", help=f"of {', '.join(TITLES)}")
     parser.add_argument("--scenarios", nargs="+", default=RUN_SCENARIOS, metavar="NAME", help="by name, in quotes")
     parser.add_argument("--python", type=Path, help="an environment that has everything, instead of .bench/")
     parser.add_argument("--json", type=Path, help="a file for every measurement, written after each round")
     chosen = parser.parse_args()
     bench = Bench(
         python=chosen.python or prepared_environment(),
-        systems=_chosen(chosen.systems, list(SYSTEMS), "system"),
+        systems=_chosen(chosen.systems, list(TITLES), "system"),
         scenarios=_chosen(chosen.scenarios, RUN_SCENARIOS, "scenario"),
         rounds=1 if chosen.quick else chosen.rounds,
         count=3 if chosen.quick else chosen.count,
-        singles=not chosen.quick,
+        singles=not (chosen.quick or chosen.runs_only),
         keep=chosen.json,
     )
     figures, versions = bench.run()
