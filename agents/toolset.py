@@ -67,7 +67,10 @@ let_mcp_servers_ask()  # A session may be open before there is an agent.
 Tool: TypeAlias = BaseTool[Any, Any] | Callable[..., Any] | Callable[..., Awaitable[Any]]
 
 
-RENAME_TOOL = "Rename it, or give it a name: FunctionTool(function, name=..., description=...)."
+RENAME_TOOL = (
+    "Rename it, or give it a name: FunctionTool(function, name=..., description=...). An AgentTool or TeamTool has the "
+    "name of its agent or team."
+)
 RENAME_HANDOFF = "Rename the agent, or give the hand-off a name: Handoff(target=..., name=...)."
 
 _SAID = {"outcome", "text", "selected"}
