@@ -78,6 +78,15 @@ MENDED: list[tuple[Any, dict[str, Any]]] = [
     ('```json\n{"to": "Oslo"}\n```', OSLO),
     ('```\n{"to": "Oslo",}\n```', OSLO),
     ('\ufeff{"to": "Oslo"}', OSLO),
+    ({**OSLO, "tags": "a"}, {**OSLO, "tags": ["a"]}),
+    ({**OSLO, "kind": "Fast"}, {**OSLO, "kind": "fast"}),
+    ({"to": 7, "note": 2.5}, {"to": "7", "note": "2.5"}),
+    ({"To": "Oslo"}, OSLO),
+    ({**OSLO, "item": {"Name": "x"}}, {**OSLO, "item": {"name": "x"}}),
+    ({"name": "book", "arguments": OSLO}, OSLO),
+    ('{"to": "Oslo"} {"to": "Oslo"}', OSLO),
+    ('{"to": "Oslo"}\n</tool_call>', OSLO),
+    ('{"to": "Oslo"}<|im_end|>', OSLO),
     ("null", {}),
     ("", {}),
     (None, {}),
@@ -104,11 +113,15 @@ SENT_BACK: list[Any] = [
     {**OSLO, "seats": "2.5"},
     {**OSLO, "seats": True},
     {**OSLO, "quick": "yes"},
-    {**OSLO, "tags": "a"},
     {**OSLO, "tags": "a, b"},
+    {**OSLO, "tags": 7},
     {**OSLO, "tags": '["a", "b"'},
     {**OSLO, "item": "x"},
-    {**OSLO, "kind": "Fast"},
+    {**OSLO, "kind": "fastest"},
+    {"to": True},
+    {"name": "rent", "arguments": OSLO},
+    {**OSLO, "TO": "Rome"},
+    {"To": "Oslo", "TO": "Rome"},
     {"arguments": OSLO, "note": "x"},
     {"arguments": {"from": "Rome"}},
     {"note": ["x"]},
@@ -130,14 +143,14 @@ def text(arguments: Any) -> Any:
 
 @pytest.mark.parametrize(("given", "wanted"), MENDED, ids=repr)
 def test_arguments_that_mean_one_thing_are_mended(given: Any, wanted: dict[str, Any]) -> None:
-    mended, notes = mend_arguments(text(given), BOOK)
+    mended, notes = mend_arguments(text(given), BOOK, "book")
     assert json.loads(mended) == wanted
     assert bool(notes) is bool(given and given.strip() if isinstance(given, str) else given)
 
 
 @pytest.mark.parametrize("given", LEGAL + SENT_BACK, ids=repr)
 def test_legal_and_ambiguous_arguments_stay_to_the_letter(given: Any) -> None:
-    assert mend_arguments(text(given), BOOK) == (text(given), [])
+    assert mend_arguments(text(given), BOOK, "book") == (text(given), [])
 
 
 @pytest.mark.parametrize("given", [{**OSLO, "loose": "[1]"}, {"arguments": OSLO}, {**OSLO, "unknown": None}], ids=repr)

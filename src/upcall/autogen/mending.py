@@ -25,6 +25,9 @@ _log = logging.getLogger("upcall")
 
 _FENCE = re.compile(r"\s*(?P<marks>`{3,}|~{3,})[ \t]*\w*[ \t\r]*\n(?P<inside>.*?)\n?[ \t]*(?P=marks)\s*", re.DOTALL)
 _TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*+(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
+_MARKS = re.compile(r"(?:\s*(?:<\|[^|<>]{1,40}\|>|</?(?:tool_call|function_call|arguments)>))+\s*\Z")
+"""Marks of chat templates after the arguments, which some servers leave in them."""
+
 _INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,17})?(?:[eE][+-]?\d{1,2})?")
 _BOOLEANS: Mapping[str, bool] = {"true": True, "false": False}
@@ -67,16 +70,19 @@ def mend_calls(calls: Iterable[FunctionCall], tools: Iterable[Tool | ToolSchema]
 
 def _mend_call(call: FunctionCall, tool: Tool | ToolSchema | None, agent: str) -> FunctionCall:
     schema: Mapping[str, Any] = {} if tool is None else tool if isinstance(tool, Mapping) else tool.schema
-    arguments, notes = mend_arguments(call.arguments, schema.get("parameters") or {})
+    arguments, notes = mend_arguments(call.arguments, schema.get("parameters") or {}, call.name)
     if notes:
         _log.info("%s: mended the arguments of %s: %s", agent, one_line(str(call.name), 64), "; ".join(notes))
     return call if arguments == call.arguments else replace(call, arguments=arguments)
 
 
-def mend_arguments(given: str | Mapping[str, Any] | None, schema: Mapping[str, Any]) -> tuple[str, list[str]]:
+def mend_arguments(
+    given: str | Mapping[str, Any] | None, schema: Mapping[str, Any], tool: str = ""
+) -> tuple[str, list[str]]:
     """Return the arguments of a call, as JSON of an object where they can be read in one way, and what was mended.
 
-    Some clients send an object in place of its JSON, or nothing.
+    Some clients send an object in place of its JSON, or nothing. With the name of the `tool` a whole call in place of
+    its arguments is one of it.
     """
     text = json.dumps(given, ensure_ascii=False, default=str) if isinstance(given, Mapping) else given
     if text is None or not text.strip():
@@ -94,7 +100,7 @@ def mend_arguments(given: str | Mapping[str, Any] | None, schema: Mapping[str, A
     if not isinstance(value, dict):
         return text, []
     with suppress(RecursionError):
-        value = _unwrap(value, schema, notes)
+        value = _unwrap(value, schema, tool, notes)
         value = _mend_object(value, schema, schema, "", notes, 0)
     return (json.dumps(value, ensure_ascii=False), notes.said) if notes.said else (text, [])
 
@@ -115,9 +121,22 @@ def _read(text: str, notes: _Notes) -> Any:
 
 
 def _attempts(text: str) -> Iterator[tuple[str, Any]]:
+    text = _MARKS.sub("", text)
     yield "line breaks in a text", lambda: _DECODER.decode(text)
+    yield "sent again", lambda: _read_repeated(text)
     yield "a trailing comma", lambda: _DECODER.decode(drop_trailing_commas(text))
     yield "written as Python", lambda: ast.literal_eval(text) if text.startswith("{") else _fail()
+
+
+def _read_repeated(text: str) -> Any:
+    """Return the value that a text contains several times and nothing else."""
+    value, end = _DECODER.raw_decode(text)
+    while rest := text[end:].lstrip():
+        again, length = _DECODER.raw_decode(rest)
+        if again != value:
+            raise ValueError
+        end = len(text) - len(rest) + length
+    return value
 
 
 def drop_trailing_commas(text: str) -> str:
@@ -138,12 +157,14 @@ def _read_twice_encoded(value: str, notes: _Notes) -> Any:
     return inner
 
 
-def _unwrap(value: dict[str, Any], schema: Mapping[str, Any], notes: _Notes) -> dict[str, Any]:
-    """Return what a single key contains that the schema does not have."""
+def _unwrap(value: dict[str, Any], schema: Mapping[str, Any], tool: str, notes: _Notes) -> dict[str, Any]:
+    """Return what a single key contains that the schema does not have, or the arguments of a whole call of the tool."""
     fields = schema.get("properties") or {}
-    if len(value) != 1 or not fields or schema.get("additionalProperties"):
+    named = [name for name in ("name", "tool", "function") if tool and value.get(name) == tool and name not in fields]
+    left = {name: inner for name, inner in value.items() if name not in named}
+    if len(left) != 1 or not fields or schema.get("additionalProperties"):
         return value
-    ((name, inner),) = value.items()
+    ((name, inner),) = left.items()
     if name not in _WRAPPERS or name in fields:
         return value
     inner = _read(inner, _Notes()) if isinstance(inner, str) else inner
@@ -153,11 +174,30 @@ def _unwrap(value: dict[str, Any], schema: Mapping[str, Any], notes: _Notes) -> 
     return inner
 
 
+def _spell(value: dict[str, Any], fields: Mapping[str, Any], where: str, notes: _Notes) -> dict[str, Any]:
+    """Return an object with the names of the schema where only their spelling differs: ``filePath``, ``File-Path``."""
+    known = [name for name in fields if name not in value]
+    spelled = {}
+    for name, each in value.items():
+        alike = [one for one in known if name not in fields and _simplify(one) == _simplify(name)]
+        if len(alike) == 1 and [_simplify(other) for other in value].count(_simplify(name)) == 1:
+            notes.add(where, f"{name!r} read as {alike[0]!r}")
+            name = alike[0]
+        spelled[name] = each
+    return spelled
+
+
+def _simplify(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).casefold()
+
+
 def _mend_object(
     value: dict[str, Any], schema: Mapping[str, Any], root: Mapping[str, Any], where: str, notes: _Notes, depth: int
 ) -> dict[str, Any]:
     fields, required = schema.get("properties") or {}, schema.get("required") or ()
     mended = {}
+    if not (schema.get("additionalProperties") or value.keys() <= fields.keys()):
+        value = _spell(value, fields, where, notes)
     for name, each in value.items():
         if name in fields:
             place = f"{where}.{name}" if where else name
@@ -184,6 +224,8 @@ def _mend_value(
         return value
     if not _list_kinds_of(value) & kinds:
         other = _read_as(value, kinds, optional=optional)
+        if other is value and "array" in kinds:
+            other = _read_as_list(value, branches, root)
         if other is value:
             return value
         notes.add(where, "left out" if other is _MISSING else f"{type(value).__name__} read as {type(other).__name__}")
@@ -194,6 +236,8 @@ def _mend_value(
 def _mend_inside(
     value: Any, branches: list[Mapping[str, Any]], root: Mapping[str, Any], where: str, notes: _Notes, depth: int
 ) -> Any:
+    if isinstance(value, str):
+        return _read_choice(value, branches, where, notes)
     wanted = "object" if isinstance(value, dict) else "array" if isinstance(value, list) else None
     fitting = [each for each in branches if wanted in _list_kinds(each)]
     if len(fitting) != 1:
@@ -204,10 +248,25 @@ def _mend_inside(
     return [_mend_value(each, items, root, f"{where}[{at}]", notes, depth + 1) for at, each in enumerate(value)]
 
 
+def _read_choice(value: str, branches: list[Mapping[str, Any]], where: str, notes: _Notes) -> str:
+    """Return the one of the texts that are allowed which a text is in another case, else the text itself."""
+    texts = [each for each in branches if "string" in _list_kinds(each)]
+    if not texts or not all("enum" in each or "const" in each for each in texts):
+        return value  # Any text is allowed.
+    allowed = [each for branch in texts for each in branch.get("enum", [branch.get("const")])]
+    alike = [each for each in allowed if isinstance(each, str) and each.casefold() == value.strip().casefold()]
+    if value in allowed or len(alike) != 1:
+        return value
+    notes.add(where, f"read as {alike[0]!r}")
+    return alike[0]
+
+
 def _read_as(value: Any, kinds: set[str], *, optional: bool) -> Any:
     """Return a value of another kind as one of these, if it can only mean that; else the same object."""
     if value is None:
         return _MISSING if optional else value
+    if isinstance(value, int | float) and not isinstance(value, bool) and kinds <= {"string", "null"}:
+        return json.dumps(value)
     if not isinstance(value, str):
         return value
     text = value.strip()
@@ -225,6 +284,15 @@ def _read_as(value: Any, kinds: set[str], *, optional: bool) -> Any:
     if (isinstance(inner, list) and "array" in kinds) or (isinstance(inner, dict) and "object" in kinds):
         return inner
     return value
+
+
+def _read_as_list(value: Any, branches: list[Mapping[str, Any]], root: Mapping[str, Any]) -> Any:
+    """Return one item as the list of it; a text that may be several stays what it is."""
+    lists = [each for each in branches if "array" in _list_kinds(each)]
+    items = list(_list_branches(lists[0].get("items"), root)) if len(lists) == 1 else []
+    fits = any(_list_kinds_of(value) & _list_kinds(each) for each in items)
+    is_one = value is not None and not (isinstance(value, str) and re.search(r"[,;\n\[]", value))
+    return [value] if fits and is_one else value
 
 
 def _list_branches(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Iterator[Mapping[str, Any]]:
