@@ -137,6 +137,7 @@ def openai(base_url: str) -> ChatCompletionClient:
 
 
 @pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.slow
 async def test_a_dumped_team_is_loaded_pauses_and_resumes(nested: bool, tmp_path: Path) -> None:
     """S1, S4: what AutoGen Studio stores is this JSON. The key is not in it."""
     lead: list[Reply] = [Call("crew", {"task": "Build it"}), "Led to the end."]

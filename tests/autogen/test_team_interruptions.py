@@ -369,6 +369,7 @@ LEFT = [
 
 
 @pytest.mark.parametrize(("shape", "place"), LEFT)
+@pytest.mark.slow
 async def test_a_reader_who_leaves_at_any_event_has_only_what_was_in_flight_done_again(shape: str, place: str) -> None:
     make = PLACES[place].put(SHAPES[shape].make)
     coder: list[Reply] = [note("began"), note("went_on"), ask("Which?"), "Coded."]

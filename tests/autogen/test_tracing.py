@@ -220,6 +220,7 @@ print(run.status, [name for name in sys.modules if name.startswith(("opentelemet
 """
 
 
+@pytest.mark.slow
 def test_without_the_setting_the_sdk_is_not_even_imported() -> None:
     done = subprocess.run(
         [sys.executable, "-c", NOTHING_LOADED], capture_output=True, text=True, timeout=60, check=False

@@ -122,6 +122,7 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return faults
 
 
+@pytest.mark.slow
 def test_the_harness_passes_what_is_right(judged: Any) -> None:
     """One call each, the usual side effect, the usual end."""
     points = [("held left:1", []), ("tool left:1:1 before", []), ("held left:2", ["R=left:1:1", "left:1:1"])]

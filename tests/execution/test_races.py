@@ -30,6 +30,7 @@ def race(location: str, *arguments: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_work_is_done_once(location: str) -> None:
     """Different answers, and `resume` beside a worker that is alive: one process works, the others get one line; of
     different answers exactly one is taken."""

@@ -329,6 +329,7 @@ async def test_submitted_run_claims_its_agents_when_it_works() -> None:
     assert statuses == [(RunStatus.COMPLETED, "None"), (RunStatus.FAILED, "Agent 'expert'")]
 
 
+@pytest.mark.slow
 async def test_owners_are_forgotten_with_their_agents() -> None:
     gc.collect()
     before = len(ownership._owners)

@@ -587,6 +587,7 @@ def test_another_process_takes_the_secret_from_standard_input_and_no_command_sho
     assert os.environ[KEY] not in everything + repr(files) + sent
 
 
+@pytest.mark.slow
 def test_on_a_terminal_a_secret_is_not_echoed(server: LoopbackServer, terminal: Terminal) -> None:
     child = terminal.start("run", "Deploy it")
     child.expect_exact(PROMPT)

@@ -202,6 +202,7 @@ def indexing(folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", INDEX, str(folder)], stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 async def test_two_processes_index_the_same_folder_at_once(folder: Path) -> None:
     many(folder, 300)
     processes = [indexing(folder), indexing(folder)]
@@ -216,6 +217,7 @@ async def test_two_processes_index_the_same_folder_at_once(folder: Path) -> None
         db.execute("INSERT INTO passages(passages) VALUES ('integrity-check')")
 
 
+@pytest.mark.slow
 async def test_a_kill_in_the_middle_leaves_an_index_that_is_gone_on_with(folder: Path) -> None:
     many(folder, 2_000)
     process = indexing(folder)
@@ -236,6 +238,7 @@ async def test_a_kill_in_the_middle_leaves_an_index_that_is_gone_on_with(folder:
 # -- odd files --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_what_cannot_be_read_is_told_by_name_and_the_rest_works(folder: Path) -> None:
     pdf(folder / "report.pdf", ["Wind grew in Norway, the report says."], title="Energy")
     word(folder / "letter.docx", ["A letter on Norway."])

@@ -258,6 +258,7 @@ async def test_a_server_that_dies_in_the_middle_is_said_and_the_last_state_loads
     assert (await store.save(loaded, loaded.run, FIRST)).version == loaded.version + 1
 
 
+@pytest.mark.slow
 async def test_a_database_that_is_not_there_is_said(postgres: Server) -> None:
     location = postgres.new_database().rpartition("/")[0] + "/nowhere"
     with pytest.raises(StoreUnavailable) as refused:

@@ -158,6 +158,7 @@ def list_deltas(location: str) -> list[tuple[int, int | None]]:
 # -- pruning ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_runs_are_pruned_by_age_and_status(location: str) -> None:
     store = RunStore(location)
     old = await add(store, COMPLETED, 60, days=40, start=1000)

@@ -190,6 +190,7 @@ async def test_a_file_that_cannot_have_a_log_is_written_when_its_readers_are_don
     assert await store.journal(stored.run.id) == {"call": "made"}
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said_and_the_last_state_stays() -> None:
     """A limit on the file's size stands for the disk: the write fails in the same place."""
     code = f"""

@@ -202,6 +202,7 @@ def question(run: Run, words: str) -> str:
 
 
 @pytest.mark.parametrize("injection", CASES)
+@pytest.mark.slow
 async def test_nothing_that_is_read_gives_orders(
     injection: Injection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

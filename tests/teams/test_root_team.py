@@ -648,6 +648,7 @@ async def test_the_demo_writes_what_was_chosen(answer: str, written: str, tmp_pa
 # -- component --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_dumped_team_loads_and_works(tmp_path: Path) -> None:
     """S4-48: a team is declared in JSON, which is what a visual designer (AutoGen Studio) edits."""
     (tmp_path / "energy.md").write_text("# Energy\n")

@@ -200,6 +200,7 @@ def test_a_tree_is_neat_at_any_size(agents: int, waits: int) -> None:
         assert sum(each.startswith(tuple(f"{number}. " for number in range(1, 21))) for each in said) == waits
 
 
+@pytest.mark.slow
 def test_hundreds_of_agents_and_waits_are_cut_and_counted() -> None:
     run, worked = made(150, 120, seed=1)
     said = [each.what for each in texts(assert_neat(timeline(run, worked)))]

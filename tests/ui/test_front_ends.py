@@ -103,6 +103,7 @@ async def test_a_page_shows_markup_as_text_and_answers_several(page_name: str) -
             assert await page.locator("main img, main b, main i, main script").count() == 0
 
 
+@pytest.mark.slow
 async def test_pages_of_other_origins_are_let_in_by_name_alone() -> None:
     asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
     allow = "Access-Control-Allow-Origin"

@@ -119,6 +119,7 @@ def test_an_imported_run_imports_no_module_that_it_names() -> None:
     assert upcall("answer", run_id, "3.12", "--store", "other.db", "--team", "shop:make_team").status == 0
 
 
+@pytest.mark.slow
 def test_a_program_asks_its_own_run_on_the_terminal() -> None:
     Path("program.py").write_text(PROGRAM)
     child = pexpect.spawn(sys.executable, ["program.py"], encoding="utf-8", timeout=60)
@@ -128,6 +129,7 @@ def test_a_program_asks_its_own_run_on_the_terminal() -> None:
     child.expect("RESULT Tested on 3.12")
 
 
+@pytest.mark.slow
 def test_a_chat_asks_for_tasks_that_follow_each_other() -> None:
     child = pexpect.spawn(
         sys.executable, ["-m", "upcall", "chat", "--team", "shop:make_team", "--plain"], encoding="utf-8", timeout=60

@@ -144,6 +144,7 @@ def picture(cell: NotebookNode) -> str:
     return "\n".join(ElementTree.fromstring(shows["image/svg+xml"]).itertext())
 
 
+@pytest.mark.slow
 def test_a_team_of_ones_own_asks_from_inside_and_nothing_is_done_again(folder: Path) -> None:
     cells = executed("03_your_own_team", folder, plain="len(model.requests), run.total_usage.model_calls")
     assert {"GraphFlow", "notes", "checker", "tester", "announcer", "asks you"} <= {
@@ -171,6 +172,7 @@ def test_a_team_of_ones_own_asks_from_inside_and_nothing_is_done_again(folder: P
 SOURCE = re.compile(r'^- \[(\d)\] (\S+), (?:\w+ [\d-]+): "(.+)"$', re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_what_a_report_cites_stands_in_the_documents_and_the_rest_is_marked(folder: Path) -> None:
     cells = executed("04_research_over_your_documents", folder, end="print(run.result)")
     asked = bundle(cells["ask"])["text/html"]

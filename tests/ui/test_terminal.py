@@ -16,6 +16,7 @@ from upcall.ui.tool_calls import coloured_diff
 _ = terminal  # The fixture.
 
 
+@pytest.mark.slow
 def test_a_question_is_asked_in_place_with_path_reason_and_options(terminal: Terminal) -> None:
     child = terminal.start("run", TASK)
     child.expect_exact(PROMPT)
@@ -40,6 +41,7 @@ def test_events_stream_above_the_question(terminal: Terminal) -> None:
     assert "list_files" in child.before
 
 
+@pytest.mark.slow
 def test_an_empty_answer_and_a_wrong_one_are_asked_again(terminal: Terminal) -> None:
     only = Call("ask_user", {"question": "Which?", "options": ["A", "B"], "allow_free_text": False})
     with LoopbackServer(script(coder=[only, "Done.", "Done."])) as server:

@@ -77,6 +77,7 @@ form = pytest.mark.parametrize("asks", [Calls([FRAMEWORK, FEATURES, NAME])], ind
 
 
 @one
+@pytest.mark.slow
 def test_an_option_is_chosen_with_the_arrow_keys(asks: LoopbackServer, desk: Desk) -> None:
     screen = desk.start("run", TASK, *model(asks))
     same_as_golden("options", screen.wait_for("answer later"))

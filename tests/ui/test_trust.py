@@ -174,6 +174,7 @@ def test_found_settings_are_asked_about_on_a_terminal(desk: Desk, typed: str, st
     assert upcall("list").status == status
 
 
+@pytest.mark.slow
 def test_agreement_on_a_terminal_shows_what_changed(desk: Desk) -> None:
     write_settings("store: mine.db\n")
     Path("upcall.yaml").write_text("store: mine.db\nuser: eve\n")
@@ -184,6 +185,7 @@ def test_agreement_on_a_terminal_shows_what_changed(desk: Desk) -> None:
     assert upcall("list").status == 2
 
 
+@pytest.mark.slow
 def test_agreement_stays_where_a_person_is_asked_again(desk: Desk) -> None:
     write_settings("store: mine.db\n")
     screen = desk.start("trust", columns=120)

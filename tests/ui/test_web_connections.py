@@ -102,6 +102,7 @@ async def test_one_waiting_connection_too_many_ends_the_oldest(
         writer.close()
 
 
+@pytest.mark.slow
 async def test_caller_who_takes_in_nothing_is_left(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "SECONDS_TO_TAKE", 0.2)
     lost = asyncio.Event()
