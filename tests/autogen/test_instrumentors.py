@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 from autogen_agentchat.agents import AssistantAgent, BaseChatAgent
+from autogen_agentchat.base import ChatAgent, Team
 from autogen_agentchat.conditions import TextMessageTermination
 from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_ext.models.openai import OpenAIChatCompletionClient
 from cryptography.fernet import Fernet
 from forked import run_code
 from openinference.instrumentation.autogen_agentchat import AutogenAgentChatInstrumentor
@@ -26,7 +28,8 @@ from wrapt import wrap_function_wrapper
 from upcall import PausableAgent, Upcall, ask_secret
 from upcall.autogen.instrumentors import is_shown
 from upcall.questions.secrets import KEY
-from upcall.testing import Call, Fail, Reply, ScriptedModelClient
+from upcall.testing import Call, Fail, LoopbackServer, Reply, ScriptedModelClient
+from upcall.testing.model import MODEL_INFO
 
 __all__ = ["spans"]
 
@@ -215,3 +218,26 @@ def test_nothing_is_shown_where_nothing_is_instrumented() -> None:
     lead = PausableAgent("lead", ScriptedModelClient([]))
     assert not is_shown(lead.on_messages_stream)
     assert lead.on_messages_stream([], None).__qualname__.endswith("_stream_turn")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("stock", [False, True], ids=["ours", "stock"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_instrumentor_sees_calls_taken_over(seen: InMemorySpanExporter, stock: bool, stream: bool) -> None:
+    """Our client makes the calls of a stock one for OpenAI's protocol."""
+    with LoopbackServer(["Done."]) as server:
+
+        def make() -> Team:
+            client = OpenAIChatCompletionClient(
+                model="m", base_url=server.base_url, api_key="none", model_info=MODEL_INFO
+            )
+            lead: ChatAgent = (
+                AssistantAgent("lead", client, model_client_stream=stream)
+                if stock
+                else PausableAgent("lead", client, stream=stream)
+            )
+            return RoundRobinGroupChat([lead], termination_condition=TextMessageTermination("lead"))
+
+        run = await app_of(make).start("Build it.")
+    assert run.result == "Done.", run.error
+    (call,) = (dict(each.attributes or {}) for each in theirs(seen) if (each.attributes or {})[KIND] == "LLM")
+    assert call["llm.output_messages.0.message.content"] == "Done."

@@ -20,8 +20,10 @@ from autogen_core.models import (
 )
 
 from upcall.autogen.concurrency import Emit
+from upcall.autogen.instrumentors import show_model_call
 from upcall.autogen.internals import fit_anthropic_client, is_model_client_for
 from upcall.autogen.model_errors import CutShort
+from upcall.autogen.openai_client.takeover import calling_client
 from upcall.text import replace_surrogates
 
 
@@ -34,8 +36,9 @@ def fit_client(client: ChatCompletionClient) -> None:
 async def request_reply(
     client: ChatCompletionClient, messages: Sequence[LLMMessage], options: Mapping[str, Any]
 ) -> CreateResult:
-    """Return a client's reply."""
-    return _with_text(await client.create(fit_messages(client, messages), **options))
+    """Return the reply to a call of a client, made by ours where ours takes its calls."""
+    create = show_model_call(calling_client(client).create, client)
+    return _with_text(await create(fit_messages(client, messages), **options))
 
 
 async def stream_reply(
@@ -45,7 +48,7 @@ async def stream_reply(
     emit: Emit[str | CreateResult],
     note_chunk: Callable[[], None],
 ) -> CreateResult:
-    """Return a client's streamed reply, after emitting its pieces as text; `note_chunk` is called when something came.
+    """Return the streamed reply, after emitting its pieces as text; `note_chunk` is called when something came.
     One that cannot stream is called as a whole: AutoGen's for llama.cpp says so by an error.
 
     Raises:
@@ -53,8 +56,9 @@ async def stream_reply(
     """
     whole: CreateResult | None = None  # Read to the end: a client may count there.
     said: list[str] = []
+    create = show_model_call(calling_client(client).create_stream, client)
     try:
-        async for item in client.create_stream(fit_messages(client, messages), **options):
+        async for item in create(fit_messages(client, messages), **options):
             note_chunk()
             if isinstance(item, CreateResult):
                 whole = item

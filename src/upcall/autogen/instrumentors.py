@@ -1,4 +1,4 @@
-"""Instrumentors of other people, such as OpenInference's: they see our agents and tools as they see AutoGen's.
+"""Instrumentors of other people, such as OpenInference's: they see our agents, tools and clients like AutoGen's.
 
 An instrumentor wraps methods of AutoGen's classes by name, and a class that overrides one, or does the work elsewhere,
 is not seen. So what is around AutoGen's method is put around ours when it is called: whoever instruments, before or
@@ -15,7 +15,7 @@ from inspect import getattr_static
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
 from autogen_core import CancellationToken, FunctionCall
-from autogen_core.models import FunctionExecutionResult
+from autogen_core.models import ChatCompletionClient, FunctionExecutionResult
 from autogen_core.tools import BaseTool, Workbench
 
 from upcall.autogen.internals import AGENT_TURNS, TOOL_CALLS
@@ -32,12 +32,20 @@ _ASKED = "(waits for the user)"
 
 def show_turn(method: Callable[P, T]) -> Callable[P, T]:
     """Return our method for an agent's turn, as it is seen."""
-    return _wrap_all(_find(AGENT_TURNS), method)
+    return _wrap_all(_find(AGENT_TURNS), method, getattr(method, "__self__", None))
 
 
 def is_shown(method: Callable[..., Any]) -> bool:
     """Return whether an instrumentor has put anything around a bound method."""
     return bool(_wrappers(method))
+
+
+def show_model_call(method: Callable[P, T], client: ChatCompletionClient) -> Callable[P, T]:
+    """Return the method that makes a call of `client`, as it is seen: where it is that of another client, which makes
+    the call in its place, with what is around that of `client`."""
+    if getattr(method, "__self__", client) is client:
+        return method
+    return _wrap_all(_find(((type(client), method.__name__),)), method, client)
 
 
 async def show_tool_call(
@@ -64,7 +72,7 @@ async def show_tool_call(
         )
 
     is_one = isinstance(tool, BaseTool)
-    await _wrap_all(found, execute)(
+    await _wrap_all(found, execute, None)(
         tool_call=call,
         workbench=[] if is_one else [tool],
         handoff_tools=[tool] if is_one else [],  # Those that an instrumentor looks through for its description.
@@ -89,18 +97,15 @@ def _wrappers(method: Any) -> Sequence[_Wrapper]:
     return found
 
 
-def _wrap_all(wrappers: Sequence[_Wrapper], method: Callable[P, T]) -> Callable[P, T]:
+def _wrap_all(wrappers: Sequence[_Wrapper], method: Callable[P, T], instance: object) -> Callable[P, T]:
     for wrapper in reversed(wrappers):
-        method = _wrap(wrapper, method)
+        method = _wrap(wrapper, method, instance)
     return method
 
 
-def _wrap(wrapper: _Wrapper, method: Callable[P, T]) -> Callable[P, T]:
-    instance = getattr(method, "__self__", None)
-
+def _wrap(wrapper: _Wrapper, method: Callable[P, T], instance: object) -> Callable[P, T]:
     @wraps(method)
     def call(*given: P.args, **named: P.kwargs) -> T:
         return cast(T, wrapper(method, instance, given, named))
 
-    call.__self__ = instance  # type: ignore[attr-defined]  # The next wrapper is given it too.
     return call

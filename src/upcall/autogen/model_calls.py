@@ -53,11 +53,10 @@ async def call_model(
         ModelError: the call failed; it says what to do.
         asyncio.CancelledError: the token was cancelled.
     """
-    caller = calling_client(client)
     # A client may rewrite its messages (Claude models: trailing space), so it gets its own list.
     sent = list(messages) if client.model_info["vision"] else remove_images(list(messages))
     options: dict[str, Any] = {"tools": tools, "json_output": json_output, "cancellation_token": cancellation_token}
-    if json_output and find_own_client(client) is caller:
+    if json_output and find_own_client(client) is calling_client(client):
         options["keeps_format"] = True  # `upcall.agents.structured.json_forms` asks for another.
     if first_token:
         options["extra_create_args"] = FIRST_TOKEN
@@ -71,7 +70,7 @@ async def call_model(
         async def attempt() -> CreateResult:
             async with asyncio.timeout(timeout):
                 request = tracing.ModelRequest(sent, streams=stream)
-                fetched = _stream(caller, request, options, emit) if stream else request_reply(caller, sent, options)
+                fetched = _stream(client, request, options, emit) if stream else request_reply(client, sent, options)
                 return mend_reply(_sendable(await tracing.model_call(agent, client, request, fetched)), tools, agent)
 
         journal = current_scope().journal

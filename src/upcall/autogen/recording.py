@@ -36,7 +36,7 @@ from upcall.autogen.internals import Approve, Wrappers, is_started, wrap_manager
 from upcall.autogen.mending import mend_reply
 from upcall.autogen.messages import Event
 from upcall.autogen.model_errors import explain_call
-from upcall.autogen.openai_client.takeover import calling_client, is_cut_off
+from upcall.autogen.openai_client.takeover import is_cut_off
 from upcall.autogen.scope import current_scope
 from upcall.autogen.server_waits import call_when_free
 from upcall.autogen.tool_calls import Interruption, check_start_time, is_idempotent
@@ -99,7 +99,7 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
         """Call the client, or replay a recorded reply."""
 
         def fetch(sent: Sequence[LLMMessage], _: ModelRequest) -> Awaitable[CreateResult]:
-            return request_reply(calling_client(self.inner), sent, options)
+            return request_reply(self.inner, sent, options)
 
         return await self._reply(messages, options, fetch)
 
@@ -110,7 +110,7 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
 
         async def work(emit: Emit[str | CreateResult]) -> None:
             async def fetch(sent: Sequence[LLMMessage], request: ModelRequest) -> CreateResult:
-                whole = await stream_reply(calling_client(self.inner), sent, options, emit, request.note_chunk)
+                whole = await stream_reply(self.inner, sent, options, emit, request.note_chunk)
                 if is_cut_off(self.inner, whole):
                     raise _Unfinished(whole)
                 return whole
