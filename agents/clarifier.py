@@ -457,8 +457,9 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
             max_turns=state.max_turns,
         )
         examples = self._choose_examples(EXAMPLES, FEW_EXAMPLES)
+        system = self._system_text(context, ClarificationResponse)
         return [
-            SystemMessage(content=self._system_text(context, ClarificationResponse)),
+            SystemMessage(content="\n\n".join([system, *self._toolset.describe_lost()])),
             *_examples(self.name, len(examples)),
             UserMessage(content=self._request_to_list(), source="user"),
             *state.context.messages,

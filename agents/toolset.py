@@ -33,7 +33,7 @@ from upcall.autogen.messages import Event, answered_event, asked_event
 from upcall.autogen.scope import current_scope, id_for_question
 from upcall.autogen.tool_calls import check_start_time, is_idempotent
 from upcall.autogen.tool_names import is_sendable, require_sendable, to_sendable
-from upcall.autogen.tool_servers import call_tool, describe_lost, list_tools, name_mcp_server
+from upcall.autogen.tool_servers import call_tool, describe_lost, list_tools, name_mcp_server, using_server
 from upcall.autogen.workbenches import FileWorkbench
 from upcall.errors import (
     AgentFailed,
@@ -176,6 +176,10 @@ class Toolset:
         others = [each for each in self.workbenches if not is_static(each)]
         return bool(self.tools or self._static or self.agents or self.handoffs or others)
 
+    def describe_lost(self) -> list[str]:
+        """Return a line for each MCP server of the agent that cannot be used, for its model."""
+        return describe_lost([*self.workbenches, *self.tools.values(), *self._static.values()])
+
     @property
     def source_tools(self) -> frozenset[str]:
         """The names of the tools that search and read sources, including sources that are unavailable now."""
@@ -245,7 +249,7 @@ class Toolset:
             return self._report_failure(error)
         if home is None:
             known = ", ".join(schema["name"] for schema in await self.schemas())
-            missing = " ".join(describe_lost(self.workbenches))  # It may have been one of theirs.
+            missing = " ".join(self.describe_lost())  # It may have been one of theirs.
             why = f"{name!r} cannot be called. {missing}" if missing else f"there is no tool {name!r}."
             text = f"Error: {why} Your tools: {known or 'none'}."
             return ToolOutcome(content=text, is_error=True)
@@ -307,7 +311,8 @@ class Toolset:
             if stream is not None:
                 value = await _last(stream(arguments, token, call_id=call_id), emit)
             else:
-                value = await tool.run_json(arguments, token, call_id=call_id)
+                async with using_server(home):
+                    value = await tool.run_json(arguments, token, call_id=call_id)
             return ToolOutcome(content=redact_secrets(home.return_value_as_string(value)))
         result = await call_tool(home, self._listed.get(name, name), arguments, token, call_id)
         return ToolOutcome(content=redact_secrets(result.to_text(replace_image="[image]")), is_error=result.is_error)

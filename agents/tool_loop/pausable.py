@@ -87,7 +87,6 @@ from upcall.autogen.messages import (
 from upcall.autogen.model_calls import call_model
 from upcall.autogen.model_size import is_small, learn_size
 from upcall.autogen.scope import discard_last_reply
-from upcall.autogen.tool_servers import describe_lost
 from upcall.errors import ConfigurationError, ModelReplyInvalid, SchemaMismatch
 from upcall.policy.approval import ApprovalRules, Approve
 from upcall.policy.resolver import record_parent_answer
@@ -437,7 +436,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
         mode = self._settings.ask_mode if self._toolset.ask_user and self._calls_tools else "none"
         rule = self._prompts.render(AskRuleContext(mode=mode)) if mode != "none" else ""
-        missing = describe_lost(self._toolset.workbenches)
+        missing = self._toolset.describe_lost()
         return "\n\n".join(part for part in (self._settings.system_message, rule, *missing) if part)
 
     def _remind(self, problem: str, text: str = "") -> None:

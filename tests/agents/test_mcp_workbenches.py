@@ -25,6 +25,7 @@ from mcp_servers import start_http_server
 from places import SUPPORT
 
 from upcall import PausableAgent, RunStatus, Upcall, ask, with_questions
+from upcall.agents import Clarifier
 from upcall.research.mcp_server import McpServer
 from upcall.research.mcp_tools import McpTools
 from upcall.testing import Call, Request, ScriptedModelClient
@@ -270,3 +271,35 @@ async def test_silent_server_over_http_is_given_up(monkeypatch: pytest.MonkeyPat
         params = StreamableHttpServerParams(url=url, timeout=1)
         run = await app_of(stock, model, lambda: [McpWorkbench(params), waiting()]).start("Look")
     assert "it did not start within 1 seconds" in run.warnings[0]
+
+
+@pytest.mark.parametrize("kind", [ours, stock])
+async def test_dead_server_of_mcp_server_tools_is_one_warning(kind: Kind) -> None:
+    """Their tools were listed before it died; each call starts or reaches it anew."""
+    with start_http_server(NOTES) as (url, _):
+        tools = await mcp_server_tools(StreamableHttpServerParams(url=url, headers={"Authorization": f"Bearer {KEY}"}))
+    model = in_order(SEARCH, Call("whoami"))
+    app = Upcall(team=lambda: RoundRobinGroupChat([kind(model, tools=tools)], max_turns=1), store="runs.db")
+    run = await app.start("Look")
+    (warning,) = run.warnings
+    assert "its tools are missing" in warning
+    assert "cannot be used" in model.requests[1].system
+    assert KEY not in f"{warning} {model.requests}"
+
+
+async def test_failed_call_of_mcp_server_tools_is_no_warning() -> None:
+    params = StdioServerParams(**start_command(NOTES), read_timeout_seconds=20)
+    tools = [each for each in await mcp_server_tools(params) if each.name in ("broken", "search")]
+    model = in_order(Call("broken"), Call("search", {"no": 1}), SEARCH)
+    app = Upcall(team=lambda: RoundRobinGroupChat([ours(model, tools=tools)], max_turns=1), store="runs.db")
+    run = await app.start("Look")
+    assert (run.warnings, "Notes on wind" in str(run.result)) == ((), True)
+
+
+async def test_clarifier_is_told_of_a_dead_server() -> None:
+    model = ScriptedModelClient(['{"need_clarification": false}'])
+    agent = Clarifier(model, workbench=workbench_of(True, DEAD["no command"], 10))
+    app = Upcall(team=lambda: RoundRobinGroupChat([agent], max_turns=1), store="runs.db")
+    run = await app.start("Look")
+    assert len(run.warnings) == 1
+    assert "The MCP server notes cannot be used" in model.requests[-1].system

@@ -237,7 +237,17 @@ def let_mcp_servers_ask() -> None:
         module.ClientSession = AskingSession  # type: ignore[attr-defined]
 
 
-def mcp_actor_of(workbench: Workbench) -> asyncio.Task[Any] | None:
+async def reach_server_of(tool: Any) -> None:
+    """Speak with the server of a tool of `mcp_server_tools`, over the session it was given or a new one: what it raises
+    says why that cannot be reached (autogen-ext 0.7.5)."""
+    if tool._session is not None:
+        await tool._session.list_tools()
+        return
+    async with sys.modules["autogen_ext.tools.mcp._session"].create_mcp_server_session(tool._server_params) as session:
+        await session.initialize()
+
+
+def mcp_actor_of(workbench: object) -> asyncio.Task[Any] | None:
     """Return the task that an `McpWorkbench` has for its server's session; None before its start and after its end,
     which it does not report: who waits for that task's reply may wait for ever (autogen-ext 0.7.5)."""
     return getattr(getattr(workbench, "_actor", None), "_actor_task", None)

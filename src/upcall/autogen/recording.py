@@ -32,7 +32,7 @@ from autogen_core.tools import ToolSchema, Workbench
 from upcall.autogen.client_quirks import fit_client, request_reply, stream_reply
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.cut_replies import request_whole
-from upcall.autogen.internals import Approve, Wrappers, is_started, wrap_manager, wrap_parts
+from upcall.autogen.internals import Approve, Wrappers, is_started, static_tools, wrap_manager, wrap_parts
 from upcall.autogen.mending import mend_reply
 from upcall.autogen.messages import Event
 from upcall.autogen.model_errors import explain_call
@@ -322,7 +322,8 @@ async def _call_tool(call: FunctionCall, token: CancellationToken, emit: Emit[Ev
 
 async def _list_tools(workbenches: Sequence[Workbench]) -> tuple[list[ToolSchema], list[str]]:
     tools = [tool for each in workbenches for tool in await list_tools(each)]
-    return tools, describe_lost(workbenches)
+    static = [tool for each in workbenches for tool in static_tools(each).values()]
+    return tools, describe_lost([*workbenches, *static])
 
 
 def _approving(approve: Approve) -> Approve:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import PurePath
 from traceback import walk_tb
@@ -17,9 +18,9 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from urllib.parse import urlsplit
 
 from autogen_core import CancellationToken
-from autogen_core.tools import ToolResult, ToolSchema, Workbench
+from autogen_core.tools import BaseTool, ToolResult, ToolSchema, Workbench
 
-from upcall.autogen.internals import mcp_actor_of, mcp_params_of
+from upcall.autogen.internals import mcp_actor_of, mcp_params_of, reach_server_of
 from upcall.autogen.scope import current_scope
 from upcall.autogen.workbenches import tool_result
 from upcall.questions.secrets import HIDDEN
@@ -57,30 +58,35 @@ class LostServers:
     """The servers that a segment of a run has given up, and its warnings about servers."""
 
     def __init__(self) -> None:
-        self._lost: dict[int, tuple[Workbench, str]] = {}  # A workbench may be no key of a dictionary.
+        self._lost: dict[int, tuple[object, str]] = {}  # A workbench may be no key of a dictionary.
         self.warnings: dict[str, None] = {}
 
-    def add(self, workbench: Workbench, why: str) -> None:
-        """Give up a server."""
-        if id(workbench) not in self._lost:
+    def add(self, workbench: object, why: str) -> None:
+        """Give up the server of a workbench, or of a tool."""
+        if self.describe(workbench) is None:
             said = f"The MCP server {name_server(workbench)} cannot be used ({why}): its tools are missing."
-            self._lost[id(workbench)] = (workbench, said)
+            self._lost[id(_server_of(workbench))] = (_server_of(workbench), said)
             self.warn(workbench, f"it cannot be used ({why}); its tools are missing")
 
-    def warn(self, workbench: Workbench, what: str) -> None:
+    def warn(self, workbench: object, what: str) -> None:
         """Warn the run's user."""
         self.warnings[f"MCP server {name_server(workbench)}: {what}"] = None
 
-    def describe(self, workbench: Workbench) -> str | None:
+    def describe(self, workbench: object) -> str | None:
         """Return what a model is told of a server that was given up."""
-        _, said = self._lost.get(id(workbench), (None, None))
+        _, said = self._lost.get(id(_server_of(workbench)), (None, None))
         return said
 
 
-def describe_lost(workbenches: Sequence[Workbench]) -> list[str]:
+def _server_of(part: object) -> object:
+    """Return what stands for a server: its workbench; of the tools of `mcp_server_tools` the parameters they share."""
+    return part if isinstance(part, Workbench) else mcp_params_of(part)
+
+
+def describe_lost(workbenches: Iterable[object]) -> list[str]:
     """Return a line for each server of an agent that this run has given up, for the agent's model."""
     lost = current_scope().lost_servers
-    found = [] if lost is None else [lost.describe(each) for each in workbenches]
+    found = dict.fromkeys(() if lost is None else (lost.describe(each) for each in workbenches if _has_server(each)))
     return [f"{each} Work without them, and say so where it matters." for each in found if each is not None]
 
 
@@ -136,6 +142,43 @@ async def call_tool(
     return tool_result(name, *describe_lost([workbench]), is_error=True)
 
 
+@asynccontextmanager
+async def using_server(tool: BaseTool[Any, Any]) -> AsyncIterator[None]:
+    """Call a tool inside. If it is one of `mcp_server_tools` and its server cannot be reached any more, that is given
+    up, as the server of a workbench is.
+
+    Raises:
+        ConnectionError: it is; the text is for the model.
+    """
+    lost = current_scope().lost_servers
+    if lost is None or not _has_server(tool):
+        yield
+        return
+    if lost.describe(tool) is None:
+        try:
+            yield
+        except Exception as error:
+            # A failed call of a server that answers is a plain exception (autogen-ext 0.7.5).
+            if type(error) is Exception or (why := await _explain_silence(tool)) is None:
+                raise
+            lost.add(tool, why)
+            raise ConnectionError(*describe_lost([tool])) from error
+        return
+    raise ConnectionError(*describe_lost([tool]))
+
+
+async def _explain_silence(tool: BaseTool[Any, Any]) -> str | None:
+    """Return why the server of a tool cannot be reached; None if it answers."""
+    try:
+        async with asyncio.timeout(limit := _start_limit(tool)):
+            await reach_server_of(tool)
+    except TimeoutError:
+        return f"it did not answer within {limit:g} seconds"
+    except Exception as error:  # noqa: BLE001  (a missing command, no connection, no MCP)
+        return explain_loss(tool, error)
+    return None
+
+
 def name_mcp_server(tool: object) -> None:
     """Note for the tool call that runs which MCP server it calls, if it does."""
     call = open_call()
@@ -172,7 +215,7 @@ def explain_mcp_import(error: BaseException) -> str | None:
     )
 
 
-def explain_loss(workbench: Workbench, error: BaseException) -> str:
+def explain_loss(workbench: object, error: BaseException) -> str:
     """Return in one line why a server cannot be used, without what its settings keep: keys and addresses."""
     while isinstance(error, BaseExceptionGroup):  # anyio wraps the errors of its tasks.
         error = error.exceptions[0]
@@ -208,7 +251,7 @@ def _has_server(workbench: object) -> bool:
     return isinstance(workbench, ToolServer) or mcp_params_of(workbench) is not None
 
 
-def _start_limit(workbench: Workbench) -> float:
+def _start_limit(workbench: object) -> float:
     params = mcp_params_of(workbench)
     own = getattr(params, "read_timeout_seconds", None) or getattr(params, "timeout", 0)
     return max(START_LIMIT_S, own or 0)
