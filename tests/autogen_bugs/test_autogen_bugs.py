@@ -121,6 +121,16 @@ BUGS = [
         "clerk needs to know: Call send_mail?",
     ),
     Bug(
+        "user_proxy_blocks",
+        (5599, 4332),
+        "A team that waits for its user is lost with its process",
+        "Nobody is there to type, as on a server. The stock team fails; here the run is stored, and waits for an answer "
+        "in whatever process.",
+        lambda: ["A poem."],
+        "RuntimeError: Failed to get user input: Failed to get user input: EOF when reading a line",
+        "awaiting_clarification - A poem.",
+    ),
+    Bug(
         "magentic_handoff",
         (7036,),
         "What the user tells a Magentic-One team is a new task",
@@ -228,6 +238,16 @@ BUGS = [
         lambda: ['{"passed": true}'],
         "ValueError: Message type <class 'autogen_agentchat.messages.StructuredMessage[Verdict]'> is not registered.",
         '{"passed":true}',
+    ),
+    Bug(
+        "dead_mcp_server",
+        (6468,),
+        "An MCP server that is not there ends the run",
+        "Version 0.7.5 waits no longer for ever, but fails with a group of exceptions. Here the agent works without its "
+        "tools, and the run has a warning.",
+        lambda: ["Built without."],
+        "mcp.shared.exceptions.McpError: Connection closed",
+        "Built without. - ('MCP server python: it cannot be used (Connection closed); its tools are missing',)",
     ),
     Bug(
         "model_names",

@@ -15,6 +15,7 @@ from places import ROOT
 
 import upcall
 from upcall import Question
+from upcall.testing import Call
 
 BENCHMARKS = ROOT / "benchmarks"
 SOURCES = Path(upcall.__file__).parent.parent
@@ -78,6 +79,45 @@ def test_autogen_tests_have_the_same_names_in_every_folder(tmp_path: Path) -> No
     listed = suite.read_differences(tmp_path / "copied")
     assert {name.partition("::")[0] for name in listed} == {"test_group_chat.py"}
     assert suite.read_differences(tmp_path) == set()
+
+
+PAGE = """\
+One agent that hands off to the user, whose plain text answers it.
+
+```python
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.conditions import HandoffTermination
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_ext.models.openai import OpenAIChatCompletionClient
+clerk = AssistantAgent("clerk", OpenAIChatCompletionClient(model="gpt-4o"), handoffs=["user"])
+team = RoundRobinGroupChat([clerk], termination_condition=HandoffTermination("user"), max_turns=2)
+await team.run(task="Book a table")
+```
+
+```python
+print((await team.run(task=input("When? "))).messages[1].to_text())
+```
+
+```python
+import a_package_that_nobody_has
+```
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("wanted", "right"), [("Booked for Friday.", True), ("Booked for Monday.", False)])
+def test_a_page_of_autogen_is_run_cell_by_cell(
+    wanted: str, right: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(SOURCES))
+    pages = _module("autogen_pages")
+    (tmp_path / "page.md").write_text(PAGE)
+    replies = {"": [Call("transfer_to_user"), "Booked for Friday."]}
+    page = pages.Page("page.md", replies, ("For Friday",), (wanted,))
+    assert pages.check(page, tmp_path) is right
+    said = capsys.readouterr().out
+    assert "2 of 3 cells, 3 / 3 model calls" in said
+    assert "cell 2 fails in plain AutoGen, too (ModuleNotFoundError" in said
 
 
 @pytest.mark.slow
