@@ -1,4 +1,4 @@
-"""The pages of AutoGen's documentation that have a team, cell by cell as they are, with every group chat made resumable.
+"""The pages of AutoGen's documentation that have a team, cell by cell, with every group chat made resumable.
 
 The pages come from a checkout of microsoft/autogen; they are in no package, and nothing of them is kept here. Committed
 are what the model and the human say, and what must come of it. What fails in plain AutoGen, too (a package that is not
@@ -24,7 +24,9 @@ import tempfile
 import types
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from upcall.testing import Call, LoopbackServer, Reply, Request
 
@@ -181,6 +183,9 @@ def run_cells(page: Path, mode: str, typed: list[str]) -> list[tuple[str, str]]:
         return typed.pop(0)
 
     builtins.input = type_next
+    if find_spec("google.genai") is None:
+        stand_in_for_gemini()
+    Path("coding").mkdir()  # Where the page on state keeps its files.
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     done: list[tuple[str, str]] = []
@@ -199,13 +204,28 @@ def run_cells(page: Path, mode: str, typed: list[str]) -> list[tuple[str, str]]:
     return done
 
 
+def stand_in_for_gemini() -> None:
+    """Put a module in the place of Google's client, which one page uses and nobody here has."""
+    import google
+
+    tokens = types.SimpleNamespace(prompt_token_count=1, candidates_token_count=1)
+    said = types.SimpleNamespace(text="It is Albany. TERMINATE", usage_metadata=tokens)
+    models = types.SimpleNamespace(generate_content=lambda **_: said)
+    module: Any = types.ModuleType("google.genai")
+    module.Client = lambda **_: types.SimpleNamespace(models=models)
+    module.types = types.ModuleType("google.genai.types")
+    module.types.GenerateContentConfig = types.SimpleNamespace
+    google.genai = sys.modules["google.genai"] = module  # type: ignore[attr-defined]
+    sys.modules["google.genai.types"] = module.types
+
+
 def run_page(page: Page, folder: Path, mode: str) -> tuple[list[tuple[str, str]], int]:
-    """Run a page in a process of its own; return what each cell printed and its error, and the number of model calls."""
+    """Run a page in a process of its own; return what each cell printed and its error, and how many calls it made."""
     server = LoopbackServer(Model(page)).start()
     with tempfile.TemporaryDirectory() as empty:
         environment = {**os.environ, "OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "sk-none"}
         environment |= dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:9")
-        environment |= {"NO_PROXY": "127.0.0.1", "PYTHONWARNINGS": "ignore"}
+        environment |= {"NO_PROXY": "127.0.0.1", "PYTHONWARNINGS": "ignore", "GEMINI_API_KEY": "none"}
         command = [sys.executable, str(Path(__file__).resolve()), "--cells", str(folder / page.path), "--mode", mode]
         given = json.dumps(list(page.typed))
         options = {"input": given, "capture_output": True, "text": True, "timeout": SECONDS, "check": False}
@@ -227,7 +247,9 @@ def check(page: Page, folder: Path) -> bool:
     wrong = [f"cell {number}: {error}" for number, (_, error) in enumerate(ours) if error and number not in broken]
     printed = "".join(each for each, _ in ours)
     wrong += [f"not shown: {each}" for each in page.shown if each not in printed]
-    left_out = "; ".join(f"cell {number} fails in plain AutoGen, too ({plain[number][1][:60]})" for number in sorted(broken))
+    left_out = "; ".join(
+        f"cell {number} fails in plain AutoGen, too ({plain[number][1][:60]})" for number in sorted(broken)
+    )
     print(f"{page.path:<36} {len(ours) - len(broken)} of {len(ours)} cells, {before} / {after} model calls", flush=True)
     for line in [*filter(None, [left_out]), *wrong]:
         print(f"    {line}")

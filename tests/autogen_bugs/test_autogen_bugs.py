@@ -124,8 +124,8 @@ BUGS = [
         "user_proxy_blocks",
         (5599, 4332),
         "A team that waits for its user is lost with its process",
-        "Nobody is there to type, as on a server. The stock team fails; here the run is stored, and waits for an answer "
-        "in whatever process.",
+        "Nobody is there to type, as on a server. The stock team fails; here the run is stored, and waits for an "
+        "answer in whatever process.",
         lambda: ["A poem."],
         "RuntimeError: Failed to get user input: Failed to get user input: EOF when reading a line",
         "awaiting_clarification - A poem.",
@@ -243,8 +243,8 @@ BUGS = [
         "dead_mcp_server",
         (6468,),
         "An MCP server that is not there ends the run",
-        "Version 0.7.5 waits no longer for ever, but fails with a group of exceptions. Here the agent works without its "
-        "tools, and the run has a warning.",
+        "Version 0.7.5 waits no longer for ever, but fails with a group of exceptions. Here the agent works without "
+        "its tools, and the run has a warning.",
         lambda: ["Built without."],
         "mcp.shared.exceptions.McpError: Connection closed",
         "Built without. - ('MCP server python: it cannot be used (Connection closed); its tools are missing',)",
