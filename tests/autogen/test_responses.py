@@ -197,7 +197,7 @@ async def test_api_is_known_for_models_that_have_only_one(model: str, is_respons
     assert (reply.content, server.refused) == (DONE, 0)
 
 
-async def test_api_of_a_known_model_is_the_other_where_its_server_has_only_that(
+async def test_api_of_a_known_model_yields_to_its_server(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with ZooServer(ZOO["content in parts"]) as server:
@@ -230,7 +230,7 @@ async def test_api_that_is_chosen_is_not_changed() -> None:
         assert len(server.bodies) == 1
 
 
-async def test_api_of_a_wrong_address_is_told_by_the_first_refusal() -> None:
+async def test_api_of_a_wrong_address_gives_the_first_refusal() -> None:
     with serving(lambda request: Sent("nothing here", status=404)) as server:
         with pytest.raises(Exception, match="404"):
             await client(f"{server.url}/v2").create(ASKED)
@@ -329,7 +329,7 @@ async def test_responses_items_come_back_in_a_fork() -> None:
     assert (forked.status, forked.result, server.refused) == (RunStatus.COMPLETED, DONE, 1)
 
 
-async def test_responses_items_are_neither_shown_nor_sent_to_another_server() -> None:
+async def test_responses_items_are_not_shown_nor_sent_elsewhere() -> None:
     with WantsBack(*CALLING) as first, ZooServer(ZOO["content in parts"]) as second:
         run = await run_app(first.base_url).start("Go")
         run = await run_app(second.base_url).answer(run.id, "left")
@@ -411,7 +411,7 @@ async def test_responses_reasoning_goes_back_with_what_followed_it_only() -> Non
     ]
 
 
-async def test_responses_arguments_that_were_mended_are_those_that_go_back() -> None:
+async def test_responses_arguments_go_back_as_they_were_mended() -> None:
     mended = {**TEA, "arguments": '{"item": "green tea"}'}
     assert await send_back([reasoning(), TEA], calls(mended)) == [reasoning(), mended]
 
@@ -422,7 +422,7 @@ async def test_responses_items_of_a_text_are_sent_once() -> None:
     assert await send_back(items, text, text) == [*items, {"role": "assistant", "content": DONE}]
 
 
-async def test_responses_items_of_equal_texts_are_those_of_the_same_question() -> None:
+async def test_responses_items_of_equal_texts_are_kept_apart() -> None:
     """Two agents of a run may say the same, and ids of calls may be the same too."""
     given = iter(range(9))
 
@@ -447,13 +447,27 @@ async def test_responses_reasoning_without_a_reply_is_not_sent() -> None:
     ]
 
 
-async def test_responses_reasoning_that_a_server_cannot_read_is_forgotten_for_good() -> None:
-    with ZooServer(ZOO["Responses: encrypted reasoning that it cannot read"]) as server:
-        made = client(server.base_url, api="responses")
-        await made.create(ASKED)
-        for _ in range(2):
-            await made.create([*ASKED, calls(TEA), result("call_0")])
-        assert server.refused == 1
+async def test_responses_unreadable_reasoning_is_forgotten_but_not_later_reasoning() -> None:
+    """A key of another account, or a week in between: it is about the conversation, not about the server."""
+    replies = iter([[reasoning(), TEA], [reasoning(id="rs_2"), MILK], [message()]])
+
+    def answer(request: Request) -> Sent:
+        if "rs_1" in request.body.decode():
+            words = "The encrypted content for item rs_1 could not be verified."
+            return Sent(json.dumps({"error": {"message": words}}), status=400)
+        return Sent(json.dumps(response(*next(replies))), "application/json")
+
+    with serving(answer) as server:
+        made = client(f"{server.url}/v1", api="responses")
+        talk: list[LLMMessage] = [*ASKED]
+        await made.create(talk)
+        talk += [calls(TEA), result("call_0")]
+        await made.create(talk)
+        talk += [calls(MILK), result("call_1")]
+        assert (await made.create(talk)).content == DONE
+    assert len(server.requests) == 4
+    ids = [each["id"] for each in json.loads(server.requests[-1].body)["input"] if "id" in each]
+    assert ids == ["rs_2", "fc_1"]
 
 
 # -- replies ----------------------------------------------------------------------------------------------------------

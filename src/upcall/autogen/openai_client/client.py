@@ -298,11 +298,11 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
                 last, words = find_mends(body, refused.status, refused.words, {*rules, *tried}), refused.words
                 if not last:
                     raise
+                if STALE in last:
+                    self.returned_fields.forget(self._provider_of(api))
                 tried.update(last)
                 mends += last
             else:
-                if STALE in mends:
-                    self.returned_fields.forget(self._provider_of(api))
                 if mends:
                     self._learn(mends)
                 return reply
