@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.teams import RoundRobinGroupChat
-from autogen_core import FunctionCall, InMemoryStore
+from autogen_core import CancellationToken, FunctionCall, InMemoryStore
 from autogen_core.models import (
     ChatCompletionClient,
     CreateResult,
@@ -40,6 +40,7 @@ from web_servers import Request, Sent, serving
 
 from upcall import OpenAICompatibleClient, PausableAgent, RunStatus, Settings, Upcall, ask
 from upcall.autogen.client_quirks import fit_client
+from upcall.autogen.model_calls import call_model, result_of
 from upcall.autogen.model_errors import explain_call
 from upcall.execution.model_clients import ModelClients
 from upcall.testing.zoo import Behaviour, ZooServer, call, completion
@@ -112,6 +113,22 @@ async def test_anthropic_names_of_today_see_images_and_call_tools(model: str) ->
     assert PausableAgent("solo", client)._calls_tools
     assert (client.model_info["vision"], client.model_info["structured_output"]) == (True, False)
     assert client.model_info["family"].startswith("claude-4")
+
+
+async def test_anthropic_fits_for_any_caller_and_behind_a_cache() -> None:
+    """An agent with an output in JSON, too, which makes its calls another way."""
+    with serving(answer_anthropic) as server:
+        for client in (make_anthropic(server.url), ChatCompletionCache(make_anthropic(server.url))):
+            asked = call_model(
+                client,
+                [UserMessage(content="Go.", source="user")],
+                agent="solo",
+                json_output=True,
+                cancellation_token=CancellationToken(),
+            )
+            assert (await result_of(asked)).thought == THOUGHT
+            await client.close()
+    assert all("temperature" not in json.loads(each.body) for each in server.requests)
 
 
 async def test_anthropic_info_that_the_user_gave_stays() -> None:

@@ -21,7 +21,7 @@ from autogen_core.models import (
 
 from upcall.autogen.concurrency import Emit
 from upcall.autogen.instrumentors import show_model_call
-from upcall.autogen.internals import fit_anthropic_client, is_model_client_for
+from upcall.autogen.internals import fit_anthropic_client, is_model_client_for, is_stock_cache
 from upcall.autogen.model_errors import CutShort
 from upcall.autogen.openai_client.takeover import calling_client
 from upcall.text import replace_surrogates
@@ -29,7 +29,9 @@ from upcall.text import replace_surrogates
 
 def fit_client(client: ChatCompletionClient) -> None:
     """Let a client make calls that it cannot make as it is, before it is asked what its model can."""
-    if is_model_client_for("anthropic", client):
+    if is_stock_cache(client):
+        fit_client(client.client)
+    elif is_model_client_for("anthropic", client):
         fit_anthropic_client(client)
 
 

@@ -18,7 +18,7 @@ from autogen_core.tools import ToolSchema
 from pydantic import BaseModel
 
 from upcall.autogen import tracing
-from upcall.autogen.client_quirks import request_reply, stream_reply
+from upcall.autogen.client_quirks import fit_client, request_reply, stream_reply
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.mending import mend_reply
 from upcall.autogen.model_errors import CutShort, explain_call
@@ -53,6 +53,7 @@ async def call_model(
         ModelError: the call failed; it says what to do.
         asyncio.CancelledError: the token was cancelled.
     """
+    fit_client(client)
     # A client may rewrite its messages (Claude models: trailing space), so it gets its own list.
     sent = list(messages) if client.model_info["vision"] else remove_images(list(messages))
     options: dict[str, Any] = {"tools": tools, "json_output": json_output, "cancellation_token": cancellation_token}
