@@ -23,11 +23,15 @@ from pydantic import BaseModel, Field, ValidationError
 from upcall.autogen.instrumentors import show_turn
 from upcall.autogen.messages import ERROR, PATH, QUESTIONS, REPLY_TO, message_answers, message_questions
 from upcall.autogen.ownership import claim_for_current_run
+from upcall.autogen.part_states import PartStates
 from upcall.autogen.scope import close_published, note_interruption, publish
 from upcall.errors import AnswerRefused, SchemaMismatch
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import parse_answer
 from upcall.questions.question import Question
+
+_PARTS = "parts"
+"""The key of the states of an agent's memories and tools."""
 
 STATE_VERSION: Literal[1] = 1
 """The version of every agent state written here. AutoGen never checks its own (`BaseState.version`)."""
@@ -72,6 +76,7 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
         self.hears_answers = False
         """Whether it hears what the user answers to the tool calls of other members, as the roles of a root team do."""
         self._state: StateT = self._empty_state()
+        self._parts = PartStates()
 
     def _empty_state(self) -> StateT:
         return self.state_type()  # type: ignore[return-value]  # state_type is the class variable form of StateT
@@ -119,6 +124,7 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
         inner: list[BaseAgentEvent | BaseChatMessage] = []
         waited_for = self.waiting_for()
         claim_for_current_run(self)
+        await self._parts.begin()
         try:
             async with aclosing(self.take_turn(messages, cancellation_token)) as turn:
                 async for item in turn:
@@ -153,7 +159,9 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
 
     async def save_state(self) -> Mapping[str, Any]:
         """Return the state as plain JSON, even in the middle of a turn."""
-        return self._state.model_dump(mode="json", exclude=None if self._state.handed_over else {"handed_over"})
+        state = self._state.model_dump(mode="json", exclude=None if self._state.handed_over else {"handed_over"})
+        parts = await self._parts.save()
+        return {**state, **({_PARTS: parts} if parts else {})}
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Load a saved state.
@@ -167,13 +175,15 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
                 f"The stored state of agent {self.name!r} has version {version}, and this version of upcall reads "
                 f"version {STATE_VERSION}. Resume the run with the version of upcall that stored it."
             )
+        own = {name: each for name, each in state.items() if name != _PARTS}
         try:
-            self._state = self.state_type.model_validate({"version": None, **state})  # type: ignore[assignment]
+            self._state = self.state_type.model_validate({"version": None, **own})  # type: ignore[assignment]
         except ValidationError as error:
             raise SchemaMismatch(
                 f"The stored state of agent {self.name!r} is that of another kind of agent than {type(self).__name__}. "
                 "Resume the run with the team that stored it."
             ) from error
+        await self._parts.load(state.get(_PARTS, ()))
 
     def _new(self, messages: Sequence[BaseChatMessage]) -> Iterator[BaseChatMessage]:
         """Yield the messages not yet taken in. A group chat clears its buffer only after a turn that ends without an

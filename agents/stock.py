@@ -51,6 +51,7 @@ from upcall.autogen.messages import (
     words_before_handoff,
 )
 from upcall.autogen.model_errors import explain
+from upcall.autogen.part_states import PartStates
 from upcall.autogen.recording import TeamProxy, TurnStopped, with_journal
 from upcall.autogen.scope import current_scope, discard_last_reply, enter_scope
 from upcall.autogen.tool_names import require_sendable
@@ -109,8 +110,10 @@ class StockAgent(StandIn[StockTurn]):
         workbenches = assistant_parts(stock).workbenches if isinstance(stock, AssistantAgent) else ()
         self.toolset = _StockToolset(stock.name, workbench=workbenches, ask_user=False, user_proxy=user_proxy)
         if isinstance(stock, AssistantAgent):
-            handoffs = [each.name for each in assistant_parts(stock).handoffs]
+            parts = assistant_parts(stock)
+            handoffs = [each.name for each in parts.handoffs]
             require_sendable(stock.name, "hand-off", handoffs, RENAME_HANDOFF)
+            self._parts = PartStates(parts.memory, (), workbenches, parts.model_client)
         # Made to pause before anybody asks for its state, which starts its members.
         teams = [each.inner for each in parts_of(stock) if isinstance(each, TeamProxy)]
         self._teams = {id(each): NestedTeam(each, user_proxy=user_proxy) for each in teams}

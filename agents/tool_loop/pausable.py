@@ -86,6 +86,7 @@ from upcall.autogen.messages import (
 )
 from upcall.autogen.model_calls import call_model
 from upcall.autogen.model_size import is_small, learn_size
+from upcall.autogen.part_states import PartStates
 from upcall.autogen.scope import discard_last_reply
 from upcall.errors import ConfigurationError, ModelReplyInvalid, SchemaMismatch
 from upcall.policy.approval import ApprovalRules, Approve
@@ -211,6 +212,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 "can have no tools, agents, workbenches or hand-offs. Use another model, or correct the model_info."
             )
         self._memory, self._model_context = list(memory), model_context
+        self._parts = PartStates(self._memory, [*self._toolset.tools.values()], self._toolset.workbenches, model_client)
         self._output_type = output_type
 
     @property

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import json
 import math
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -33,12 +34,13 @@ from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import ChatAgent, Team
 from autogen_agentchat.messages import AgentEvent, ChatMessage
 from autogen_core import CancellationToken, FunctionCall, Image
-from autogen_core.memory import MemoryContent
+from autogen_core.memory import Memory, MemoryContent
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult, FunctionExecutionResult, LLMMessage, RequestUsage
 from autogen_core.tools import BaseTool, Workbench
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from upcall.autogen.internals import get_browser_address, list_browser_attributes, open_browser_at
 from upcall.errors import AgentFailed, SchemaMismatch
 
 Place: TypeAlias = tuple[str | int, ...]
@@ -170,11 +172,13 @@ def _find_losses(state: Any) -> Iterator[str]:
 class AgentAttributes:
     """The attributes of an agent, compared with those it had when it was built."""
 
-    def __init__(self, agent: ChatAgent) -> None:
-        self._agent = agent
+    def __init__(self, agent: ChatAgent | Memory) -> None:
+        self._agent: Any = agent
         kinds = [each for each in type(agent).__mro__ if each.__module__ != "builtins"]
         self._packages = {each.__module__.partition(".")[0] for each in kinds} | {"autogen_core"}
         self._types = dict(_list_named_types(kinds)) | _AUTOGENS
+        self._plain: frozenset[type] = frozenset()
+        self._left_out = frozenset((*_REPLACED, *list_browser_attributes(agent)))
         self._built: Mapping[Place, _Seen] = {}
 
     def begin(self) -> None:
@@ -189,9 +193,10 @@ class AgentAttributes:
             return state
         token = _saving.set(_saving.get() | {id(self._agent)})
         try:
-            changed, lost = await self._compare()
+            changed, missing = await self._compare()
         finally:
             _saving.reset(token)
+        lost = [_name(place, seen) for place, seen in missing.items()]
         ours: dict[str, Any] = {"changed": [[[*place], value] for place, value in changed.items()]} if changed else {}
         (_losing.add if lost else _losing.discard)(self)
         if lost:
@@ -200,6 +205,8 @@ class AgentAttributes:
                 f"Agent {self._agent.name!r} ({type(self._agent).__name__}) has changed what a pause would lose: "
                 f"{listed}. Give its class save_state and load_state, or keep plain data there."
             )
+        if (address := get_browser_address(self._agent)) is not None and list_browser_attributes(self._agent):
+            ours["browser"] = address
         return {**state, **({_OURS: ours} if ours else {})}
 
     async def load(self, state: Mapping[str, Any]) -> None:
@@ -218,6 +225,8 @@ class AgentAttributes:
             for place, value in changed.items():
                 if isinstance(value, dict) and value.get(_TAG) == "state":
                     await self._at(place).load_state(value["of"])
+            if "browser" in ours:
+                open_browser_at(self._agent, ours["browser"])
         except (LookupError, AttributeError, TypeError, ValueError, ValidationError) as error:
             raise SchemaMismatch(
                 f"The stored attributes of agent {self._agent.name!r} do not fit {type(self._agent).__name__} "
@@ -226,8 +235,8 @@ class AgentAttributes:
         finally:
             _saving.reset(token)
 
-    async def _compare(self) -> tuple[dict[Place, Any], list[str]]:
-        """Return what has changed, by place, and what is lost, with its types."""
+    async def _compare(self) -> tuple[dict[Place, Any], dict[Place, _Seen]]:
+        """Return what has changed, and what is lost, by place."""
         now, changed, lost = self._look(), dict[Place, Any](), list[Place]()
         for place, seen in now.items():
             built = self._built.get(place)
@@ -249,7 +258,7 @@ class AgentAttributes:
             if not place[:-1] or place[:-1] in now:
                 changed[place] = {_TAG: "gone"}
         holders = {place[:depth] for place in lost for depth in range(len(place))}
-        return changed, [_name(place, now[place]) for place in lost if place not in holders]
+        return changed, {place: now[place] for place in lost if place not in holders}
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -260,7 +269,7 @@ class AgentAttributes:
 
     def _look_into(self, owner: object, place: Place, found: dict[Place, _Seen], above: set[int]) -> None:
         for key, value in _parts(owner):
-            if not place and key in _REPLACED:
+            if not place and key in self._left_out:
                 continue
             here = (*place, key)
             if isinstance(value, ChatAgent | Team | ChatCompletionContext):
@@ -300,10 +309,13 @@ class AgentAttributes:
             return {_TAG: kind.__name__, "of": pairs, **factory}
         if kind in _SEQUENCES:
             size = {"size": value.maxlen} if kind is deque else {}
-            return {_TAG: kind.__name__, "of": [self._encode(each, depth + 1) for each in value], **size}
+            items = [self._encode(each, depth + 1) for each in value]
+            if kind in (set, frozenset):  # Its order differs from process to process.
+                items.sort(key=json.dumps)
+            return {_TAG: kind.__name__, "of": items, **size}
         if kind in _SCALARS:
             return {_TAG: kind.__name__, "of": _SCALARS[kind][0](value)}
-        if self._types.get(kind.__qualname__) is not kind:
+        if self._types.get(kind.__qualname__) is not kind or (kind in self._plain and depth == 0):
             raise NotData
         return {_TAG: "type", "type": kind.__qualname__, "of": self._encode_typed(value, kind, depth)}
 
@@ -314,7 +326,11 @@ class AgentAttributes:
             return [self._encode(each, depth + 1) for each in value]
         if kind in _AUTOGENS.values() or isinstance(value, BaseModel):
             return _dump(value, kind)
-        names = [each.name for each in dataclasses.fields(value)]
+        names = (
+            [str(name) for name, _ in _parts(value)]
+            if kind in self._plain
+            else [each.name for each in dataclasses.fields(value)]
+        )
         if {*names} != {str(name) for name, _ in _parts(value)}:
             raise NotData
         return {name: self._encode(getattr(value, name), depth + 1) for name in names}
@@ -390,6 +406,53 @@ class AgentAttributes:
                 del owner[place[-1]]
             elif not isinstance(owner, list | tuple):
                 delattr(owner, str(place[-1]))
+
+
+class MemoryAttributes(AgentAttributes):
+    """The data in the attributes of a memory. What is no data is the memory's connection to where it keeps more.
+
+    A simple object of its own package, such as the revisions of a `TextCanvas`, is data where a list or a dictionary
+    holds it.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        super().__init__(memory)
+        self._plain = frozenset(
+            _list_plain_types(type(memory), self._packages - {"autogen_core"} - sys.stdlib_module_names)
+        )
+        self._types = {each.__qualname__: each for each in self._plain} | self._types
+        self.begin()
+
+    def as_built(self) -> Any:
+        """Return the data that the memory was built with, as JSON."""
+        return [[[*place], seen.json] for place, seen in self._built.items() if isinstance(seen, _Data)]
+
+    async def save_changes(self) -> Any:
+        """Return what has changed since, as JSON; None for nothing."""
+        changed, _ = await self._compare()
+        return [[[*place], value] for place, value in changed.items()] or None
+
+    def load_changes(self, changes: Any) -> None:
+        """Make the changes in a memory that is as it was built."""
+        self._restore(self._built, {tuple(place): value for place, value in changes})
+
+
+def _list_plain_types(kind: type, packages: Set[str]) -> Iterator[type]:
+    """Yield the classes with nothing but attributes in the modules of a class, and in those of the classes that they
+    name, of the same packages."""
+    seen, waiting = set[str](), [each.__module__ for each in kind.__mro__]
+    while waiting:
+        module = waiting.pop()
+        if module in seen or module.partition(".")[0] not in packages:
+            continue
+        seen.add(module)
+        named = [each for each in vars(sys.modules.get(module, object)).values() if isinstance(each, type)]
+        waiting += [each.__module__ for each in named]
+        yield from (each for each in named if each.__module__ in seen | {module} and _is_plain(each))
+
+
+def _is_plain(kind: type) -> bool:
+    return kind.__bases__ == (object,) and not issubclass(kind, _SERVICES)
 
 
 def _name(place: Place, seen: _Seen) -> str:

@@ -362,6 +362,46 @@ ListTools: TypeAlias = Callable[[Sequence[Workbench]], Awaitable[tuple[list[Tool
 """Lists the tools of workbenches, and lines for the model about those that cannot be used."""
 
 
+_BROWSER = ("_playwright", "_context", "_page", "_last_download", "did_lazy_init", "_lazy_init")
+"""What a `MultimodalWebSurfer` has of its browser, which it opens in its first turn (autogen-ext 0.7.5)."""
+
+
+def list_browser_attributes(agent: object) -> Sequence[str]:
+    """Return the attributes in which an agent keeps a browser; none for any agent but a `MultimodalWebSurfer`. Its
+    module tells: importing the class needs other packages."""
+    is_surfer = any(kind.__module__.startswith("autogen_ext.agents.web_surfer.") for kind in type(agent).__mro__)
+    return _BROWSER if is_surfer else ()
+
+
+def get_browser_address(agent: Any) -> str | None:
+    """Return the address that a web surfer is at; None if it has opened no browser."""
+    address: str | None = getattr(getattr(agent, "_page", None), "url", None)
+    return address
+
+
+def open_browser_at(agent: Any, address: str) -> None:
+    """Let a web surfer go to an address as soon as it has opened its browser, which it does at its start page."""
+    opens = type(agent)._lazy_init
+
+    async def open_there() -> None:
+        await opens(agent)
+        await agent._page.goto(address)
+        await agent._page.wait_for_load_state()
+
+    agent._lazy_init = open_there
+
+
+def get_replay_position(client: Any) -> int:
+    """Return how many replies a `ReplayChatCompletionClient` has given, which is private (autogen-ext 0.7.5)."""
+    position: int = client._current_index
+    return position
+
+
+def set_replay_position(client: Any, position: int) -> None:
+    """Let a `ReplayChatCompletionClient` continue after so many replies."""
+    client._current_index = position
+
+
 @dataclass(frozen=True)
 class Wrappers:
     """The wrappers for the parts a stock agent works through; some get the agent's name too."""
