@@ -12,15 +12,18 @@ from typing import Any
 import httpx
 import pytest
 from anyio import ClosedResourceError
+from cryptography.fernet import Fernet
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import ElicitRequestParams, ElicitResult, TextContent
+from mcp.types import ElicitRequestParams, ElicitRequestURLParams, ElicitResult, TextContent
 from scenario import TASK
 from services import ASK, Site, one_agent, serving
 
+from upcall import ask_secret
 from upcall.storage.tokens import create_token
 from upcall.testing import Call
+from upcall.ui.web.callers import Caller
 
 RISK = Call(
     "ask_user", {"question": "Delete all?", "clarification_type": "risk_confirmation", "options": ["Yes", "No"]}
@@ -99,6 +102,34 @@ async def test_a_model_confirms_no_risk_in_its_users_place() -> None:
             assert (await call(session, "answer", **answer))["result"] == "Deleted."
         stored = (await site.service.store.load(run["run_id"])).run
         assert [each.text for each in stored.answers] == ["No"]
+
+
+def unlock() -> str:
+    """Ask for a secret."""
+    return f"{len(ask_secret('Your key?'))} characters"
+
+
+@pytest.mark.parametrize("action", ["accept", "decline"])
+async def test_secret_is_typed_on_our_page_and_passes_no_client(action: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
+    pages: list[str] = []
+
+    async def show(_: Any, params: ElicitRequestParams) -> ElicitResult:
+        assert isinstance(params, ElicitRequestURLParams)
+        pages.append(params.url)
+        if action == "accept":
+            async with await site.browser("alice") as browser:
+                assert "Your key?" in (await browser.get(params.url)).text
+            run_id = params.url.rpartition("/")[2]
+            await site.service.answer(Caller("alice"), run_id, {params.elicitationId: "sk-secret"})
+        return ElicitResult(action=action)
+
+    team = one_agent(Call("unlock"), "Done.", tools=[unlock])
+    async with serving(team) as site, connected(site, "alice", show) as session:  # type: ignore[arg-type]
+        run = await call(session, "start", task="Open")
+        assert pages == [f"{site.url}/runs/{run['run_id']}"]
+        assert run["status"] == ("completed" if action == "accept" else "awaiting_clarification")
+        assert "sk-secret" not in str(run)
 
 
 async def test_a_user_sees_their_own_runs_alone() -> None:

@@ -13,7 +13,7 @@ from anyio import ClosedResourceError
 from mcp.server.fastmcp import FastMCP
 from mcp.server.fastmcp.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp.types import ClientCapabilities, ElicitationCapability
+from mcp.types import ElicitationCapability
 from pydantic import Field
 
 from upcall.errors import AnswerRefused, UpcallError
@@ -137,10 +137,25 @@ class _Conversation:
         self._service, self._caller, self._context = service, caller, context
 
     @property
+    def _elicitation(self) -> ElicitationCapability | None:
+        """The ways in which the client asks its user for us."""
+        params = self._context.session.client_params
+        return params.capabilities.elicitation if params is not None else None
+
+    @property
     def can_ask(self) -> bool:
-        """Whether the client asks its user for us."""
-        wanted = ClientCapabilities(elicitation=ElicitationCapability())
-        return bool(self._context.session.check_client_capability(wanted))
+        """Whether the client asks its user for us by a form; one that names no way does."""
+        ways = self._elicitation
+        return ways is not None and (ways.form is not None or ways.url is None)
+
+    @property
+    def page(self) -> str | None:
+        """The address of our pages, if the client sends its user to pages and there are any to be reached."""
+        if self._elicitation is None or self._elicitation.url is None:
+            return None
+        request = self._context.request_context.request
+        known = self._service.settings.public_url or (request and request.base_url)
+        return str(known).rstrip("/") if known else None
 
     async def pass_on(self, run_id: str, question_id: str, value: AnswerValue) -> None:
         """Answer a question with what the client says; a risk only with what its user says.
@@ -152,6 +167,8 @@ class _Conversation:
         run = await app.get(run_id, user=self._caller.user)
         asked = next((each for each in app.answerable(run, self._caller.user) if each.id == question_id), None)
         if asked is not None and asked.secret:
+            if await self._ask_on_page(run.id, asked):
+                return
             raise AnswerRefused(f"Question {asked.id} is for a secret, which no model may read: {_ELSEWHERE}")
         if asked is not None and asked.is_risk and not _is_refusal(value):
             if not self.can_ask:
@@ -164,15 +181,17 @@ class _Conversation:
     async def take_further(self, run_id: str) -> Run:
         """Wait until a run stops working, and ask the user its questions; return the run as it is then."""
         run = await self._wait(run_id)
-        while self.can_ask and (question := self._find_question(run)) is not None:
-            if not await self._ask(run.id, question):
+        while (question := self._find_question(run)) is not None:
+            ask = self._ask_on_page if question.secret else self._ask
+            if not await ask(run.id, question):
                 break
             run = await self._wait(run.id)
         return run
 
     def _find_question(self, run: Run) -> Question | None:
         mine = self._service.app_for(self._caller).answerable(run, self._caller.user)
-        return next((each for each in mine if not each.secret), None) if run.waiting or run.under_way else None
+        askable = (each for each in mine if (self.page is not None if each.secret else self.can_ask))
+        return next(askable, None) if run.waiting or run.under_way else None
 
     async def _wait(self, run_id: str) -> Run:
         app = self._service.app_for(self._caller)
@@ -181,9 +200,27 @@ class _Conversation:
         while True:
             run = await app.get(run_id, user=self._caller.user)
             is_over = run.interrupted or not run.under_way or loop.time() > end
-            if is_over or (self.can_ask and self._find_question(run) is not None):
+            if is_over or self._find_question(run) is not None:
                 return run
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+
+    async def _ask_on_page(self, run_id: str, question: Question) -> bool:
+        """Send the user to our page for a secret, which no client may read; return whether they answered it there. The
+        page wants them to be logged in, so nobody else can."""
+        if (page := self.page) is None:
+            return False
+        text = f"{question.introduce()}: {question.question}\nThis is a secret: type it on upcall's own page."
+        result = await self._context.session.elicit_url(
+            text, f"{page}/runs/{run_id}", question.id, self._context.request_id
+        )
+        loop, app = asyncio.get_running_loop(), self._service.app_for(self._caller)
+        end = loop.time() + SECONDS_TO_WAIT
+        while result.action == "accept" and loop.time() < end:
+            run = await app.get(run_id, user=self._caller.user)
+            if question.id not in {each.id for each in run.questions}:
+                return True
+            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+        return False
 
     async def _ask(self, run_id: str, question: Question) -> bool:
         """Ask the user one question of a run, and answer it; return False if they leave it open."""
