@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from upcall.autogen.structured_text import WRAPPERS
 from upcall.autogen.thoughts import split_thoughts
 
 T = TypeVar("T", bound=BaseModel)
@@ -18,9 +19,6 @@ T = TypeVar("T", bound=BaseModel)
 _FENCE = re.compile(r"```(?:json)?[ \t\r]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _WHOLE_FENCE = re.compile(r"(?:`{3,}|~{3,})[ \t]*[\w-]*[ \t\r]*\n(.*?)(?:`{3,}|~{3,})?", re.DOTALL)
 _OWN_LINES = re.compile(r"^[ \t]*(\{.*?\})[ \t]*$", re.DOTALL | re.MULTILINE)
-_WRAPPERS = re.compile("answer|classification|clarification|data|json|output|plan|reply|report|response|result")
-"""The names, besides its own, of a single key that models put around the requested object."""
-
 _DECODER = json.JSONDecoder(strict=False, parse_constant=lambda _: None)
 """Accepts line breaks inside texts; drops NaN and Infinity, which no field can contain."""
 
@@ -130,7 +128,7 @@ def _unwrap(found: dict[str, Any], kind: type[BaseModel]) -> Any:
         return found
     ((name, inner),) = found.items()
     word = name.replace("_", "").lower()
-    if name in kind.model_fields or not (_WRAPPERS.fullmatch(word) or word == kind.__name__.lower()):
+    if name in kind.model_fields or not (WRAPPERS.fullmatch(word) or word == kind.__name__.lower()):
         return found
     if isinstance(inner, str):
         inner = next(find_objects(inner), None)

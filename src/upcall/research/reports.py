@@ -19,6 +19,7 @@ from upcall.questions.question import VisibleText
 from upcall.research.cited import Checked, CitedSource, Counts, ReadText
 from upcall.research.sources.fences import parse_fenced
 from upcall.runs.outputs import Reply
+from upcall.runs.shown_text import SHOWN
 from upcall.text import one_line, show_name, show_on_line
 from upcall.workspace.command_results import read_changed
 
@@ -126,7 +127,7 @@ class Report(Reply):
     """What an agent with tools ends its work with. ``warnings`` are said by code: where the work does not bear out
     what a reader would take for granted."""
 
-    summary: Annotated[str, Field(min_length=1, description="The result for the reader, in markdown.")]
+    summary: Annotated[str, SHOWN, Field(min_length=1, description="The result for the reader, in markdown.")]
     assumptions: tuple[str, ...] = Field(default=(), description="What was assumed because nobody said it.")
     left_open: tuple[str, ...] = Field(default=(), description="What was not done or not found.")
     warnings: SkipJsonSchema[tuple[str, ...]] = ()

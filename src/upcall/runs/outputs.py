@@ -32,6 +32,7 @@ from upcall.questions.question import (
     Question,
     VisibleText,
 )
+from upcall.runs.shown_text import SHOWN
 
 _NOT_STRICT = ("default", "minLength", "maxLength", "minItems", "maxItems")
 
@@ -118,7 +119,7 @@ class Classification(Reply):
     # The classifier's reply (S2-04), which reads the line above. An unknown intent counts as research, an unknown depth
     # as shallow (S2-39).
     intent: Annotated[Intent, _member(Intent, Intent.RESEARCH)]
-    meta_response: VisibleText | None = Field(
+    meta_response: Annotated[VisibleText | None, SHOWN] = Field(
         default=None, description="The reply to the user, only where intent is meta."
     )
     research_depth: Annotated[Depth | None, _member(Depth, Depth.SHALLOW)] = Field(

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_va
 
 from upcall.questions.question import VisibleText
 from upcall.runs.outputs import Reply
+from upcall.runs.shown_text import SHOWN
 from upcall.text import one_line
 
 MAX_STEPS = 50
@@ -36,7 +37,7 @@ class PlanStep(Reply):
     """
 
     step_id: Annotated[str, Field(min_length=1)]
-    description: Annotated[VisibleText, Field(min_length=1)]
+    description: Annotated[VisibleText, SHOWN, Field(min_length=1)]
     type: Literal["handler", "tool"] = Field(default="handler", description="Whether name is an agent or a tool.")
     name: Annotated[str, Field(min_length=1)] = Field(default="lead", description="The agent or the tool.")
     inputs: tuple[str, ...] = ()
@@ -82,8 +83,8 @@ class PlanStep(Reply):
 class PlanOutline(Reply):
     """The title and the sections of a plan: what the result consists of."""
 
-    title: Annotated[VisibleText, Field(min_length=1)]
-    sections: Annotated[tuple[VisibleText, ...], Field(min_length=1, max_length=MAX_STEPS)]
+    title: Annotated[VisibleText, SHOWN, Field(min_length=1)]
+    sections: Annotated[tuple[VisibleText, ...], SHOWN, Field(min_length=1, max_length=MAX_STEPS)]
 
     @field_validator("sections", mode="before")
     @classmethod
