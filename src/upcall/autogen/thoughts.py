@@ -1,32 +1,93 @@
 """A model's thoughts and its text, told apart: the only place that knows how models mark them.
 
 A thought is shown apart from the text. It is never a result, and never read for calls, questions or JSON. Servers with
-a parser for their model send thoughts in a field of their own; the others leave them in the text, in tags. The list of
-these tags is a list: a model with another tag needs an entry.
+a parser for their model send thoughts in a field of their own; the others leave them in the text, between marks. Most
+marks follow one rule, a tag that names thinking. `_MARKS` is a list: a model with marks of another kind needs a row.
+
+The rules, in the order in which a text is read:
+
+- Thoughts stand before the text, or on lines of their own between its paragraphs.
+- Thoughts before the text that do not end are all of the reply; between paragraphs, what does not end is text.
+- The mark that opens them is often part of the prompt, so that only the one that closes them arrives: at the end of a
+  line it ends them, and what came before is withdrawn.
+- Marks in code, in a JSON value or within a sentence are text.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import cache
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from autogen_core.models import CreateResult
 
-_NAMES = r"(?:\w+:)?(?:think|thinking|thought|thoughts|reasoning|reflection)"
-_OPENS = rf"<{_NAMES}>|\[THINK\]|◁think▷"
-_CLOSES = rf"</{_NAMES}>|\[/THINK\]|◁/think▷"
+_NAME = r"(?:\w+[:_])?(?:think|thinking|thoughts?|reasoning|reflection)"
+_TAG_CLOSES = rf"</{_NAME}>|\[/THINK\]|◁/think▷"
+_TOKEN_CLOSES = rf"<\|(?:/|end_of_|end_){_NAME}\|>|<channel\|>"
+"""Marks that are one token of the model's vocabulary: nobody else writes a line that begins with one."""
 
-_TAG = re.compile(rf"(?P<open>{_OPENS})|(?P<close>{_CLOSES})", re.IGNORECASE)
-_LEADING = re.compile(rf"\s*(?:(?P<open>{_OPENS})|(?:{_CLOSES}))", re.IGNORECASE)
-_CLOSED = re.compile(_CLOSES, re.IGNORECASE)
-_LINE_END = re.compile(r"[ \t\r]*(?:\n|\Z|[{\[])")
-"""What follows a tag that ends thoughts: a new line, the end, or the JSON that was asked for."""
+_HARMONY_ENDS = r"<\|(?:end|return|call)\|>|(?=<\|(?:start|channel)\|>)"
+_HARMONY = r"(?:<\|start\|>(?:assistant)?)?<\|channel\|>"
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """How a family of models marks a part of its replies, as patterns.
+
+    ``opens`` and ``closes`` stand around thoughts; of a mark without ``closes``, what follows is the answer. ``ends``
+    is what may stand behind the answer. An ``unsure`` mark is ordinary words, which only count if they are closed.
+    """
+
+    opens: str
+    closes: str = ""
+    ends: str = ""
+    unsure: bool = False
+
+
+_MARKS = (
+    # DeepSeek, Qwen, GLM, MiniMax and most others; Seed (`seed:think`), LongCat (`longcat_think`); Mistral; Kimi.
+    _Mark(rf"<{_NAME}>|\[THINK\]|◁think▷", f"{_TAG_CLOSES}|{_TOKEN_CLOSES}"),
+    # OpenThinker (`begin_of_thought`), Command A (`START_THINKING`), Gemma on devices (`think`).
+    _Mark(rf"<\|(?:begin_of_|start_)?{_NAME}\|>", f"{_TAG_CLOSES}|{_TOKEN_CLOSES}"),
+    _Mark(
+        r"<\|(?:begin_of_|start_)(?:solution|response|answer)\|>",
+        ends=r"<\|(?:end_of_|end_)(?:solution|response|answer)\|>",
+    ),
+    # Gemma 4.
+    _Mark(r"<\|channel>\s*(?:thought|analysis)\b", r"<channel\|>"),
+    # gpt-oss (harmony): channels; then the same where a server drops the tokens and leaves the words.
+    _Mark(rf"{_HARMONY}\s*analysis\b[^<\n]*<\|message\|>", _HARMONY_ENDS, _HARMONY_ENDS),
+    _Mark(
+        rf"{_HARMONY}\s*(?:final|commentary)\b(?!\s*to=)[^<\n]*(?:<\|constrain\|>\w*)?<\|message\|>", ends=_HARMONY_ENDS
+    ),
+    _Mark(r"(?-i:analysis(?=[A-Z]))", r"(?-i:assistant(?:final|commentary))", unsure=True),
+    # Granite 3, Apriel.
+    _Mark(
+        r"Here (?:is my thought process|are my reasoning steps):",
+        r"Here is my response:|\[BEGIN FINAL RESPONSE\]",
+        r"\[END FINAL RESPONSE\]",
+        unsure=True,
+    ),
+)
+
+_OPENS = "|".join(f"(?P<m{number}>{mark.opens})" for number, mark in enumerate(_MARKS))
+_OPENS_BETWEEN = "|".join(mark.opens for mark in _MARKS if mark.closes and not mark.ends and not mark.unsure)
+"""The marks of thoughts that may also stand between paragraphs."""
+
+_CLOSES = f"{_TAG_CLOSES}|(?P<token>{_TOKEN_CLOSES})"
+_ANY = re.compile("|".join([_CLOSES, *(mark.opens for mark in _MARKS)]), re.IGNORECASE)
+
+_STOPS = re.compile(r"[\n<\[◁]")
+"""Where text may stop being plain text: a new line, or the first character of a mark."""
 
 _FENCE_LINE = re.compile(r"^[ \t]*(?P<marks>`{3,}|~{3,})(?P<info>.*)$", re.MULTILINE)
-_CODE = re.compile(r"`[^`\n]+`")
+_BLANKS = re.compile(r"[ \t\r]*")
 _INDENT = 100
-"""How far, in characters, a tag may be indented on its line."""
+"""How far, in characters, a mark may be indented on its line."""
 
 
 class Spoken(NamedTuple):
@@ -36,34 +97,32 @@ class Spoken(NamedTuple):
     text: str
 
 
-def split_thoughts(text: str) -> Spoken:
-    """Return the thoughts in a text, and the text without them; one without thoughts is returned unchanged.
+class Kind(Enum):
+    """What a part of a reply is."""
 
-    Thoughts stand before the text, or on lines of their own between its paragraphs. If they do not end, all of the rest
-    is thought. The tag that opens them is often part of the prompt: then the one that closes them, at the end of a
-    line, ends them. Tags in code, in a quoted text or within a sentence are text.
-    """
-    thoughts, place = list[str](), 0
-    while opened := _LEADING.match(text, place):
-        if opened["open"]:
-            closed = _CLOSED.search(text, opened.end())
-            thoughts.append(text[opened.end() : closed.start() if closed else len(text)])
-            place = closed.end() if closed else len(text)
-        elif thoughts:
-            place = opened.end()  # Thoughts within thoughts.
-        else:
-            break
-    rest = text[place:]
-    if _TAG.search(rest):
-        if not thoughts and (end := _find_end(rest)) is not None:
-            thoughts.append(rest[: end.start()])
-            rest = rest[end.end() :]
-        rest, between = _cut_between(rest)
-        thoughts += between
-    if not thoughts:
+    TEXT = auto()
+    THOUGHT = auto()
+    WITHDRAWN = auto()
+    """All text so far, which was a thought."""
+
+
+class ReplyPart(NamedTuple):
+    """A part of a reply, in the order of its arrival."""
+
+    kind: Kind
+    content: str
+
+
+def split_thoughts(text: str) -> Spoken:
+    """Return the thoughts in a text, and the text without them; one without thoughts is returned unchanged."""
+    if not _ANY.search(text):
         return Spoken("", text)
-    said = [each.strip() for each in thoughts]
-    return Spoken("\n\n".join(each for each in said if each), rest.strip())
+    thoughts, said, splitter = list[str](), list[str](), ThoughtSplitter()
+    for kind, content in splitter.end(text):
+        if kind is Kind.WITHDRAWN:
+            said.clear()
+        (said if kind is Kind.TEXT else thoughts).append(content)
+    return Spoken("".join(thoughts).strip(), "".join(said).strip()) if splitter.has_marks else Spoken("", text)
 
 
 def separate_thoughts(reply: CreateResult) -> CreateResult:
@@ -77,44 +136,273 @@ def separate_thoughts(reply: CreateResult) -> CreateResult:
     return reply.model_copy(update={"content": text, "thought": "\n\n".join(known) or None})
 
 
-def _find_end(text: str) -> re.Match[str] | None:
-    """Return the tag that ends thoughts whose opening tag is part of the prompt."""
-    if text.startswith(("{", "[", "`")):
-        return None  # JSON, or code: a tag in it is a value.
-    for tag in _TAG.finditer(_mask_code(text)):
-        if tag["open"]:
-            return None
-        if _LINE_END.match(text, tag.end()):
-            return tag
-    return None
+def drop_marks(text: str) -> str:
+    """Return all of a text that is shown as a thought, without the marks in it."""
+    return "\n\n".join(filter(None, split_thoughts(text)))
 
 
-def _cut_between(text: str) -> tuple[str, list[str]]:
-    """Return the text without the thoughts on lines of their own in it, or right before JSON, and those."""
-    kept, cut, end = list[str](), list[str](), 0
-    opened: re.Match[str] | None = None
-    for tag in [] if text.startswith(("{", "[")) else _TAG.finditer(_mask_code(text)):
-        if tag["open"]:
-            opened = opened or tag
-        elif opened is not None:
-            before = text[max(0, opened.start() - _INDENT) : opened.start()].rstrip(" \t")
-            begins_line = not before or before.endswith("\n")
-            after = _LINE_END.match(text, tag.end())
-            if after and (begins_line or after[0][-1:] in ("{", "[")):
-                kept.append(text[end : opened.start()])
-                cut.append(text[opened.end() : tag.start()])
-                end = tag.end()
-            opened = None
-    return "".join([*kept, text[end:]]), cut
+class _NeedMore(Exception):
+    """What comes next decides."""
 
 
-def _mask_code(text: str) -> str:
-    """Return a text of the same length with blanks for what stands in code."""
-    parts, end = list[str](), 0
-    for start, stop in find_fences(text):
-        parts += [text[end:start], " " * (stop - start)]
-        end = stop
-    return _CODE.sub(lambda code: " " * len(code[0]), "".join([*parts, text[end:]]))
+class _Open(NamedTuple):
+    """A thought that is being read.
+
+    ``opening`` is the mark, which is text again if the thought `may_be_text` and does not end. A thought that is `held`
+    is passed on when it has ended. ``between``: it stands between paragraphs.
+    """
+
+    closes: str
+    opening: str = ""
+    may_be_text: bool = False
+    held: bool = False
+    between: bool = False
+
+
+class ThoughtSplitter:
+    """Tells thoughts from text in a reply that arrives in pieces, wherever these are cut.
+
+    What is certain is passed on; what may be the beginning of a mark waits for the next piece.
+
+    Args:
+        begins_within: whether the prompt opened the thoughts. A reply that never closes them had none: its text comes
+            at its end.
+    """
+
+    def __init__(self, *, begins_within: bool = False) -> None:
+        self.has_marks = False
+        """Whether anything of the reply was a mark."""
+        self.opened_by_prompt = False
+        """Whether the prompt had opened its thoughts."""
+        self._buffer, self._at, self._is_last = "", 0, False
+        self._parts: list[ReplyPart] = []
+        self._state = self._read_first if begins_within else self._read_start
+        self._space = ""  # Before the text; part of it where nothing is a mark.
+        self._said: list[str] | None = []  # The text, as long as it may turn out to be a thought.
+        self._line, self._fence, self._is_json, self._ends = "", "", False, ""
+        self._open = _Open("")
+        self._body: list[str] = []
+        self._within = self._thought_before = False
+        self._gap = ""  # White space that belongs to a thought if more of it follows.
+        self._next_close = -1
+
+    def add(self, piece: str) -> list[ReplyPart]:
+        """Add a piece; return the parts that are certain now."""
+        self._buffer, self._at = self._buffer[self._at :] + piece, 0
+        try:
+            while self._state():
+                pass
+        except _NeedMore:
+            pass
+        parts, self._parts = self._parts, []
+        grouped = groupby(parts, lambda each: each.kind)
+        return [ReplyPart(kind, "".join(each.content for each in same)) for kind, same in grouped]
+
+    def end(self, piece: str = "") -> list[ReplyPart]:
+        """Add the last piece; return the rest."""
+        self._is_last = True
+        return self.add(piece)
+
+    # -- states: each reads on from a place, and returns whether there may be more to read -------------------------
+
+    def _read_first(self) -> bool:
+        """Read the beginning of a reply whose thoughts the prompt opened."""
+        if not self._skip_space():
+            return False
+        self._state = self._read_start
+        if self._buffer[self._at] not in "{[<◁":
+            self._begin(_Open(_CLOSES, self._space, may_be_text=True))
+        return True
+
+    def _read_start(self) -> bool:
+        """Read what stands before the text: thoughts, and marks of the answer."""
+        if not self._skip_space():
+            return False
+        if opened := self._match(_OPENS):
+            mark = _MARKS[int(opened.lastgroup[1:])]
+            self._at, self._ends = opened.end(), mark.ends or self._ends
+            if mark.closes:
+                self._begin(_Open(mark.closes, f"{self._space}{opened[0]}", mark.unsure, mark.unsure))
+            if not mark.unsure:
+                self._note_mark()
+        elif closed := self._match_close(starts_line=True):
+            self._note_mark()
+            self._at = closed.end()
+        else:
+            first = self._buffer[self._at]
+            self._is_json = first in "{["
+            if self.has_marks or first in "{[`":
+                self._said = None
+            self._say(self._space)
+            self._space, self._state = "", self._read_text
+        return True
+
+    def _read_thought(self) -> bool:
+        """Read a thought, up to the mark that closes it."""
+        closed, opened = self._find(self._open.closes), self._open
+        stop = len(self._buffer) if closed is None else closed.start()
+        self._think(self._buffer[self._at : stop])
+        self._at = stop
+        if closed is None:
+            if self._is_last and opened.may_be_text:
+                self._say("".join([opened.opening, *self._body]))
+            return False
+        if closed.partial:
+            raise _NeedMore
+        if opened.between and not self._ends_line(closed.end()):
+            self._say("".join([opened.opening, *self._body, closed[0]]))
+        else:
+            if opened.held:
+                self._pass_on("".join(self._body))
+            self.opened_by_prompt = self.opened_by_prompt or (opened.may_be_text and not opened.held)
+            self._note_mark()
+        self._within, self._gap = False, ""
+        self._at, self._state = closed.end(), self._read_text if opened.between else self._read_start
+        return True
+
+    def _read_text(self) -> bool:
+        """Read text, up to what may be a mark in it. All of JSON is text."""
+        if self._is_json:
+            found = self._find(self._ends) if self._ends else None
+        else:
+            found = _STOPS.search(self._buffer, self._at)
+        stop = len(self._buffer) if found is None else found.start()
+        self._say(self._buffer[self._at : stop])
+        self._at = stop
+        if found is None:
+            return False
+        if self._buffer[stop : stop + 1] == "\n" or not self._read_mark():
+            self._say(self._buffer[self._at])
+            self._at += 1
+        return True
+
+    def _read_mark(self) -> bool:
+        """Read a mark in the text, if one stands here."""
+        if self._ends and (ended := self._match(self._ends)):
+            self._at, self._state = ended.end(), self._read_start
+            return True
+        if self._is_json or self._fence or self._line.count("`") % 2:
+            return False
+        starts_line = len(self._line) <= _INDENT and not self._line.strip(" \t")
+        if opened := self._match(_OPENS_BETWEEN):
+            self._said = None
+            if not starts_line and not self._is_before_json(opened.end()):
+                return False
+            self._at = opened.end()
+            closes = f"{_TAG_CLOSES}|{_TOKEN_CLOSES}"
+            self._begin(_Open(closes, opened[0], may_be_text=True, held=True, between=True))
+            return True
+        if self._said is None or not (closed := self._match_close(starts_line=starts_line)):
+            return False
+        self._parts.append(ReplyPart(Kind.WITHDRAWN, thought := "".join(self._said).strip()))
+        self._thought_before, self.opened_by_prompt = bool(thought), True
+        self._note_mark()
+        self._at, self._state = closed.end(), self._read_start
+        return True
+
+    # -- thoughts ---------------------------------------------------------------------------------------------------
+
+    def _begin(self, opened: _Open) -> None:
+        self._open, self._body, self._state = opened, [], self._read_thought
+
+    def _note_mark(self) -> None:
+        self.has_marks, self._said, self._space = True, None, ""
+
+    def _think(self, content: str) -> None:
+        if self._open.may_be_text:
+            self._body.append(content)
+        if not self._open.held:
+            self._pass_on(content)
+
+    def _pass_on(self, content: str) -> None:
+        """Pass on a thought, without the white space around it."""
+        if not self._within:
+            content = content.lstrip()
+            self._gap = "\n\n" if self._thought_before else ""
+        if not (body := content.rstrip()):
+            self._gap += content
+            return
+        self._parts.append(ReplyPart(Kind.THOUGHT, f"{self._gap}{body}"))
+        self._within = self._thought_before = True
+        self._gap = content[len(body) :]
+
+    # -- text -------------------------------------------------------------------------------------------------------
+
+    def _skip_space(self) -> bool:
+        """Skip white space before the text; return whether something else has come."""
+        rest = self._buffer[self._at :].lstrip()
+        place = len(self._buffer) - len(rest)
+        self._space += "" if self.has_marks else self._buffer[self._at : place]
+        self._at = place
+        if not rest and self._is_last:
+            self._say(self._space)
+            self._space = ""
+        return bool(rest)
+
+    def _say(self, content: str) -> None:
+        """Pass on text, and note what its last line begins with."""
+        if not content:
+            return
+        self._parts.append(ReplyPart(Kind.TEXT, content))
+        if self._said is not None:
+            self._said.append(content)
+        *lines, last = content.split("\n")
+        for line in lines:
+            self._end_line(self._line + line)
+            self._line = ""
+        # Of a long line only its code counts from here on.
+        self._line += last if len(self._line) <= _INDENT else "`" * (last.count("`") % 2)
+
+    def _end_line(self, line: str) -> None:
+        if fence := _FENCE_LINE.match(line):
+            if not self._fence:
+                self._fence = fence["marks"]
+            elif fence["marks"].startswith(self._fence) and not fence["info"].strip():
+                self._fence = ""
+
+    def _is_before_json(self, place: int) -> bool:
+        """Return whether a thought that begins in the middle of a line ends right before JSON, if that can be known."""
+        if self._is_last and self._next_close < place:
+            closed = _compile(_CLOSES).search(self._buffer, place)
+            self._next_close = len(self._buffer) if closed is None else closed.end()
+        if not self._is_last or self._next_close == len(self._buffer):
+            return False
+        blanks = _BLANKS.match(self._buffer, self._next_close)
+        return blanks is not None and self._buffer[blanks.end() : blanks.end() + 1] in ("{", "[")
+
+    # -- matching ---------------------------------------------------------------------------------------------------
+
+    def _match_close(self, *, starts_line: bool) -> Any:
+        """Match a mark that closes thoughts: at the end of its line, or where it could be nothing else."""
+        closed = self._match(_CLOSES)
+        sure = closed and (self.has_marks or (starts_line and closed["token"]))
+        return closed if sure or (closed and self._ends_line(closed.end())) else None
+
+    def _ends_line(self, place: int) -> bool:
+        """Return whether a line ends at a place, or the JSON begins that was asked for."""
+        blanks = _BLANKS.match(self._buffer, place)
+        assert blanks is not None, "it matches nothing too"
+        if blanks.end() == len(self._buffer) and not self._is_last:
+            raise _NeedMore
+        return self._buffer[blanks.end() : blanks.end() + 1] in ("", "\n", "{", "[")
+
+    def _match(self, pattern: str) -> Any:
+        found = _compile(pattern).match(self._buffer, self._at, partial=not self._is_last)
+        if found is not None and found.partial:
+            raise _NeedMore
+        return found
+
+    def _find(self, pattern: str) -> Any:
+        """Find the first match from here on, perhaps a partial one at the end."""
+        return _compile(pattern).search(self._buffer, self._at, partial=not self._is_last)
+
+
+@cache
+def _compile(pattern: str) -> Any:
+    """Compile with the library that can say whether the end of a text may be the beginning of a match."""
+    import regex  # Here, since few replies have marks: it takes 30 ms to load.
+
+    return regex.compile(pattern, regex.IGNORECASE)
 
 
 def find_fences(text: str) -> Iterator[tuple[int, int]]:
