@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from autogen_agentchat.base import Response
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage, ThoughtEvent
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    HandoffMessage,
+    ModelClientStreamingChunkEvent,
+    TextMessage,
+    ThoughtEvent,
+)
 from autogen_core import CancellationToken, ComponentModel, FunctionCall
 from autogen_core.models import (
     AssistantMessage,
@@ -29,7 +36,7 @@ from pydantic import BaseModel
 
 from upcall import identity
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
-from upcall.agents.structured.json_forms import request_json
+from upcall.agents.structured.json_forms import request_json, shape_of
 from upcall.agents.structured.options import SettingsT, StructuredSettings
 from upcall.agents.structured.parse_output import UnreadableReply, parse_reply, schema_text
 from upcall.agents.structured.steps import Ask, HandOver, Say, Step, Wait
@@ -47,6 +54,7 @@ from upcall.autogen.messages import (
 )
 from upcall.autogen.model_calls import call_model, result_of
 from upcall.autogen.model_size import is_small, learn_size
+from upcall.autogen.reply_streams import Read
 from upcall.errors import ModelError, ModelReplyUnfinished
 from upcall.policy.asking import see_effect
 from upcall.policy.resolver import resolve_question
@@ -244,11 +252,13 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         state = self._state
         while True:
             repairing, text, timeout = bool(state.repair), "", self._timeout
+            message_id = identity.new_message_id()
             if repairing and repair_timeout is not None:
                 timeout = min(repair_timeout, timeout or repair_timeout)
             try:
                 offered = () if repairing else tools
-                result = await self._call([*messages, *state.repair], kind, token, offered, timeout)
+                show = self._show_as(message_id, emit) if self._settings.stream else None
+                result = await self._call([*messages, *state.repair], kind, token, offered, timeout, show)
             except ModelError as error:
                 problem = _why_no_reply(error)
                 if problem is None and repairing and repair_timeout is not None:
@@ -269,7 +279,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
                     return ToolCalls(result.content, result.thought)
                 text = result.content if isinstance(result.content, str) else ""
                 self._log_reply(text)
-                decided = text or "(no text)"
+                decided = shape_of(kind).read(text) or "(no text)"
                 try:
                     if cut is not None and not isinstance(result.content, str):
                         raise UnreadableReply(f"it was cut off {cut.why}, and none of its calls was made")
@@ -277,19 +287,25 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
                     decided = value.in_words()
                     value = check(value)
                     state.repair = []
+                    message_id = identity.new_message_id()  # What streamed becomes the result, not this.
                     return value
                 except UnreadableReply as error:
                     problem = str(error)
                 finally:
-                    emit(
-                        ThoughtEvent(
-                            id=identity.new_message_id(), source=self.name, content=decided, models_usage=result.usage
-                        )
-                    )
+                    emit(ThoughtEvent(id=message_id, source=self.name, content=decided, models_usage=result.usage))
             if repairing:
                 state.repair = []
                 return UnreadableReply(problem, text)
             state.repair = self._repair_request(problem, text)
+
+    def _show_as(self, message_id: str, emit: Emit[BaseAgentEvent]) -> Emit[Read]:
+        """Return what shows the text of a reply as the text of a message."""
+
+        def show(item: Read) -> None:
+            if isinstance(item, str):
+                emit(ModelClientStreamingChunkEvent(source=self.name, content=item, full_message_id=message_id))
+
+        return show
 
     def _repair_request(self, problem: str, text: str) -> list[LLMMessage]:
         shown = shorten_middle(text, self._settings.max_context_chars)
@@ -303,6 +319,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         token: CancellationToken,
         tools: Sequence[ToolSchema],
         timeout: float | None,
+        show: Emit[Read] | None,
     ) -> CreateResult:
         """Make one call, with the strongest form of JSON that the server accepts; with tools, no form.
 
@@ -310,13 +327,22 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         """
         client, agent = self._model_client, self.name
         if self._small_client is not None and (self._state.repair or kind is QuestionCheck):
-            small = request_json(self._small_client, messages, kind, agent=agent, token=token, timeout=timeout)
-            return (await small)[0]
+            small = self._small_client
+            return (await request_json(small, messages, kind, agent=agent, token=token, timeout=timeout, show=show))[0]
         if tools:
-            call = call_model(client, messages, agent=agent, tools=tools, timeout=timeout, cancellation_token=token)
-            return await result_of(call)
+            call = call_model(
+                client,
+                messages,
+                agent=agent,
+                tools=tools,
+                timeout=timeout,
+                stream=show is not None,
+                shape=shape_of(kind),
+                cancellation_token=token,
+            )
+            return await result_of(call, show)
         result, self._state.weaker = await request_json(
-            client, messages, kind, agent=agent, token=token, refused=self._state.weaker, timeout=timeout
+            client, messages, kind, agent=agent, token=token, refused=self._state.weaker, timeout=timeout, show=show
         )
         return result
 

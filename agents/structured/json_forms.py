@@ -12,9 +12,13 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, 
 from pydantic import BaseModel
 
 from upcall.agents.structured.parse_output import UnreadableReply, parse_reply, schema_text
+from upcall.autogen.concurrency import Emit
 from upcall.autogen.model_calls import call_model, result_of
+from upcall.autogen.reply_streams import Read, ReplyShape
+from upcall.autogen.structured_text import Around
 from upcall.errors import ModelError
 from upcall.prompts import PROMPTS, Prompts
+from upcall.runs.shown_text import find_shown
 
 if TYPE_CHECKING:
     from upcall.prompts.contexts import Context
@@ -38,8 +42,10 @@ async def request_json(
     token: CancellationToken,
     refused: int = 0,
     timeout: float | None = None,
+    show: Emit[Read] | None = None,
 ) -> tuple[CreateResult, int]:
-    """Return the reply, and how many forms the server has refused; `refused` were known before.
+    """Return the reply, and how many forms the server has refused; `refused` were known before. With `show` the reply
+    is streamed, and its text for a person shown as it arrives.
 
     Raises:
         ModelError: the call failed for another reason, or all forms were refused: then the first refusal.
@@ -48,9 +54,18 @@ async def request_json(
     refused = min(refused, len(forms) - 1)  # It may come from a state that was stored with another model.
     first: ModelError | None = None
     for count, form in enumerate(forms[refused:], start=refused):
-        call = call_model(client, messages, agent=agent, json_output=form, timeout=timeout, cancellation_token=token)
+        call = call_model(
+            client,
+            messages,
+            agent=agent,
+            json_output=form,
+            timeout=timeout,
+            stream=show is not None,
+            shape=shape_of(kind),
+            cancellation_token=token,
+        )
         try:
-            return await result_of(call), count
+            return await result_of(call, show), count
         except ModelError as error:
             if not _refuses_format(error.__cause__):
                 raise
@@ -100,6 +115,13 @@ async def request_once(
         return parse_reply(result.content if isinstance(result.content, str) else "", kind), result.usage
     except UnreadableReply:
         return None, result.usage
+
+
+@cache
+def shape_of(kind: type[BaseModel]) -> ReplyShape:
+    """Return how the text for a person is read out of a reply of this kind."""
+    fields = find_shown(kind)
+    return ReplyShape(fields, Around.NOTHING if fields else Around.INVALID)
 
 
 def _forms(client: ChatCompletionClient, kind: type[BaseModel]) -> list[JsonForm]:

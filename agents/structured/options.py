@@ -16,10 +16,12 @@ class StructuredSettings(PromptLimits, QuestionCheckOptions):
     Attributes:
         user_proxy: the name of the outermost group chat's user proxy.
         verbose: log every reply of the model to the logger ``upcall`` at level INFO, else DEBUG.
+        stream: whether the text for a person in a reply is streamed from the model as it arrives.
     """
 
     user_proxy: str = "user"
     verbose: bool = False
+    stream: bool = False
 
 
 class StructuredOptions(TypedDict, total=False):
@@ -27,6 +29,7 @@ class StructuredOptions(TypedDict, total=False):
 
     user_proxy: str
     verbose: bool
+    stream: bool
     log_response_max_chars: int
     max_context_chars: int
     check_questions: bool

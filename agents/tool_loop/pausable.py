@@ -58,7 +58,7 @@ from upcall.agents.tool_loop.options import (
 )
 from upcall.agents.tool_loop.prose_questions import ends_with_question, prose_question_call
 from upcall.agents.tool_loop.search_first import begin_answer, look_up_task, note_task
-from upcall.agents.tool_loop.text_calls import find_calls, find_repeated, may_write_calls
+from upcall.agents.tool_loop.text_calls import MARKUP, find_calls, find_repeated, may_write_calls
 from upcall.agents.tool_loop.turn import Frame, Turn
 from upcall.agents.toolset import Tool, Toolset, question_call
 from upcall.autogen.call_path import nested_call
@@ -87,13 +87,17 @@ from upcall.autogen.messages import (
 from upcall.autogen.model_calls import call_model
 from upcall.autogen.model_size import is_small, learn_size
 from upcall.autogen.part_states import PartStates
+from upcall.autogen.reply_streams import Read, ReplyShape, Withdrawn
 from upcall.autogen.scope import discard_last_reply
+from upcall.autogen.structured_text import Around
+from upcall.autogen.thoughts import drop_marks
 from upcall.errors import ConfigurationError, ModelReplyInvalid, SchemaMismatch
 from upcall.policy.approval import ApprovalRules, Approve
 from upcall.policy.resolver import record_parent_answer
 from upcall.prompts import PROMPTS, Prompts
 from upcall.research.reports import Report, WorkDone
 from upcall.runs.run import Usage, add_usage
+from upcall.runs.shown_text import find_text
 
 _EMPTY_REPLY = "it was empty"
 _ONLY_THOUGHTS = "it was empty: it held thoughts, and no text"
@@ -301,12 +305,17 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         known = [] if limit else await self._list_offered(token)
         schemas = [] if self._is_to_answer(known) else known
         message_id = identity.new_message_id()
-        async with aclosing(self._call_model(schemas, message_id, token)) as items:
+        shape, withdrawn = self._shape(offers_tools=bool(schemas)), ""
+        async with aclosing(self._call_model(schemas, shape, token)) as items:
             async for item in items:
-                if isinstance(item, CreateResult):
-                    reply = item
-                else:
-                    yield item
+                match item:
+                    case CreateResult():
+                        reply = item
+                    case Withdrawn(withdrawn):
+                        yield ThoughtEvent(id=message_id, source=self.name, content=withdrawn)
+                        message_id = identity.new_message_id()
+                    case text:
+                        yield ModelClientStreamingChunkEvent(source=self.name, content=text, full_message_id=message_id)
         if limit and not isinstance(reply.content, str):
             yield Response(chat_message=await self._stop(limit, token))
             return
@@ -315,7 +324,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         calls = mend_asks(calls) if self._toolset.ask_user else calls
         turn.cut_off = [*turn.cut_off, reply.finish_reason] if calls and find_cut(reply.finish_reason) else []
         if not calls:
-            if reply.thought:
+            if reply.thought and reply.thought != withdrawn:
                 yield ThoughtEvent(id=identity.new_message_id(), source=self.name, content=reply.thought)
             try:
                 concluded = await self._conclude(reply, message_id, names, token)
@@ -334,7 +343,9 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             turn.refuse_frames(describe_cut(cut))
         self._check_frames()
         if reply.thought:
-            yield ThoughtEvent(id=message_id, source=self.name, content=reply.thought)
+            if any(self._is_report(frame) for frame in turn.frames):
+                message_id = identity.new_message_id()  # The text that streamed is the report's.
+            yield ThoughtEvent(id=message_id, source=self.name, content=drop_marks(reply.thought))
         yield self._request_event(reply.usage)
         for frame in turn.frames:
             for event in await question_call(frame, self.name, token):
@@ -470,26 +481,33 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         return [*schemas, report]
 
     async def _call_model(
-        self, schemas: Sequence[ToolSchema], message_id: str, token: CancellationToken
-    ) -> AsyncGenerator[Event | CreateResult, None]:
-        """Make one model call: text chunks as events where streaming is on, then the reply. `message_id` is that of the
-        message that a text becomes."""
+        self, schemas: Sequence[ToolSchema], shape: ReplyShape | None, token: CancellationToken
+    ) -> AsyncGenerator[Read, None]:
+        """Make one model call: text for a person where streaming is on, then the reply."""
         call = call_model(
             self._model_client,
             await self._visible(self._system_text(), token),
             agent=self.name,
             tools=schemas,
             stream=self._settings.stream,
+            shape=shape,
             cancellation_token=token,
         )
         async with aclosing(call) as items:
             async for item in items:
-                if isinstance(item, str):
-                    yield ModelClientStreamingChunkEvent(source=self.name, content=item, full_message_id=message_id)
-                else:
+                if isinstance(item, CreateResult):
                     self._state.rounds += 1
                     self._count(self.name, item.usage)
-                    yield item
+                yield item
+
+    def _shape(self, *, offers_tools: bool) -> ReplyShape | None:
+        """Return how the text for a person is read out of a reply; None where all of a reply is text."""
+        kind = self._output_type
+        markup = MARKUP if offers_tools and may_write_calls(self._model_client) else None
+        if kind is None:
+            return None if markup is None else ReplyShape({}, Around.REPLY, markup)
+        around = Around.REPLY if hasattr(kind, "from_text") else Around.NOTHING
+        return ReplyShape(find_text(kind), around, markup, REPORT if self._report_tool else "")
 
     def _calls_of(self, reply: CreateResult, known: Sequence[str]) -> list[FunctionCall]:
         """Return the calls that a reply makes, or that its text represents."""
@@ -577,7 +595,9 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                     turn.open_frames(calls, None)  # Without its text: a model holds on to what it made up.
                 else:
                     self._remind(str(problem), text)
-                return ThoughtEvent(id=message_id, source=self.name, content=text, models_usage=reply.usage)
+                shape = self._shape(offers_tools=False)
+                shown = text if shape is None else shape.read(text)
+                return ThoughtEvent(id=message_id, source=self.name, content=shown, models_usage=reply.usage)
             message = await self._give_up(problem, token)
         more = [IN_CIRCLES] * turn.was_reminded(REPEATS)
         more += [_CUT_OFF[reply.finish_reason]] if reply.finish_reason in _CUT_OFF else []

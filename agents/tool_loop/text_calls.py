@@ -33,7 +33,7 @@ _FENCE = re.compile(r"(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[\w-]*)[ \t\r]*\n(?P<
 _OF_CALLS = frozenset({"", "json", "jsonc", "json5", "tool_call", "tool_calls", "tool_code", "function_call"})
 """The languages of a fence that holds a call; one of another language shows something."""
 
-_MARKUP = re.compile(
+MARKUP = re.compile(
     r"(?:\s|,|</?\|?/?(?:tool_calls?|function_calls?|tools)\|?>|\[/?TOOL_CALLS\]|functools(?=\s*\[)|<\|python_tag\|>|"
     r"<\|(?:eom_id|eot_id|im_end|end|endoftext)\|>|</s>)*",
     re.IGNORECASE,
@@ -170,7 +170,7 @@ def _flatten(value: Any) -> list[Any]:
 
 
 def _skip(text: str, place: int) -> int:
-    found = _MARKUP.match(text, place)
+    found = MARKUP.match(text, place)
     return found.end() if found else place
 
 

@@ -102,7 +102,7 @@ async def test_a_nested_question_comes_up_and_its_answer_goes_down(node: None) -
             written[each["messageId"]] += each["delta"]
         said = {each["id"]: each.get("content") for each in done["messages"]}
         assert len(written) == 2
-        assert all(json.loads(text)["summary"] in said[name] for name, text in written.items())
+        assert all(said[name].startswith(text) for name, text in written.items())
         results = {each["toolCallId"] for each in done["messages"] if each["role"] == "tool"}
         called = [call["id"] for each in done["messages"] for call in each.get("toolCalls", ())]
         assert (len(called), results) == (len(set(called)), set(called))
@@ -138,11 +138,11 @@ async def test_texts_that_follow_each_other_quickly_are_told_apart() -> None:
         async def create_stream(self, *given: Any, **options: Any) -> AsyncGenerator[str | CreateResult, None]:
             async for piece in super().create_stream(*given, **options):
                 yield piece
-                if piece == "a":
+                if piece == "one":
                     await read.wait()
 
     def make_team() -> Team:
-        teller = PausableAgent("teller", Waiting(["Once upon", "a time"]), stream=True)
+        teller = PausableAgent("teller", Waiting(["Once upon", "one time"]), stream=True)
         return RoundRobinGroupChat([teller], max_turns=2)
 
     body = {"threadId": "t", "runId": "1", "messages": [{"id": "m", "role": "user", "content": "Tell"}]}
@@ -151,9 +151,9 @@ async def test_texts_that_follow_each_other_quickly_are_told_apart() -> None:
             if '"TEXT_MESSAGE_CONTENT"' in line:
                 event = json.loads(line[6:])
                 told[event["messageId"]] = told.get(event["messageId"], "") + event["delta"]
-                if event["delta"].endswith("a"):
+                if event["delta"].endswith("one"):
                     read.set()
-    assert sorted(told.values()) == ["Once upon", "a time"]
+    assert sorted(told.values()) == ["Once upon", "one time"]
 
 
 async def test_an_agent_that_is_called_twice_at_once_writes_two_texts() -> None:

@@ -154,14 +154,14 @@ def test_what_is_under_way_is_below_what_was_printed_and_wiped_at_the_end(monkey
     tree.show(chunk("lead/coder", "tests first."))
     tree.show(chunk("judge", '{"sure'))
     until = time.monotonic() + 60
-    while "writes 6 characters" not in file.getvalue() and time.monotonic() < until:
+    while '{"sure' not in file.getvalue() and time.monotonic() < until:
         time.sleep(0.01)
     assert drawn(file.getvalue()) == [
         "lead  calls coder()",
         "lead > coder",
         "  I look at the tests first.",
         "judge",
-        "  writes 6 characters",
+        '  {"sure',
         "lead > coder  run_command  42 s  (Ctrl-C stops; finished work is kept)",
         "judge  thinking  0 s",
     ]

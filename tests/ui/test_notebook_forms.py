@@ -426,9 +426,9 @@ async def test_a_form_shows_tokens_until_the_whole_text_is_there(monkeypatch: py
 
     assert all(events.tell(chunk(text)) for text in ("Express ", "it is"))
     assert events.tell(chunk('{"title": 1', path="planner"))
-    assert events.list_shown() == ["lead > coder  Express it is", "planner  writes 11 characters"]
+    assert events.list_shown() == ["lead > coder  Express it is", 'planner  {"title": 1']
     events.tell(TextMessage(source="coder", content="Express it is.", metadata={PATH: "lead/coder"}))
-    assert events.list_shown()[:2] == ["lead > coder  reports: Express it is.", "planner  writes 11 characters"]
+    assert events.list_shown()[:2] == ["lead > coder  reports: Express it is.", 'planner  {"title": 1']
 
 
 def test_a_form_shows_two_texts_of_one_agent_apart() -> None:

@@ -23,7 +23,8 @@ from upcall.autogen.concurrency import Emit
 from upcall.autogen.instrumentors import show_model_call
 from upcall.autogen.internals import fit_anthropic_client, is_model_client_for, is_stock_cache
 from upcall.autogen.model_errors import CutShort
-from upcall.autogen.openai_client.takeover import calling_client
+from upcall.autogen.openai_client.takeover import calling_client, find_own_client
+from upcall.autogen.reply_streams import Read, StreamReader
 from upcall.text import replace_surrogates
 
 
@@ -47,10 +48,12 @@ async def stream_reply(
     client: ChatCompletionClient,
     messages: Sequence[LLMMessage],
     options: Mapping[str, Any],
-    emit: Emit[str | CreateResult],
+    reader: StreamReader,
+    emit: Emit[Read],
     note_chunk: Callable[[], None],
 ) -> CreateResult:
-    """Return the streamed reply, after emitting its pieces as text; `note_chunk` is called when something came.
+    """Return the streamed reply, after emitting its text as `reader` reads it; `note_chunk` is called when something
+    came.
     One that cannot stream is called as a whole: AutoGen's for llama.cpp says so by an error.
 
     Raises:
@@ -58,21 +61,27 @@ async def stream_reply(
     """
     whole: CreateResult | None = None  # Read to the end: a client may count there.
     said: list[str] = []
-    create = show_model_call(calling_client(client).create_stream, client)
+    caller = calling_client(client)
+    if find_own_client(caller) is caller:
+        options = {**options, "all_parts": True}
+    create = show_model_call(caller.create_stream, client)
     try:
         async for item in create(fit_messages(client, messages), **options):
             note_chunk()
             if isinstance(item, CreateResult):
                 whole = item
             else:
-                said.append(replace_surrogates(item))
-                emit(said[-1])
+                said += [replace_surrogates(item)] if isinstance(item, str) else []
+                for each in reader.add(item):
+                    emit(each)
     except NotImplementedError:
         if said:
             raise
         return await request_reply(client, messages, options)
     if whole is None:
         raise CutShort
+    for each in reader.end():
+        emit(each)
     return _with_text(whole, "".join(said))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from autogen_agentchat.messages import (
     BaseAgentEvent,
@@ -56,9 +56,6 @@ USER = "user"
 """The name of the user proxy of the outermost group chat."""
 
 Event: TypeAlias = BaseAgentEvent | BaseChatMessage
-
-TextKey: TypeAlias = tuple[tuple[str, ...], str]
-"""A text that an agent is writing: the agent's path, and the id of the message it becomes."""
 
 _RESOLVERS = (AnsweredBy.LEDGER, AnsweredBy.FACTS, AnsweredBy.PARENT)
 """Who may answer in the human's place; an answer that nobody gave explains itself."""
@@ -258,6 +255,18 @@ def executed_event(
     return ToolCallExecutionEvent(id=identity.new_message_id(), source=source, content=list(results), metadata=metadata)
 
 
+class ThoughtChunkEvent(ModelClientStreamingChunkEvent):
+    """A piece of what a model thinks, as it arrives: ``thought``.
+
+    Its ``content`` is empty: who prints pieces of text prints nothing of it. All pieces of one reply have the same
+    ``full_message_id``.
+    """
+
+    content: str = ""
+    thought: str
+    type: Literal["ThoughtChunkEvent"] = "ThoughtChunkEvent"  # type: ignore[assignment]  # another than its base's
+
+
 def answered_event(question: Question, answer: Answer, *, source: str) -> ThoughtEvent:
     """Return the event that reports in a stream a question answered before anybody was asked, with who answered and
     why."""
@@ -298,18 +307,6 @@ def event_questions(event: Event) -> list[Question]:
 def event_path(message: Event) -> tuple[str, ...]:
     """Return the agents from the outermost down to the one that produced this event."""
     return tuple(message.metadata.get(PATH, message.source).split("/"))
-
-
-def text_key(piece: ModelClientStreamingChunkEvent) -> TextKey:
-    """Return the key of the text that a piece belongs to. An agent that is called twice at once writes two."""
-    return event_path(piece), piece.full_message_id or ""
-
-
-def find_ended_text(begun: Iterable[TextKey], event: Event) -> TextKey | None:
-    """Find the text that an event completes or contains whole: by its id, else the only one of its agent."""
-    path = event_path(event)
-    own = [key for key in begun if key[0] == path]
-    return (path, event.id) if (path, event.id) in own else own[0] if len(own) == 1 else None
 
 
 def name_text(event: Event, segment: int, number: int) -> Event:

@@ -23,6 +23,7 @@ from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.mending import mend_reply
 from upcall.autogen.model_errors import CutShort, explain_call
 from upcall.autogen.openai_client.takeover import calling_client, find_own_client, is_cut_off
+from upcall.autogen.reply_streams import Read, ReplyShape, StreamReader
 from upcall.autogen.scope import current_scope
 from upcall.autogen.server_waits import call_when_free
 from upcall.autogen.thoughts import separate_thoughts
@@ -42,8 +43,12 @@ async def call_model(
     stream: bool = False,
     timeout: float | None = None,
     first_token: bool = False,
-) -> AsyncGenerator[str | CreateResult, None]:
-    """Yield text chunks (only with `stream`), then the whole `CreateResult` as the last item.
+    shape: ReplyShape | None = None,
+) -> AsyncGenerator[Read, None]:
+    """Yield text for a person (only with `stream`), then the whole `CreateResult` as the last item.
+
+    `shape` says how to read the text out of a structured reply; without it all text is for a person. `Withdrawn` says
+    that the text so far was a thought.
 
     `timeout` is in seconds, for the whole call. With `first_token` only one token is generated, with the log
     probabilities of its alternatives; if the server is not known to return them, no request is sent, and the reply is
@@ -62,16 +67,23 @@ async def call_model(
     if first_token:
         options["extra_create_args"] = FIRST_TOKEN
 
-    async def ask(emit: Emit[str | CreateResult]) -> CreateResult:
+    async def ask(emit: Emit[Read]) -> CreateResult:
         async def fetch() -> CreateResult:
             if first_token and not await tells_odds(client):
                 return NO_CALL
             return await call_when_free(client, attempt)
 
+        async def read(request: tracing.ModelRequest, emit: Emit[Read]) -> CreateResult:
+            reader = StreamReader(client, agent, shape)
+            reply = await stream_reply(client, request.messages, options, reader, emit, request.note_chunk)
+            if is_cut_off(client, reply):
+                raise CutShort
+            return reply
+
         async def attempt() -> CreateResult:
             async with asyncio.timeout(timeout):
                 request = tracing.ModelRequest(sent, streams=stream)
-                fetched = _stream(client, request, options, emit) if stream else request_reply(client, sent, options)
+                fetched = read(request, emit) if stream else request_reply(client, sent, options)
                 return mend_reply(_sendable(await tracing.model_call(agent, client, request, fetched)), tools, agent)
 
         journal = current_scope().journal
@@ -79,7 +91,7 @@ async def call_model(
             return await fetch()
         return await journal.replay_or_request(agent, sent, _form(tools, json_output, first_token), fetch)
 
-    async def ask_whole(emit: Emit[str | CreateResult]) -> None:
+    async def ask_whole(emit: Emit[Read]) -> None:
         emit(await cancellable(ask(emit), cancellation_token))
 
     reply: CreateResult | None = None
@@ -89,10 +101,10 @@ async def call_model(
         else:
             async with aclosing(merge_streams([ask_whole])) as items:
                 async for item in items:
-                    if isinstance(item, str):
-                        yield item
-                    else:
+                    if isinstance(item, CreateResult):
                         reply = item
+                    else:
+                        yield item
     except (UpcallError, AssertionError):
         raise  # A scripted model's assertion: a test must see it unchanged.
     except Exception as error:
@@ -102,25 +114,8 @@ async def call_model(
     yield reply
 
 
-def _unheard(chunk: str | CreateResult) -> None:
+def _unheard(chunk: Read) -> None:
     """Do nothing: a reply without streaming has no pieces."""
-
-
-async def _stream(
-    client: ChatCompletionClient,
-    request: tracing.ModelRequest,
-    options: dict[str, Any],
-    emit: Emit[str | CreateResult],
-) -> CreateResult:
-    """Return the whole reply, after emitting its pieces as text.
-
-    Raises:
-        CutShort: it ended before its end.
-    """
-    reply = await stream_reply(client, request.messages, options, emit, request.note_chunk)
-    if is_cut_off(client, reply):
-        raise CutShort
-    return reply
 
 
 def _form(tools: Sequence[ToolSchema], json_output: bool | type[BaseModel] | None, first_token: bool) -> list[str]:
@@ -136,10 +131,12 @@ def _sendable(reply: CreateResult) -> CreateResult:
     return drop_broken_odds(reply.model_copy(update={"content": content, "thought": thought}))
 
 
-async def result_of(call: AsyncGenerator[str | CreateResult, None]) -> CreateResult:
-    """Return the reply that ends a `call_model`."""
+async def result_of(call: AsyncGenerator[Read, None], show: Emit[Read] | None = None) -> CreateResult:
+    """Return the reply that ends a `call_model`; show what comes before."""
     async with aclosing(call) as items:
         async for item in items:
             if isinstance(item, CreateResult):
                 return item
+            if show is not None:
+                show(item)
     raise AssertionError("a model call ends with its result")

@@ -28,6 +28,7 @@ from autogen_core.models import (
 )
 from autogen_core.models import RequestUsage as Usage
 from autogen_core.tools import ToolSchema, Workbench
+from pydantic import BaseModel
 
 from upcall.autogen.client_quirks import fit_client, request_reply, stream_reply
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
@@ -37,14 +38,17 @@ from upcall.autogen.mending import mend_reply
 from upcall.autogen.messages import Event
 from upcall.autogen.model_errors import explain_call
 from upcall.autogen.openai_client.takeover import is_cut_off
+from upcall.autogen.reply_streams import Read, ReplyShape, StreamReader
 from upcall.autogen.scope import current_scope
 from upcall.autogen.server_waits import call_when_free
+from upcall.autogen.structured_text import Around
 from upcall.autogen.tool_calls import Interruption, check_start_time, is_idempotent
 from upcall.autogen.tool_servers import describe_lost, list_tools
 from upcall.autogen.tracing import ModelRequest, model_call
 from upcall.errors import UpcallError
 from upcall.questions.tool_context import redact_secrets
 from upcall.runs.journal_records import ToolOutcome
+from upcall.runs.shown_text import find_text
 
 T = TypeVar("T")
 
@@ -107,10 +111,18 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
         self, messages: Sequence[LLMMessage], **options: Any
     ) -> AsyncGenerator[str | CreateResult, None]:
         """Call the client. A reply counts once it is complete; a replayed one comes without its pieces."""
+        kind = options.get("json_output")
+        is_class = isinstance(kind, type) and issubclass(kind, BaseModel)
+        shape = ReplyShape(find_text(kind), Around.NOTHING) if is_class else None
 
         async def work(emit: Emit[str | CreateResult]) -> None:
             async def fetch(sent: Sequence[LLMMessage], request: ModelRequest) -> CreateResult:
-                whole = await stream_reply(self.inner, sent, options, emit, request.note_chunk)
+                def show(item: Read) -> None:
+                    if isinstance(item, str):  # What is withdrawn, the whole text at the end replaces.
+                        emit(item)
+
+                reader = StreamReader(self.inner, self._agent, shape)
+                whole = await stream_reply(self.inner, sent, options, reader, show, request.note_chunk)
                 if is_cut_off(self.inner, whole):
                     raise _Unfinished(whole)
                 return whole

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from upcall.autogen.answer_queue import AnswerQueue
     from upcall.autogen.journal import Journal
+    from upcall.autogen.messages import ThoughtChunkEvent
     from upcall.autogen.model_notes import ModelNotes
     from upcall.autogen.ownership import RunOwner
     from upcall.autogen.tool_servers import LostServers
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 ProgressListener: TypeAlias = "Callable[[Progress], None]"
 """Receives progress, also from worker threads; it must not raise."""
+
+ThoughtListener: TypeAlias = "Callable[[ThoughtChunkEvent], None]"
+"""Receives what models think, as it arrives; it must not raise."""
 
 
 class QuestionResolver(Protocol):
@@ -103,6 +107,7 @@ class RunScope:
         token: cancels the current segment. AutoGen gives some of its model calls no token, such as the one with which a
             `CodeExecutorAgent` reflects on its results (autogen-agentchat 0.7.5).
         progress: receives the progress of long work.
+        thoughts: receives the thoughts of models, piece by piece.
         timings: when calls were made, for a timeline.
         trace: how the spans of a traced run are made.
         published: the questions published in this segment.
@@ -127,6 +132,7 @@ class RunScope:
     changes: ChangeLog | None = None
     token: CancellationToken | None = None
     progress: ProgressListener | None = None
+    thoughts: ThoughtListener | None = None
     timings: Timings | None = None
     trace: RunTrace | None = None
     published: PublishedQuestions | None = None

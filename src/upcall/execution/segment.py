@@ -430,6 +430,7 @@ class RunSegment:
             changes=StoredChanges(self._store, run.id, keeps_new=keeps_new),
             token=self._token,
             progress=_tell_through(queue),
+            thoughts=lambda piece: queue.put_nowait(self._name_text(piece)),
             timings=self.timings,
             server_wait=self._server_wait,
             model_calls=self._model_calls,
@@ -464,13 +465,16 @@ class RunSegment:
                 self._state = replace(self._state, stop_reason=item.stop_reason)
             else:
                 if isinstance(item, ModelClientStreamingChunkEvent):
-                    item = name_text(item, self._pauses, self._transcript.number_text(item))
+                    item = self._name_text(item)
                 elif item.id not in history:
                     self._transcript.add(item)
                 if item.id not in self._given:
                     self._state = reduce_event(self._state, item, self._phase)
                 queue.put_nowait(item)
         self._finished = not self._token.is_cancelled()
+
+    def _name_text(self, piece: ModelClientStreamingChunkEvent) -> Event:
+        return name_text(piece, self._pauses, self._transcript.number_text(piece))
 
     async def _save(self, run: Run, checkpoint: Checkpoint | None = None, *, failure: str = "") -> Run:
         """Store the run; `failure` is the kind of what failed, where it failed."""

@@ -18,18 +18,16 @@ from autogen_agentchat.messages import (
 
 from upcall import identity
 from upcall.agents.tool_loop.ask_user import ASK_USER
+from upcall.autogen.begun_texts import BegunText, BegunTexts
 from upcall.autogen.messages import (
     ANSWERS,
     QUESTIONS,
     USER,
     Event,
-    TextKey,
     event_path,
     event_questions,
     extract_questions,
-    find_ended_text,
     message_answers,
-    text_key,
 )
 from upcall.progress import PROGRESS
 from upcall.questions.question import Question
@@ -58,7 +56,7 @@ class TranscriptRecorder:
         self._known = Counter[tuple[object, ...]]()
         self._texts, self._highest = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
         """By path: the number of texts, and the highest number that one of them has."""
-        self._begun: dict[TextKey, int] = {}
+        self._begun = BegunTexts()
 
     def go_on_behind(self, stored: Sequence[TranscriptEntry]) -> None:
         """Start with the entries of an interrupted segment that is repeated now: each entry keeps its place, and
@@ -72,8 +70,9 @@ class TranscriptRecorder:
 
     def add(self, event: Event) -> None:
         """Add the content of an event."""
+        begun = self._begun.end(event)
         for entry in self._read(event):
-            self._add(self._number(entry, event) if entry.kind.is_text else entry)
+            self._add(self._number(entry, begun) if entry.kind.is_text else entry)
 
     def add_answers(self, question_ids: Iterable[str]) -> None:
         """Record that answers to these questions reached their askers while others worked: no message brings them."""
@@ -89,12 +88,11 @@ class TranscriptRecorder:
             self.entries.append(entry)
             self._texts[entry.path] += entry.kind.is_text
 
-    def _number(self, entry: TranscriptEntry, event: Event) -> TranscriptEntry:
+    def _number(self, entry: TranscriptEntry, begun: BegunText | None) -> TranscriptEntry:
         """Return a text with its number, if that differs from the count because it was begun before another one."""
-        begun = find_ended_text(self._begun, event)
         if begun is None and self._known[_words_of(entry)] > 0:
             return entry
-        number = self._begun.pop(begun) if begun is not None else self._next_number(entry.path)
+        number = begun.number if begun is not None else self._next_number(entry.path)
         return entry if number == self._texts[entry.path] + 1 else replace(entry, number=number)
 
     def _next_number(self, path: tuple[str, ...]) -> int:
@@ -103,10 +101,9 @@ class TranscriptRecorder:
 
     def number_text(self, piece: ModelClientStreamingChunkEvent) -> int:
         """Return the number, from 1 on, of the text in this segment to which an agent's piece belongs."""
-        key = text_key(piece)
-        if key not in self._begun:
-            self._begun[key] = self._next_number(key[0])
-        return self._begun[key]
+        begun = self._begun.add(piece)
+        begun.number = begun.number or self._next_number(begun.path)
+        return begun.number
 
     def _read(self, event: Event) -> Iterator[TranscriptEntry]:
         path = event_path(event)

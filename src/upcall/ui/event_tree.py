@@ -57,6 +57,8 @@ class EventTree:
     def begin(self, run: Run) -> None:
         """Mark earlier work as known: it is ticked, and not printed again."""
         self._above, self._clock = (), _Clock()
+        if self._region is not None:
+            self._region.texts.clear()
         self._returns = count_returns(run)
         self._plan = run.plan
         self._ticked = set(find_done_steps(run.plan, self._returns)) if run.plan else set()

@@ -72,18 +72,23 @@ class CallDrafts:
         """Whether there is a call."""
         return any(each.name or each.pieces for each in self._all)
 
-    def add(self, pieces: object) -> None:
-        """Add the pieces that came together."""
+    def add(self, pieces: object) -> list[tuple[str, int, str]]:
+        """Add the pieces that came together; return for each the tool, the number of the call, and what it adds to its
+        arguments."""
         if isinstance(pieces, Mapping):
             pieces = [pieces]
         if not isinstance(pieces, Sequence) or isinstance(pieces, str):
-            return
+            return []
         together: list[_Draft] = []
+        added: list[tuple[str, int, str]] = []
         for piece in pieces:
             if isinstance(piece, Mapping):
                 draft = self._find(piece, together)
+                known = len(draft.pieces)
                 draft.add(piece)
                 together.append(draft)
+                added.append((draft.name, self._all.index(draft), "".join(draft.pieces[known:])))
+        return added
 
     def _find(self, piece: Mapping[str, Any], together: Sequence[_Draft]) -> _Draft:
         index, given = piece.get("index"), _text(piece.get("id"))

@@ -38,6 +38,7 @@ from upcall.autogen.openai_client.exchange import exchange
 from upcall.autogen.openai_client.mends import STALE
 from upcall.autogen.openai_client.options import write_options
 from upcall.autogen.openai_client.refusals import read_refusal
+from upcall.autogen.openai_client.reply_parts import Piece
 from upcall.autogen.openai_client.reply_reader import ReplyReader
 from upcall.autogen.openai_client.requests import (
     Json,
@@ -57,6 +58,7 @@ from upcall.autogen.openai_client.server_rules import (
     report,
 )
 from upcall.autogen.scope import current_scope
+from upcall.autogen.thoughts import Kind, ReplyPart, ThoughtSplitter
 from upcall.model_table import ApiChoice, ModelTraits, find_traits
 
 if TYPE_CHECKING:
@@ -238,8 +240,12 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         cancellation_token: CancellationToken | None = None,
         include_usage: bool | None = None,
         keeps_format: bool = False,
+        all_parts: bool = False,
     ) -> AsyncGenerator[str | CreateResult, None]:
-        """Yield the text of the model's reply in pieces, then the reply. Reasoning is not among the pieces."""
+        """Yield the text of the model's reply in pieces, then the reply. Thoughts are not among the pieces.
+
+        With `all_parts` the pieces are all that arrives: text as it was written, reasoning, arguments (`Piece`).
+        """
         options = write_options(
             {**self._arguments, **extra_create_args},
             messages,
@@ -253,19 +259,32 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
             options.setdefault("stream_options", {"include_usage": True})
         options["stream"] = True
 
-        async def work(emit: Emit[str | CreateResult]) -> None:
+        async def work(emit: Emit[Piece | CreateResult]) -> None:
             request = self._request(messages, options, emit, keeps_format=keeps_format)
             emit(await (request if cancellation_token is None else cancellable(request, cancellation_token)))
 
+        splitter = ThoughtSplitter()
         async with aclosing(merge_streams([work])) as items:
             async for item in items:
-                yield item
+                if all_parts:
+                    yield item  # type: ignore[misc]  # for a caller of ours
+                    continue
+                new = list[ReplyPart]()
+                if isinstance(item, CreateResult):
+                    new = splitter.end()
+                elif isinstance(item, ReplyPart) and item.kind is Kind.TEXT:
+                    new = splitter.add(item.content)
+                for kind, content in new:
+                    if kind is Kind.TEXT:
+                        yield content
+                if isinstance(item, CreateResult):
+                    yield item
 
     async def _request(
         self,
         messages: Sequence[LLMMessage],
         options: Mapping[str, Any],
-        emit: Emit[str | CreateResult] | None,
+        emit: Emit[Piece | CreateResult] | None,
         *,
         keeps_format: bool,
     ) -> CreateResult:
@@ -327,7 +346,7 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         api: Api,
         options: Mapping[str, Any],
         messages: Sequence[LLMMessage],
-        emit: Emit[str | CreateResult] | None,
+        emit: Emit[Piece | CreateResult] | None,
     ) -> CreateResult:
         reader = (ReplyReader if api is Api.CHAT_COMPLETIONS else ResponsesReader)(taken=_call_ids(messages))
         sent = body if api is Api.CHAT_COMPLETIONS else to_responses(body)

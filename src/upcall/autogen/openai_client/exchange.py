@@ -13,6 +13,7 @@ from upcall.autogen.model_errors import CutShort, ServerError, UnreadableBody
 from upcall.autogen.model_notes import Returned
 from upcall.autogen.openai_client.connections import Connections
 from upcall.autogen.openai_client.http import DONE, read_events
+from upcall.autogen.openai_client.reply_parts import Piece
 from upcall.autogen.openai_client.requests import Json
 
 
@@ -25,8 +26,8 @@ class Reader(Protocol):
     def has_begun(self) -> bool:
         """Whether a part of the reply has arrived."""
 
-    def add(self, chunk: object, *, whole: bool) -> str:
-        """Add a chunk, or the whole body; return the text that it adds to the reply for the user."""
+    def add(self, chunk: object, *, whole: bool) -> list[Piece]:
+        """Add a chunk, or the whole body; return what it adds to the reply."""
 
     def finish(self, provider: str) -> tuple[CreateResult, Returned | None]:
         """Return the reply, and what its `provider` wants back with it."""
@@ -39,9 +40,9 @@ async def exchange(
     options: Mapping[str, Any],
     reader: Reader,
     provider: str,
-    emit: Emit[str | CreateResult] | None,
+    emit: Emit[Piece | CreateResult] | None,
 ) -> tuple[CreateResult, Returned | None]:
-    """Send a request and read its reply; `emit` gets the text for the user in pieces.
+    """Send a request and read its reply; `emit` gets what arrives of it.
 
     Raises:
         ServerError, UnreadableBody, CutShort: with the `request`, and whether the reply `has_begun`.
@@ -67,11 +68,12 @@ async def exchange(
         raise
 
 
-async def _read(pieces: AsyncIterator[bytes], reader: Reader, emit: Emit[str | CreateResult] | None) -> None:
+async def _read(pieces: AsyncIterator[bytes], reader: Reader, emit: Emit[Piece | CreateResult] | None) -> None:
     async for event in read_events(pieces):
         if event.data is DONE:
             reader.done = True
             return
-        text = reader.add(event.data, whole=event.whole)
-        if text and emit is not None:
-            emit(text)
+        arrived = reader.add(event.data, whole=event.whole)
+        if emit is not None:
+            for piece in arrived:
+                emit(piece)

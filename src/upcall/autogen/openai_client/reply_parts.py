@@ -1,15 +1,16 @@
-"""What the replies of both APIs have in common: reasoning in tags, errors, usage, log probabilities."""
+"""What the replies of both APIs have in common: pieces, errors, usage, log probabilities."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from autogen_core.models import ChatCompletionTokenLogprob, RequestUsage, TopLogprob
 
 from upcall.autogen.model_errors import ServerError, words_of
 from upcall.autogen.openai_client.endings import Ending
+from upcall.autogen.thoughts import ReplyPart
 from upcall.text import replace_surrogates
 
 MAX_CHARS = 32_000_000
@@ -23,55 +24,16 @@ def finish_reason(ending: Ending | None, has_calls: bool) -> Any:
     return "function_calls" if has_calls else "stop"
 
 
-def split_thought(text: str) -> tuple[str, str]:
-    """Return the reasoning that a text begins with, in ``<think>`` tags, and the rest."""
-    shown = ThinkFilter()
-    rest = shown.add(text) + shown.rest()
-    return shown.thought, rest
+class CallPiece(NamedTuple):
+    """A piece of the arguments of a call: the tool, and which call of the reply it is."""
+
+    tool: str
+    number: int
+    arguments: str
 
 
-class ThinkFilter:
-    """Takes reasoning in ``<think>`` tags out of the beginning of a text that comes in pieces."""
-
-    OPENING = ("<think>", "<thinking>")
-
-    def __init__(self) -> None:
-        self._held: str = ""
-        self._closing = ""
-        self._passed = False
-        self._begins = False
-        self.thought = ""
-
-    def add(self, piece: str) -> str:
-        """Return as much as can be shown now."""
-        if self._passed:
-            if self._begins:
-                piece = piece.lstrip()
-                self._begins = not piece
-            return piece
-        self._held += piece
-        if not self._closing:
-            start = self._held.lstrip()
-            opening = next((each for each in self.OPENING if start.startswith(each)), None)
-            if opening is None:
-                if any(each.startswith(start) for each in self.OPENING):
-                    return ""
-                self._passed, held = True, self._held
-                self._held = ""
-                return held
-            self._closing, self._held = f"</{opening[1:]}", start[len(opening) :]
-        inside, found, after = self._held.partition(self._closing)
-        if not found:
-            return ""
-        self.thought, self._held, self._passed, self._begins = inside.strip(), "", True, True
-        return self.add(after)
-
-    def rest(self) -> str:
-        """Return what was held back at the end; all of it is a thought where that was never closed."""
-        if self._closing and not self._passed:
-            self.thought = self._held.strip()
-            return ""
-        return self._held
+Piece: TypeAlias = ReplyPart | CallPiece
+"""What a chunk adds to a reply. Text is as the model wrote it: there may be thoughts in it."""
 
 
 def find_error(value: Mapping[str, Any]) -> ServerError | None:

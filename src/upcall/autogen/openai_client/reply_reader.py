@@ -17,15 +17,16 @@ from upcall.autogen.openai_client.calls import CallDrafts, merge
 from upcall.autogen.openai_client.endings import Ending, read_ending
 from upcall.autogen.openai_client.reply_parts import (
     MAX_CHARS,
-    ThinkFilter,
+    CallPiece,
+    Piece,
     clean,
     find_error,
     finish_reason,
     kind_of,
     read_tokens,
     read_usage,
-    split_thought,
 )
+from upcall.autogen.thoughts import Kind, ReplyPart, split_thoughts
 from upcall.text import replace_surrogates
 
 _KNOWN = frozenset({"role", "content", "tool_calls", "function_call", "refusal", "audio", "annotations", "name"})
@@ -50,7 +51,7 @@ class ReplyReader:
         self._refusals: list[str] = []
         self._fields: dict[str, Any] = {}
         self._calls = CallDrafts()
-        self._thinking = ThinkFilter()
+        self._new: list[Piece] = []
         self._reason: object = None
         self._usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
         self._odds: list[ChatCompletionTokenLogprob] = []
@@ -64,13 +65,18 @@ class ReplyReader:
         """Whether a part of the reply has arrived."""
         return bool(self._texts or self._calls or self._fields)
 
-    def add(self, chunk: object, *, whole: bool) -> str:
-        """Add a chunk, or the whole body; return the text that it adds to the reply for the user.
+    def add(self, chunk: object, *, whole: bool) -> list[Piece]:
+        """Add a chunk, or the whole body; return what it adds to the reply.
 
         Raises:
             ServerError: it is an error of the server, in its own words.
             UnreadableBody: it is nothing of the protocol.
         """
+        self._new = []
+        self._read_chunk(chunk, whole=whole)
+        return self._new
+
+    def _read_chunk(self, chunk: object, *, whole: bool) -> None:
         if not isinstance(chunk, Mapping):
             raise UnreadableBody(f"it sent {kind_of(chunk)} instead of an object")
         self._usage = read_usage(chunk.get("usage"), self._usage)
@@ -81,7 +87,7 @@ class ReplyReader:
             if whole and choices != []:
                 raise UnreadableBody("its reply has no choices")
             self._has_choice, self.done = self._has_choice or whole, self.done or whole  # Withheld: an empty reply.
-            return ""
+            return
         choice = next((each for each in choices if isinstance(each, Mapping) and not each.get("index")), choices[0])
         if not isinstance(choice, Mapping):
             raise UnreadableBody("its reply has no choices")
@@ -89,35 +95,41 @@ class ReplyReader:
             raise error
         self._has_choice, self.done = True, self.done or whole
         said = choice.get("delta") or choice.get("message")
-        text = self._read_message(said) if isinstance(said, Mapping) else ""
-        if isinstance(plain := choice.get("text"), str) and not isinstance(said, Mapping):
-            text = self._add_text(plain)
+        if isinstance(said, Mapping):
+            self._read_message(said)
+        elif isinstance(plain := choice.get("text"), str):
+            self._add_text(plain)
         odds = choice.get("logprobs")
         self._odds += read_tokens(odds.get("content")) if isinstance(odds, Mapping) else []
         if read_ending(choice.get("finish_reason")) is not None:
             self._reason = choice["finish_reason"]
-        return text
 
-    def _read_message(self, said: Mapping[str, Any]) -> str:
+    def _read_message(self, said: Mapping[str, Any]) -> None:
+        self._think(*(said.get(name) for name in _REASONING))
         merge(self._fields, {key: value for key, value in said.items() if key not in _KNOWN})
-        self._calls.add(said.get("tool_calls"))
-        if isinstance(old := said.get("function_call"), Mapping):
-            self._calls.add([old])
+        old = said.get("function_call")
+        for given in (said.get("tool_calls"), [old] if isinstance(old, Mapping) else None):
+            self._new += [CallPiece(*each) for each in self._calls.add(given)]
         if isinstance(refusal := said.get("refusal"), str):
             self._refusals.append(refusal)
         content = said.get("content")
         if isinstance(content, str):
-            return self._add_text(content)
-        if isinstance(content, Sequence):
-            return "".join(self._add_part(each) for each in content)
-        return ""
+            self._add_text(content)
+        elif isinstance(content, Sequence):
+            for each in content:
+                self._add_part(each)
 
-    def _add_part(self, part: object) -> str:
+    def _think(self, *given: object) -> None:
+        """Add a piece of reasoning, which some servers send in two fields at once."""
+        if thought := next((each for each in given if isinstance(each, str) and each), ""):
+            self._new.append(ReplyPart(Kind.THOUGHT, replace_surrogates(thought)))
+
+    def _add_part(self, part: object) -> None:
         """Add a part of a content that is a list: text, or reasoning (Mistral)."""
         if isinstance(part, str):
             part = {"type": "text", "text": part}
         if not isinstance(part, Mapping):
-            return ""
+            return
         last, inner = (self._parts[-1] if self._parts else None), part.get("thinking")
         if last is None or last.get("type") != part.get("type"):
             self._parts.append({key: [*value] if isinstance(value, list) else value for key, value in part.items()})
@@ -125,16 +137,19 @@ class ReplyReader:
             last["thinking"] += inner
         else:
             merge(last, {"text": part.get("text")})
-        self._thoughts += [each["text"] for each in inner or () if isinstance(each, Mapping) and "text" in each]
-        return self._add_text(part["text"]) if isinstance(part.get("text"), str) else ""
+        thoughts = [each["text"] for each in inner or () if isinstance(each, Mapping) and "text" in each]
+        self._thoughts += thoughts
+        self._think("".join(map(str, thoughts)))
+        if isinstance(part.get("text"), str):
+            self._add_text(part["text"])
 
-    def _add_text(self, text: str) -> str:
+    def _add_text(self, text: str) -> None:
         self._size += len(text)
         if self._size > MAX_CHARS:
             raise UnreadableBody(f"its reply is longer than {MAX_CHARS:,} characters")
         text = replace_surrogates(text)
         self._texts.append(text)
-        return self._thinking.add(text)
+        self._new.append(ReplyPart(Kind.TEXT, text))
 
     def finish(self, provider: str) -> tuple[CreateResult, Returned | None]:
         """Return the reply, and what its `provider` wants back with it.
@@ -151,7 +166,7 @@ class ReplyReader:
         if not self._has_choice:
             raise UnreadableBody("its stream contains no reply")
         calls, of_calls = self._calls.finish(self._taken)
-        thought, text = split_thought("".join(self._texts))
+        thought, text = split_thoughts("".join(self._texts))
         text = text or "".join(self._refusals)
         fields = dict(self._fields)
         if any(not isinstance(part.get("text"), str) for part in self._parts):

@@ -23,16 +23,17 @@ from upcall.autogen.openai_client.calls import CallDrafts
 from upcall.autogen.openai_client.endings import Ending, read_status
 from upcall.autogen.openai_client.reply_parts import (
     MAX_CHARS,
-    ThinkFilter,
+    CallPiece,
+    Piece,
     clean,
     find_error,
     finish_reason,
     kind_of,
     read_tokens,
     read_usage,
-    split_thought,
 )
 from upcall.autogen.openai_client.responses import ITEMS
+from upcall.autogen.thoughts import Kind, ReplyPart, split_thoughts
 from upcall.text import replace_surrogates
 
 _GAP: Final = "\n\n"
@@ -98,7 +99,7 @@ class ResponsesReader:
         self._taken = taken
         self._drafts: list[_Draft] = []
         self._ending: Ending | None = None
-        self._thinking = ThinkFilter()
+        self._new: list[Piece] = []
         self._usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
         self._odds: list[ChatCompletionTokenLogprob] = []
         self._size = 0
@@ -111,13 +112,20 @@ class ResponsesReader:
         """Whether a part of the reply has arrived."""
         return any(each.grown or each.done for each in self._drafts)
 
-    def add(self, chunk: object, *, whole: bool) -> str:
-        """Add the data of an event, or the whole body; return the text that it adds to the reply for the user.
+    def add(self, chunk: object, *, whole: bool) -> list[Piece]:
+        """Add the data of an event, or the whole body; return what it adds to the reply.
 
         Raises:
             ServerError: it is an error of the server, in its own words.
             UnreadableBody: it is nothing of the protocol.
         """
+        self._new = []
+        if text := self._read_event(chunk, whole=whole):
+            self._new.append(ReplyPart(Kind.TEXT, text))
+        return self._new
+
+    def _read_event(self, chunk: object, *, whole: bool) -> str:
+        """Read an event; return the text that it adds to the reply for the user."""
         if not isinstance(chunk, Mapping):
             raise UnreadableBody(f"it sent {kind_of(chunk)} instead of an object")
         kind = "" if whole else str(chunk.get("type") or "")
@@ -190,9 +198,16 @@ class ResponsesReader:
             return self._show_rest(draft)
         pieces.append(value)
         if growth.part != "output_text":
+            self._note_piece(draft, growth.item, replace_surrogates(value))
             return ""
         self._odds += read_tokens(event.get("logprobs"))
         return self._show(draft, value)
+
+    def _note_piece(self, draft: _Draft, item: str, value: str) -> None:
+        if item == "reasoning":
+            self._new.append(ReplyPart(Kind.THOUGHT, value))
+        elif item == "function_call":
+            self._new.append(CallPiece(str(draft.item.get("name") or ""), self._drafts.index(draft), value))
 
     def _find(self, event: Mapping[str, Any], item: Mapping[str, Any], *, begins: bool = False) -> _Draft | None:
         """Return the item that an event is about, of which it says this much."""
@@ -217,7 +232,7 @@ class ResponsesReader:
         piece = replace_surrogates(piece)
         gap = _GAP if not draft.shown and any(each.shown for each in self._drafts) else ""
         draft.shown.append(piece)
-        return self._thinking.add(gap + piece)
+        return gap + piece
 
     def _show_rest(self, draft: _Draft) -> str:
         """Return what of a message's text the user was not shown yet."""
@@ -243,7 +258,7 @@ class ResponsesReader:
         calls = self._number_calls(items)
         said = [each for each in items if _text_of(each)]
         final = [each for each in said if each.get("phase") != "commentary"] or said
-        thought, text = split_thought(_GAP.join(map(_text_of, said if calls else final)))
+        thought, text = split_thoughts(_GAP.join(map(_text_of, said if calls else final)))
         text = text or _join(items, "content", "refusal")
         # As in chat completions: beside calls a thought is what was said, for the next request shows it as that.
         reasoned = [thought, _join(items, "summary", "summary_text"), _join(items, "content", "reasoning_text")]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from upcall.autogen.api import HandoffMessage, ModelClientStreamingChunkEvent, UserInputRequestedEvent
+from upcall.autogen.begun_texts import BegunText, BegunTexts
 from upcall.autogen.messages import ANSWERS, RUN, Event
 from upcall.errors import AnswerRefused, ConfigurationError, UpcallError, missing_extra
 from upcall.progress import PROGRESS
@@ -39,7 +40,6 @@ from upcall.ui.notebook.bundles import (
     question_html,
     run_bundle,
 )
-from upcall.ui.unfinished_texts import UnfinishedTexts, is_for_programs
 
 try:
     import ipywidgets as widgets
@@ -388,9 +388,9 @@ WRITING_CHARS = 600
 """How many of the last characters of an unfinished text are shown."""
 
 
-def describe_writing(text: str) -> str:
-    """Return the end of an agent's unfinished text, if it is for a reader."""
-    return f"writes {len(text):,} characters" if is_for_programs(text) else text[-WRITING_CHARS:].strip()
+def describe_writing(text: BegunText) -> str:
+    """Return the end of what an agent writes or thinks, in one entry."""
+    return f"{' > '.join(text.path)}  {'thinks: ' if text.is_thought else ''}{text.tail(WRITING_CHARS).strip()}"
 
 
 class _Events:
@@ -403,18 +403,18 @@ class _Events:
         console = Console(file=self._out, soft_wrap=True, highlight=False, color_system=None, force_jupyter=False)
         self._tree = EventTree(console)
         self._progress = False
-        self._writing = UnfinishedTexts()
+        self._writing = BegunTexts()
         self._drawn_at = 0.0
 
     def begin(self, run: Run | None) -> None:
         """Mark earlier work as known."""
         if run is not None:
             self._tree.begin(run)
+        self._writing.clear()
 
     def list_shown(self) -> list[str]:
         """Return the lines, followed by the end of each agent's unfinished text."""
-        writing = self._writing.list_named()
-        return [*self.lines, *(f"{writer}  {describe_writing(text)}" for writer, text in writing)]
+        return [*self.lines, *map(describe_writing, self._writing)]
 
     def tell(self, event: Event) -> bool:
         """Add an event; return whether there is anything new to show. Progress replaces earlier progress, and

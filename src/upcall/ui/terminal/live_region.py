@@ -15,9 +15,9 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from upcall.autogen.begun_texts import BegunTexts
 from upcall.text import escape_controls
 from upcall.ui.columns import cut_to_width, wrap_lines
-from upcall.ui.unfinished_texts import UnfinishedTexts, is_for_programs
 
 if TYPE_CHECKING:
     from upcall.runs.call_timings import ActiveCall
@@ -41,8 +41,8 @@ class LiveRegion:
         self.active_calls = active_calls
         self.progress = ""
         """The progress of long work."""
-        self.texts = UnfinishedTexts()
-        """What agents write; printed permanently when it is complete, or dropped if it was not meant for readers."""
+        self.texts = BegunTexts()
+        """What agents write and think, until it is printed as a whole or dropped."""
         self._console = console
         self._live: Live | None = None
         self._drawn: list[Text] = []
@@ -88,16 +88,15 @@ class LiveRegion:
 
     def _draw_texts(self, width: int) -> list[Text]:
         """Return the last lines of each text; agents that write at the same time share the space."""
-        texts = self.texts.list_named()
+        texts = [*self.texts]
         room = max((self._console.height - MAX_CALLS - 4) // max(len(texts), 1), 1)
         drawn = []
-        for writer, text in texts:
-            drawn.append(Text(cut_to_width(writer, width), style="cyan"))
-            if is_for_programs(text):
-                drawn.append(Text(f"  writes {len(text):,} characters", style="dim"))
-                continue
-            for line in wrap_lines(escape_controls(text[-width * room :].strip("\n")), width, "  ")[-room:]:
-                drawn.append(Text(cut_to_width(line, width)))
+        for text in texts:
+            writer = " > ".join(text.path)
+            drawn.append(Text(cut_to_width(f"{writer}  thinks" if text.is_thought else writer, width), style="cyan"))
+            end = text.tail(width * room).strip("\n")
+            for line in wrap_lines(escape_controls(end), width, "  ")[-room:]:
+                drawn.append(Text(cut_to_width(line, width), style="dim italic" if text.is_thought else ""))
         return drawn
 
     def _draw_calls(self, width: int) -> list[Text]:

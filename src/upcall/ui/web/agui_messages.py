@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from ag_ui.core import (
     AssistantMessage,
@@ -12,6 +13,12 @@ from ag_ui.core import (
     FunctionCall,
     Message,
     MessagesSnapshotEvent,
+    ReasoningEndEvent,
+    ReasoningMessage,
+    ReasoningMessageContentEvent,
+    ReasoningMessageEndEvent,
+    ReasoningMessageStartEvent,
+    ReasoningStartEvent,
     SubagentFinishedEvent,
     SubagentFinishedSuspendedOutcome,
     SubagentStartedEvent,
@@ -37,6 +44,14 @@ ASK = "ask_user"
 """The name of the tool call by which an agent asks, where it asks by no tool of its own."""
 
 
+class _Written(NamedTuple):
+    """A message that is being streamed: who writes it, whether it is a thought, and what was sent of it."""
+
+    path: Sequence[str]
+    is_thought: bool
+    pieces: list[str]
+
+
 class Conversation:
     """A front end's messages, which grow with a run.
 
@@ -56,7 +71,7 @@ class Conversation:
             if not (each.tool_call_id if isinstance(each, ToolMessage) else each.id).startswith(own)
             and not each.id.startswith(own)
         }
-        self._written: dict[str, tuple[Sequence[str], str]] = {}
+        self._written: dict[str, _Written] = {}
         self._calls: dict[str, tuple[str, str, str]] = {}
         self._call_of: dict[str, str] = {}
         self._subagents: list[str] = []
@@ -81,7 +96,7 @@ class Conversation:
             case EntryKind.ANSWER:
                 yield from self._say_as_user(entry, place)
             case _:
-                yield from self._say(entry, text_id)
+                yield from self._say(entry, text_id, is_thought=entry.kind is EntryKind.THOUGHT)
 
     def remember(self, entry: TranscriptEntry, place: Place, text_id: str, question: Question | None = None) -> None:
         """Add an entry that was sent before."""
@@ -103,17 +118,15 @@ class Conversation:
 
     def write(self, token: Token) -> Iterator[BaseEvent]:
         """Send a piece of text as it is written."""
-        message, owner = self._id_of(token.path, token.text_id), self._owner(token.path)
+        message = self._id_of(token.path, token.text_id, is_thought=token.is_thought)
         if message not in self._written:
-            yield from self._begin(message, token.path)
-        _, before = self._written.get(message, ((), ""))
-        self._written[message] = token.path, before + token.text
-        yield TextMessageContentEvent(message_id=message, delta=token.text, subagent_run_id=owner)
+            yield from self._begin(message, token.path, is_thought=token.is_thought)
+        yield self._continue(message, token.text)
 
     def close(self, waiting: Sequence[Question] = ()) -> Iterator[BaseEvent]:
         """End what is open, and send all messages: streamed texts are then as they were stored."""
-        for message, (writer, _) in [*self._written.items()]:
-            yield self._end(message, writer)
+        for message in [*self._written]:
+            yield from self._end(message)
         if not waiting:
             yield from self._return_rest()
         for path in reversed(self._subagents):
@@ -129,26 +142,52 @@ class Conversation:
         for call in [*self._calls]:
             yield from self._put_result(call, "", None)
 
-    def _say(self, entry: TranscriptEntry, text_id: str) -> Iterator[BaseEvent]:
-        name = "/".join(entry.path)
-        message, owner = self._id_of(entry.path, text_id), self._owner(entry.path)
-        self._messages[message] = AssistantMessage(id=message, name=name, content=entry.text, subagent_run_id=owner)
+    def _say(self, entry: TranscriptEntry, text_id: str, *, is_thought: bool) -> Iterator[BaseEvent]:
+        """Send a whole text. One that was streamed as a text and became a thought is taken back."""
+        name, owner = "/".join(entry.path), self._owner(entry.path)
+        message = self._id_of(entry.path, text_id, is_thought=is_thought)
+        other = self._id_of(entry.path, text_id, is_thought=not is_thought)
+        is_taken_back = other in self._written
+        if is_taken_back:
+            yield from self._end(other)
+        if is_thought:
+            self._messages[message] = ReasoningMessage(id=message, content=entry.text, subagent_run_id=owner)
+        else:
+            self._messages[message] = AssistantMessage(id=message, name=name, content=entry.text, subagent_run_id=owner)
         if message not in self._written:
-            yield from self._begin(message, entry.path)
-        _, written = self._written.get(message, ((), ""))
+            yield from self._begin(message, entry.path, is_thought=is_thought)
+        written = "".join(self._written[message].pieces)
         rest = entry.text.removeprefix(written)
         if rest and entry.text.startswith(written):
-            yield TextMessageContentEvent(message_id=message, delta=rest, subagent_run_id=owner)
-        yield self._end(message, entry.path)
+            yield self._continue(message, rest)
+        yield from self._end(message)
+        if is_taken_back and not self._written:  # A snapshot would cut off messages that are being sent.
+            yield self.snapshot()
 
-    def _begin(self, message: str, path: Sequence[str]) -> Iterator[BaseEvent]:
+    def _begin(self, message: str, path: Sequence[str], *, is_thought: bool) -> Iterator[BaseEvent]:
         yield from self._announce(path)
         name, owner = "/".join(path), self._owner(path)
-        yield TextMessageStartEvent(message_id=message, role="assistant", name=name, subagent_run_id=owner)
+        self._written[message] = _Written(path, is_thought, [])
+        if is_thought:
+            yield ReasoningStartEvent(message_id=message, subagent_run_id=owner)
+            yield ReasoningMessageStartEvent(message_id=message, subagent_run_id=owner)
+        else:
+            yield TextMessageStartEvent(message_id=message, role="assistant", name=name, subagent_run_id=owner)
 
-    def _end(self, message: str, path: Sequence[str]) -> BaseEvent:
-        self._written.pop(message, None)
-        return TextMessageEndEvent(message_id=message, subagent_run_id=self._owner(path))
+    def _continue(self, message: str, text: str) -> BaseEvent:
+        path, is_thought, pieces = self._written[message]
+        pieces.append(text)
+        kind = ReasoningMessageContentEvent if is_thought else TextMessageContentEvent
+        return kind(message_id=message, delta=text, subagent_run_id=self._owner(path))
+
+    def _end(self, message: str) -> Iterator[BaseEvent]:
+        path, is_thought, _ = self._written.pop(message)
+        owner = self._owner(path)
+        if is_thought:
+            yield ReasoningMessageEndEvent(message_id=message, subagent_run_id=owner)
+            yield ReasoningEndEvent(message_id=message, subagent_run_id=owner)
+        else:
+            yield TextMessageEndEvent(message_id=message, subagent_run_id=owner)
 
     def _say_as_user(self, entry: TranscriptEntry, place: Place) -> Iterator[BaseEvent]:
         message = self._id_at(place)
@@ -217,8 +256,8 @@ class Conversation:
     def _owner(self, path: Sequence[str]) -> str | None:
         return f"{self._run_id}:{'/'.join(path)}" if len(path) > 1 else None
 
-    def _id_of(self, path: Sequence[str], text_id: str) -> str:
-        return f"{self._run_id}:{'/'.join(path)}:{text_id}"
+    def _id_of(self, path: Sequence[str], text_id: str, *, is_thought: bool) -> str:
+        return f"{self._run_id}:{'/'.join(path)}:{text_id}{':thought' if is_thought else ''}"
 
     def _id_at(self, place: Place) -> str:
         return f"{self._run_id}:{place.segment}-{place.entry}"

@@ -133,7 +133,7 @@ def make_router(service: Service, doorkeeper: Doorkeeper, streams: Streams) -> A
     async def stream_events(
         run_id: str, caller: Me, last: Annotated[str | None, Header(alias="Last-Event-ID")] = None
     ) -> EventSourceResponse:
-        """Follow a run: ``log``, ``entry`` (of the transcript), ``run``, ``token`` (text as it is written), ``end``."""
+        """Follow a run: ``log``, ``entry`` (of the transcript), ``run``, ``token``, ``thought``, ``end``."""
         run = await service.app_for(caller).get(run_id, user=caller.user)
         return respond_with(follow(service, doorkeeper, caller, run.id, Place.parse(last)), streams, caller)
 

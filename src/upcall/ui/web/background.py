@@ -7,11 +7,12 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import aclosing, contextmanager
-from itertools import chain, groupby
+from itertools import groupby
 from typing import NamedTuple
 
 from upcall.autogen.api import ModelClientStreamingChunkEvent
-from upcall.autogen.messages import TEXT, TextKey, event_path, find_ended_text, text_key
+from upcall.autogen.begun_texts import BegunTexts
+from upcall.autogen.messages import TEXT
 from upcall.errors import UpcallError
 from upcall.execution.driver import Stream
 from upcall.runs.run import Run
@@ -30,17 +31,19 @@ class Token(NamedTuple):
         path: the agent that writes.
         text: the piece.
         text_id: the text that it belongs to, among those of this agent; its transcript entry has the same id.
+        is_thought: whether it is part of a thought.
     """
 
     path: tuple[str, ...]
     text: str
     text_id: str
+    is_thought: bool = False
 
 
 def join_tokens(tokens: Iterable[Token]) -> Iterator[Token]:
     """Yield tokens, joining successive ones of the same text."""
-    for (path, text_id), pieces in groupby(tokens, key=lambda each: (each.path, each.text_id)):
-        yield Token(path, "".join(each.text for each in pieces), text_id)
+    for (path, text_id, is_thought), pieces in groupby(tokens, lambda each: (each.path, each.text_id, each.is_thought)):
+        yield Token(path, "".join(each.text for each in pieces), text_id, is_thought)
 
 
 class BackgroundWork:
@@ -49,7 +52,7 @@ class BackgroundWork:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
         self._listeners: dict[str, set[asyncio.Queue[Token]]] = defaultdict(set)
-        self._written: dict[str, dict[TextKey, list[Token]]] = {}
+        self._written: dict[str, BegunTexts] = {}
 
     async def begin(self, run_id: str, items: Stream, *, patience: float | None = None) -> None:
         """Start a stream, and return when its work has begun, or after a number of seconds.
@@ -66,18 +69,18 @@ class BackgroundWork:
             each.result()
 
     async def _consume(self, run_id: str, items: Stream, begun: asyncio.Future[None]) -> None:
-        written = self._written[run_id] = defaultdict(list)
+        written = self._written[run_id] = BegunTexts()
         try:
             async with aclosing(items):
                 async for item in items:
                     if not begun.done():
                         begun.set_result(None)
                     if isinstance(item, ModelClientStreamingChunkEvent):
-                        token = Token(event_path(item), item.content, item.metadata[TEXT])
-                        written[text_key(item)].append(token)
-                        self._tell(run_id, token)
-                    elif not isinstance(item, Run) and (ended := find_ended_text(written, item)) is not None:
-                        del written[ended]
+                        text = written.add(item)
+                        text.name = item.metadata[TEXT]
+                        self._tell(run_id, Token(text.path, text.pieces[-1], text.name, text.is_thought))
+                    elif not isinstance(item, Run):
+                        written.end(item)
         except Exception as error:
             if not begun.done():
                 begun.set_exception(error)
@@ -101,8 +104,8 @@ class BackgroundWork:
         """Pass on what the agents of a run write, as it arrives, as long as the block lasts; first what was already
         written of each unfinished text, in one piece."""
         queue: asyncio.Queue[Token] = asyncio.Queue(MAX_TOKENS_AHEAD)
-        for token in join_tokens(chain.from_iterable(self._written.get(run_id, {}).values())):
-            queue.put_nowait(token)
+        for text in self._written.get(run_id, ()):
+            queue.put_nowait(Token(text.path, text.content, text.name, text.is_thought))
         self._listeners[run_id].add(queue)
         try:
             yield queue

@@ -250,7 +250,9 @@ def _as_event(news: News) -> ServerSentEvent:
         case Stored(Run() as run, place):
             return _event("run", run.as_json(), place)
         case Token():
-            return ServerSentEvent(json.dumps(news._asdict()), event="token", sep=LINE_END)
+            data = {"path": news.path, "text": news.text, "text_id": news.text_id}
+            kind = "thought" if news.is_thought else "token"  # Of a kind of its own: who shows text shows no thought.
+            return ServerSentEvent(json.dumps(data), event=kind, sep=LINE_END)
         case Over():
             return ServerSentEvent("{}", event="end", sep=LINE_END)
         case _:

@@ -65,7 +65,8 @@
     const seen = new Set();
     const nameText = (data) => `${data.path.join(" > ")} ${data.text_id}`;
     const showTokens = () => {
-      tokens.textContent = [...written.values()].map(([who, text]) => `${who}: ${text.slice(-2000)}`).join("\n");
+      const show = ([who, text, isThought]) => make("div", isThought ? "thought" : "", `${who}: ${text.slice(-2000)}`);
+      tokens.replaceChildren(...[...written.values()].map(show));
     };
     source.addEventListener("entry", (event) => {
       const entry = JSON.parse(event.data);
@@ -83,12 +84,15 @@
       if (isAtEnd) box.scrollTop = box.scrollHeight;
       if (tokens) showTokens();
     });
-    source.addEventListener("token", (event) => {
+    const write = (event) => {
       const token = JSON.parse(event.data);
+      const isThought = event.type === "thought";
       const [, before] = written.get(nameText(token)) || ["", ""];
-      written.set(nameText(token), [token.path.join(" > "), before + token.text]);
+      written.set(nameText(token), [token.path.join(" > ") + (isThought ? " thinks" : ""), before + token.text, isThought]);
       if (tokens) showTokens();
-    });
+    };
+    source.addEventListener("token", write);
+    source.addEventListener("thought", write);
     source.addEventListener("open", () => written.clear()); // What is half written is told again from its beginning.
     source.addEventListener("run", refresh);
     source.addEventListener("log", (event) => {

@@ -1,0 +1,130 @@
+"""Replies that arrive in pieces: what of them is text for a person, what is a thought, and what is neither.
+
+Every stream of a model passes here, ours and those of AutoGen's and a user's own clients, for our agents and for stock
+ones. Text goes on to the agent. Thoughts go to the listener of the run, with the path of who thinks: AutoGen's events
+have no place for a piece of a thought. Without a listener they come whole, with the reply.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+from weakref import WeakSet
+
+from autogen_core.models import ChatCompletionClient, CreateResult
+
+from upcall import identity
+from upcall.autogen.call_path import current_path
+from upcall.autogen.messages import PATH, ThoughtChunkEvent
+from upcall.autogen.openai_client.reply_parts import CallPiece
+from upcall.autogen.scope import current_scope
+from upcall.autogen.structured_text import Around, StructuredText
+from upcall.autogen.thoughts import Kind, ReplyPart, ThoughtSplitter
+from upcall.runs.shown_text import TextFields
+from upcall.text import replace_surrogates
+
+
+class Withdrawn(NamedTuple):
+    """All text of a reply so far, which turned out to be a thought."""
+
+    thought: str
+
+
+Piece: TypeAlias = str | ReplyPart | CallPiece
+Read: TypeAlias = str | Withdrawn | CreateResult
+
+
+@dataclass(frozen=True)
+class ReplyShape:
+    """How a reply is structured, so that its text can be read out of it.
+
+    Attributes:
+        fields: the fields with text; none where JSON can only be a call.
+        around: what words around JSON are.
+        markup: matches what may stand around calls that are written as text.
+        tool: the tool whose arguments are the reply too.
+    """
+
+    fields: TextFields
+    around: Around
+    markup: re.Pattern[str] | None = None
+    tool: str = ""
+
+    def read(self, text: str) -> str:
+        """Return the text for a person in a whole reply; the reply itself if none can be found."""
+        reader = StructuredText(self.fields, self.around, self.markup)
+        return f"{reader.add(text)}{reader.end()}" or text
+
+
+_begin_within: WeakSet[ChatCompletionClient] = WeakSet()
+"""The clients of models whose prompt opens their thoughts, as an earlier reply showed."""
+
+
+class StreamReader:
+    """Reads one reply, piece by piece.
+
+    Args:
+        client: the client that makes the call.
+        agent: whose call it is.
+        shape: how its text is read out; without it all of a reply is text.
+    """
+
+    def __init__(self, client: ChatCompletionClient, agent: str, shape: ReplyShape | None) -> None:
+        self._client, self._agent, self._shape = client, agent, shape
+        self._splitter = ThoughtSplitter(begins_within=client in _begin_within)
+        self._text = None if shape is None else StructuredText(shape.fields, shape.around, shape.markup)
+        self._calls: dict[int, StructuredText] = {}
+        self._thought_id = ""
+
+    def add(self, item: Piece) -> list[str | Withdrawn]:
+        """Add what has come; return what it adds to the text."""
+        match item:
+            case CallPiece():
+                return [*self._add_call(item)]
+            case ReplyPart(Kind.THOUGHT, content):
+                self._think(content)
+                return []
+            case _:
+                text = item.content if isinstance(item, ReplyPart) else item
+                return self._read(self._splitter.add(replace_surrogates(text)))
+
+    def end(self) -> list[str | Withdrawn]:
+        """End the reply; return what waited for that."""
+        found = self._read(self._splitter.end())
+        if self._splitter.opened_by_prompt:
+            _begin_within.add(self._client)
+        if self._text is not None and (rest := self._text.end()):
+            found.append(rest)
+        return found
+
+    def _add_call(self, piece: CallPiece) -> list[str]:
+        if self._shape is None or piece.tool != self._shape.tool:
+            return []
+        known = self._calls.setdefault(piece.number, StructuredText(self._shape.fields, Around.INVALID))
+        text = known.add(replace_surrogates(piece.arguments))
+        return [text] if text else []
+
+    def _read(self, parts: list[ReplyPart]) -> list[str | Withdrawn]:
+        found: list[str | Withdrawn] = []
+        for kind, content in parts:
+            if kind is Kind.THOUGHT:
+                self._think(content)
+            elif kind is Kind.WITHDRAWN:
+                found.append(Withdrawn(content))
+                if self._text is not None:
+                    self._text.withdraw()
+            elif text := content if self._text is None else self._text.add(content):
+                found.append(text)
+        return found
+
+    def _think(self, content: str) -> None:
+        listener = current_scope().thoughts
+        if listener is None or not content:
+            return
+        self._thought_id = self._thought_id or identity.new_message_id()
+        path = [*(name for name, _ in current_path()), self._agent]
+        metadata = {PATH: "/".join(path)} if len(path) > 1 else {}
+        listener(
+            ThoughtChunkEvent(source=self._agent, thought=content, full_message_id=self._thought_id, metadata=metadata)
+        )

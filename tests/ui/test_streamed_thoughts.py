@@ -1,0 +1,139 @@
+"""Text and thoughts at each door while they are written: the service's events, AG-UI, a terminal, a notebook."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from autogen_agentchat.base import Team
+from autogen_agentchat.messages import ModelClientStreamingChunkEvent
+from autogen_core.models import CreateResult
+from rich.console import Console
+from services import read_events, serving
+from worlds import pausing
+
+from upcall import PausableAgent
+from upcall.agents import Classifier
+from upcall.autogen.begun_texts import BegunText
+from upcall.autogen.messages import ThoughtChunkEvent
+from upcall.testing import Call, Calls, Reply, Say, ScriptedModelClient
+from upcall.ui.notebook.forms import describe_writing
+from upcall.ui.terminal.live_region import LiveRegion
+from upcall.ui.web.service import MakeTeam
+
+META = Say('<think>Hm, so.</think>{"intent": "meta", "meta_response": "Hi! I am a team."}')
+
+
+class Gated(ScriptedModelClient):
+    """A model whose last piece waits until somebody has read the others."""
+
+    read: asyncio.Event
+
+    async def create_stream(self, *given: Any, **options: Any) -> AsyncGenerator[str | CreateResult, None]:
+        """Stream the next reply, four characters at a time."""
+        whole = await self.create(*given, **options)
+        text = whole.content if isinstance(whole.content, str) else ""
+        for place in range(0, len(text), 4):
+            if place + 4 >= len(text):
+                await self.read.wait()
+            yield text[place : place + 4]
+        yield whole
+
+
+def classifier(read: asyncio.Event) -> MakeTeam:
+    def make() -> Team:
+        client = Gated([META])
+        client.read = read
+        return pausing(Classifier(client, stream=True))
+
+    return make
+
+
+def solo(*replies: Reply) -> MakeTeam:
+    def make() -> Team:
+        client = Gated(list(replies))
+        client.read = asyncio.Event()
+        client.read.set()
+        return pausing(PausableAgent("solo", client, tools=[look], stream=True))
+
+    return make
+
+
+def look() -> str:
+    """Look it up."""
+    return "It is here."
+
+
+async def run_agui(team: MakeTeam, read: asyncio.Event | None = None) -> list[dict[str, Any]]:
+    """Return the events of a run; `read` is set when text has arrived."""
+    body = {"threadId": "t", "runId": "1", "messages": [{"id": "m", "role": "user", "content": "Hi"}]}
+    events = list[dict[str, Any]]()
+    async with serving(team) as site, await site.caller() as me, me.stream("POST", "/agui", json=body) as response:
+        async for line in response.aiter_lines():
+            if line.startswith("data: "):
+                events.append(json.loads(line[6:]))
+                if read is not None and events[-1]["type"] == "TEXT_MESSAGE_CONTENT":
+                    read.set()
+    return events
+
+
+def written(events: list[dict[str, Any]], kind: str) -> str:
+    return "".join(each["delta"] for each in events if each["type"] == kind)
+
+
+async def test_text_and_thoughts_are_events_of_two_kinds() -> None:
+    read = asyncio.Event()
+    async with serving(classifier(read)) as site, await site.caller() as me:
+        run = (await me.post("/api/runs", json={"task": "Hi"})).json()["run_id"]
+        begun = await read_events(me, f"/api/runs/{run}/events", until="token")
+        thoughts = [each.data for each in begun if each.kind == "thought"]
+        read.set()
+        rest = await read_events(me, f"/api/runs/{run}/events")
+    assert "".join(each["text"] for each in thoughts) == "Hm, so."
+    assert begun[-1].data["path"] == ["classifier"]
+    assert "Hi! I am a team.".startswith(begun[-1].data["text"])
+    said = [each.data for each in rest if each.kind == "entry" and each.data["kind"] == "message"]
+    assert [(each["text"], each["text_id"]) for each in said] == [("Hi! I am a team.", begun[-1].data["text_id"])]
+
+
+async def test_agui_has_thoughts_as_reasoning() -> None:
+    read = asyncio.Event()
+    events = await run_agui(classifier(read), read)
+    assert "Hm, so." in written(events, "REASONING_MESSAGE_CONTENT")
+    assert "Hi! I am a team." in written(events, "TEXT_MESSAGE_CONTENT")
+    assert "intent" not in json.dumps([each for each in events if each["type"].startswith("TEXT")])
+    messages = events[-2]["messages"]
+    assert [each["content"] for each in messages if each["role"] == "assistant"] == ["Hi! I am a team."]
+
+
+@pytest.mark.parametrize("opens", ["<think>", ""])
+async def test_agui_takes_back_a_text_that_was_a_thought(opens: str) -> None:
+    events = await run_agui(solo(f"{opens}Hm, so.\n</think>\n\nDone."))
+    kinds = [each["type"] for each in events]
+    last = events[max(place for place, each in enumerate(kinds) if each == "MESSAGES_SNAPSHOT")]
+    said = [(each["role"], each["content"]) for each in last["messages"] if each["role"] != "user"]
+    assert said == [("reasoning", "Hm, so."), ("assistant", "Done.")]
+    assert kinds.count("REASONING_MESSAGE_START") == kinds.count("REASONING_MESSAGE_END") == 1
+    assert kinds.count("TEXT_MESSAGE_START") == kinds.count("TEXT_MESSAGE_END")
+
+
+async def test_agui_has_what_is_said_beside_calls_apart_from_the_result() -> None:
+    events = await run_agui(solo(Calls([Call("look", {})], thought="<think>Hm.</think>I look."), Say("Done.")))
+    reasoning = [each["content"] for each in events[-2]["messages"] if each["role"] == "reasoning"]
+    assert (reasoning, events[-1]["result"]) == (["Hm.\n\nI look."], "Done.")
+
+
+def test_terminal_draws_thoughts_apart_from_text() -> None:
+    region = LiveRegion(Console(file=io.StringIO(), width=60, height=20))
+    region.texts.add(ThoughtChunkEvent(source="a", thought="Hm, so.", full_message_id="1"))
+    region.texts.add(ModelClientStreamingChunkEvent(source="a", content='{"a": 1}', full_message_id="2"))
+    assert [str(line) for line in region._draw()][:4] == ["a  thinks", "  Hm, so.", "a", '  {"a": 1}']
+
+
+def test_notebook_names_thoughts() -> None:
+    shown = [describe_writing(BegunText(("a", "b"), "1", is_thought, ["x" * 700, "y"])) for is_thought in (True, False)]
+    assert [each[:16] for each in shown] == ["a > b  thinks: x", "a > b  xxxxxxxxx"]
