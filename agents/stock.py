@@ -23,6 +23,7 @@ from autogen_agentchat.messages import (
     HandoffMessage,
     ModelClientStreamingChunkEvent,
     TextMessage,
+    ThoughtEvent,
     ToolCallExecutionEvent,
 )
 from autogen_core import CancellationToken, FunctionCall
@@ -54,6 +55,7 @@ from upcall.autogen.model_errors import explain
 from upcall.autogen.part_states import PartStates
 from upcall.autogen.recording import TeamProxy, TurnStopped, with_journal
 from upcall.autogen.scope import current_scope, discard_last_reply, enter_scope
+from upcall.autogen.thoughts import drop_marks
 from upcall.autogen.tool_names import require_sendable
 from upcall.errors import AgentFailed, AskedOutsideTool, ModelError, TooLarge, UpcallError, UserInputRequired
 from upcall.questions.question import Question
@@ -309,6 +311,8 @@ class _Attempt:
             self._emitted += 1
             if self._emitted <= self._emitted_before:
                 return
+        if isinstance(item, ThoughtEvent):  # What was said beside calls may have thoughts in it.
+            item = item.model_copy(update={"content": drop_marks(item.content)})
         if _REPLAYED not in item.metadata:
             self._emit(item)
 

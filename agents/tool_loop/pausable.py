@@ -161,7 +161,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             separates are left out.
         output_type: the model class of the result. The model returns it by calling the tool ``report`` (see
             ``report_tool``), as JSON, or in plain words if the class has a class method ``from_text``; ``to_text``
-            gives the text of the final message. The JSON is in the message's metadata under
+            gives the text of the final message. Its fields marked `upcall.runs.shown_text.SHOWN` stream as text, or
+            all that hold free text if none is. The JSON is in the message's metadata under
             ``upcall.output``. A component dump keeps its fields, and its methods only for reports of this library.
         small_client: checks the questions of nested agents (``answers_nested``) instead of ``model_client``.
         prompts: the templates of the rule for `ask_user` and of the reminders.

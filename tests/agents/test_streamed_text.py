@@ -25,7 +25,7 @@ from upcall import OpenAICompatibleClient, PausableAgent, Run
 from upcall.agents import Classifier, NestedTeam, Planner
 from upcall.autogen.messages import ThoughtChunkEvent, event_path
 from upcall.research.reports import Report
-from upcall.testing import Call, Reply, Say, ScriptedModelClient
+from upcall.testing import Call, Calls, Reply, Say, ScriptedModelClient
 from upcall.testing.zoo import Behaviour, Json, ZooServer, chunk
 
 META = '{"intent": "meta", "meta_response": "Hi! I am\\na \\ud83d\\ude00 team."}'
@@ -185,6 +185,22 @@ async def test_thoughts_of_a_nested_team_stream_with_their_path() -> None:
         team = NestedTeam(pausing(inner), name="team", description="Works.")
         lead = PausableAgent("lead", client, system_message="<lead>", agents=[team], stream=True)
         assert await thoughts_of(lead) == ({"lead/team/inner": "Hm, so."}, ["Done.", "Told."])
+
+
+async def test_model_class_that_is_no_key_streams_too() -> None:
+    class Unhashable(InPieces):
+        __hash__ = None  # type: ignore[assignment]  # as of a dataclass
+
+    with Unhashable(["Hm, so.\n</think>\n\nDone."]) as client:
+        assert (await streamed(PausableAgent("solo", client, stream=True)))[0][1:] == ["Done."]
+
+
+async def test_thoughts_beside_the_calls_of_a_stock_agent_show_no_marks() -> None:
+    replies: list[Reply] = [Calls([Call("look", {"what": "x"})], thought="<think>Hm.</think>I look."), Say("Done.")]
+    with InPieces(replies) as client:
+        stock = AssistantAgent("stock", client, tools=[look], max_tool_iterations=2)
+        events = [item async for item in app_of(lambda: pausing(stock)).start_stream("Go")]
+    assert [each.content for each in events if isinstance(each, ThoughtEvent)] == ["Hm.\n\nI look."]
 
 
 async def test_reasoning_of_a_server_streams_as_a_thought() -> None:

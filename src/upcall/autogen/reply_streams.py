@@ -8,6 +8,7 @@ have no place for a piece of a thought. Without a listener they come whole, with
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 from weakref import WeakSet
@@ -61,6 +62,13 @@ _begin_within: WeakSet[ChatCompletionClient] = WeakSet()
 """The clients of models whose prompt opens their thoughts, as an earlier reply showed."""
 
 
+def _begins_within(client: ChatCompletionClient) -> bool:
+    try:
+        return client in _begin_within
+    except TypeError:  # A user's own class that cannot be a key: a dataclass, or one with slots.
+        return False
+
+
 class StreamReader:
     """Reads one reply, piece by piece.
 
@@ -72,7 +80,7 @@ class StreamReader:
 
     def __init__(self, client: ChatCompletionClient, agent: str, shape: ReplyShape | None) -> None:
         self._client, self._agent, self._shape = client, agent, shape
-        self._splitter = ThoughtSplitter(begins_within=client in _begin_within)
+        self._splitter = ThoughtSplitter(begins_within=_begins_within(client))
         self._text = None if shape is None else StructuredText(shape.fields, shape.around, shape.markup)
         self._calls: dict[int, StructuredText] = {}
         self._thought_id = ""
@@ -93,7 +101,8 @@ class StreamReader:
         """End the reply; return what waited for that."""
         found = self._read(self._splitter.end())
         if self._splitter.opened_by_prompt:
-            _begin_within.add(self._client)
+            with suppress(TypeError):
+                _begin_within.add(self._client)
         if self._text is not None and (rest := self._text.end()):
             found.append(rest)
         return found
