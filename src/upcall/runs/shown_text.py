@@ -14,14 +14,14 @@ from pydantic import AliasChoices, BaseModel
 from pydantic.fields import FieldInfo
 
 
-class _Shown:
+class _TextMark:
     """The type of the mark."""
 
     def __repr__(self) -> str:
         return "SHOWN"
 
 
-SHOWN: Final = _Shown()
+SHOWN: Final = _TextMark()
 """Marks a field whose text is for a person."""
 
 TextFields: TypeAlias = "Mapping[str, TextFields | None]"
