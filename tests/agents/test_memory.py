@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,16 +50,25 @@ def note() -> str:
     return "noted"
 
 
+_ASKED = Counter[int]()
+"""How often each memory was asked: not in an attribute, which comes through a pause."""
+
+
 class Counted(ListMemory):
     """A memory of one thing that counts how often it is asked, and fails as often as told."""
 
     def __init__(self, failures: int = 0, error: Exception | None = None) -> None:
         super().__init__(memory_contents=[MemoryContent(content="The user likes tea", mime_type="text/plain")])
-        self.asked, self.failures, self.error = 0, failures, error or OSError("no such\nserver")
+        self.failures, self.error = failures, error or OSError("no such\nserver")
+        _ASKED[id(self)] = 0
         self.seen: list[list[LLMMessage]] = []
 
+    @property
+    def asked(self) -> int:
+        return _ASKED[id(self)]
+
     async def update_context(self, model_context: ChatCompletionContext) -> UpdateContextResult:
-        self.asked += 1
+        _ASKED[id(self)] += 1
         self.seen.append(list(await model_context.get_messages()))
         result = await super().update_context(model_context)
         if self.asked <= self.failures:
@@ -75,7 +85,9 @@ def notes_in(request: Request) -> int:
 
 
 async def messages_of(agent: PausableAgent) -> list[LLMMessage]:
-    return Turn.model_validate(dict(await agent.save_state())).messages
+    state = dict(await agent.save_state())
+    state.pop("parts", None)
+    return Turn.model_validate(state).messages
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------

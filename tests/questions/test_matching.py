@@ -201,7 +201,7 @@ CLOSED_RULES = RULES.model_copy(update={"allow_free_text": False})
         (CITIES, '["Paris", "Texas"]', ("Paris", "Texas"), '"Paris", "Texas"'),
         (CITIES, "1, 2", ("Paris, Texas", "Rome"), '"Paris, Texas", "Rome"'),
         (CITIES, "1; Rome", ("Paris, Texas", "Rome"), '"Paris, Texas", "Rome"'),
-        (CITIES, ["Rome", "near the sea, if it can be"], ("Rome",), '"Rome", near the sea, if it can be'),
+        (CITIES, ["Rome", "near the sea, if it can be"], ("Rome",), "Rome, near the sea, if it can be"),
         (CITIES, "Rome, or near it", (), "Rome, or near it"),
         *[
             (asked, each, ("Yes, always", "Ask, then do"), '"Yes, always", "Ask, then do"')

@@ -224,8 +224,6 @@ def _mend_value(
         return value
     if not _list_kinds_of(value) & kinds:
         other = _read_as(value, kinds, optional=optional)
-        if other is value and "array" in kinds:
-            other = _read_as_list(value, branches, root)
         if other is value:
             return value
         notes.add(where, "left out" if other is _MISSING else f"{type(value).__name__} read as {type(other).__name__}")
@@ -284,15 +282,6 @@ def _read_as(value: Any, kinds: set[str], *, optional: bool) -> Any:
     if (isinstance(inner, list) and "array" in kinds) or (isinstance(inner, dict) and "object" in kinds):
         return inner
     return value
-
-
-def _read_as_list(value: Any, branches: list[Mapping[str, Any]], root: Mapping[str, Any]) -> Any:
-    """Return one item as the list of it; a text that may be several stays what it is."""
-    lists = [each for each in branches if "array" in _list_kinds(each)]
-    items = list(_list_branches(lists[0].get("items"), root)) if len(lists) == 1 else []
-    fits = any(_list_kinds_of(value) & _list_kinds(each) for each in items)
-    is_one = value is not None and not (isinstance(value, str) and re.search(r"[,;\n\[]", value))
-    return [value] if fits and is_one else value
 
 
 def _list_branches(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Iterator[Mapping[str, Any]]:

@@ -18,10 +18,12 @@ _AROUND_SEPARATOR = re.compile(r"\s*([,，、;；\n])\s*")
 
 
 def join_choices(chosen: Sequence[str], labels: Iterable[str]) -> str:
-    """Return chosen texts as one: of several, those that are labels in quotes, where a label has a separator in it."""
-    known = {*labels}
-    if len(chosen) < 2 or not any(map(_SEPARATOR.search, known)):
-        return ", ".join(chosen)
+    """Return chosen texts as one: of several labels each in quotes, where any label has a separator in it. So is one
+    that would make another label with the remark after it."""
+    known, plain = {*labels}, ", ".join(chosen)
+    several = sum(each in known for each in chosen) > 1 and any(map(_SEPARATOR.search, known))
+    if not several and (len(chosen) < 2 or plain not in known):
+        return plain
     return ", ".join(_quote(each) if each in known else each for each in chosen)
 
 
