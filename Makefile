@@ -28,7 +28,7 @@ install-lowest:  ## make $(VENV) with the lowest versions that pyproject.toml al
 install-newer-mcp:  ## make $(VENV) with mcp 2.x, to run the tests of MCP servers with
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q uv
-	$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -e '.[mcp,test]' 'mcp>=2'
+	$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -e '.[mcp,server,test]' 'mcp>=2'
 
 constraints:  ## renew deploy/constraints.txt: what the service is installed with, by version and hash
 	echo 'hatchling>=1.27' | $(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes \

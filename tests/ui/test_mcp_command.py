@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import logging
 import os
 import sys
@@ -21,6 +23,8 @@ from scenario import TASK
 from services import ASK, Site, one_agent, serving
 
 from upcall import ask_secret
+from upcall.research.mcp_server import McpServer
+from upcall.research.mcp_tools import McpTools
 from upcall.storage.tokens import create_token
 from upcall.testing import Call
 from upcall.ui.web.callers import Caller
@@ -162,6 +166,21 @@ async def test_session_of_another_caller_is_not_found(other: str | None) -> None
             tried = [await else_.request(method, "/mcp", json=body, headers=each) for each in (hers, none)]
             assert [(each.status_code, each.text) for each in tried] == [(404, tried[1].text)] * 2
         assert (await alice.request("DELETE", "/mcp", headers=hers)).status_code == 200
+
+
+async def test_warning_of_a_dead_server_is_shown_at_every_door() -> None:
+    dead = McpTools("shop", McpServer(command=sys.executable, args=["-c", "raise SystemExit(3)"]))
+    async with serving(one_agent("Done.", workbench=dead)) as site, connected(site, "alice") as session:
+        run = await call(session, "start", task="Look")
+        async with await site.caller("alice") as program, await site.browser("alice") as browser:
+            seen = (await program.get(f"/api/runs/{run['run_id']}")).json()
+            page = (await browser.get(f"/runs/{run['run_id']}")).text
+            watch = {"threadId": "t", "runId": "1", "messages": [], "state": {"run_id": run["run_id"]}}
+            events = (await program.post("/agui", json=watch)).text
+    (warning,) = run["warnings"]
+    assert warning.startswith("MCP server shop")
+    assert (seen["warnings"], json.dumps(warning) in events) == ([warning], True)
+    assert warning in html.unescape(page)
 
 
 @pytest.mark.slow

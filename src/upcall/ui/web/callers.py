@@ -7,11 +7,10 @@ import secrets
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from hashlib import sha256
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 from fastapi.routing import APIRoute
-from mcp.server.fastmcp import Context
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
@@ -19,8 +18,6 @@ from starlette.responses import Response
 from upcall.errors import UpcallError
 from upcall.storage.tokens import Token, close_session, find_token, open_session
 from upcall.ui.web.service import Caller, Service
-
-AnyContext: TypeAlias = Context[Any, Any, Any]
 
 SESSION_LIFETIME = timedelta(hours=12)
 CSRF_HEADER, CSRF_FIELD = "X-CSRF-Token", "csrf"
@@ -79,13 +76,12 @@ class Doorkeeper:
                 raise Forged
         return caller
 
-    async def identify_tool_call(self, context: AnyContext) -> Caller:
+    async def identify_tool_call(self, request: Request | None) -> Caller:
         """Return who calls a tool: each request carries its token.
 
         Raises:
             NotLoggedIn: the caller is unknown.
         """
-        request = context.request_context.request
         caller = await self.find_caller(request) if request is not None else None
         if caller is None or caller.by_cookie:
             raise NotLoggedIn

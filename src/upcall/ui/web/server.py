@@ -31,6 +31,7 @@ from upcall.ui.web.callers import LET_IN, Doorkeeper, NotLoggedIn, refuse_many_p
 from upcall.ui.web.connections import BoundedProtocol
 from upcall.ui.web.events import Streams
 from upcall.ui.web.guard import Guard
+from upcall.ui.web.mcp_package import make_http_application
 from upcall.ui.web.mcp_tools import make_mcp
 from upcall.ui.web.pages import make_pages, show_problem
 from upcall.ui.web.problems import describe, make_problem, respond
@@ -55,7 +56,7 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
     """
     doorkeeper = Doorkeeper(service, operator)
     tools = make_mcp(service, doorkeeper.identify_tool_call)
-    tools_application = tools.streamable_http_app()
+    tools_application = make_http_application(tools)
     made = FastAPI(
         title="upcall",
         version=upcall.__version__,
