@@ -179,6 +179,26 @@ async def test_mcp_workbench_is_shared_by_agents_of_a_run() -> None:
     assert [*run.tools] == ["clerk/search", "other/whoami"]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ours_too", [True, False], ids=["ours", "AutoGen's"])
+async def test_mcp_tool_of_a_later_page_is_called(ours_too: bool, kind: Kind) -> None:
+    """The server lists three tools a page."""
+    model = in_order(Call("notes_travel" if ours_too else "travel", {"to": {"city": "Rome"}}))
+
+    def workbench() -> Workbench:
+        return McpTools("notes", McpServer(**start_command(NOTES))) if ours_too else notes()
+
+    run = await app_of(kind, model, workbench).start("Look")
+    assert (run.warnings, dict(run.failed_tools)) == ((), {})
+    assert ["Rome" in each for each in model.requests[-1].tool_results.values()] == [True]
+
+
+async def test_mcp_tool_of_a_later_page_is_in_mcp_server_tools() -> None:
+    await app_of(stock, in_order(SEARCH), notes).start("Look")
+    params = StdioServerParams(**start_command(NOTES), read_timeout_seconds=20)
+    assert "travel" in [each.name for each in await mcp_server_tools(params)]
+
+
 @pytest.mark.parametrize("kind", [ours, stock])
 async def test_mcp_server_tools_are_called(kind: Kind) -> None:
     params = StdioServerParams(**start_command(NOTES), read_timeout_seconds=20)
@@ -277,7 +297,8 @@ async def test_silent_server_over_http_is_given_up(monkeypatch: pytest.MonkeyPat
 async def test_dead_server_of_mcp_server_tools_is_one_warning(kind: Kind) -> None:
     """Their tools were listed before it died; each call starts or reaches it anew."""
     with start_http_server(NOTES) as (url, _):
-        tools = await mcp_server_tools(StreamableHttpServerParams(url=url, headers={"Authorization": f"Bearer {KEY}"}))
+        listed = await mcp_server_tools(StreamableHttpServerParams(url=url, headers={"Authorization": f"Bearer {KEY}"}))
+    tools = [each for each in listed if each.name in ("search", "whoami")]
     model = in_order(SEARCH, Call("whoami"))
     app = Upcall(team=lambda: RoundRobinGroupChat([kind(model, tools=tools)], max_turns=1), store="runs.db")
     run = await app.start("Look")

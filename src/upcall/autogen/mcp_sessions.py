@@ -297,9 +297,9 @@ class ServerSession:
     _list_tools: Callable[[str | None], Awaitable[Any]]
     _call_tool: Callable[[str, dict[str, Any]], Awaitable[Any]]
 
-    async def list_page(self, cursor: str | None = None) -> dict[str, Any]:
-        """List a page of its tools."""
-        return _to_json(await self._list_tools(cursor))
+    async def list_tools(self) -> list[dict[str, Any]]:
+        """List its tools, of all pages."""
+        return [each for page in await _list_pages(self._list_tools) for each in _to_json(page)["tools"]]
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Make a call, as `AskingCalls.make` does."""
@@ -345,8 +345,24 @@ def _to_json(result: Any) -> dict[str, Any]:
     return result.model_dump(mode="json", by_alias=True, exclude_none=True)  # type: ignore[no-any-return]
 
 
+async def _list_pages(list_page: Callable[[str | None], Awaitable[Any]]) -> list[Any]:
+    """Return the pages of a list; a server that repeats a cursor has no more."""
+    pages: list[Any] = []
+    cursors: list[str | None] = [None]
+    while True:
+        pages.append(await list_page(cursors[-1]))
+        following = _to_json(pages[-1]).get("nextCursor")
+        if following is None or following in cursors:
+            return pages
+        cursors.append(following)
+
+
 class AskingSession(ClientSession):
-    """A session of `mcp` 1.x whose server may ask."""
+    """A session of `mcp` 1.x whose server may ask, and whose lists are whole.
+
+    `mcp` lists one page at a time, and AutoGen asks for the first only: what is behind it, no model would see
+    (autogen-ext 0.7.5).
+    """
 
     def __init__(self, *streams: Any, **options: Any) -> None:
         self._calls = AskingCalls()
@@ -356,6 +372,31 @@ class AskingSession(ClientSession):
         """Make a call, as `AskingCalls.make` does."""
         call = super().call_tool
         return await self._calls.make(name, arguments, lambda *_: call(name, arguments, *given, **options))
+
+    async def list_tools(self, *given: Any, **options: Any) -> Any:
+        """List all tools, or the page that is asked for."""
+        return await self._list(super().list_tools, "tools", *given, **options)
+
+    async def list_prompts(self, *given: Any, **options: Any) -> Any:
+        """List all prompts, or the page that is asked for."""
+        return await self._list(super().list_prompts, "prompts", *given, **options)
+
+    async def list_resources(self, *given: Any, **options: Any) -> Any:
+        """List all resources, or the page that is asked for."""
+        return await self._list(super().list_resources, "resources", *given, **options)
+
+    async def list_resource_templates(self, *given: Any, **options: Any) -> Any:
+        """List all templates of resources, or the page that is asked for."""
+        return await self._list(super().list_resource_templates, "resourceTemplates", *given, **options)
+
+    @staticmethod
+    async def _list(list_page: Callable[..., Awaitable[Any]], kind: str, *given: Any, **options: Any) -> Any:
+        if any(each is not None for each in (*given, *options.values())):
+            return await list_page(*given, **options)
+        pages = await _list_pages(list_page)
+        return pages[-1].model_copy(
+            update={kind: [each for page in pages for each in getattr(page, kind)], "nextCursor": None}
+        )
 
     async def _received_request(self, responder: Any) -> None:
         """Answer a request of the server beside the session's reading: it may have to wait for results of calls, and

@@ -174,7 +174,7 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
             return True
         try:
             async with asyncio.timeout(PROBE_INTERVAL_S):
-                await self._session.list_page()
+                await self._session.list_tools()
         except TimeoutError:
             return False
         except Exception:  # noqa: BLE001  (whatever it is, no list came)
@@ -185,7 +185,7 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
         """Run the session in its own task: what the `mcp` package opens must be closed in the task that opened it."""
         try:
             async with _connect(self._server) as session:
-                tools = await _list_all(session)
+                tools = await session.list_tools()
                 self._session = session
                 if not ready.done():
                     ready.set_result(_names(self.name, tools))
@@ -215,18 +215,6 @@ async def _connect(server: McpServer) -> AsyncIterator[ServerSession]:
     with Path(os.devnull).open("w") as nowhere:  # noqa: ASYNC230  (nothing to wait for)
         async with open_session(stdio_client(params, errlog=nowhere), server.timeout) as session:
             yield session
-
-
-async def _list_all(session: ServerSession) -> list[Tool]:
-    """List the tools of all pages; a server that repeats a page cursor has no more."""
-    tools: list[Tool] = []
-    cursors: list[str | None] = [None]
-    while True:
-        page = await session.list_page(cursors[-1])
-        tools += page["tools"]
-        if (following := page.get("nextCursor")) is None or following in cursors:
-            return tools
-        cursors.append(following)
 
 
 def _names(server: str, tools: Sequence[Tool]) -> dict[str, Tool]:
