@@ -43,6 +43,33 @@ REFUSALS: list[Any] = [
     pytest.param(
         400, {"type": "error", "error": {"message": "Bad tool"}}, "(HTTP 400): Bad tool. The", id="Anthropic's"
     ),
+    pytest.param(
+        401, {"message": "Insufficient balance", "type": "CreditsError"}, "the account cannot pay for it", id="opencode"
+    ),
+    pytest.param(
+        403, {"error": "Your team has used all available credits"}, "the account cannot pay for it", id="xAI's credits"
+    ),
+    pytest.param(
+        429, {"error": {"code": "1113", "message": "余额不足,请充值。"}}, "the account cannot pay", id="GLM's"
+    ),
+    pytest.param(
+        403, {"error": {"message": "Country not supported"}}, "refused the request (HTTP 403): Country", id="place"
+    ),
+    pytest.param(403, "<!DOCTYPE html><html></html>", "something on the way refused (HTTP 403)", id="a firewall"),
+    pytest.param(407, "<html>Authenticate</html>", "Check the proxy", id="a proxy"),
+    pytest.param(413, "<html>Too Large</html>", "longer than the model takes", id="a proxy's limit"),
+    pytest.param(
+        400, {"error": "<400> Range of input length should be [1, 9]"}, "longer than the model takes: <400>", id="Qwen"
+    ),
+    pytest.param(
+        400, {"message": "Invalid model: m-x"}, "does not know this model or address (HTTP 400)", id="Mistral"
+    ),
+    pytest.param(
+        400, {"error": {"message": "Model Not Exist"}}, "does not know this model or address (HTTP 400)", id="DeepSeek"
+    ),
+    pytest.param(
+        404, {"error": {"message": "No endpoints found that support tool use"}}, "Use another model", id="OpenRouter's"
+    ),
     pytest.param(400, "<html><h1>400</h1></html>", "refused the request (HTTP 400). The run", id="a web page"),
 ]
 
@@ -71,3 +98,16 @@ async def test_refusal_does_not_show_the_key_or_a_part_of_it(shown: str) -> None
     assert "Incorrect API key provided: " in told
     assert KEY[:7] not in told
     assert KEY[-4:] not in told
+
+
+@pytest.mark.parametrize(
+    ("url", "cause"),
+    [("http://127.0.0.1:1/v1", "onnect"), ("127.0.0.1:1/v1", "protocol")],
+)
+async def test_unreachable_server_is_named_with_what_the_network_said(url: str, cause: str) -> None:
+    client = OpenAICompatibleClient(model="m", api_key=KEY, base_url=url, max_retries=0)
+    call = call_model(
+        client, [UserMessage(content="Go", source="user")], agent="a", cancellation_token=CancellationToken()
+    )
+    with pytest.raises(ModelError, match=rf"cannot be reached \(.*{cause}.*\)\. Check the base URL and the network"):
+        await anext(call)

@@ -168,17 +168,27 @@ def _recognise(error: Exception, agent: str) -> ModelError | None:
             "agent a model_context that shows less of it, shorten what its tools return, or use a model with a longer "
             f"context. {resume}"
         )
-    if status in (401, 403) or (status == 400 and _KEY_REFUSED.search(said)):
-        advice = "Check OPENAI_API_KEY or UPCALL_API_KEY, or api_key in the configuration."
-        return ModelAuthenticationError(f"{who} refused the key (HTTP {status}){said}. {advice} {resume}")
-    if status == 402 or (status in (400, 429) and _ACCOUNT.search(said)):
+    if status == 402 or (status in (400, 401, 403, 429) and _ACCOUNT.search(said)):
         advice = "Check the balance and the plan of the account, or use another key."
         return ModelUnavailable(
             f"{who} says that the account cannot pay for it (HTTP {status}){said}. {advice} {resume}"
         )
-    if status == 404:
+    if status == 407 or (status == 403 and _is_page(error)):
+        advice = "Check the proxy and the network."
+        return ModelUnavailable(
+            f"{who} was not reached: something on the way refused (HTTP {status}). {advice} {resume}"
+        )
+    if status == 403 and _NOT_OF_KEY.search(said):
+        return ModelError(f"{who} refused the request (HTTP 403){said}. {resume}")
+    if status in (401, 403) or (status == 400 and _KEY_REFUSED.search(said)):
+        advice = "Check OPENAI_API_KEY or UPCALL_API_KEY, or api_key in the configuration."
+        return ModelAuthenticationError(f"{who} refused the key (HTTP {status}){said}. {advice} {resume}")
+    if status in (400, 404) and _CANNOT.search(said):
+        advice = "Use another model, or one that can do this."
+        return ModelError(f"{who} refused the request (HTTP {status}){said}. {advice} {resume}")
+    if status == 404 or (status == 400 and _NO_MODEL.search(said)):
         advice = "Check the model name, the base URL and the API key."
-        return ModelNotFound(f"{who} does not know this model or address (HTTP 404){said}. {advice} {resume}")
+        return ModelNotFound(f"{who} does not know this model or address (HTTP {status}){said}. {advice} {resume}")
     if isinstance(error, TimeoutError) or "Timeout" in kind or status in (408, 504):
         advice = "Raise the setting timeout (llm_timeout for the classifier), or try again."
         return ModelTimeout(f"{who} did not answer in time. {advice} {resume}")
@@ -198,8 +208,20 @@ def _recognise(error: Exception, agent: str) -> ModelError | None:
         return ModelReplyUnfinished(told, f"it was cut off at {why}")
     if "Connection" in kind:
         advice = "Check the base URL and the network."
-        return ModelUnavailable(f"{who} cannot be reached. {advice} {resume}")
+        return ModelUnavailable(f"{who} cannot be reached{_network_cause(error)}. {advice} {resume}")
     return None
+
+
+def _network_cause(error: BaseException) -> str:
+    """Return what the network said, in brackets: the deepest error of the system's below this one, else the deepest.
+    Both name no more than the address and the certificate."""
+    below = []
+    while (cause := error.__cause__ or error.__context__) is not None and cause not in below:
+        below.append(cause)
+        error = cause
+    of_system = [each for each in below if isinstance(each, OSError)] or below
+    said = first_line(of_system[-1]).rstrip(".")[:_MAX_WORDS_CHARS] if of_system else ""
+    return f" ({said})" if said else ""
 
 
 def _address(error: Exception) -> str:
@@ -220,7 +242,11 @@ def _url(error: Exception) -> str:
 
 def _is_overflow(error: Exception, status: object, said: str) -> bool:
     refused = status in (None, 400, 413, 422, 500) and (status is not None or isinstance(error, ServerError))
-    return refused and is_overflow(said)
+    return status == _TOO_LARGE or (refused and is_overflow(said))
+
+
+_TOO_LARGE = 413
+"""Whatever the words: proxies send a web page with it."""
 
 
 _OVERFLOW = re.compile(
@@ -228,7 +254,7 @@ _OVERFLOW = re.compile(
     r"(?:long|large)|too many (?:input |prompt )?tokens|reduce the length|longer than the (?:model|maximum)"
     r"|exceed(?:s|ed|ing)?_? ?(?:the )?(?:available |maximum |model'?s? )*(?:context|token|number of tokens|input)"
     r"|(?:input|prompt) (?:token count|tokens|length)|maximum (?:allowed )?(?:input|prompt|number of tokens)"
-    r"|tokens? limit exceeded|string too long"
+    r"|tokens? limit exceeded|(?<!\.id': )string too long|max(?:imum)? length\b|range of input length|body too large"
 )
 
 
@@ -245,12 +271,34 @@ _KEY_REFUSED = re.compile(
 """Gemini's servers refuse a key with the status 400."""
 
 _ACCOUNT = re.compile(
-    r"billing|insufficient[ _](?:quota|balance|credit|fund)"
+    r"billing|insufficient[ _](?:quota|balance|credit|fund)|used all available credit|spending limit|余额|欠费|充值"
     r"|(?:out of|not enough|no|low) (?:\w+ )?(?:credit|balance|fund)"
     r"|(?:credit|balance)s? (?:is|are) (?:too low|exhausted|used up)|payment|top up|recharge|prepaid",
     re.IGNORECASE,
 )
 """What a refusal says where the account, and neither the request nor its rate, is at fault."""
+
+_NO_MODEL = re.compile(
+    r"model.{0,40}(?:not exist|not found|not available)|(?:invalid|unknown|unsupported) model\b|not a valid model"
+    r"|模型不存在|no models? (?:is |are )?loaded",
+    re.IGNORECASE,
+)
+"""Many servers refuse the name of a model with the status 400."""
+
+_CANNOT = re.compile(
+    r"(?:not|n't|endpoints found that) support (?:tools?\b|tool use|function|image)|tools? (?:is|are) not supported"
+    r"|data policy",
+    re.IGNORECASE,
+)
+"""Refusals of what the model, or its server, cannot do: no other name or key helps."""
+
+_NOT_OF_KEY = re.compile(r"country|region|territory|location|moderation|flagged|access to model", re.IGNORECASE)
+
+_SHORTEST_KEY = 8
+"""A shorter key is one that a server of one's own does not read; it may be a part of any word."""
+
+_PAGE = re.compile(r"\s*<(?:[!?]|[a-z][a-z0-9]*[\s/>])", re.IGNORECASE)
+"""How a web page begins. Qwen's servers begin their words with ``<400>``."""
 
 _MASKED = re.compile(r"\S*\*{3,}\S*|\b(?:sk|pk)-[\w-]{4,}")
 """A key that is shown in part, or another one."""
@@ -266,9 +314,9 @@ def _server_words(error: Exception) -> str:
     request = getattr(error, "request", None)
     headers = getattr(request, "headers", {})
     for secret in [*headers.get("authorization", "").split()[-1:], headers.get("api-key", "")]:
-        message = message.replace(secret, "[key]") if secret else message
+        message = message.replace(secret, "[key]") if len(secret) >= _SHORTEST_KEY else message
         message = re.sub(rf"{re.escape(secret[:6])}[^\s\"',;)]*", "[key]", message) if len(secret) > 12 else message
-    words = one_line(_MASKED.sub("[key]", message), _MAX_WORDS_CHARS).rstrip(" .")
+    words = one_line(_MASKED.sub("[key]", message), _MAX_WORDS_CHARS).rstrip(" .。")
     return f": {words}" if words else ""
 
 
@@ -287,7 +335,12 @@ def words_of(error: object) -> str:
     if error.lstrip().startswith(("{", "[")):
         with suppress(ValueError, RecursionError):
             return words_of(json.loads(error))
-    return "" if error.lstrip().startswith("<") else error
+    return "" if _PAGE.match(error) else error
+
+
+def _is_page(error: Exception) -> bool:
+    body = getattr(error, "body", None)
+    return isinstance(body, str) and _PAGE.match(body) is not None
 
 
 _WORDS = ("message", "error", "detail", "msg", "type", "code")
