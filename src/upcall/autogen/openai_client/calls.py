@@ -9,6 +9,7 @@ id, or the call before is complete, or the same piece of the stream has a call o
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,19 +35,20 @@ class _Draft:
 
     @property
     def arguments(self) -> str:
-        """The pieces in one; the last alone where only that is JSON: it was sent again, or each has all so far."""
+        """The pieces in one; the last alone where only that is JSON: it was sent again, or each has all so far; or
+        those after the first, which stood for no arguments yet (``{}``)."""
         joined = "".join(self.pieces)
-        if len(self.pieces) > 1 and not is_object(joined) and is_object(self.pieces[-1]):
-            return self.pieces[-1]
+        for fewer in (self.pieces[-1:], self.pieces[1:]):
+            if len(self.pieces) > 1 and not is_object(joined) and is_object("".join(fewer)):
+                return "".join(fewer)
         return joined
 
     def add(self, given: Mapping[str, Any]) -> None:
         """Add a piece."""
         self.id = self.id or _text(given.get("id"))
-        function = given.get("function")
-        function = function if isinstance(function, Mapping) else given
+        function = _function_of(given)
         self._add_name(_text(function.get("name")))
-        arguments = function.get("arguments")
+        arguments = next((function[name] for name in _ARGUMENTS if function.get(name) is not None), None)
         if arguments is not None and arguments != "":
             self.pieces.append(arguments if isinstance(arguments, str) else json.dumps(arguments))
         merge(self.fields, {key: value for key, value in given.items() if key not in _KNOWN})
@@ -58,7 +60,10 @@ class _Draft:
             self.name += name
 
 
-_KNOWN = frozenset({"index", "id", "type", "function", "name", "arguments"})
+_ARGUMENTS = ("arguments", "input", "parameters")
+"""The field with the arguments: OpenAI's, Anthropic's and that of custom tools, and Llama's."""
+
+_KNOWN = frozenset({"index", "id", "type", "function", "custom", "name", *_ARGUMENTS})
 
 
 class CallDrafts:
@@ -92,8 +97,9 @@ class CallDrafts:
 
     def _find(self, piece: Mapping[str, Any], together: Sequence[_Draft]) -> _Draft:
         index, given = piece.get("index"), _text(piece.get("id"))
-        function = piece.get("function")
-        name = _text(function.get("name")) if isinstance(function, Mapping) else _text(piece.get("name"))
+        index = int(index) if isinstance(index, str) and index.isdecimal() else index
+        function = _function_of(piece)
+        name = _text(function.get("name"))
         numbered = isinstance(index, int)
         here = self._by_index.get(index) if numbered else (self._all[-1] if self._all else None)  # type: ignore[arg-type]
         if given and (here is None or here.id not in ("", given)):
@@ -119,25 +125,47 @@ class CallDrafts:
             return False
         return bool(here.name) and is_object("".join(here.pieces))
 
-    def finish(self, taken: frozenset[str]) -> tuple[list[FunctionCall], dict[str, dict[str, Any]]]:
-        """Return the calls, and what came with them by their ids. Each has an id, its own: none of those `taken`."""
+    def finish(
+        self, taken: frozenset[str], offered: frozenset[str] = frozenset()
+    ) -> tuple[list[FunctionCall], dict[str, dict[str, Any]]]:
+        """Return the calls of the tools that were `offered`, and what came with them by their ids. Each has an id, its
+        own: none of those `taken`."""
         calls: list[FunctionCall] = []
         fields: dict[str, dict[str, Any]] = {}
         used = set(taken)
         for draft in self._all:
             if not draft.name and not draft.pieces:
                 continue
-            name = draft.name.strip().removeprefix("functions.")
             own = draft.id
             while not own or own in used:
                 own = uuid4().hex[:_ID_CHARS]
             used.add(own)
             calls.append(
-                FunctionCall(id=own, name=sendable_name(name) if name else "", arguments=_take_out(draft.arguments))
+                FunctionCall(id=own, name=_read_name(draft.name, offered), arguments=_take_out(draft.arguments))
             )
             if draft.fields:
                 fields[own] = draft.fields
         return calls, fields
+
+
+def _function_of(piece: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the part of a piece that has the name and the arguments: the piece itself, if nothing else."""
+    return next((each for name in ("function", "custom") if isinstance(each := piece.get(name), Mapping)), piece)
+
+
+def _read_name(name: str, offered: frozenset[str]) -> str:
+    """Return the name of the tool that is called: what is around it is a namespace (``default_api:``, ``functions.``),
+    a number (Kimi) or a mark of the model's template (gpt-oss)."""
+    name = name.strip()
+    if not name:
+        return ""
+    parts = {each for each in _SEPARATORS.split(name) if each in offered}
+    if sendable_name(name) not in offered and len(parts) == 1:
+        return parts.pop()
+    return sendable_name(name.removeprefix("functions."))
+
+
+_SEPARATORS = re.compile(r"[^\w-]+")
 
 
 def _continues_call(draft: _Draft, name: str, function: object) -> bool:

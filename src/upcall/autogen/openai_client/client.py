@@ -348,7 +348,9 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         messages: Sequence[LLMMessage],
         emit: Emit[Piece | CreateResult] | None,
     ) -> CreateResult:
-        reader = (ReplyReader if api is Api.CHAT_COMPLETIONS else ResponsesReader)(taken=_call_ids(messages))
+        kind = ReplyReader if api is Api.CHAT_COMPLETIONS else ResponsesReader
+        offered = frozenset(each["function"]["name"] for each in options.get("tools") or () if "function" in each)
+        reader = kind(taken=_call_ids(messages), offered=offered)
         sent = body if api is Api.CHAT_COMPLETIONS else to_responses(body)
         provider = self._provider_of(api)
         reply, returned = await exchange(self._connections, api.path, sent, options, reader, provider, emit)

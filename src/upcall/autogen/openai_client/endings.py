@@ -75,7 +75,9 @@ def read_ending(reason: object) -> Ending | None:
     """Return what a finish reason means; None where there is none."""
     if not isinstance(reason, str) or not reason.strip():
         return None
-    return ENDINGS.get(reason.strip().casefold().replace("-", "_"), Ending.WHOLE)
+    # Gemini's also says where: "function_call_filter: MALFORMED_FUNCTION_CALL".
+    last = reason.rpartition(":")[2].strip()
+    return ENDINGS.get(last.casefold().replace("-", "_"), Ending.WHOLE)
 
 
 STATUSES: Final[dict[str, Ending]] = {

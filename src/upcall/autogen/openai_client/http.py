@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
-from upcall.autogen.model_errors import REDIRECTED, UnreadableBody
+from upcall.autogen.model_errors import REDIRECTED, ServerError, UnreadableBody
 from upcall.autogen.server_waits import leave_retry_to_us
 
 MAX_BODY = 32_000_000
@@ -135,10 +135,11 @@ async def read_events(pieces: AsyncIterator[bytes]) -> AsyncIterator[Event]:
     A server that streams although it was not asked to, or does not although it was, is understood both ways.
 
     Raises:
+        ServerError: it is one line of plain text.
         UnreadableBody: it is neither, such as a web page; or one event is larger than a body may be.
     """
     lines = _Lines()
-    is_stream, held = False, 0
+    is_stream, held, name = False, 0, ""
     data: list[str] = []
     async for piece in pieces:
         held += len(piece)
@@ -146,6 +147,7 @@ async def read_events(pieces: AsyncIterator[bytes]) -> AsyncIterator[Event]:
             raise UnreadableBody(f"one event of its stream is larger than {MAX_BODY // 1_000_000} MB")
         for line in lines.add(piece):
             held = held if line else 0
+            line = line.removeprefix("\ufeff")
             if not is_stream and not any(map(str.strip, data)) and _begins_stream(line):
                 is_stream, data = True, []
             if not is_stream:
@@ -153,10 +155,12 @@ async def read_events(pieces: AsyncIterator[bytes]) -> AsyncIterator[Event]:
                 continue
             if line.startswith("data:"):
                 data.append(line[5:].removeprefix(" "))
-            elif not line and data:
+            elif line.startswith("event:"):
+                name = line[6:].strip()
+            elif not line:
                 for event in _parse_event(data):
-                    yield Event(event)
-                data = []
+                    yield Event(_as_error(event) if name == "error" else event)
+                data, name = [], ""
     last = lines.rest()
     if not is_stream and not (_begins_stream(last) and not any(map(str.strip, data))):
         yield Event(_parse_body("\n".join([*data, last])), whole=True)
@@ -178,23 +182,34 @@ def _begins_stream(line: str) -> bool:
 def _parse_event(data: list[str]) -> list[object]:
     """Return what an event says; nothing for one that was cut off, or is no JSON."""
     text = "\n".join(data).strip()
-    if text == "[DONE]":
+    if text.strip('"') == "[DONE]":
         return [DONE]
     try:
-        return [json.loads(text)] if text else []
+        return [json.loads(text)] if text not in ("", "null") else []
     except (ValueError, RecursionError):
         # Some servers leave out the empty line between two events.
         return [event for each in data if len(data) > 1 for event in _parse_event([each])]
 
 
+def _as_error(event: object) -> object:
+    """Return what an event named ``error`` says as an error, which some servers leave to the name alone."""
+    return event if isinstance(event, dict) and event.get("error") else {"error": event}
+
+
 def _parse_body(text: str) -> object:
     try:
-        return json.loads(text)
+        return json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
         start = text.lstrip()[:200].lower()
         if start.startswith(("<!doctype html", "<html", "<head", "<body", "<?xml", "<!--")):
             raise UnreadableBody("it sent a web page") from error
+        if 0 < len(text.strip()) <= _LONGEST_WORDS and "\n" not in text.strip() and start[0] not in "{[":
+            raise ServerError(text.strip()) from error
         raise UnreadableBody("it sent no JSON" if start else "its reply is empty") from error
+
+
+_LONGEST_WORDS = 200
+"""How long a body may be that is taken for the words of an error, in characters."""
 
 
 class _Lines:

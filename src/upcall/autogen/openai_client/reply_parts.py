@@ -41,12 +41,19 @@ def find_error(value: Mapping[str, Any]) -> ServerError | None:
     error = value.get("error")
     if not error and value.get("object") == "error":
         error = value
-    if not error and "choices" not in value and isinstance(value.get("detail"), str | list):
-        error = value["detail"]
+    if not error and not value.get("choices"):
+        error = next((value[name] for name in _WORDS_ALONE if isinstance(value.get(name), str | list)), None)
+    status = value.get("base_resp")
+    if not error and isinstance(status, Mapping) and status.get("status_code"):
+        error = status.get("status_msg")  # MiniMax
     if not error:
         return None
     code = error.get("code") if isinstance(error, Mapping) else None
     return ServerError(words_of(error), code if isinstance(code, int) else None)
+
+
+_WORDS_ALONE = ("detail", "message", "msg")
+"""Where a body without a reply says why there is none."""
 
 
 def read_usage(usage: object, before: RequestUsage) -> RequestUsage:

@@ -41,10 +41,11 @@ class ReplyReader:
 
     Args:
         taken: the ids of calls that its own may not have: they are in the conversation.
+        offered: the names of the tools that it may call.
     """
 
-    def __init__(self, *, taken: frozenset[str] = frozenset()) -> None:
-        self._taken = taken
+    def __init__(self, *, taken: frozenset[str] = frozenset(), offered: frozenset[str] = frozenset()) -> None:
+        self._taken, self._offered = taken, offered
         self._texts: list[str] = []
         self._parts: list[dict[str, Any]] = []
         self._thoughts: list[str] = []
@@ -94,7 +95,7 @@ class ReplyReader:
         if (error := find_error(choice)) and read_ending(choice.get("finish_reason")) is Ending.FAILED:
             raise error
         self._has_choice, self.done = True, self.done or whole
-        said = choice.get("delta") or choice.get("message")
+        said = choice.get("delta") or (None if self.has_begun else choice.get("message"))  # Some repeat it at the end.
         if isinstance(said, Mapping):
             self._read_message(said)
         elif isinstance(plain := choice.get("text"), str):
@@ -115,8 +116,8 @@ class ReplyReader:
         content = said.get("content")
         if isinstance(content, str):
             self._add_text(content)
-        elif isinstance(content, Sequence):
-            for each in content:
+        else:
+            for each in content if isinstance(content, Sequence) else [content]:
                 self._add_part(each)
 
     def _think(self, *given: object) -> None:
@@ -140,8 +141,10 @@ class ReplyReader:
         thoughts = [each["text"] for each in inner or () if isinstance(each, Mapping) and "text" in each]
         self._thoughts += thoughts
         self._think("".join(map(str, thoughts)))
-        if isinstance(part.get("text"), str):
-            self._add_text(part["text"])
+        text = part.get("text")
+        text = text.get("value") if isinstance(text, Mapping) else text
+        if isinstance(text, str):
+            self._add_text(text)
 
     def _add_text(self, text: str) -> None:
         self._size += len(text)
@@ -165,7 +168,7 @@ class ReplyReader:
             raise CutShort
         if not self._has_choice:
             raise UnreadableBody("its stream contains no reply")
-        calls, of_calls = self._calls.finish(self._taken)
+        calls, of_calls = self._calls.finish(self._taken, self._offered)
         thought, text = split_thoughts("".join(self._texts))
         text = text or "".join(self._refusals)
         fields = dict(self._fields)

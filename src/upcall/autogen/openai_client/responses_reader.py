@@ -93,10 +93,11 @@ class ResponsesReader:
 
     Args:
         taken: the ids of calls that its own may not have: they are in the conversation.
+        offered: the names of the tools that it may call.
     """
 
-    def __init__(self, *, taken: frozenset[str] = frozenset()) -> None:
-        self._taken = taken
+    def __init__(self, *, taken: frozenset[str] = frozenset(), offered: frozenset[str] = frozenset()) -> None:
+        self._taken, self._offered = taken, offered
         self._drafts: list[_Draft] = []
         self._ending: Ending | None = None
         self._new: list[Piece] = []
@@ -282,7 +283,7 @@ class ResponsesReader:
         made = [each for each in items if each.get("type") == "function_call"]
         drafts = CallDrafts()
         drafts.add([{**each, "id": each.get("call_id"), "name": each.get("name") or "_"} for each in made])
-        calls, _ = drafts.finish(self._taken)
+        calls, _ = drafts.finish(self._taken, self._offered)
         for item, call in zip(made, calls, strict=True):
             item["call_id"] = call.id
         return calls

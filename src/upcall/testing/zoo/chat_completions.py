@@ -65,7 +65,7 @@ def _refusing(name: str, source: str, refuse: Refuse, **more: Any) -> Behaviour:
     return Behaviour(name, source, refuse=refuse, **more)
 
 
-def _piece(index: int | None, number: int, **more: Any) -> Json:
+def _piece(index: int | str | None, number: int, **more: Any) -> Json:
     made = {**call(number), **more}
     return made if index is None else {"index": index, **made}
 
@@ -197,6 +197,22 @@ _ENDINGS: Final = (
     _ending(
         "the whole body though a stream was asked for", "proxies", json.dumps(completion({"content": DONE})), ends=""
     ),
+    _ending("a byte order mark first", "IIS", f"\ufeffdata: {json.dumps(_FIRST)}\n\n", _SECOND, chunk({}, "stop")),
+    _ending("[DONE] in quotes", "proxies", _FIRST, _SECOND, ends='data: "[DONE]"\n\n'),
+    _ending("null between chunks", "proxies", "data: null\n\n", _FIRST, "data: null\n\n", _SECOND, chunk({}, "stop")),
+    _ending(
+        "the whole message again at the end",
+        "gateways",
+        _FIRST,
+        _SECOND,
+        {**_HEAD, "choices": [{"index": 0, "delta": {}, "message": {"content": DONE}, "finish_reason": "stop"}]},
+    ),
+    _ending(
+        "an error by the event's name alone",
+        "mistral.rs#1874",
+        'event: error\ndata: {"message": "overloaded"}\n\n',
+        right="error",
+    ),
     _ending("cut off at max_tokens", "Anthropic", chunk({"content": DONE}), chunk({}, "max_tokens"), right="cut"),
     _ending("cut off by a filter", "Azure", chunk({"content": DONE}), chunk({}, "content_filter"), right="cut"),
 )
@@ -273,6 +289,44 @@ _CALLS: Final = (
         _tool_calls(_piece(0, 0, function={"name": "order", "arguments": ORDERS[0]})),
         calls=1,
     ),
+    _calling(
+        "no arguments first, then these in pieces",
+        "openai/openai-agents-js#712",
+        _tool_calls({"index": 0, "id": "call_0", "function": {"name": "order", "arguments": "{}"}}),
+        _tool_calls({"index": 0, "function": {"arguments": '{"item": '}}),
+        _tool_calls({"index": 0, "function": {"arguments": '"tea"}'}}),
+        calls=1,
+    ),
+    _calling(
+        "indexes as texts",
+        "gateways",
+        _tool_calls(_piece("0", 0, function={"name": "order", "arguments": '{"item": '})),
+        _tool_calls(_piece("1", 1, function={"name": "order", "arguments": '{"item": '})),
+        _tool_calls({"index": "1", "function": {"arguments": '"milk"}'}}),
+        _tool_calls({"index": "0", "function": {"arguments": '"tea"}'}}),
+    ),
+    *(
+        _sending(
+            f"a call of {name}", source, _tool_calls(call(0, function={"name": name, "arguments": ORDERS[0]})), calls=1
+        )
+        for name, source in (
+            ("default_api:order", "Gemini"),
+            ("functions.order:0", "Kimi"),
+            ("order<|channel|>commentary", "gpt-oss"),
+        )
+    ),
+    _sending(
+        "arguments named parameters",
+        "Llama Stack",
+        _tool_calls({"id": "call_0", "function": {"name": "order", "parameters": ORDERS[0]}}),
+        calls=1,
+    ),
+    _sending(
+        "a call as Anthropic's",
+        "gateways",
+        _tool_calls({"id": "call_0", "type": "tool_use", "name": "order", "input": ORDERS[0]}),
+        calls=1,
+    ),
     _sending("arguments as an object", "ggml-org/llama.cpp#20198", _tool_calls(call(0, arguments=ORDERS[0])), calls=1),
     _sending(
         "two calls with one id", "huggingface/smolagents#2768", _tool_calls(call(0), call(1, id="call_0")), calls=2
@@ -293,6 +347,7 @@ _CALLS: Final = (
 
 _BODIES: Final = (
     _sending("content in parts", "Mistral", {"content": [{"type": "text", "text": DONE}]}, "stop"),
+    _sending("content as an object", "gateways", {"content": {"type": "text", "text": DONE}}, "stop"),
     _sending(
         "no list of calls but an empty one", "microsoft/autogen#3120", {"content": DONE, "tool_calls": []}, "stop"
     ),
@@ -318,6 +373,13 @@ _BODIES: Final = (
         "error",
         body={"error": {"message": "Provider returned error", "code": 502}},
     ),
+    Behaviour(
+        "an error with status 200 and no error object",
+        "MiniMax",
+        "error",
+        body={"choices": None, "base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}},
+    ),
+    Behaviour("an error in plain text with status 200", "proxies", "error", body="no healthy upstream"),
     Behaviour("a web page with status 200", "proxies", "error", body="<!DOCTYPE html><html></html>"),
     Behaviour("events though no stream was asked for", "proxies", body=_EVENTS),
 )
