@@ -18,7 +18,7 @@ from cryptography.fernet import Fernet
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import ElicitRequestParams, ElicitRequestURLParams, ElicitResult, TextContent
+from mcp.types import ElicitRequestParams, ElicitRequestURLParams, ElicitResult, ErrorData, TextContent
 from scenario import TASK
 from services import ASK, Site, one_agent, serving
 
@@ -81,6 +81,18 @@ async def test_a_question_comes_up_at_the_client_in_the_middle_of_the_call() -> 
         assert (run["status"], run["result"], run["user"]) == ("completed", "Built.", "alice")
         assert human.asked[0].requestedSchema["properties"]["chosen"]["enum"] == ["Express", "FastAPI"]
         assert human.asked[1].message.startswith("'Rails' is not an option")
+
+
+@pytest.mark.parametrize("reply", [ErrorData(code=-32601, message="not supported"), {"action": "maybe"}])
+async def test_client_that_cannot_ask_as_it_declares_gets_the_open_question(reply: Any) -> None:
+    async def refuse(*_: Any) -> Any:
+        return reply if isinstance(reply, ErrorData) else ElicitResult.model_construct(**reply)
+
+    async with serving(one_agent(RISK)) as site, connected(site, "alice", refuse) as session:  # type: ignore[arg-type]
+        run = await call(session, "start", task="Build it")
+        assert (run["status"], len(run["questions"])) == ("awaiting_clarification", 1)
+        answer = {"run_id": run["run_id"], "question_id": run["questions"][0]["id"], "answer": "Yes"}
+        assert "it stays open" in await call(session, "answer", **answer)
 
 
 async def test_a_client_that_asks_nobody_lists_and_passes_on() -> None:

@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import mcp
@@ -237,17 +238,35 @@ async def test_answer_over_http_completes_the_run_in_another_process_after_a_kil
     assert (run["status"], "Express" in run["result"]) == ("completed", True)
 
 
+SPEAK = """
+import os, pathlib, runpy
+pathlib.Path("pid").write_text(str(os.getpid()))
+runpy.run_module("upcall", run_name="__main__", alter_sys=True)
+"""
+
+
 def command() -> Any:
-    arguments = ["-m", "upcall", "mcp", "--model", "demo", "--store", "runs.db"]
+    """Return the transport to the command on standard input and output; its process writes its id to the file `pid`."""
+    arguments = ["-c", SPEAK, "mcp", "--model", "demo", "--store", "runs.db"]
     return stdio_client(StdioServerParameters(command=sys.executable, args=arguments, env={**os.environ}))
 
 
 @pytest.mark.slow
-async def test_answer_over_standard_input_completes_the_run_in_another_process() -> None:
+@pytest.mark.parametrize("mode", ["2026-07-28", "auto"])
+async def test_answer_over_standard_input_completes_the_run_in_another_process_after_a_kill(mode: str) -> None:
     given = "start", {"task": TASK}
-    async with connected(command()) as client:
+    async with connected(command(), mode=mode) as client:
         required = await send(client, *given)
+        os.kill(int(Path("pid").read_text()), signal.SIGKILL)
     (question,) = required.input_requests
-    async with connected(command()) as client:
+    async with connected(command(), mode=mode) as client:
         run = await send(client, *given, required.request_state, **{question: accept(chosen="Express")})
     assert (run["status"], "Express" in run["result"]) == ("completed", True)
+
+
+@pytest.mark.slow
+async def test_older_client_is_asked_over_standard_input() -> None:
+    asked, user = human(accept(chosen="Express"))
+    async with connected(command(), user, mode="legacy") as client:
+        run = read(await client.call_tool("start", {"task": TASK}))
+    assert (run["status"], len(asked)) == ("completed", 1)

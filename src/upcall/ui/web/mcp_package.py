@@ -10,19 +10,22 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/pa
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+import logging
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ElicitationCapability, ElicitResult
+from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from upcall.errors import StoreUnavailable
 from upcall.storage.shared_keys import share_key
 from upcall.storage.store import RunStore
+from upcall.text import first_line
 from upcall.ui.web.callers import LET_IN
 
 IS_SECOND = importlib.util.find_spec("mcp.server.mcpserver") is not None
@@ -31,10 +34,12 @@ IS_SECOND = importlib.util.find_spec("mcp.server.mcpserver") is not None
 if TYPE_CHECKING or not IS_SECOND:
     from mcp.server.fastmcp import Context, FastMCP
     from mcp.server.fastmcp.exceptions import ToolError
+    from mcp.shared.exceptions import McpError
 else:
     from mcp.server.mcpserver import Context
     from mcp.server.mcpserver import MCPServer as FastMCP
     from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.shared.exceptions import MCPError as McpError
 
 if TYPE_CHECKING:
     AnyContext: TypeAlias = Context[Any, Any, Any]
@@ -49,6 +54,8 @@ FIRST_WITHOUT_REQUESTS = "2026-07-28"
 
 STATE_LIFETIME = timedelta(days=3650)
 """How long a state is taken. Until when an answer is taken is its question's to say."""
+
+_log = logging.getLogger(__name__)
 
 # The guard checks the host for all routes.
 _SECURITY = TransportSecuritySettings(enable_dns_rebinding_protection=False)
@@ -123,6 +130,16 @@ def read_elicitation(context: AnyContext) -> ElicitationCapability | None:
     else:
         capabilities = context.session.client_params and context.session.client_params.capabilities
     return capabilities.elicitation if capabilities is not None else None
+
+
+async def await_reply(request: Awaitable[ElicitResult]) -> ElicitResult:
+    """Return what the user replied to a request. Some clients declare that they can ask, and then refuse it, or send
+    what is no reply: nobody has chosen anything then."""
+    try:
+        return await request
+    except (McpError, ValidationError) as error:
+        _log.warning("The client of MCP did not ask its user: %s", first_line(error))
+        return ElicitResult(action="cancel")
 
 
 def takes_requests(context: AnyContext) -> bool:

@@ -29,6 +29,7 @@ from upcall.ui.web.mcp_package import (
     AnyContext,
     McpServer,
     ToolError,
+    await_reply,
     make_server,
     read_elicitation,
     read_request,
@@ -319,8 +320,10 @@ class _Conversation:
         page wants them to be logged in, so nobody else can."""
         if (page := self.page) is None:
             return False
-        result = await self._context.session.elicit_url(
-            _describe_secret(question), f"{page}/runs/{run_id}", question.id, self._context.request_id
+        result = await await_reply(
+            self._context.session.elicit_url(
+                _describe_secret(question), f"{page}/runs/{run_id}", question.id, self._context.request_id
+            )
         )
         return result.action == "accept" and await self._wait_for_page(run_id, question.id)
 
@@ -339,8 +342,10 @@ class _Conversation:
         """Ask the user one question of a run, and answer it; return False if they leave it open."""
         wrong = ""
         for _ in range(MAX_TRIES):
-            result = await self._context.session.elicit_form(
-                f"{wrong}{_describe(question)}", _describe_fields(question), self._context.request_id
+            result = await await_reply(
+                self._context.session.elicit_form(
+                    f"{wrong}{_describe(question)}", _describe_fields(question), self._context.request_id
+                )
             )
             if result.action == "cancel":
                 return False
