@@ -25,7 +25,7 @@ from autogen_core.models import (
     SystemMessage,
     UserMessage,
 )
-from autogen_core.tools import FunctionTool
+from autogen_core.tools import FunctionTool, ToolSchema
 from autogen_ext.models.openai import AzureOpenAIChatCompletionClient, OpenAIChatCompletionClient
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from PIL import Image as Picture
@@ -193,6 +193,26 @@ async def test_zoo_items_of_a_reply_go_back_as_its_server_takes_them(
         await ask(client, messages, stream=stream)
     assert reply.content == DONE
     assert server.refused == refused <= 4
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_reply_that_its_server_cannot_read_is_asked_for_again(stream: bool) -> None:
+    refusals = iter(["Failed to call a function. See 'failed_generation'.", "error parsing tool call: raw='{'"])
+    with ZooServer(Behaviour("tool_use_failed", "Groq", refuse=lambda _: next(refusals, None))) as server:
+        reply, _ = await ask(ours(server.base_url), stream=stream)
+    assert (reply.content, server.refused) == (DONE, 2)
+
+
+async def test_schema_of_a_tool_is_sent_in_a_simple_form_where_it_is_refused() -> None:
+    refused = "Unknown name 'type': Proto field is not repeating, cannot start list."
+    several = {"type": ["string", "null"], "x-note": 1}
+    parameters: Any = {"type": "object", "properties": {"item": several, "place": {"anyOf": [{}, {"type": "null"}]}}}
+    with ZooServer(
+        Behaviour("one type", "Gemini", refuse=lambda body: refused if "x-note" in json.dumps(body) else None)
+    ) as server:
+        await ours(server.base_url).create(ASKED, tools=[ToolSchema(name="order", parameters=parameters)])
+    sent = server.bodies[-1]["tools"][0]["function"]["parameters"]["properties"]
+    assert sent == {"item": {"type": "string"}, "place": {"type": "string"}}
 
 
 async def order_once(

@@ -254,7 +254,8 @@ _OVERFLOW = re.compile(
     r"(?:long|large)|too many (?:input |prompt )?tokens|reduce the length|longer than the (?:model|maximum)"
     r"|exceed(?:s|ed|ing)?_? ?(?:the )?(?:available |maximum |model'?s? )*(?:context|token|number of tokens|input)"
     r"|(?:input|prompt) (?:token count|tokens|length)|maximum (?:allowed )?(?:input|prompt|number of tokens)"
-    r"|tokens? limit exceeded|(?<!\.id': )string too long|max(?:imum)? length\b|range of input length|body too large"
+    r"|tokens? limit exceeded|content'?: string too long|exceeds? max(?:imum)? length"
+    r"|range of input length|body too large"
 )
 
 

@@ -53,8 +53,10 @@ from upcall.autogen.openai_client.server_rules import (
     FORMAT_WORDS,
     FORMATS,
     MAX_MENDS,
+    MAX_RETRIED,
     apply_mends,
     find_mends,
+    is_of_the_reply,
     report,
 )
 from upcall.autogen.scope import current_scope
@@ -292,10 +294,10 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         tried: set[str] = set(FORMATS) if keeps_format else set()
         kept = FORMATS if keeps_format else ()
         mends: list[str] = []
-        words, last = "", list[str]()
+        words, last, retried = "", list[str](), 0
         elsewhere: Exception | None = None
         rules = self._known_rules()
-        api = choose_api(self._choice, Api(self._traits.api), rules)
+        api = first = choose_api(self._choice, Api(self._traits.api), rules)
         while True:
             names = [*(each for each in rules if each not in kept), *mends]
             body = apply_mends(self._write_body(messages, options, api), names)
@@ -306,17 +308,23 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
                 if refused is None or getattr(error, "has_begun", False) or len(tried) > MAX_MENDS:
                     raise
                 if self._choice == "auto" and is_refused_here(api, refused.status, refused.words):
-                    if elsewhere is not None:
-                        raise elsewhere from None
-                    elsewhere, api, mends, last = error, api.other, [INSTEAD[api]], []
-                    continue
+                    if elsewhere is None:
+                        elsewhere, api, mends, last = error, api.other, [INSTEAD[api]], []
+                        continue
+                    if api is not first:  # Neither takes it: back to this one, without what it refused.
+                        api, mends, last, error = first, [], [], elsewhere
+                        refused = read_refusal(error) or refused
+                        body = apply_mends(self._write_body(messages, options, api), rules)
                 if keeps_format and FORMAT_WORDS.search(refused.words):
                     raise
-                if refused.words == words:  # That was not it.
-                    mends = [each for each in mends if each not in last]
+                if refused.words == words:  # That was not it, or not all of it.
+                    mends = [each for each in mends if each not in last or each in words]
+                if is_of_the_reply(refused.words) and retried < MAX_RETRIED:
+                    retried += 1
+                    continue
                 last, words = find_mends(body, refused.status, refused.words, {*rules, *tried}), refused.words
                 if not last:
-                    raise
+                    raise error
                 if STALE in last:
                     self.returned_fields.forget(self._provider_of(api))
                 tried.update(last)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Final
 
 from upcall.autogen.openai_client.calls import PLACEHOLDER
@@ -115,6 +116,85 @@ def _system_as_instructions(body: Json) -> bool:
     body["instructions"] = "\n\n".join(texts) or "Follow the user's instructions."
     body["messages"] = [each for each in body["messages"] if each["role"] != "system"]
     return True
+
+
+def _shorten_ids(body: Json) -> bool:
+    """Give each call an id that all servers take: nine letters and digits (Mistral), the same for the same id."""
+    changed = False
+    for message in body["messages"]:
+        holders = [(call, "id") for call in message.get("tool_calls") or []] + [(message, "tool_call_id")]
+        for holder, field in holders:
+            given = holder.get(field)
+            if isinstance(given, str) and not _SHORT_ID.fullmatch(given):
+                holder[field], changed = blake2b(given.encode(errors="replace"), digest_size=5).hexdigest()[:9], True
+    return changed
+
+
+_SHORT_ID = re.compile("[a-zA-Z0-9]{9}")
+
+
+def _name_results(body: Json) -> bool:
+    names = {call["id"]: call["function"]["name"] for each in body["messages"] for call in each.get("tool_calls") or []}
+    results = [each for each in body["messages"] if each["role"] == "tool" and "name" not in each]
+    for each in results:
+        each["name"] = names.get(each["tool_call_id"], "tool")
+    return bool(results)
+
+
+def _fill_blank(message: Json) -> bool:
+    content = message.get("content")
+    if isinstance(content, str) and not content.strip():
+        message["content"] = "(no text)"
+        return True
+    return False
+
+
+def _end_with_user(body: Json) -> bool:
+    messages = body["messages"]
+    if messages and messages[-1]["role"] != "assistant" and any(each["role"] == "user" for each in messages):
+        return False
+    messages.append({"role": "user", "content": "Go on."})
+    return True
+
+
+def _reason_not(body: Json) -> bool:
+    """Say that the model is not to reason, which it does without a word."""
+    if not body.get("tools") or body.get("reasoning_effort") == "none":
+        return False
+    body["reasoning_effort"] = "none"
+    return True
+
+
+def _simplify_schemas(function: Json) -> bool:
+    """Describe a tool's parameters by what all servers know: one type each, properties, items, the values allowed."""
+    before = function.get("parameters") or {}
+    definitions = {**before.get("$defs", {}), **before.get("definitions", {})}
+    function["parameters"] = _simplify(_inline(before, definitions, ()))
+    return bool(function["parameters"] != before)
+
+
+def _simplify(schema: Any) -> Json:
+    schema = schema if isinstance(schema, dict) else {}
+    for several in ("anyOf", "oneOf", "allOf"):
+        forms = [each for each in schema.get(several) or () if isinstance(each, dict) and each.get("type") != "null"]
+        if forms:
+            schema = {**forms[0], **{key: value for key, value in schema.items() if key != several}}
+    kind = schema.get("type")
+    kind = next((each for each in kind if each != "null"), "string") if isinstance(kind, list) else kind
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    fields = schema.get("properties")
+    kind = kind or ("object" if isinstance(fields, dict) else "array" if "items" in schema else "string")
+    simple: Json = {"type": kind}
+    if schema.get("description"):
+        simple["description"] = schema["description"]
+    if kind == "object" and isinstance(fields, dict):
+        simple["properties"] = {name: _simplify(each) for name, each in fields.items()}
+        simple["required"] = [each for each in schema.get("required") or () if each in fields]
+    elif kind == "array":
+        simple["items"] = _simplify(schema.get("items"))
+    elif kind == "string" and values and all(isinstance(each, str) and each for each in values):
+        simple["enum"] = values
+    return simple
 
 
 def _stream_always(body: Json) -> bool:
@@ -280,16 +360,68 @@ MENDS: Final = {
             _words(r"encrypted.?content.*(?:verif|decrypt|pars|organi[sz]ation)"),
             _each_message(lambda message: message.pop(ITEMS, None) is not None),
         ),
+        Mend(
+            "ids of calls that are long or of other characters",
+            _words(
+                r"tool.?call.?id was|tool_use\.id|tool_calls\[\d+\]\.id|tool_call_id'?: string"
+                r"|\bid\b.{0,60}length of 9"
+            ),
+            _shorten_ids,
+            harmless=True,
+        ),
+        Mend(
+            "reasoning beside tools (reasoning_effort none)",
+            _words(r"reasoning_effort.{0,20} to .?none"),
+            _reason_not,
+        ),
+        Mend(
+            "results of tools without a name",
+            _words(r"function_response\.name|\bname\b.{0,20}(?:cannot be empty|required|missing)"),
+            _name_results,
+        ),
+        Mend(
+            "empty texts",
+            _words(
+                r"non-?empty|non-?whitespace|(?:not|n't) be (?:empty|blank)|is (?:empty|blank)|at least (?:1|one) char"
+            ),
+            _each_message(_fill_blank),
+            harmless=True,
+        ),
+        Mend(
+            "a last message of the assistant",
+            _words(
+                r"prefill|end with a user|assistant messages? (?:at the end|in the (?:final|last))"
+                r"|in the final position"
+                r"|no user (?:query|message)"
+            ),
+            _end_with_user,
+        ),
         Mend("id of items", _words(r"item with id|not persisted"), drop_in_items("id"), harmless=True),
         Mend(
             "streaming",
             _words(
-                r"\bstream(?:ing)?\b[^.]{0,60}(?:not support|unsupported|not allowed|not available)|verified to stream"
+                r"(?:not|n't) support[^.]{0,60}\bstream(?:ing)?\b(?: mode)?"
+                r"|\bstream(?:ing)?\b[^.]{0,60}(?:not support|unsupported|not allowed|not available)|verified to stream"
                 r"|(?:not support|unsupported|not allow)[^.]{0,30}\bstream(?:ing)?\b"
             ),
             _never_stream,
         ),
-        Mend("whole replies", _words(r"\bstream(?:ing)?\b.{0,20}(?:true|required|only)"), _stream_always),
+        Mend(
+            "whole replies",
+            _words(r"\bstream(?:ing)?\b.{0,20}(?:true|required|only)|\bonly\b.{0,30}\bstream(?:ing)?\b|non-?stream"),
+            _stream_always,
+        ),
+        *(
+            Mend(
+                f"{field} of this size",
+                _words(
+                    rf"{field}\b.{{0,40}}(?:too (?:large|big|high)|between|at most|less than|must be <"
+                    rf"|exceeds? (?:the )?max)"
+                ),
+                drop(field),
+            )
+            for field in ("max_tokens", "max_completion_tokens")
+        ),
         Mend(
             "max_tokens (max_completion_tokens instead)",
             _words(r"max_completion_tokens|max_tokens.*" + _UNSUPPORTED + "|" + _UNSUPPORTED + ".*max_tokens"),
@@ -384,6 +516,11 @@ MENDS: Final = {
         ),
         Mend("store", _words(r"\bstore\b"), drop("store")),
         *map(_without, _COMMON_KEYWORDS),
+        Mend(
+            "the whole schemas of tools (a simple form instead)",
+            _words(r"schema|parameters|propert|function_declarations|proto field|\btools?\b"),
+            _each_function(_simplify_schemas),
+        ),
     )
 }
 """Read from the top: of several that fit, the first counts."""

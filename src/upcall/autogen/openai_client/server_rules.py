@@ -106,6 +106,23 @@ _NO_MATTER_OF_FORM = re.compile(
 """Refusals that no other form of the request helps with."""
 
 
+MAX_RETRIED = 2
+"""How often a request is sent again as it is, because the server could not read the model's reply to it."""
+
+_OF_THE_REPLY = re.compile(
+    r"failed_generation|tool_use_failed|(?:error|fail(?:ed|ure)?(?: to)?) pars(?:ing|e) (?:the )?tool"
+    r"|tool call validation"
+)
+
+
+def is_of_the_reply(words: str) -> bool:
+    """Return whether a refusal is of the model's reply, a call that cannot be read, not of the request (Groq, Ollama).
+
+    A model does not make the same mistake each time.
+    """
+    return bool(_OF_THE_REPLY.search(words.lower()))
+
+
 def report(server: str, model: str, names: Iterable[str]) -> None:
     """Say in one line what a server does not take."""
     _log.warning("The model server %s does not take %s (model %s): sent without.", server, ", ".join(names), model)

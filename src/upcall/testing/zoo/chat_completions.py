@@ -445,6 +445,72 @@ _RULES: Final = (
         "DeepSeek R1",
         _any_message(lambda each: "reasoning_content" in each, "reasoning_content is not allowed in input messages"),
     ),
+    _refusing(
+        "streaming without tools",
+        "Amazon Bedrock",
+        lambda body: (
+            "This model doesn't support tool use in streaming mode."
+            if body.get("tools") and body.get("stream")
+            else None
+        ),
+    ),
+    _refusing(
+        "streams alone",
+        "Qwen",
+        lambda body: None if body.get("stream") else "This model only support stream mode, please enable it.",
+    ),
+    _refusing(
+        "two fields in one refusal",
+        "gateways",
+        lambda body: (
+            "Unsupported parameter(s): `stream_options`, `temperature`"
+            if {"stream_options", "temperature"} & body.keys()
+            else None
+        ),
+    ),
+    _refusing(
+        "a limit of tokens that is too large",
+        "AQBot-Desktop/AQBot#93",
+        without("max_tokens", "max_tokens is too large: 99. This model supports at most 50 completion tokens."),
+    ),
+    _refusing(
+        "tools only without reasoning, and no Responses",
+        "openai/openai-openapi#541, behind gateways",
+        lambda body: (
+            "Function tools with reasoning_effort are not supported for m in /v1/chat/completions. Use /v1/responses "
+            "or set reasoning_effort to 'none'."
+            if body.get("tools") and body.get("reasoning_effort") != "none"
+            else None
+        ),
+    ),
+    _refusing(
+        "types in all of a tool's schema",
+        "earendil-works/pi#4138",
+        _in_tools("title", "tools.function.parameters is not a valid schema: at 'properties.item': not a known field"),
+    ),
+    Behaviour(
+        "ids of calls have nine letters",
+        "nearai/ironclaw#1241",
+        "calls",
+        body=completion({"content": None, **_tool_calls(call(0, id="call_1234567890"))}, "tool_calls"),
+        refuse=lambda body: (
+            "Tool call id was call_1234567890 but must be a-z, A-Z, 0-9, with a length of 9."
+            if "call_1234567890" in json.dumps(body["messages"])
+            else None
+        ),
+        calls=1,
+    ),
+    Behaviour(
+        "results of tools have names",
+        "Gemini",
+        "calls",
+        body=completion({"content": None, **_tool_calls(call(0))}, "tool_calls"),
+        refuse=_any_message(
+            lambda each: each["role"] == "tool" and "name" not in each,
+            "GenerateContentRequest.contents[2].parts[0].function_response.name: Name cannot be empty.",
+        ),
+        calls=1,
+    ),
     _refusing("a refusal without words", "gateways", _any_message(lambda each: "name" in each, "Bad Request")),
 )
 
