@@ -226,7 +226,7 @@ def test_wrong_use_gets_one_line_and_status_2(arguments: tuple[str, ...], says: 
         (Fail(429), "limits the rate or the quota (HTTP 429)"),
         (Fail(503), "failed (HTTP 503)"),
         (Fail(400, "context is too long"), "context is too long"),
-        (Raw("no json"), "sent a reply that cannot be read"),
+        (Raw("no json"), "reported an error: no json"),
         (Raw('{"choices": null}'), "sent a reply that cannot be read"),
         (Hang(60), "did not answer in time"),
     ],
