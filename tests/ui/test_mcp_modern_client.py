@@ -3,6 +3,7 @@ input and output and over HTTP: ``.ci/run`` has an environment with it."""
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import os
@@ -19,13 +20,14 @@ from cryptography.fernet import Fernet
 from mcp import StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.types import ElicitResult
-from scenario import TASK
+from scenario import TASK, WRITE, model, requests_of, script
 from services import ASK, Process, Site, one_agent, serve_apart, serving
 
 from upcall import ask_secret
 from upcall.autogen.mcp_sessions import open_http
 from upcall.storage.tokens import create_token
-from upcall.testing import Call, Calls
+from upcall.testing import Call, Calls, Hang
+from upcall.testing.server import LoopbackServer
 from upcall.ui.web import mcp_tools
 from upcall.ui.web.callers import Caller
 
@@ -89,6 +91,11 @@ async def send(
         tool, arguments, request_state=state, input_responses=said or None, allow_input_required=True
     )
     return result if result.result_type == "input_required" else read(result)
+
+
+async def send_apart(process: Process, *given: Any, **said: ElicitResult) -> Any:
+    async with connected(apart(process)) as client:
+        return await send(client, *given, **said)
 
 
 async def test_questions_are_required_input_and_its_answers_complete_the_call() -> None:
@@ -243,6 +250,25 @@ import os, pathlib, runpy
 pathlib.Path("pid").write_text(str(os.getpid()))
 runpy.run_module("upcall", run_name="__main__", alter_sys=True)
 """
+
+
+@pytest.mark.slow
+async def test_same_call_made_again_continues_a_run_whose_process_was_killed_at_work() -> None:
+    given = "start", {"task": TASK}
+    with LoopbackServer(script(coder=[ASK, Hang(), WRITE, '{"summary": "Built."}'])) as server:
+        with serve_apart(*model(server), "--store", "runs.db") as process:
+            async with connected(apart(process)) as client:
+                required = await send(client, *given)
+            (question,) = required.input_requests
+            said = {question: accept(chosen="Express")}
+            lost = asyncio.create_task(send_apart(process, *given, required.request_state, **said))
+            while len(requests_of(server, "coder")) < 2:
+                await asyncio.sleep(0.05)
+            process.stop(signal.SIGKILL)
+            await asyncio.wait([lost])
+        with serve_apart(*model(server), "--store", "runs.db") as process:
+            run = await send_apart(process, *given, required.request_state, **said)
+    assert (lost.exception() is not None, run["status"]) == (True, "completed")
 
 
 def command() -> Any:

@@ -257,6 +257,8 @@ class _Conversation:
         for group in ({*answers} & {*mine}, {*answers} - {*mine}):
             if group:
                 await self._service.answer(self._caller, run.id, {each: answers[each] for each in group})
+        if (await app.get(run.id, user=self._caller.user)).interrupted:  # The call was lost with its process.
+            await self._service.resume(self._caller, run.id)
         left = [each for each in state.forms if each in said and said[each].action == "cancel"]
         for question_id in (each for each in state.pages if each in said):
             if not (said[question_id].action == "accept" and await self._wait_for_page(run.id, question_id)):
