@@ -17,6 +17,7 @@ from shelf import ROWS, stand_ins
 from shelf.world import ANSWER, World
 
 from upcall import Upcall
+from upcall.errors import ConfigurationError
 
 TASK = "Paint the gate."
 
@@ -40,7 +41,10 @@ async def main(name: str, verb: str, run_id: str = "") -> dict[str, Any]:
         return {"result": said.to_text(), "stop": stock.stop_reason, "calls": world.calls}  # type: ignore[union-attr]
     app = Upcall(store="runs.db", team=lambda: row.build(world))
     if verb == "start":
-        run = await app.start(TASK)
+        try:
+            run = await app.start(TASK)
+        except ConfigurationError as error:
+            return {"refused": str(error), "calls": world.calls}
     else:
         run = await (app.answer(run_id, ANSWER) if verb == "answer" else app.resume(run_id))
     shown = {"id": run.id, "status": run.status.value, "error": run.error, "warnings": [*run.warnings]}

@@ -80,7 +80,7 @@ def serving(answers: Mapping[str, Answer] | Answer) -> Iterator[Server]:
             if sent.forever:
                 closing.wait()
 
-        do_GET = do_POST = _answer
+        do_GET = do_POST = do_DELETE = _answer
 
         def log_message(self, *_: object) -> None:
             """Nothing."""

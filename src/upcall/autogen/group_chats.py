@@ -51,7 +51,7 @@ from autogen_core.models import RequestUsage
 from upcall.autogen.adapters import as_resumable
 from upcall.autogen.answer_queue import AnswerQueue
 from upcall.autogen.call_path import nested_call
-from upcall.autogen.internals import find_handlers_once
+from upcall.autogen.internals import find_handlers_once, is_distributed
 from upcall.autogen.messages import (
     ANSWERS,
     PATH,
@@ -572,6 +572,11 @@ def make_resumable(team: TeamT, *, user_proxy: str = "user", live: bool = False)
     if kept is not None:
         kept.user_proxy, kept.live = user_proxy, live
         return team
+    if is_distributed(team):
+        raise ConfigurationError(
+            f"Team {team.name!r}: no team of AutoGen's works on a {type(team._runtime).__name__}, which cannot carry "
+            "its messages. Leave out runtime=, or give it a SingleThreadedAgentRuntime."
+        )
     for participant in team._participants:
         if participant.name == user_proxy and not isinstance(participant, UserProxyAgent):
             raise ConfigurationError(

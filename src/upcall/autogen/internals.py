@@ -279,8 +279,17 @@ def is_started(executor: CodeExecutor) -> bool | None:
     """Return whether an AutoGen code executor was started; None if it does not say, or runs code without starting."""
     if any(kind.__module__ == "autogen_ext.code_executors.local" for kind in type(executor).__mro__):
         return None
+    if any(kind.__module__.startswith("autogen_ext.code_executors.docker_jupyter.") for kind in type(executor).__mro__):
+        # It keeps the id of its kernel after that is deleted, but closes its client's connection.
+        return executor._jupyter_client._async_session is not None  # type: ignore[attr-defined]
     states = (getattr(executor, name, None) for name in ("_running", "_started"))
     return next((each for each in states if isinstance(each, bool)), None)
+
+
+def is_distributed(team: BaseGroupChat) -> bool:
+    """Return whether a team has a runtime that serializes its messages for other processes. AutoGen's own teams wait
+    there for ever: it builds the abstract `BaseChatMessage` (autogen-ext 0.7.5)."""
+    return any(kind.__module__.startswith("autogen_ext.runtimes.grpc.") for kind in type(team._runtime).__mro__)
 
 
 def executor_of(part: object) -> CodeExecutor | None:

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shelf import agents, conditions, core, extensions, teams
-from shelf.others import BESIDE, ELSEWHERE, UNTRIED
+from shelf import agents, conditions, core, extensions, services, teams
+from shelf.others import BESIDE, ELSEWHERE
 from shelf.rows import Outcome, Row
 
-ROWS: Sequence[Row] = [*agents.ROWS, *teams.ROWS, *conditions.ROWS, *core.ROWS, *extensions.ROWS]
+ROWS: Sequence[Row] = [*agents.ROWS, *teams.ROWS, *conditions.ROWS, *core.ROWS, *extensions.ROWS, *services.ROWS]
 
-__all__ = ["BESIDE", "ELSEWHERE", "ROWS", "UNTRIED", "Outcome", "Row"]
+__all__ = ["BESIDE", "ELSEWHERE", "ROWS", "Outcome", "Row"]

@@ -228,10 +228,10 @@ def remembering_vectors(world: World) -> Team:
     from autogen_ext.memory.chromadb import ChromaDBVectorMemory, PersistentChromaDBVectorMemoryConfig
 
     memory = ChromaDBVectorMemory(PersistentChromaDBVectorMemoryConfig(persistence_path="."))
-    return _adding_to(world, memory)
+    return adding_to(world, memory)
 
 
-def _adding_to(world: World, memory: Any) -> Team:
+def adding_to(world: World, memory: Any) -> Team:
     async def note(text: str) -> str:
         """Take a note."""
         await memory.add(MemoryContent(content=text, mime_type=MemoryMimeType.TEXT))
@@ -363,7 +363,7 @@ def remembering_facts(world: World) -> Team:
     import autogen_ext.memory.mem0._mem0 as module
 
     module.MemoryClient = Facts  # type: ignore[attr-defined]
-    return _adding_to(world, Mem0Memory(user_id="me", is_cloud=True, api_key="k"))
+    return adding_to(world, Mem0Memory(user_id="me", is_cloud=True, api_key="k"))
 
 
 CHROMA = f"{EXT}.memory.chromadb"

@@ -40,10 +40,10 @@ class _Module(ModuleType):
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, packages: Sequence[str]) -> None:
-        self._packages = frozenset(packages)
+        self._packages = tuple(packages)
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        if name.partition(".")[0] not in self._packages:
+        if not any(name == each or name.startswith(f"{each}.") for each in self._packages):
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 

@@ -51,12 +51,16 @@ class World:
         """Return a model that plays a script."""
 
         def reply(request: Request) -> Reply:
-            self.calls += 1
-            if str(self.calls) == os.environ.get(KILLED_AT):
-                os.kill(os.getpid(), signal.SIGKILL)
+            self.count()
             return script(request)
 
         return ScriptedModelClient(reply, info)
+
+    def count(self) -> None:
+        """Count a call of a model; at one of them the process may be killed."""
+        self.calls += 1
+        if str(self.calls) == os.environ.get(KILLED_AT):
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def echo(self, **given: Any) -> ScriptedModelClient:
         """Return a model that says what it was told."""
