@@ -37,6 +37,7 @@ NAMES = [
     ("accounts/fireworks/models/deepseek-v3p2", "deepseek", False, "max_tokens", True),
     ("x-ai/grok-4.1-fast", "grok", True, "max_tokens", True),
     ("moonshotai/kimi-k2-thinking", "kimi", False, "max_tokens", True),
+    ("moonshotai/kimi-k3", "kimi", True, "max_tokens", True),
     ("z-ai/glm-4.6", "glm", False, "max_tokens", True),
     ("openai/gpt-oss-120b", "gpt-oss", False, "max_tokens", True),
     ("mistral-large-2512", "mistral", True, "max_tokens", True),

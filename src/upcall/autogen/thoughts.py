@@ -9,7 +9,7 @@ The rules, in the order in which a text is read:
 - Thoughts stand before the text, or on lines of their own between its paragraphs.
 - Thoughts before the text that do not end are all of the reply; between paragraphs, what does not end is text.
 - The mark that opens them is often part of the prompt, so that only the one that closes them arrives: at the end of a
-  line it ends them, and what came before is withdrawn.
+  line, or without a space on either side, it ends them, and what came before is withdrawn.
 - Marks in code, in a JSON value or within a sentence are text.
 """
 
@@ -86,6 +86,8 @@ _STOPS = re.compile(r"[\n<\[◁]")
 
 _FENCE_LINE = re.compile(r"^[ \t]*(?P<marks>`{3,}|~{3,})(?P<info>.*)$", re.MULTILINE)
 _BLANKS = re.compile(r"[ \t\r]*")
+_GLUED_BEFORE = re.compile(r"[\w.!?:;)*…。！？]")
+_GLUED_AFTER = re.compile(r"[\w*#|-]")
 _INDENT = 100
 """How far, in characters, a mark may be indented on its line."""
 
@@ -180,6 +182,7 @@ class ThoughtSplitter:
         self._space = ""  # Before the text; part of it where nothing is a mark.
         self._said: list[str] | None = []  # The text, as long as it may turn out to be a thought.
         self._line, self._fence, self._is_json, self._ends = "", "", False, ""
+        self._last_said = ""  # The last character of the text.
         self._open = _Open("")
         self._body: list[str] = []
         self._within = self._thought_before = False
@@ -346,6 +349,7 @@ class ThoughtSplitter:
         self._parts.append(ReplyPart(Kind.TEXT, content))
         if self._said is not None:
             self._said.append(content)
+        self._last_said = content[-1]
         *lines, last = content.split("\n")
         for line in lines:
             self._end_line(self._line + line)
@@ -376,7 +380,7 @@ class ThoughtSplitter:
         """Match a mark that closes thoughts: at the end of its line, or where it could be nothing else."""
         closed = self._match(_CLOSES)
         sure = closed and (self.has_marks or (starts_line and closed["token"]))
-        return closed if sure or (closed and self._ends_line(closed.end())) else None
+        return closed if sure or (closed and (self._ends_line(closed.end()) or self._is_glued(closed.end()))) else None
 
     def _ends_line(self, place: int) -> bool:
         """Return whether a line ends at a place, or the JSON begins that was asked for."""
@@ -385,6 +389,10 @@ class ThoughtSplitter:
         if blanks.end() == len(self._buffer) and not self._is_last:
             raise _NeedMore
         return self._buffer[blanks.end() : blanks.end() + 1] in ("", "\n", "{", "[")
+
+    def _is_glued(self, place: int) -> bool:
+        """Return whether text stands right before and after a mark: one that is mentioned has spaces or quotes."""
+        return bool(_GLUED_BEFORE.match(self._last_said) and _GLUED_AFTER.match(self._buffer, place))
 
     def _match(self, pattern: str) -> Any:
         found = _compile(pattern).match(self._buffer, self._at, partial=not self._is_last)
