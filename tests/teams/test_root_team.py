@@ -517,7 +517,8 @@ async def test_a_run_whose_server_is_not_there_fails_in_one_line_and_goes_on_whe
         server.start()
         done = await app.resume(failed.id)
     assert failed.status is RunStatus.FAILED
-    assert "cannot be reached. Check the base URL and the network." in str(failed.error)
+    assert "cannot be reached (" in str(failed.error)
+    assert ". Check the base URL and the network." in str(failed.error)
     assert len(str(failed.error).splitlines()) == 1
     assert (done.status, done.result) == (RunStatus.COMPLETED, "Hi! I plan and write code.")
 
