@@ -100,6 +100,7 @@ def test_it_is_said_which_executor_is_used(shop: Path) -> None:
     assert (shop / "x").exists()
 
 
+@pytest.mark.slow
 def test_without_a_sandbox_or_consent_nothing_is_executed_and_everybody_is_told(shop: Path) -> None:
     coding = [Call("run_command", {"command": "touch x"}), Call("run_command", {"command": "rm old.txt"}), DONE, DONE]
     with LoopbackServer({"You are the coder ": coding, "You are the classifier ": [SHALLOW]}) as server:

@@ -308,6 +308,7 @@ def for_run(**said: list[Reply]) -> dict[str, list[Reply]]:
     return {"You read a task ": looks, **script(**{**unsaid, **said})}
 
 
+@pytest.mark.slow
 async def test_a_run_that_failed_is_resumed_in_another_process_without_a_second_look() -> None:
     replies = for_run(looks=[LACKING_LOOK, NAMED], clarifier=[Fail(400, "no"), UNWEIGHTY])
     with LoopbackServer(replies, owned_by="vllm") as server:

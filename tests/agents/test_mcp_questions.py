@@ -84,6 +84,7 @@ async def test_form_of_a_server_is_filled_in_by_the_human(workbench: Any, prefix
 
 
 @pytest.mark.parametrize("kind", [PausableAgent, SLOW_STOCK])
+@pytest.mark.slow
 async def test_tool_of_mcp_server_tools_asks_the_human(kind: Any) -> None:
     tools = await mcp_server_tools(StdioServerParams(**start_command(SHOP), read_timeout_seconds=30))
     client = model(Call("confirm", {"what": "buy"}), prefix="")
@@ -131,6 +132,7 @@ async def test_server_that_asks_the_same_twice_gets_two_answers() -> None:
     assert "accept {'name': 'Ann'} | accept {'name': 'Bob'} | accept {}" in str(run.result)
 
 
+@pytest.mark.slow
 async def test_answer_of_one_call_never_serves_another() -> None:
     """Both calls run at once, both ask, and the protocol does not say which asks."""
     app = app_of(
@@ -147,6 +149,7 @@ async def test_answer_of_one_call_never_serves_another() -> None:
 
 
 @pytest.mark.parametrize(("tool", "host"), [("login", "shop.example.org"), ("locked", "pay.example.org")])
+@pytest.mark.slow
 async def test_page_of_a_server_is_opened_by_the_human(tool: str, host: str) -> None:
     app = app_of(model(Call(tool)), ours)
     run = await app.start("Go")
@@ -156,6 +159,7 @@ async def test_page_of_a_server_is_opened_by_the_human(tool: str, host: str) -> 
     assert str(run.result).count("accept" if tool == "login" else "paid") == 1
 
 
+@pytest.mark.slow
 async def test_page_that_is_not_opened_is_an_error_of_the_call() -> None:
     app = app_of(model(Call("locked")), ours)
     run = await answer_all(app, await app.start("Go"), "no")

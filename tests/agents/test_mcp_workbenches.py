@@ -91,6 +91,7 @@ def app_of(kind: Kind, model: ScriptedModelClient, workbench: Callable[[], Workb
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
 async def test_mcp_workbench_is_called_before_and_after_a_pause(kind: Kind) -> None:
     model = in_order(SEARCH, Call("wait"), Call("search", {"words": "sea"}))
     run = await app_of(kind, model, lambda: [notes(), waiting()]).start("Look")
@@ -101,6 +102,7 @@ async def test_mcp_workbench_is_called_before_and_after_a_pause(kind: Kind) -> N
 
 @pytest.mark.parametrize("transport", ["streamable-http", pytest.param("sse", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", [ours, stock])
+@pytest.mark.slow
 async def test_mcp_workbench_is_called_over_http(kind: Kind, transport: str) -> None:
     with start_http_server(NOTES, transport) as (url, _):
         params = (SseServerParams if transport == "sse" else StreamableHttpServerParams)(url=url)
@@ -193,6 +195,7 @@ async def test_mcp_tool_of_a_later_page_is_called(ours_too: bool, kind: Kind) ->
     assert ["Rome" in each for each in model.requests[-1].tool_results.values()] == [True]
 
 
+@pytest.mark.slow
 async def test_mcp_tool_of_a_later_page_is_in_mcp_server_tools() -> None:
     await app_of(stock, in_order(SEARCH), notes).start("Look")
     params = StdioServerParams(**start_command(NOTES), read_timeout_seconds=20)
@@ -200,6 +203,7 @@ async def test_mcp_tool_of_a_later_page_is_in_mcp_server_tools() -> None:
 
 
 @pytest.mark.parametrize("kind", [ours, stock])
+@pytest.mark.slow
 async def test_mcp_server_tools_are_called(kind: Kind) -> None:
     params = StdioServerParams(**start_command(NOTES), read_timeout_seconds=20)
     tools = [each for each in await mcp_server_tools(params) if each.name == "search"]
@@ -308,6 +312,7 @@ async def test_dead_server_of_mcp_server_tools_is_one_warning(kind: Kind) -> Non
     assert KEY not in f"{warning} {model.requests}"
 
 
+@pytest.mark.slow
 async def test_failed_call_of_mcp_server_tools_is_no_warning() -> None:
     params = StdioServerParams(**start_command(NOTES), read_timeout_seconds=20)
     tools = [each for each in await mcp_server_tools(params) if each.name in ("broken", "search")]

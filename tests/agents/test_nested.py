@@ -591,6 +591,7 @@ class DumpedClient(ScriptedModelClient, Component[NoOptions]):
         return cls(cls.shared)
 
 
+@pytest.mark.slow
 async def test_a_dumped_nested_agent_pauses_and_goes_on_in_another_loaded_copy() -> None:
     coder: list[Reply] = [Call("shout", {"text": "hey"}), ASK, "coded"]
     DumpedClient.shared = Script({"the lead.": [call("coder"), "done"], "the coder.": coder})

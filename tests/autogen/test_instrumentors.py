@@ -150,6 +150,7 @@ print(*{{format(span.context.trace_id, "032x") for span in done}}, *sorted(kinds
 """
 
 
+@pytest.mark.slow
 async def test_instrumentor_sees_one_trace_over_processes(seen: InMemorySpanExporter) -> None:
     run = await app_of(team_of({"lead": [ASK]})).start("Build it.")
     (trace_id,) = {span.context.trace_id for span in theirs(seen)}

@@ -349,6 +349,7 @@ async def test_a_tool_that_asks_is_not_in_doubt() -> None:
         ),
     ],
 )
+@pytest.mark.slow
 async def test_ctrl_c_stops_what_listens_to_no_token_and_leaves_nothing_behind(kind: str) -> None:
     command = [sys.executable, str(SUPPORT / "stop_process.py"), kind]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -486,6 +487,7 @@ DONE = CreateResult(
 )
 
 
+@pytest.mark.slow
 async def test_no_reply_is_written_behind_the_checkpoint_that_ends_its_journal(tmp_path: Path) -> None:
     async def fetch() -> CreateResult:
         return DONE
@@ -641,6 +643,7 @@ async def test_the_exit_status_of_code_reaches_the_agent() -> None:
 
 @pytest.mark.parametrize("stock", [False, True])
 @pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.slow
 async def test_a_function_that_gets_its_thread_late_runs_only_if_the_run_is_still_its_workers(
     lost: bool, stock: bool
 ) -> None:
@@ -673,6 +676,7 @@ async def test_a_function_that_gets_its_thread_late_runs_only_if_the_run_is_stil
 
 
 @pytest.mark.parametrize("kind", [AssistantAgent, PausableAgent])
+@pytest.mark.slow
 async def test_a_process_that_stands_still_behind_the_look_at_the_clock_looks_again(
     kind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -700,6 +704,7 @@ async def test_a_process_that_stands_still_behind_the_look_at_the_clock_looks_ag
     assert done == []
 
 
+@pytest.mark.slow
 async def test_a_late_call_that_cannot_be_looked_after_did_not_run_and_is_not_in_doubt() -> None:
     kept: dict[str, str | None] = {}
 

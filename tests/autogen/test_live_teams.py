@@ -158,6 +158,7 @@ async def test_a_dumped_team_is_loaded_pauses_and_resumes(nested: bool, tmp_path
     assert (run.status, run.result) == (RunStatus.COMPLETED, "Led to the end." if nested else "Tested.")
 
 
+@pytest.mark.slow
 async def test_a_dumped_live_team_asks_in_the_console_of_who_loads_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -79,6 +79,7 @@ async def test_a_question_that_is_swallowed_beside_another_is_found_before_the_r
     assert "member 'deaf'" in str(run.error)
 
 
+@pytest.mark.slow
 async def test_what_a_nested_agent_asked_before_its_time_was_over_is_not_missed() -> None:
     client = models(
         lead=[Call("slow", {"task": "<slow>"}), "Led."],

@@ -139,6 +139,7 @@ def played(*, refusing: bool, replying: bool) -> list[Behaviour]:
 @pytest.mark.parametrize("make", [ours, stock])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("behaviour", played(refusing=False, replying=True), ids=lambda each: each.name)
+@pytest.mark.slow
 async def test_zoo_replies_are_read_right(behaviour: Behaviour, stream: bool, make: Make) -> None:
     with ZooServer(behaviour) as server:
         client = make(server.base_url)
@@ -162,6 +163,7 @@ async def test_zoo_replies_are_read_right(behaviour: Behaviour, stream: bool, ma
 @pytest.mark.parametrize("make", [ours, stock])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("behaviour", played(refusing=True, replying=False), ids=lambda each: each.name)
+@pytest.mark.slow
 async def test_zoo_rules_are_learned_once_from_a_refusal(
     behaviour: Behaviour, stream: bool, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -182,6 +184,7 @@ async def test_zoo_rules_are_learned_once_from_a_refusal(
 @pytest.mark.parametrize("make", [ours, stock])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("behaviour", played(refusing=True, replying=True), ids=lambda each: each.name)
+@pytest.mark.slow
 async def test_zoo_items_of_a_reply_go_back_as_its_server_takes_them(
     behaviour: Behaviour, stream: bool, make: Make
 ) -> None:

@@ -288,6 +288,7 @@ def team(url: str, *, stream: bool = False) -> RoundRobinGroupChat:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.slow
 async def test_responses_items_come_back_in_another_process(stream: bool) -> None:
     with WantsBack(*CALLING) as server:
         app = Upcall(store="runs.db", team=lambda: team(server.base_url, stream=stream), settings=Settings.read())

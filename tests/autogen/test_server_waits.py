@@ -56,6 +56,7 @@ async def test_a_server_that_asks_for_more_than_the_limit_fails_the_run_at_once(
     assert len(server.requests) == 1
 
 
+@pytest.mark.slow
 async def test_a_quota_that_is_used_up_is_not_waited_for(tmp_path: Path) -> None:
     with LoopbackServer([Fail(429, "You exceeded your quota")] * 3) as server:
         run, said = await run_with(server, tmp_path)

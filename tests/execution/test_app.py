@@ -288,6 +288,7 @@ async def test_cancel_records_the_open_question_as_cancelled() -> None:
     assert await app.cancel(asked.id) == cancelled
 
 
+@pytest.mark.slow
 async def test_a_run_cancelled_elsewhere_while_it_works_is_not_overwritten() -> None:
     app, model = app_with(Call("missing"), Hang(2))
     task = asyncio.create_task(app.start("Build it"))

@@ -67,6 +67,7 @@ async def test_what_is_answered_with_what_is_assumed_was_needless(location: str)
     assert await counts(location) == [("level", 3, 2)]
 
 
+@pytest.mark.slow
 async def test_what_is_answered_as_often_is_asked_on(location: str) -> None:
     for said in ("you decide", "Beginners", "No", Outcome.SKIPPED):
         await close_one(said, location)
@@ -83,6 +84,7 @@ async def test_nothing_is_counted_and_nothing_weighs_less_where_it_is_off() -> N
     assert await counts() == [("level", 2, 2)]
 
 
+@pytest.mark.slow
 async def test_users_and_projects_are_apart(location: str) -> None:
     for _ in range(2):
         await close_one("no preference", location, user="alice", workspace=Path("shop"))
@@ -111,6 +113,7 @@ async def test_a_run_keeps_what_was_known_when_it_was_started() -> None:
     assert moved.asked_kinds == ()
 
 
+@pytest.mark.slow
 async def test_runs_that_are_answered_at_the_same_time_are_all_counted(location: str) -> None:
     app = app_of(location)
     waiting = [await app_of(location).start(TASK) for _ in range(4)]
@@ -240,6 +243,7 @@ async def test_a_fact_needs_a_file_an_answered_question_and_a_run_of_ones_own() 
 # -- the command line -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_the_command_lists_corrects_forgets_and_makes_facts() -> None:
     _, run = await answer_level("Beginners")
     write_settings("store: runs.db\nfacts: facts.yaml\n")

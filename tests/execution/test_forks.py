@@ -254,6 +254,7 @@ async def test_the_log_says_who_forked_what() -> None:
     assert entry.detail == {"run": run.id, "question": run.questions[0].id}
 
 
+@pytest.mark.slow
 async def test_a_branch_of_the_root_team_works_in_a_copy_of_the_files() -> None:
     app = Upcall(ScriptedModelClient(demo_reply), store="runs.db", settings=Settings.read(model="demo"))
     run = await app.start(TASKS[0])
@@ -266,6 +267,7 @@ async def test_a_branch_of_the_root_team_works_in_a_copy_of_the_files() -> None:
     assert (forked.plan, forked.classification) == (done.plan, done.classification)
 
 
+@pytest.mark.slow
 async def test_files_are_copied_outside_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the leases of the other runs of a process are not renewed meanwhile."""
     app = Upcall(ScriptedModelClient(demo_reply), store="runs.db", settings=Settings.read(model="demo"))

@@ -129,6 +129,7 @@ def test_the_harness_passes_what_is_right(judged: Any) -> None:
     assert judged(points, ["note left:1:1"]) == ([], [])
 
 
+@pytest.mark.slow
 def test_the_harness_sees_a_call_made_again(judged: Any) -> None:
     """The reply was recorded: the next request holds a call of it. The second time is a fault."""
     points = [("held left:1", []), ("held left:2", ["left:1:1"]), ("held left:1", [])]

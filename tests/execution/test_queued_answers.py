@@ -32,6 +32,7 @@ async def test_the_team_is_not_run_again_when_it_is_done(tmp_path: Path) -> None
     assert world.noted() == 1
 
 
+@pytest.mark.slow
 async def test_what_followed_the_answer_is_not_done_again_after_a_kill(tmp_path: Path) -> None:
     """The writer took its note on the answer that came by mail; after the kill nobody asks or takes it again."""
     assert run_python(mail_process.__file__, str(tmp_path)).returncode == -signal.SIGKILL
@@ -48,6 +49,7 @@ async def test_the_transcript_has_an_answer_that_came_by_mail(tmp_path: Path) ->
     assert await list_answered(world) == ["Which framework?", "Which style?"]
 
 
+@pytest.mark.slow
 async def test_a_kill_loses_no_answer_of_the_transcript(tmp_path: Path) -> None:
     assert run_python(mail_process.__file__, str(tmp_path)).returncode == -signal.SIGKILL
     await soon((world := mail_process.World(tmp_path)).app.resume(mail_process.RUN))

@@ -163,6 +163,7 @@ async def test_a_removed_run_leaves_no_transcript(tmp_path: Path) -> None:
     assert rows == []
 
 
+@pytest.mark.slow
 async def test_a_transcript_grows_while_the_team_works(tmp_path: Path) -> None:
     app = make_app(tmp_path / "runs.db", ASK, Hang())
     run = await app.start("See to it", user="ada")

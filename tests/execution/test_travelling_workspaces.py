@@ -99,6 +99,7 @@ async def test_where_the_run_worked_last_nothing_is_put_back() -> None:
 
 
 @needs_bubblewrap
+@pytest.mark.slow
 async def test_what_a_command_wrote_travels_too() -> None:
     build = Call("run_command", {"command": "echo made > made.txt && chmod +x made.txt && ln -s made.txt link"})
     work: list[Reply] = [build, Call("ask_user", {"question": "Which?"}), Say({"summary": "Done."})]
@@ -161,6 +162,7 @@ async def test_a_named_folder_has_to_be_there(tmp_path: Path) -> None:
     assert (await app.answer(run_id, "This")).error is None
 
 
+@pytest.mark.slow
 async def test_a_kill_before_the_first_file_is_written_does_not_lose_the_folder(tmp_path: Path) -> None:
     """The change was recorded then, and not made."""
     killed = run_code(

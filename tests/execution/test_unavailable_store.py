@@ -109,6 +109,7 @@ both = pytest.mark.parametrize("is_made", [False, True], ids=["not_made", "made"
 
 
 @both
+@pytest.mark.slow
 async def test_no_call_of_the_store_that_fails_ends_a_run(is_made: bool) -> None:
     async def play(fails: int) -> int:
         app = Upcall(store="runs.db", team=make_team, settings=Settings())

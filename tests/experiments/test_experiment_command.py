@@ -49,6 +49,7 @@ def test_a_plan_is_told_before_and_the_table_after() -> None:
     assert compared.endswith("no team, policy and model of the same names\n")
 
 
+@pytest.mark.slow
 def test_what_is_not_installed_is_said_before_anything_is_paid(monkeypatch: pytest.MonkeyPatch) -> None:
     for package in ("numpy", "pandas", "pyarrow"):
         with monkeypatch.context() as patched:
@@ -57,6 +58,7 @@ def test_what_is_not_installed_is_said_before_anything_is_paid(monkeypatch: pyte
                 refuse_reports([Path("rows.parquet")])
 
 
+@pytest.mark.slow
 def test_a_budget_stops_and_a_replay_goes_on_without_a_model() -> None:
     stopped = upcall("experiment", "two.yaml", "--json", "--budget", "0.0001").json
     assert stopped["stopped"] == "The budget is spent; start it again with more to go on."
@@ -75,6 +77,7 @@ def test_a_budget_stops_and_a_replay_goes_on_without_a_model() -> None:
         (["--budget", "much"], "budget = 'much' is wrong"),
     ],
 )
+@pytest.mark.slow
 def test_what_cannot_be_done_is_one_line(arguments: list[str], problem: str) -> None:
     ended = upcall("experiment", "two.yaml", *arguments)
     assert problem in ended.error

@@ -25,6 +25,7 @@ with hold_folder(Path("x")):
 
 
 @pytest.mark.parametrize("options", [[], ["--replay"]])
+@pytest.mark.slow
 async def test_a_second_start_is_one_line_and_harms_nothing(options: list[str]) -> None:
     Path("two.yaml").write_text("tasks: [{id: a, task: Write it}]\n")
     second: list[Ended] = []

@@ -43,6 +43,7 @@ def experiment(tasks: list[dict[str, Any]] = TASKS, **fields: Any) -> Experiment
     return Experiment(name="labelled", tasks=[Task.model_validate(each) for each in tasks], **fields)
 
 
+@pytest.mark.slow
 async def test_features_of_the_text_tell_tasks_of_a_new_kind_apart() -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed; it is in the extra 'scorer'")
     scorer = await train(experiment())
@@ -121,6 +122,7 @@ def test_the_threshold_lies_between_the_middles_whatever_a_few_say() -> None:
     assert choose_threshold(np.array(scores), np.array(truth, dtype=bool)) == pytest.approx(0.0)
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_small_file_without_the_tasks() -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed; it is in the extra 'scorer'")
     Path("tasks.jsonl").write_text("\n".join(map(json.dumps, TASKS)))

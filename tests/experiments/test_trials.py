@@ -33,6 +33,7 @@ def unexpecting(number: int) -> list[Task]:
     return [task(each).model_copy(update={"expect": None}) for each in range(number)]
 
 
+@pytest.mark.slow
 async def test_policies_differ_as_they_say() -> None:
     results = await experiment(4).run()
     assert values(results, "questions") == {"never": 0, "always": 1.5, "budget 1": 1, "resolver": 0.5}
@@ -43,6 +44,7 @@ async def test_policies_differ_as_they_say() -> None:
     assert values(results, "wrong")["never"] == 0.5
 
 
+@pytest.mark.slow
 async def test_what_is_done_is_neither_done_nor_paid_again() -> None:
     first = await experiment(3).run(limit=5)
     assert len(first.records) == 5
@@ -52,6 +54,7 @@ async def test_what_is_done_is_neither_done_nor_paid_again() -> None:
     assert (await experiment(3).run()).requested == 0
 
 
+@pytest.mark.slow
 async def test_a_replay_gives_the_same_figures_without_a_model() -> None:
     first = await experiment(2).run()
 
@@ -63,6 +66,7 @@ async def test_a_replay_gives_the_same_figures_without_a_model() -> None:
     assert repr(replayed.figures()) == repr(first.figures())
 
 
+@pytest.mark.slow
 async def test_the_built_in_team_is_replayed_in_folders_of_its_own() -> None:
     facts = {"framework": {"answer": "FastAPI", "known": True}}
     tasks = [{"id": "login", "task": "Build me a user authentication system", "facts": facts}]
@@ -96,6 +100,7 @@ def test_a_function_makes_one_client_for_each_seed() -> None:
     assert made == [0, 1]
 
 
+@pytest.mark.slow
 async def test_a_change_calls_only_what_changed() -> None:
     await experiment(2).run()
 
@@ -109,6 +114,7 @@ async def test_a_change_calls_only_what_changed() -> None:
     assert results.found == sum(each.turns for each in results.records if each.task != "task-0")
 
 
+@pytest.mark.slow
 async def test_a_spent_budget_stops_cleanly_and_more_goes_on() -> None:
     told: list[ExperimentProgress] = []
     stopped = await experiment(4, parallel=1).run(budget="600 tokens", listener=told.append)
@@ -169,6 +175,7 @@ async def test_a_model_is_used_by_no_more_trials_than_its_limit() -> None:
     assert max(at_once) == 2
 
 
+@pytest.mark.slow
 async def test_a_judge_is_asked_once_and_replayed() -> None:
     def judged(request: Request) -> Reply:
         text = str(request.messages[-1]["content"])
@@ -228,6 +235,7 @@ async def test_rows_are_written_as_tables(tmp_path: Path) -> None:
         results.write(tmp_path / "rows.xls")
 
 
+@pytest.mark.slow
 async def test_forks_tell_which_questions_mattered() -> None:
     def curious(request: Request) -> Reply:
         """Ask first for what makes no difference."""
@@ -268,6 +276,7 @@ async def test_a_trial_that_failed_is_tried_again_at_the_next_start() -> None:
     assert (again.requested, again.figures()) == (0, done.figures())
 
 
+@pytest.mark.slow
 async def test_what_failed_several_times_is_replayed_without_a_model() -> None:
     failures = [401, 401, 401, 401]
 

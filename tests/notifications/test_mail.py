@@ -235,6 +235,7 @@ def test_damaged_setting_is_refused_without_its_password(monkeypatch: pytest.Mon
     assert "hunter2" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_mail_is_sent_by_the_command() -> None:
     with postbox() as (box, setting):
         given = {"UPCALL_MAIL": json.dumps(setting), "UPCALL_USER": "alice"}

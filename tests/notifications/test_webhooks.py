@@ -158,6 +158,7 @@ async def test_two_senders_do_not_send_the_same(location: str) -> None:
         assert (sum(attempts), len({each.headers["webhook-id"] for each in server.requests})) == (20, 20)
 
 
+@pytest.mark.slow
 async def test_killed_between_sending_and_recording_it_is_sent_again_with_the_same_id() -> None:
     workers = list[subprocess.Popen[bytes]]()
 
@@ -191,6 +192,7 @@ async def test_a_run_takes_its_deliveries_along() -> None:
 
 
 @pytest.mark.parametrize("texts", [True, False])
+@pytest.mark.slow
 async def test_service_tells_a_run_from_start_to_end(texts: bool) -> None:
     with receiving() as server:
         webhook = {"url": server.url, "secret": SECRET, "texts": texts}
@@ -241,6 +243,7 @@ def test_workers_of_a_fleet_send_each_delivery_once(postgres: Postgres) -> None:
         assert len(ids) == len({*ids}) >= 12
 
 
+@pytest.mark.slow
 def test_command_lists_retries_and_sends() -> None:
     with receiving([Sent(status=410), Sent()]) as server:
         write_settings(f"webhooks: {{crm: {{url: '{server.url}', secret: {SECRET}, events: [question.asked]}}}}\n")

@@ -303,6 +303,7 @@ async def test_a_name_that_is_no_text_is_refused(name: str, problem: str) -> Non
         Settings.read(None, assign=[{"to": name}])
 
 
+@pytest.mark.slow
 async def test_what_postgresql_cannot_hold_is_said_with_what_to_do(postgres: Server) -> None:
     app = Upcall(store=postgres.new_database(), settings=Settings.read(None))
     with pytest.raises(StoreUnavailable, match=r"cannot contain NUL .*\. A name holds one; take it out\."):

@@ -499,6 +499,7 @@ async def test_attended_a_default_is_only_shown() -> None:
 
 
 @pytest.mark.parametrize("as_json", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.slow
 def test_the_command_line_says_what_was_assumed(as_json: bool) -> None:
     coder = [ask("Which framework?", default="Express"), "Built.", "Built."]
     with LoopbackServer(script(coder=coder)) as server:
@@ -512,6 +513,7 @@ def test_the_command_line_says_what_was_assumed(as_json: bool) -> None:
         assert ended.err.count("Which framework?") == 1
 
 
+@pytest.mark.slow
 def test_the_command_line_keeps_running_unattended_without_a_default() -> None:
     ended = upcall("run", TASK, "--unattended", "--json")
     assert (ended.status, ended.json["status"], ended.json["questions"]) == (0, "completed", [])

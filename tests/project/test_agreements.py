@@ -300,6 +300,7 @@ def test_report_shows_programs_and_hides_keys(name: str, text: str, lines: list[
     assert "secret" not in "\n".join(shown)
 
 
+@pytest.mark.slow
 def test_report_shows_programs_before_what_pads_them() -> None:
     padding = "".join(f"  f{number}: x\n" for number in range(10_000))
     Path("upcall.yaml").write_text(f"roles:\n{padding.replace(': x', ': [x]')}base_url: http://x/v1\n")

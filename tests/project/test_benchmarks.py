@@ -30,6 +30,7 @@ def test_a_cell_gives_the_figure_and_its_ratio_to_ours() -> None:
     assert table[2] == "| depth 2 | 2.0 | 17.0 (8.50) |"
 
 
+@pytest.mark.slow
 def test_needless_questions_are_measured() -> None:
     """S3-37: as a share of the clear tasks, which half of the labelled ones are."""
     ask_well = _module("ask_well")
@@ -49,6 +50,7 @@ def test_needless_questions_are_measured() -> None:
     assert figures.area == pytest.approx(1 - 0.5 / len(clear))
 
 
+@pytest.mark.slow
 def test_a_first_look_is_a_score_of_its_own() -> None:
     ask_well = _module("ask_well")
     task, unweighty = next(ask_well.read_tasks()), Question(question="Which one?", weight=0.0)

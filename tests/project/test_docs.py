@@ -141,6 +141,7 @@ def test_every_public_name_is_in_the_reference() -> None:
     assert pictures - described == set()
 
 
+@pytest.mark.slow
 def test_every_member_in_the_reference_is_there() -> None:
     described = re.compile(r"^::: (\S+)\n(?: +.*\n)*? +members: \[(.+)\]$", re.MULTILINE)
     found = [

@@ -113,6 +113,7 @@ def as_page(shown: Mapping[str, Sequence[str]]) -> str:
     return "\n".join([INTRO, *map(section, DOCUMENTS)])
 
 
+@pytest.mark.slow
 def test_every_id_in_a_test_names_an_item(shown: Mapping[str, Sequence[str]]) -> None:
     assert {claim: tests for claim, tests in shown.items() if claim not in ITEMS} == {}
 

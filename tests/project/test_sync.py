@@ -139,6 +139,7 @@ def test_a_coroutine_has_no_events() -> None:
         run_sync(demo().list(), print)  # type: ignore[call-overload]
 
 
+@pytest.mark.slow
 def test_a_model_client_keeps_its_connections_from_call_to_call() -> None:
     assert output_of(KEPT_CONNECTION.replace("RUN", "run_sync")) == "completed None\n"
     status, out, _ = ended(KEPT_CONNECTION.replace("RUN", "asyncio.run"))
@@ -160,6 +161,7 @@ def test_a_forked_child_leaves_the_loop_of_its_parent_alone() -> None:
     assert output_of(FORKED) == "child\nparent\n"
 
 
+@pytest.mark.slow
 def test_ctrl_c_closes_what_is_open_and_stores_the_run() -> None:
     assert ended(STOPPED_IN_A_RUN) == (0, "stopped awaiting_clarification\n", "")
 

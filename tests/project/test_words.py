@@ -123,6 +123,7 @@ def test_a_retired_phrase_is_written_nowhere(phrase: str) -> None:
     assert not found, f"write instead: {PHRASES[phrase]}\n" + "\n".join(found)
 
 
+@pytest.mark.slow
 def test_nothing_has_a_retired_name() -> None:
     pattern = re.compile(rf"\b({'|'.join(sorted(NAMES))})\b")
     found = list[str]()
@@ -135,6 +136,7 @@ def test_nothing_has_a_retired_name() -> None:
     assert found == []
 
 
+@pytest.mark.slow
 def test_a_function_is_called_by_what_it_does() -> None:
     found = [
         f"{file.relative_to(ROOT)}:{node.lineno}: {node.name}"

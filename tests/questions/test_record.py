@@ -230,6 +230,7 @@ TestQuestionsOfARun.settings = settings(max_examples=60, stateful_step_count=25,
 
 
 @given(asked=st.lists(questions, max_size=12))
+@pytest.mark.slow
 def test_no_two_shown_questions_share_an_answer(asked: list[Question]) -> None:
     from upcall.policy.duplicates import share_answer
 

@@ -338,6 +338,7 @@ async def test_indexing_says_how_far_it_is_and_says_nothing_where_nothing_is_new
         assert len(told) == 1
 
 
+@pytest.mark.slow
 async def test_a_search_that_is_given_up_does_not_index_all_the_rest(folder: Path) -> None:
     """The program would not end before, and Ctrl-C seem to do nothing."""
     for number in range(2_000):

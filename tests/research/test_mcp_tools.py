@@ -54,6 +54,7 @@ async def test_its_results_are_fenced_and_limited(notes: McpTools) -> None:
 
 
 @pytest.mark.parametrize("by_object", [True, False])
+@pytest.mark.slow
 async def test_its_tools_are_called_when_they_are_approved(notes: McpTools, by_object: bool) -> None:
     model = ScriptedModelClient([Call("notes_search", {"words": "wind"}), "Found."])
     approve = [notes] if by_object else ["notes_*"]
@@ -140,6 +141,7 @@ async def test_it_can_be_used_again_after_it_was_stopped(notes: McpTools) -> Non
         await notes.stop()
 
 
+@pytest.mark.slow
 async def test_it_dumps_and_loads_as_a_component_without_its_keys(notes: McpTools) -> None:
     dumped = notes.dump_component()
     assert dumped.provider == "upcall.agents.McpTools"
@@ -169,6 +171,7 @@ async def test_the_researcher_of_a_run_has_its_tools() -> None:
 
 
 @pytest.mark.parametrize("stock", [False, True])
+@pytest.mark.slow
 async def test_a_server_is_stopped_by_the_run_that_started_it(stock: bool) -> None:
     client = ScriptedModelClient([Call("notes_whoami"), Call("wait"), "Done."])
     made: list[McpTools] = []

@@ -110,6 +110,7 @@ async def test_a_server_that_is_not_there_is_a_line_for_the_model() -> None:
 # -- pages ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_page_is_read_as_its_own_text_and_fetched_once() -> None:
     with serving({"/a": Sent(ARTICLE)}) as server:
         source = web("127.0.0.1")
@@ -206,6 +207,7 @@ async def test_a_name_with_a_private_address_is_refused(host: str) -> None:
     assert server.requests == []
 
 
+@pytest.mark.slow
 async def test_the_connection_goes_to_the_address_that_was_looked_at() -> None:
     """No second look-up that could tell something else: only the first one knows this name."""
     with serving({"/a": Sent(ARTICLE)}) as server:
@@ -227,6 +229,7 @@ async def test_a_redirect_to_a_private_address_is_refused() -> None:
     assert inner.requests == []
 
 
+@pytest.mark.slow
 async def test_a_redirect_within_what_is_allowed_is_followed() -> None:
     with serving({"/a": Sent(status=301, headers={"Location": "/b"}), "/b": Sent(ARTICLE)}) as server:
         passage = await Web(Tavily(KEY), private_hosts=["site.test"], resolve=resolved).read(

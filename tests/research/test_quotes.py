@@ -41,6 +41,7 @@ def judged(labelled: dict[str, Any]) -> list[tuple[dict[str, Any], bool]]:
     ]
 
 
+@pytest.mark.slow
 def test_no_false_quote_of_the_tuned_table_is_taken() -> None:
     assert [each["quote"] for each, taken in judged(TUNED) if taken and not each["holds"]] == []
     assert Counter(each["holds"] for each in TUNED["quotes"])[False] >= 221
@@ -60,6 +61,7 @@ def test_quotes_that_the_rules_were_not_made_for_are_told_apart() -> None:
     assert Counter(each["holds"] for each in HELD_OUT["quotes"]) == {True: 21, False: 40}
 
 
+@pytest.mark.slow
 def test_quotes_are_told_by_what_surrounds_them() -> None:
     """The figures are in docs/benchmarks.md."""
     wrong = [(each["holds"], each["quote"]) for each, taken in judged(IN_CONTEXT) if taken is not each["holds"]]

@@ -106,6 +106,7 @@ def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
     assert why_not(written(tmp_path / "binary.txt", os.urandom(2_000) + b"\0")) == "is no text"
 
 
+@pytest.mark.slow
 def test_a_zip_bomb_is_not_unpacked(tmp_path: Path) -> None:
     bomb = zip_bomb(tmp_path / "bomb.docx")
     assert bomb.stat().st_size < 3_000_000
@@ -140,6 +141,7 @@ def test_a_file_that_takes_too_long_ends_its_reader_and_not_the_next_file(tmp_pa
         assert reader.read(page, seconds=60).title == "Wind & sun"
 
 
+@pytest.mark.slow
 def test_a_reader_that_is_killed_is_replaced(tmp_path: Path) -> None:
     page = written(tmp_path / "page.html", PAGE)
     with IsolatedReader() as reader:
@@ -231,6 +233,7 @@ def test_the_limits_of_a_reader_are_for_good(isolation: str, monkeypatch: pytest
         "while True: print('x' * 65536, end='')",
     ],
 )
+@pytest.mark.slow
 def test_a_reader_that_says_anything_else_is_replaced(
     code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

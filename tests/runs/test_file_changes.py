@@ -253,6 +253,7 @@ def test_only_a_newline_ends_a_line_of_a_diff() -> None:
     assert [line[:3] for line in told[1:]] == ["  -", "  +", "  @", "  -", "  +"]
 
 
+@pytest.mark.slow
 async def test_the_command_line_shows_and_undoes() -> None:
     app, run = await started()
     run_changes = await app.changes(run.id)

@@ -194,6 +194,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("writes", [5, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 2, 11, 23))])
+@pytest.mark.slow
 async def test_a_writer_that_is_killed_leaves_all_of_a_write_or_nothing(writes: int, location: str) -> None:
     path = os.pathsep.join([str(SUPPORT), *sys.path])
     writer = subprocess.Popen(

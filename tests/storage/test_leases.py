@@ -80,6 +80,7 @@ async def at_work(location: str, **of_another: str) -> StoredRun:
     return await RunStore(location).load(stored.run.id)
 
 
+@pytest.mark.slow
 async def test_run_is_refused_while_its_process_lives_and_free_once_it_was_killed(location: str) -> None:
     child = process(WORKER, location)
     try:

@@ -48,6 +48,7 @@ def test_wrong_use_is_one_line(command: str, message: str) -> None:
     assert message in upcall("store", *command.split()).error
 
 
+@pytest.mark.slow
 async def test_damaged_run_is_listed_and_deleted() -> None:
     store = RunStore("upcall.db")
     for name in ("damaged-one", "whole-one"):
@@ -86,6 +87,7 @@ async def test_run_that_went_back_waits_for_what_was_asked_then() -> None:
     assert upcall("answer", run_id, "Express", "--json").json["status"] == "completed"
 
 
+@pytest.mark.slow
 def test_password_is_never_shown() -> None:
     ended = upcall("store", "check", "--store", "postgresql://me:hush-hush@127.0.0.1:1/db?password=hush-hush")
     assert "postgresql://me@127.0.0.1:1/db" in ended.error

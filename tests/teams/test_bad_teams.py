@@ -115,6 +115,7 @@ HUGE = "Which one? " * 1_000_000
     "place",
     [*some_slow(["as an agent", "as a team", "as a tool"]), pytest.param("at the root", marks=pytest.mark.slow)],
 )
+@pytest.mark.slow
 async def test_a_question_of_ten_megabytes_goes_back_to_the_model_that_asked(place: str) -> None:
     def make(world: World) -> Team:
         return crew_of(world.agent("coder"))
@@ -227,6 +228,7 @@ SLOW = {
 
 
 @pytest.mark.parametrize("kind", SLOW)
+@pytest.mark.slow
 async def test_a_nested_agent_that_never_returns_is_an_error_result_that_the_model_can_act_on(kind: str) -> None:
     def make(world: World) -> Team:
         nested = [hanging(world, kind), world.agent("quick")]
@@ -253,6 +255,7 @@ async def test_a_question_may_wait_longer_than_its_agent_may_work() -> None:
     assert results_in(client, said_to("lead")) == ["Coded."]
 
 
+@pytest.mark.slow
 async def test_an_agent_given_up_leaves_the_question_of_its_neighbour_open() -> None:
     def make(world: World) -> Team:
         return crew_of(world.agent("lead", world.agent("slow"), world.agent("coder"), nested_timeout=SOON))

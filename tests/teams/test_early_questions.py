@@ -118,6 +118,7 @@ async def test_who_is_answered_goes_on_while_a_sibling_works(
     assert coder[-1].messages[-1]["content"] == "Express"
 
 
+@pytest.mark.slow
 async def test_an_answer_comes_through_though_the_store_is_locked_when_it_is_taken_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -453,6 +454,7 @@ async def test_the_same_answer_again_goes_on_where_nobody_took_in_the_first(
     assert (run.under_way, [each.text for each in run.answers]) == (False, ["Express"])
 
 
+@pytest.mark.slow
 async def test_a_store_that_is_busy_for_a_moment_does_not_end_the_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,6 +61,7 @@ async def test_a_member_of_a_team_that_is_a_tool_asks_and_goes_on_in_another_pro
     assert ended.text == "Led to the end."
 
 
+@pytest.mark.slow
 def test_a_team_that_is_given_as_an_agent_is_dumped_as_a_nested_team() -> None:
     client = ReplayChatCompletionClient([], MODEL_INFO)
     made = PausableAgent("lead", client, agents=[RoundRobinGroupChat([PausableAgent("coder", client)], name="crew")])

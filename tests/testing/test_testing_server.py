@@ -322,6 +322,7 @@ async def test_each_agent_gets_its_own_replies(connect: Connect) -> None:
     assert said == ["Code", "A plan"]
 
 
+@pytest.mark.slow
 async def test_requests_at_once_are_answered_at_once_each_with_another_reply(connect: Connect) -> None:
     replies = [f"Reply {number}" for number in range(20)]
     started = time.monotonic()

@@ -108,6 +108,7 @@ async def test_a_nested_question_comes_up_and_its_answer_goes_down(node: None) -
         assert (len(called), results) == (len(set(called)), set(called))
 
 
+@pytest.mark.slow
 async def test_text_is_told_while_the_rest_is_not_written_yet() -> None:
     read = asyncio.Event()
 
@@ -130,6 +131,7 @@ async def test_text_is_told_while_the_rest_is_not_written_yet() -> None:
     assert (told[0], "".join(told)) == ("Once", "Once upon a time.")
 
 
+@pytest.mark.slow
 async def test_texts_that_follow_each_other_quickly_are_told_apart() -> None:
     told = dict[str, str]()
     read = asyncio.Event()
@@ -156,6 +158,7 @@ async def test_texts_that_follow_each_other_quickly_are_told_apart() -> None:
     assert sorted(told.values()) == ["Once upon", "one time"]
 
 
+@pytest.mark.slow
 async def test_an_agent_that_is_called_twice_at_once_writes_two_texts() -> None:
     begun, read = asyncio.Event(), asyncio.Event()
     told = dict[str, str]()
@@ -244,6 +247,7 @@ async def test_a_service_that_was_killed_goes_on_when_the_same_is_sent_again() -
 # -- by hand ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_the_same_request_begins_one_run() -> None:
     async with serving(one_agent(ASK, ASK)) as site, await site.caller("alice") as alice:
         first, again = [await post(alice, "Build it") for _ in range(2)]
@@ -255,6 +259,7 @@ async def test_the_same_request_begins_one_run() -> None:
             assert (refused[-1]["code"], len(refused)) == ("unknown-run", 2)
 
 
+@pytest.mark.slow
 async def test_a_front_end_without_memory_sees_all_of_a_run() -> None:
     async with serving(one_agent(ASK, "Built.")) as site, await site.caller("alice") as alice:
         asked = await post(alice, "Build it")
@@ -271,6 +276,7 @@ async def test_a_front_end_without_memory_sees_all_of_a_run() -> None:
         ]
 
 
+@pytest.mark.slow
 async def test_an_approval_is_the_interrupt_of_its_tool_call() -> None:
     sent: list[dict[str, str]] = []
 
@@ -294,6 +300,7 @@ async def test_an_approval_is_the_interrupt_of_its_tool_call() -> None:
         assert sent == [{"to": "carol", "text": "Hi"}]
 
 
+@pytest.mark.slow
 async def test_a_call_that_is_not_approved_is_not_made() -> None:
     def send(to: str) -> str:
         """Send a mail."""
@@ -351,6 +358,7 @@ NO_INPUT = {
 }
 
 
+@pytest.mark.slow
 async def test_what_is_no_input_is_refused_before_a_stream() -> None:
     async with serving(one_agent()) as site, await site.caller() as me:
         for name, (message, status) in NO_INPUT.items():
@@ -361,6 +369,7 @@ async def test_what_is_no_input_is_refused_before_a_stream() -> None:
             assert "\n" not in response.json()["detail"], name
 
 
+@pytest.mark.slow
 async def test_how_a_run_ends_is_how_that_of_the_front_end_does() -> None:
     async with serving(one_agent(ASK)) as site, await site.caller() as me:
         asked = await post(me, "Build it")
@@ -371,6 +380,7 @@ async def test_how_a_run_ends_is_how_that_of_the_front_end_does() -> None:
         assert (failed[-1]["type"], failed[-1]["code"]) == ("RUN_ERROR", "failed")
 
 
+@pytest.mark.slow
 async def test_a_call_that_comes_to_nothing_ends_before_its_agent_does() -> None:
     """The protocol's client takes no news of a nested agent that has finished, and none that is left at work."""
     model = ScriptedModelClient({"You lead": [Call("coder", {"task": "Code"})], "You code": [ASK]})
@@ -400,6 +410,7 @@ def test_an_agent_waits_for_no_other_whose_name_begins_like_its_own() -> None:
     }
 
 
+@pytest.mark.slow
 async def test_what_is_sent_again_is_told_how_the_run_stands() -> None:
     async with serving(one_agent(ASK, "Built.")) as site, await site.caller() as me:
         question = open_questions(await post(me, "Build it"))
@@ -409,6 +420,7 @@ async def test_what_is_sent_again_is_told_how_the_run_stands() -> None:
         assert [find(each, "STATE_SNAPSHOT")[-1]["snapshot"]["status"] for each in answers] == ["completed"] * 2
 
 
+@pytest.mark.slow
 async def test_a_run_that_somebody_else_lets_go_on_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     """One reader answers the first of two questions, another one the second while the first looks what is open."""
     read, read_new = asyncio.Event(), Reader.read_new
@@ -435,6 +447,7 @@ async def test_a_run_that_somebody_else_lets_go_on_is_followed(monkeypatch: pyte
     assert (done[-1]["type"], done[-1].get("result")) == ("RUN_FINISHED", "Done.")
 
 
+@pytest.mark.slow
 async def test_images_and_documents_come_along() -> None:
     source = {"type": "data", "value": base64.b64encode(b"text").decode(), "mimeType": "text/plain"}
     parts = [{"type": "text", "text": "Hello!"}, picture(2), {"type": "document", "source": source}]
@@ -444,6 +457,7 @@ async def test_images_and_documents_come_along() -> None:
         assert [each.name for each in (site.service.store.uploads.folder / run_id).iterdir()] == ["document-1.txt"]
 
 
+@pytest.mark.slow
 async def test_who_is_assigned_a_question_answers_it_and_sees_nothing_else() -> None:
     async with serving(one_agent(ASK, "Secret result."), assign=[{"to": "bob"}]) as site:
         alice, bob = await site.caller("alice"), await site.caller("bob")

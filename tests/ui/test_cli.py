@@ -50,6 +50,7 @@ def test_a_demo_run_completes_with_the_answer_given_in_another_process() -> None
     assert Path("upcall-work", run_id, "server.js").is_file()
 
 
+@pytest.mark.slow
 def test_the_answer_becomes_the_result_of_the_very_call_that_asked_and_nothing_is_done_twice() -> None:
     """S4-10 to S4-12, and none of S4-13 to S4-16: counted over three processes."""
     with LoopbackServer(script()) as server:
@@ -62,6 +63,7 @@ def test_the_answer_becomes_the_result_of_the_very_call_that_asked_and_nothing_i
     assert (before, len(server.requests)) == (6, 9)
 
 
+@pytest.mark.slow
 def test_without_a_terminal_a_run_stops_and_says_how_to_answer() -> None:
     ended = upcall("run", TASK)
     assert "Which framework?" in ended.out
@@ -145,6 +147,7 @@ def test_two_agents_that_ask_the_same_are_shown_as_one_question_and_both_get_the
     assert ended.json["result"].startswith("All done.")
 
 
+@pytest.mark.slow
 def test_a_number_that_is_no_option_is_refused_and_in_quotes_it_is_the_number() -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     for given in ("7", f"{upcall('show', run_id, '--json').json['questions'][0]['id']}=7"):
@@ -178,6 +181,7 @@ def test_the_same_answer_again_is_harmless_and_a_different_one_says_who_answered
     assert "'Express'. That answer stands" in ended.error
 
 
+@pytest.mark.slow
 def test_a_question_can_be_declined() -> None:
     asked = upcall("run", TASK, "--detach", "--json").json
     done = upcall("answer", asked["run_id"], "--decline", asked["questions"][0]["id"], "--json").json
@@ -260,12 +264,14 @@ def test_a_stream_that_is_cut_short_fails_the_run_and_is_never_taken_for_the_who
     assert resumed.json["result"] == "Whole."
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_said() -> None:
     ended = upcall("run", "x", "--model", "m", "--base-url", "http://127.0.0.1:9/v1", UPCALL_MAX_RETRIES="0")
     assert ended.status == 1
     assert "cannot be reached" in ended.error
 
 
+@pytest.mark.slow
 def test_a_key_that_the_server_repeats_is_not_printed() -> None:
     with LoopbackServer([Fail(400, "bad request with key sk-very-secret")]) as server:
         ended = upcall("run", "x", *model(server), "--debug", OPENAI_API_KEY="sk-very-secret")
@@ -389,6 +395,7 @@ def test_a_workspace_that_cannot_be_made_is_refused_before_any_work_is_done(work
     assert json.loads(upcall("list", "--json").out) == []
 
 
+@pytest.mark.slow
 def test_a_workspace_is_not_made_before_its_first_file() -> None:
     assert upcall("run", TASK, "--workspace", "deep/shop", "--detach").status == 0
     assert sorted(each.name for each in Path().iterdir() if each.is_dir()) == []
@@ -419,6 +426,7 @@ def test_without_arguments_the_help_is_shown() -> None:
     assert upcall("--version").out.startswith("upcall 0.")
 
 
+@pytest.mark.slow
 def test_show_prints_the_open_question_where_it_prints_the_run() -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     shown = upcall("show", run_id).out
@@ -502,6 +510,7 @@ def test_prompts_of_ones_own_are_refused_at_the_start_where_they_name_an_unknown
     assert not Path("upcall.db").exists()
 
 
+@pytest.mark.slow
 def test_control_characters_of_a_model_are_shown_not_sent() -> None:
     alert = '{"summary": "red \\u001b[31m alert\\u009b2J"}'
     with LoopbackServer([SHALLOW, alert, SHALLOW, alert]) as server:

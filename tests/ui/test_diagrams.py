@@ -521,6 +521,7 @@ def test_arrows_go_where_the_turn_goes() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 10, 50])
+@pytest.mark.slow
 def test_large_and_deep_teams_are_neat(size: int) -> None:
     client = ScriptedModelClient({})
     names = [f"agent_{number}_{'of_many_words_' * 6}" for number in range(size)]

@@ -118,6 +118,7 @@ async def test_pages_of_other_origins_are_let_in_by_name_alone() -> None:
             assert "Access-Control-Allow-Credentials" not in response.headers
 
 
+@pytest.mark.slow
 async def test_a_page_of_another_origin_reads_why_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "REQUESTS_AT_ONCE", 3.0)
     monkeypatch.setattr(guard, "REQUESTS_A_SECOND", 0.01)

@@ -31,6 +31,7 @@ def select_kept(events: list[Event]) -> dict[str, list[Any]]:
     return {kind: [each.data for each in events if each.kind == kind] for kind in ("log", "entry")}
 
 
+@pytest.mark.slow
 async def test_a_run_is_started_answered_and_shown() -> None:
     async with serving(one_agent(ASK, "Built with Express.")) as site, await site.caller("alice") as alice:
         asked = await start(alice)
@@ -46,6 +47,7 @@ async def test_a_run_is_started_answered_and_shown() -> None:
         assert ("answer", "Express") in said
 
 
+@pytest.mark.slow
 async def test_a_run_of_the_built_in_team_goes_on_with_it_in_a_service_with_another_one() -> None:
     run_id = upcall("run", TASK, "--detach", "--json", "--model", "demo", "--store", "runs.db").json["run_id"]
     async with serving(one_agent("Other."), store="runs.db") as site:
@@ -53,6 +55,7 @@ async def test_a_run_of_the_built_in_team_goes_on_with_it_in_a_service_with_anot
         assert not site.service.app_for(Caller(None), run).has_own_team
 
 
+@pytest.mark.slow
 async def test_several_questions_are_answered_at_once() -> None:
     asks = Calls([Call("ask_user", {"question": each}) for each in ("Which name?", "Which colour?", "Which size?")])
     async with serving(one_agent(asks, "Done.")) as site, await site.caller("alice") as alice:
@@ -63,6 +66,7 @@ async def test_several_questions_are_answered_at_once() -> None:
         assert (await settle(alice, asked["run_id"]))["result"] == "Done."
 
 
+@pytest.mark.slow
 async def test_a_run_forks_and_is_cancelled() -> None:
     async with serving(one_agent(ASK, "One.", "Other.")) as site, await site.caller("alice") as alice:
         asked = await start(alice)
@@ -81,6 +85,7 @@ async def test_a_run_forks_and_is_cancelled() -> None:
         assert (await alice.post(f"{path}/cancel")).json()["type"] == "urn:upcall:problem:run-not-waiting"
 
 
+@pytest.mark.slow
 async def test_what_was_started_with_a_key_is_started_once() -> None:
     async with serving(one_agent(ASK)) as site, await site.caller("alice") as alice:
         keyed, body = {"Idempotency-Key": "k"}, {"task": "Build it"}
@@ -94,6 +99,7 @@ async def test_what_was_started_with_a_key_is_started_once() -> None:
         assert len((await alice.get("/api/runs")).json()["runs"]) == 1
 
 
+@pytest.mark.slow
 async def test_runs_are_listed_page_by_page() -> None:
     async with serving(one_agent(*["Done."] * 5)) as site, await site.caller("alice") as alice:
         started = [(await start(alice, f"Task {number}"))["run_id"] for number in range(5)]
@@ -115,6 +121,7 @@ async def test_what_is_not_started_leaves_no_documents() -> None:
         assert [*site.service.store.uploads.folder.rglob("*.txt")] == []
 
 
+@pytest.mark.slow
 async def test_documents_and_images_come_along() -> None:
     picture = io.BytesIO()
     Image.new("RGB", (2, 2)).save(picture, "PNG")
@@ -147,6 +154,7 @@ async def test_documents_and_images_come_along() -> None:
         assert (broken.status_code, "no image" in broken.json()["detail"]) == (400, True)
 
 
+@pytest.mark.slow
 async def test_documents_have_a_limit_together_and_go_with_their_run() -> None:
     async def send(caller: httpx.AsyncClient) -> httpx.Response:
         files = {"documents": ("a.md", b"text")}
@@ -197,6 +205,7 @@ async def test_what_is_wrong_is_said_as_a_problem(method: str, path: str, body: 
         assert (problem["status"], "\n" in problem["detail"]) == (status, False)
 
 
+@pytest.mark.slow
 async def test_a_second_answer_is_a_conflict_and_the_same_one_is_none() -> None:
     async with serving(one_agent(ASK, "Done.")) as site, await site.caller() as me:
         run = await start(me)
@@ -205,6 +214,7 @@ async def test_a_second_answer_is_a_conflict_and_the_same_one_is_none() -> None:
         assert [each.status_code for each in said] == [200, 200, 409]
 
 
+@pytest.mark.slow
 async def test_a_stream_goes_on_behind_the_last_event_that_was_read() -> None:
     async with serving(one_agent(ASK, Say("Built.")), stream=True) as site, await site.caller() as me:
         run = await start(me)
@@ -218,6 +228,7 @@ async def test_a_stream_goes_on_behind_the_last_event_that_was_read() -> None:
         assert [each["kind"] for each in told["entry"]] == ["task", "question", "answer", "message"]
 
 
+@pytest.mark.slow
 async def test_text_is_told_as_it_is_written() -> None:
     async with serving(model="demo", stream=True) as site, await site.caller() as me:
         run = await start(me, TASK)
@@ -233,6 +244,7 @@ async def test_text_is_told_as_it_is_written() -> None:
         assert len({each.data["text_id"] for each in tokens if each.data["path"] == ["lead"]}) == 1
 
 
+@pytest.mark.slow
 async def test_a_new_question_is_told_to_who_waits_for_some() -> None:
     stream = "/api/questions/events"
     async with serving(one_agent(ASK)) as site, await site.caller() as me, me.stream("GET", stream) as response:
@@ -244,6 +256,7 @@ async def test_a_new_question_is_told_to_who_waits_for_some() -> None:
             pass
 
 
+@pytest.mark.slow
 async def test_an_answer_is_told_before_a_team_has_taken_it_in() -> None:
     question = Question(id="q1", question="Which framework?")
     run = Run(id="a-run", task="Build it", status=RunStatus.EXECUTING, records=QuestionRecords.build([question]))
@@ -259,6 +272,7 @@ async def test_an_answer_is_told_before_a_team_has_taken_it_in() -> None:
                 pass
 
 
+@pytest.mark.slow
 async def test_the_api_describes_itself_from_local_files() -> None:
     async with serving(one_agent()) as site, await site.caller() as me:
         described = (await me.get("/openapi.json")).json()["paths"]
@@ -268,6 +282,7 @@ async def test_the_api_describes_itself_from_local_files() -> None:
         assert "http" not in page.replace("HTTP API", "")
 
 
+@pytest.mark.slow
 async def test_every_act_is_in_the_audit_trail() -> None:
     async with serving(one_agent(ASK, "Done.")) as site, await site.caller("alice") as alice:
         run = await start(alice)

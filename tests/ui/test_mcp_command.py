@@ -69,6 +69,7 @@ async def call(session: ClientSession, tool: str, **arguments: Any) -> Any:
     return result.structuredContent
 
 
+@pytest.mark.slow
 async def test_a_question_comes_up_at_the_client_in_the_middle_of_the_call() -> None:
     human = User(
         ElicitResult(action="accept", content={"chosen": "Rails"}),
@@ -84,6 +85,7 @@ async def test_a_question_comes_up_at_the_client_in_the_middle_of_the_call() -> 
 
 
 @pytest.mark.parametrize("reply", [ErrorData(code=-32601, message="not supported"), {"action": "maybe"}])
+@pytest.mark.slow
 async def test_client_that_cannot_ask_as_it_declares_gets_the_open_question(reply: Any) -> None:
     async def refuse(*_: Any) -> Any:
         return reply if isinstance(reply, ErrorData) else ElicitResult.model_construct(**reply)
@@ -95,6 +97,7 @@ async def test_client_that_cannot_ask_as_it_declares_gets_the_open_question(repl
         assert "it stays open" in await call(session, "answer", **answer)
 
 
+@pytest.mark.slow
 async def test_a_client_that_asks_nobody_lists_and_passes_on() -> None:
     async with serving(one_agent(ASK, "Built.")) as site, connected(site, "alice") as session:
         run = await call(session, "start", task="Build it")
@@ -106,6 +109,7 @@ async def test_a_client_that_asks_nobody_lists_and_passes_on() -> None:
         assert "Unknown run" in await call(session, "show", run_id="nothing")
 
 
+@pytest.mark.slow
 async def test_a_model_confirms_no_risk_in_its_users_place() -> None:
     async with serving(one_agent(RISK, "Deleted.")) as site:
         async with connected(site, "alice") as session:
@@ -126,6 +130,7 @@ def unlock() -> str:
 
 
 @pytest.mark.parametrize("action", ["accept", "decline"])
+@pytest.mark.slow
 async def test_secret_is_typed_on_our_page_and_passes_no_client(action: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
     pages: list[str] = []
@@ -148,6 +153,7 @@ async def test_secret_is_typed_on_our_page_and_passes_no_client(action: Any, mon
         assert "sk-secret" not in str(run)
 
 
+@pytest.mark.slow
 async def test_a_user_sees_their_own_runs_alone() -> None:
     async with serving(one_agent(ASK)) as site:
         async with connected(site, "alice") as session:
@@ -164,6 +170,7 @@ async def test_a_user_sees_their_own_runs_alone() -> None:
 
 
 @pytest.mark.parametrize("other", ["mallory", None])
+@pytest.mark.slow
 async def test_session_of_another_caller_is_not_found(other: str | None) -> None:
     """By it they would read the questions to its user, and answer them in the user's name."""
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
@@ -180,6 +187,7 @@ async def test_session_of_another_caller_is_not_found(other: str | None) -> None
         assert (await alice.request("DELETE", "/mcp", headers=hers)).status_code == 200
 
 
+@pytest.mark.slow
 async def test_warning_of_a_dead_server_is_shown_at_every_door() -> None:
     dead = McpTools("shop", McpServer(command=sys.executable, args=["-c", "raise SystemExit(3)"]))
     async with serving(one_agent("Done.", workbench=dead)) as site, connected(site, "alice") as session:

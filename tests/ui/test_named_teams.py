@@ -48,6 +48,7 @@ def shop() -> None:
     Path("shop.py").write_text(MODULE)
 
 
+@pytest.mark.slow
 def test_a_run_remembers_its_team_for_answers_in_other_processes() -> None:
     run = upcall("run", "Test it", "--team", "shop:make_team", "--json").json
     ended = upcall("answer", run["run_id"], "3.12", "--json")
@@ -78,6 +79,7 @@ def test_team_module_that_fails_is_not_left_half_loaded() -> None:
             import_function("broken:make_team", "The team", "x:y")
 
 
+@pytest.mark.slow
 def test_a_branch_has_the_team_of_its_run() -> None:
     run = upcall("run", "Test it", "--team", "shop:make_team", "--json").json
     branch = upcall("fork", run["run_id"], run["questions"][0]["id"], "3.11", "--json")
@@ -104,12 +106,14 @@ def test_a_team_that_cannot_be_imported_is_refused_in_one_line(name: str, proble
     assert not Path("upcall.db").exists()
 
 
+@pytest.mark.slow
 def test_a_remembered_team_that_has_gone_is_named_when_the_run_is_answered() -> None:
     run_id = upcall("run", "Test it", "--team", "shop:make_team", "--json").json["run_id"]
     Path("shop.py").unlink()
     assert "The team 'shop:make_team' cannot be imported" in upcall("answer", run_id, "3.12").error
 
 
+@pytest.mark.slow
 def test_an_imported_run_imports_no_module_that_it_names() -> None:
     run_id = upcall("run", "Test it", "--team", "shop:make_team", "--json").json["run_id"]
     upcall("store", "export", run_id, "run.json")
@@ -147,6 +151,7 @@ def test_a_chat_asks_for_tasks_that_follow_each_other() -> None:
     assert len(upcall("list", "--json").json) == 1
 
 
+@pytest.mark.slow
 def test_a_chat_without_a_terminal_takes_its_tasks_from_a_pipe() -> None:
     done = upcall("chat", given="Hello! What can you do?\n" * 2)
     runs = upcall("list", "--json").json
@@ -176,6 +181,7 @@ WHERE = "Agent 'own': its model client Counting failed ({}/clients.py, line 9): 
 
 @pytest.mark.parametrize("team", ["own", "stock"])
 @pytest.mark.parametrize("before", [True, False], ids=["--debug run", "run --debug"])
+@pytest.mark.slow
 def test_debug_shows_the_traceback_of_a_clients_own_error(team: str, before: bool) -> None:
     Path("clients.py").write_text(OWN_CLIENT)
     call = ["run", "Go", "--team", f"clients:{team}"]

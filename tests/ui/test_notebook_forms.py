@@ -669,6 +669,7 @@ async def test_what_comes_late_of_an_earlier_state_is_not_shown() -> None:
     assert "completed" in said(form)
 
 
+@pytest.mark.slow
 async def test_a_question_that_stays_open_can_be_answered_while_the_answer_to_another_is_worked_on() -> None:
     replies = CODER_ASKS | {
         "You are the coder": [ASK, "It is coded."],

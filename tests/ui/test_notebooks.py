@@ -133,6 +133,7 @@ async def new_subshell(client: NotebookClient) -> str:
 
 
 @pytest.mark.parametrize("name", ["01_quickstart", pytest.param("02_questions_step_by_step", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_every_cell_of_a_notebook_runs(name: str, folder: Path) -> None:
     assert execute(read(FOLDER / f"{name}.ipynb"), folder)
 

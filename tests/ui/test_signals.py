@@ -15,6 +15,7 @@ from upcall import signals
 STOP = "os.kill(os.getpid(), signal.SIGINT)"
 
 
+@pytest.mark.slow
 def test_a_stop_while_the_loop_is_closed_waits_for_that_and_says_nothing() -> None:
     code = STOPPED_WHILE_CLOSING.format(stop=STOP, run="signals.run")
     assert ended(code) == (0, "closed\nstopped\n", "")

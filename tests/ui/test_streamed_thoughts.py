@@ -85,6 +85,7 @@ def written(events: list[dict[str, Any]], kind: str) -> str:
     return "".join(each["delta"] for each in events if each["type"] == kind)
 
 
+@pytest.mark.slow
 async def test_text_and_thoughts_are_events_of_two_kinds() -> None:
     read = asyncio.Event()
     async with serving(classifier(read)) as site, await site.caller() as me:
@@ -100,6 +101,7 @@ async def test_text_and_thoughts_are_events_of_two_kinds() -> None:
     assert [(each["text"], each["text_id"]) for each in said] == [("Hi! I am a team.", begun[-1].data["text_id"])]
 
 
+@pytest.mark.slow
 async def test_agui_has_thoughts_as_reasoning() -> None:
     read = asyncio.Event()
     events = await run_agui(classifier(read), read)

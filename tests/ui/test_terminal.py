@@ -84,6 +84,7 @@ def test_a_question_that_is_not_required_is_skipped_with_return(terminal: Termin
 @pytest.mark.parametrize(
     "key", [pytest.param("\x03", id="Ctrl-C"), pytest.param("\x04", id="Ctrl-D", marks=pytest.mark.slow)]
 )
+@pytest.mark.slow
 def test_ctrl_c_at_a_question_leaves_it_open_and_says_how_to_answer(terminal: Terminal, key: str) -> None:
     child = terminal.start("run", TASK)
     child.expect_exact(PROMPT)

@@ -63,6 +63,7 @@ def has_taken_effect(server: Server) -> bool:
     "attack",
     [pytest.param(each, marks=[pytest.mark.slow] if each in ("client", "agent's address") else []) for each in ATTACKS],
 )
+@pytest.mark.slow
 def test_found_settings_take_effect_only_when_agreed_to(attack: str, name: str, server: Server) -> None:
     run = ("run", "What is CUDA?", "--docs", ".", "--store", "../runs.db", "--detach")
     write_attack(attack, name, server)
@@ -74,6 +75,7 @@ def test_found_settings_take_effect_only_when_agreed_to(attack: str, name: str, 
     assert has_taken_effect(server)
 
 
+@pytest.mark.slow
 def test_stored_address_gets_the_key_of_the_account_that_named_it() -> None:
     answers = ("--json", "--store", "runs.db")
     with LoopbackServer(script()) as server:
@@ -164,6 +166,7 @@ def test_trust_says_where_there_is_nothing() -> None:
         pytest.param("ignore", 0, "upcall.db", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_found_settings_are_asked_about_on_a_terminal(desk: Desk, typed: str, status: int, shows: str) -> None:
     Path("upcall.yaml").write_text("store: mine.db\n")
     screen = desk.start("list", columns=120)

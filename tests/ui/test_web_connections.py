@@ -58,6 +58,7 @@ async def is_ended(stream: Stream, *, drips: bool = False) -> bool:
 
 @pytest.mark.parametrize("drips", [False, True])
 @pytest.mark.parametrize("sent", UNFINISHED.values(), ids=[*UNFINISHED])
+@pytest.mark.slow
 async def test_connection_without_a_whole_request_ends(
     site: Site, monkeypatch: pytest.MonkeyPatch, sent: bytes, drips: bool
 ) -> None:
@@ -68,6 +69,7 @@ async def test_connection_without_a_whole_request_ends(
     stream[1].close()
 
 
+@pytest.mark.slow
 async def test_connection_is_kept_for_the_next_request(site: Site) -> None:
     reader, writer = await connect(site)
     for _ in range(3):
@@ -76,6 +78,7 @@ async def test_connection_is_kept_for_the_next_request(site: Site) -> None:
     writer.close()
 
 
+@pytest.mark.slow
 async def test_stream_outlives_the_time_to_ask(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "SECONDS_TO_ASK", 0.2)
     async with await site.caller() as me, me.stream("GET", "/api/questions/events") as response:

@@ -33,6 +33,7 @@ async def calling(
         yield client
 
 
+@pytest.mark.slow
 async def test_proxy_says_who_calls_and_their_rights_are_the_same() -> None:
     async with serving(one_agent(ASK, "Done."), **BEHIND) as site, await site.caller("alice") as alice:
         run_id = (await start(alice))["run_id"]
@@ -95,6 +96,7 @@ async def test_header_tricks_of_a_caller_behind_the_proxy(headers: Any, status: 
         assert (await client.get("/api/runs")).status_code == status
 
 
+@pytest.mark.slow
 async def test_forms_behind_the_proxy_are_still_those_of_our_pages() -> None:
     async with serving(one_agent(ASK, "Done."), **BEHIND) as site, calling(site, {USER: "alice"}) as alice:
         form = {"task": "Build it", "key": "k"}
@@ -113,6 +115,7 @@ async def test_forms_behind_the_proxy_are_still_those_of_our_pages() -> None:
         assert (await alice.post(f"/api/runs/{run['run_id']}/cancel")).status_code == 403
 
 
+@pytest.mark.slow
 async def test_stream_behind_the_proxy_stays_open() -> None:
     async with serving(one_agent("Done."), **BEHIND) as site, calling(site, {USER: "alice"}) as alice:
         headers = {"X-CSRF-Token": re.findall(r'name="csrf" value="(\w+)"', (await alice.get("/start")).text)[0]}
@@ -120,6 +123,7 @@ async def test_stream_behind_the_proxy_stays_open() -> None:
         assert (await read_events(alice, f"/api/runs/{run_id}/events"))[-1].kind == "end"
 
 
+@pytest.mark.slow
 async def test_programs_behind_the_proxy_show_tokens() -> None:
     async with serving(one_agent(), **BEHIND) as site, await site.caller("bob") as bob:
         headers = {USER: "alice", "Accept": "application/json, text/event-stream"}
@@ -130,6 +134,7 @@ async def test_programs_behind_the_proxy_show_tokens() -> None:
             assert (await settle(program, started.json()["run_id"]))["user"] == "bob"
 
 
+@pytest.mark.slow
 async def test_one_user_behind_the_proxy_does_not_use_up_the_pace_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "REQUESTS_AT_ONCE", 3.0)
     monkeypatch.setattr(guard, "REQUESTS_A_SECOND", 0.01)
@@ -142,6 +147,7 @@ async def test_one_user_behind_the_proxy_does_not_use_up_the_pace_of_others(monk
 
 
 @pytest.mark.parametrize("public", ["https://inbox.example.org", "https://Inbox.example.org:443/"])
+@pytest.mark.slow
 async def test_session_is_secure_where_browsers_come_by_https(public: str) -> None:
     async with serving(one_agent(), **{**BEHIND, "public_url": public}) as site, await site.caller("alice") as alice:
         form = {"token": alice.headers["Authorization"].removeprefix("Bearer ")}

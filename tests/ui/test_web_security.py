@@ -303,6 +303,7 @@ async def test_each_caller_gets_what_is_theirs_of_each_run(method: str, path: st
     assert wrong == []
 
 
+@pytest.mark.slow
 async def test_lists_have_what_is_the_callers_and_what_is_open(site: Site) -> None:
     hers, operators = await store_run(site), await store_run(site, user=None)
     shared = await store_run(site, is_open=True)
@@ -318,6 +319,7 @@ async def test_lists_have_what_is_the_callers_and_what_is_open(site: Site) -> No
 
 
 @pytest.mark.parametrize("owner", ["alice", None])
+@pytest.mark.slow
 async def test_run_of_another_is_reached_by_no_other_way(site: Site, owner: str | None) -> None:
     """Compared with one's own, followed, named as the place in a list, or as the key of a branch."""
     run, question = await store_run(site, user=owner)
@@ -339,6 +341,7 @@ async def test_run_of_another_is_reached_by_no_other_way(site: Site, owner: str 
     assert (await site.service.store.load(run)).version == 1
 
 
+@pytest.mark.slow
 async def test_key_of_a_request_is_its_callers_own(site: Site) -> None:
     key, started = {"Idempotency-Key": "order 17"}, []
     for user in ("alice", "mallory", None, "alice"):
@@ -350,6 +353,7 @@ async def test_key_of_a_request_is_its_callers_own(site: Site) -> None:
     assert started[0] == started[3]
 
 
+@pytest.mark.slow
 async def test_a_role_of_a_token_answers_what_is_assigned_to_the_role() -> None:
     async with serving(one_agent(), roles={"legal": []}) as site:
         run, question = await store_run(site, assignee="role:legal")
@@ -360,6 +364,7 @@ async def test_a_role_of_a_token_answers_what_is_assigned_to_the_role() -> None:
                 assert [each["id"] for each in asked] == ([question] if role else [])
 
 
+@pytest.mark.slow
 async def test_strangers_and_users_learn_nothing_of_the_store() -> None:
     """Neither by the check of health, nor by a token that cannot be looked up; the operator does."""
     place = "postgresql://some-account:a-password@127.0.0.1:1/some-database"
@@ -391,6 +396,7 @@ async def test_a_browser_changes_nothing_for_another_page(site: Site) -> None:
                 assert (response.status_code, (await site.service.store.load(run)).version) == (403, 1)
 
 
+@pytest.mark.slow
 async def test_a_good_form_of_another_origin_is_refused(site: Site) -> None:
     run, _ = await store_run(site)
     async with await site.browser("alice") as alice:
@@ -407,6 +413,7 @@ def find_csrf(page: str) -> str:
     return found[1]
 
 
+@pytest.mark.slow
 async def test_a_session_is_new_at_each_login_and_ends_with_logout(site: Site) -> None:
     name = f"upcall-session-{site.url.rpartition(':')[2]}"
     async with httpx.AsyncClient(base_url=site.url, cookies={name: "chosen-by-another"}, headers=PAGE) as client:
@@ -426,12 +433,14 @@ async def test_a_session_is_new_at_each_login_and_ends_with_logout(site: Site) -
             assert (await bearer.get("/api/runs")).status_code == 401
 
 
+@pytest.mark.slow
 async def test_a_page_of_another_name_reads_nothing(site: Site) -> None:
     async with await site.caller() as me:
         for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", ""):
             assert (await me.get("/api/runs", headers={"Host": host})).status_code in (400, 421)
 
 
+@pytest.mark.slow
 async def test_every_response_forbids_foreign_scripts(site: Site) -> None:
     async with await site.caller() as me:
         for path in ("/", "/login", "/api/runs", "/healthz", "/nothing", "/static/app.js"):
@@ -442,6 +451,7 @@ async def test_every_response_forbids_foreign_scripts(site: Site) -> None:
             assert (headers["X-Content-Type-Options"], headers["Cache-Control"]) == ("nosniff", "no-store"), path
 
 
+@pytest.mark.slow
 async def test_static_files_are_those_of_the_package(site: Site) -> None:
     async with httpx.AsyncClient(base_url=site.url) as client:
         for path in ("../app.py", "..%2f..%2fserver.py", "%2e%2e/pages.py", "/etc/passwd", "app.css%00"):
@@ -455,6 +465,7 @@ LONG = {"/api/runs": 26_000_000, "/agui": 26_000_000, "/api/runs/x/answers": 1_1
 
 
 @pytest.mark.parametrize("counted", [True, False])
+@pytest.mark.slow
 async def test_a_body_that_is_too_long_is_refused(site: Site, counted: bool) -> None:
     async def pieces(size: int) -> AsyncIterator[bytes]:
         for _ in range(size // 100_000):
@@ -470,6 +481,7 @@ async def test_a_body_that_is_too_long_is_refused(site: Site, counted: bool) -> 
 
 
 @pytest.mark.parametrize("path", ["/agui", "/mcp", "/api/runs", "/api/runs/x/answers"])
+@pytest.mark.slow
 async def test_json_of_too_many_pieces_is_refused(site: Site, path: str) -> None:
     async with await site.caller() as me:
         response = await me.post(path, json={"messages": [{"content": [1] * 100_000}]})
@@ -478,6 +490,7 @@ async def test_json_of_too_many_pieces_is_refused(site: Site, path: str) -> None
         assert (await me.post(path, json={"messages": "a" * 900_000})).status_code in (400, 406, 422)
 
 
+@pytest.mark.slow
 async def test_json_in_a_form_of_too_many_pieces_is_refused(site: Site) -> None:
     async with await site.caller() as me:
         start = json.dumps({"task": "x", "data_sources": [1] * 100_000})
@@ -501,6 +514,7 @@ async def test_a_slow_body_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatc
     assert response.status_code == 413
 
 
+@pytest.mark.slow
 async def test_too_many_requests_are_told_to_wait(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "REQUESTS_AT_ONCE", 5.0)
     monkeypatch.setattr(guard, "REQUESTS_A_SECOND", 0.01)
@@ -513,6 +527,7 @@ async def test_too_many_requests_are_told_to_wait(site: Site, monkeypatch: pytes
     assert guessed == [401] * 5 + [429] * 2
 
 
+@pytest.mark.slow
 async def test_who_writes_a_token_in_many_ways_has_one_pace(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "REQUESTS_AT_ONCE", 5.0)
     monkeypatch.setattr(guard, "REQUESTS_A_SECOND", 0.01)
@@ -523,6 +538,7 @@ async def test_who_writes_a_token_in_many_ways_has_one_pace(site: Site, monkeypa
     assert found == [200] * 10 + [429] * 5  # Their own pace, then that of the address.
 
 
+@pytest.mark.slow
 async def test_who_guesses_locks_nobody_out_and_has_one_pace(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "REQUESTS_AT_ONCE", 5.0)
     monkeypatch.setattr(guard, "REQUESTS_A_SECOND", 0.01)
@@ -688,6 +704,7 @@ async def test_no_text_becomes_part_of_a_page(site: Site) -> None:
             await site.service.store.delete(run)
 
 
+@pytest.mark.slow
 async def test_an_answer_that_is_refused_is_shown_as_text(site: Site) -> None:
     run, _ = await store_run(site)
     async with await site.browser("alice") as alice:

@@ -50,6 +50,7 @@ def environment(url: str, limit: int) -> Mapping[str, str]:
     return {"FLEET_MODEL_URL": f"{url}/v1", "UPCALL_MODEL_LIMITS": json.dumps({"shared": limit})}
 
 
+@pytest.mark.slow
 async def test_one_process_makes_no_more_calls_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(model := Model()) as server:
         monkeypatch.setenv("FLEET_MODEL_URL", f"{server.url}/v1")
@@ -96,6 +97,7 @@ async def test_where_a_server_asks_for_time_all_workers_wait(postgres: Server) -
     assert min(model.came[1:]) - model.came[0] >= 2
 
 
+@pytest.mark.slow
 async def test_calls_are_made_in_the_order_in_which_they_came(location: str) -> None:
     slots, order = ModelSlots(open_database(location), {"m": 1}, 5), list[int]()
 

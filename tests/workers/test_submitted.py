@@ -76,6 +76,7 @@ async def test_who_resumed_a_run_acts_once_for_the_audit(location: str) -> None:
     assert [entry.kind for entry in await app.log(run.run.id)].count("resumed") == 1
 
 
+@pytest.mark.slow
 async def test_runs_over_the_limit_of_a_user_wait_and_go_on() -> None:
     at_work = [0]
 

@@ -249,6 +249,7 @@ def test_consent_for_the_run_is_not_offered_for_some_effects(finding: Finding) -
     consent.request_changes(change_of(deletion), "x", "diff")
 
 
+@pytest.mark.slow
 def test_consent_for_a_change_of_many_files_can_be_put() -> None:
     findings = [
         Finding(effect, f"{'x' * 300}/{n}\u202e", "y" * 100, kept=False) for effect in Effect for n in range(500)
@@ -441,6 +442,7 @@ async def test_a_wrong_call_comes_back_with_what_is_wrong(
     assert problem in result.to_text()
 
 
+@pytest.mark.slow
 async def test_a_result_says_how_the_command_ended(folder: Path) -> None:
     allowed = Consent(allow_commands=["sleep 9", "seq 2", "false", "true"])
     bench = ExecutionWorkbench(folder, Local(), limits=Limits(seconds=5, max_seconds=5), consent=allowed)

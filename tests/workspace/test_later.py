@@ -51,6 +51,7 @@ def test_names_that_tools_act_on_are_asked_about(folder: Path) -> None:
     assert [path for path in rows("later/asked") if path not in found] == []
 
 
+@pytest.mark.slow
 def test_names_of_ordinary_work_are_not_asked_about(folder: Path) -> None:
     assert [path for path in rows("later/unasked") if find(folder, {path: "x"})] == []
 

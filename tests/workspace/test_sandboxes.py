@@ -122,6 +122,7 @@ async def test_limits_stop_it(executor: Executor, command: str, stopped: str, tm
 
 
 @both
+@pytest.mark.slow
 async def test_no_descriptor_is_left_open(executor: Executor, tmp_path: Path) -> None:
     await executor.run("true", folder=tmp_path, limits=LIMITS)  # The event loop opens some of its own.
     before = len(os.listdir("/proc/self/fd"))
@@ -137,6 +138,7 @@ async def test_several_commands_run_at_the_same_time(executor: Executor, tmp_pat
 
 
 @needs_bubblewrap
+@pytest.mark.slow
 async def test_when_the_process_of_upcall_is_killed_its_commands_die_with_it(tmp_path: Path) -> None:
     mark = str(secrets.randbelow(10**9) + 10**9)
     code = (

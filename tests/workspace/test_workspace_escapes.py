@@ -288,6 +288,7 @@ async def test_what_becomes_a_link_at_any_look_leads_nowhere(
     assert swaps
 
 
+@pytest.mark.slow
 async def test_a_search_does_not_read_what_takes_a_file_s_place(root: Path) -> None:
     """Links come and go all the while; ripgrep reads what was opened for it, and no paths"""
     (root / "x.txt").write_text("nothing here")
