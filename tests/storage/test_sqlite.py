@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import multiprocessing
 import os
 import resource
@@ -23,6 +24,7 @@ from upcall.errors import ConfigurationError, RunGone, StoreUnavailable, Unknown
 from upcall.runs.run import Run, RunStatus
 from upcall.storage import sqlite
 from upcall.storage.connection import Connection
+from upcall.storage.databases import run_in_thread
 from upcall.storage.leases import Worker
 from upcall.storage.sqlite import SQLite
 from upcall.storage.store import RunStore
@@ -299,3 +301,27 @@ def _target(descriptor: str) -> str:
         return os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:
         return ""
+
+
+async def test_cancellation_that_is_repeated_leaves_no_unheard_error() -> None:
+    unheard: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: unheard.append(context))
+    begun, go_on = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        go_on.wait(5)
+        raise ValueError
+
+    task = asyncio.ensure_future(run_in_thread(work))
+    await asyncio.to_thread(begun.wait, 5)
+    for _ in range(2):
+        task.cancel()
+        await asyncio.sleep(0)
+    go_on.set()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    del task  # Its traceback holds what was waited for.
+    await asyncio.sleep(0.05)
+    gc.collect()
+    assert unheard == []

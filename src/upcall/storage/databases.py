@@ -209,9 +209,9 @@ async def run_in_thread(work: Callable[[], T]) -> T:
     try:
         return await asyncio.shield(working)
     except asyncio.CancelledError:
+        # Its error is nobody's any more, also where another cancellation ends the wait: a task group repeats its own.
+        working.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.wait([working])
-        if not working.cancelled():
-            working.exception()
         raise
 
 
