@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import Any
 
 from autogen_core.models import CreateResult
 
@@ -13,24 +13,8 @@ from upcall.autogen.model_errors import CutShort, ServerError, UnreadableBody
 from upcall.autogen.model_notes import Returned
 from upcall.autogen.openai_client.connections import Connections
 from upcall.autogen.openai_client.http import DONE, read_events
-from upcall.autogen.openai_client.reply_parts import Piece
+from upcall.autogen.openai_client.reply_parts import Piece, Reader
 from upcall.autogen.openai_client.requests import Json
-
-
-class Reader(Protocol):
-    """Reads the replies of one API."""
-
-    done: bool
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether a part of the reply has arrived."""
-
-    def add(self, chunk: object, *, whole: bool) -> list[Piece]:
-        """Add a chunk, or the whole body; return what it adds to the reply."""
-
-    def finish(self, provider: str) -> tuple[CreateResult, Returned | None]:
-        """Return the reply, and what its `provider` wants back with it."""
 
 
 async def exchange(

@@ -1,14 +1,16 @@
-"""What the replies of both APIs have in common: pieces, errors, usage, log probabilities."""
+"""What the replies of both APIs have in common: their reading, pieces, errors, usage, log probabilities."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from autogen_core.models import ChatCompletionTokenLogprob, RequestUsage, TopLogprob
+from autogen_core.models import ChatCompletionTokenLogprob, CreateResult, RequestUsage, TopLogprob
 
-from upcall.autogen.model_errors import ServerError, words_of
+from upcall.autogen.model_errors import ServerError, UnreadableBody, words_of
+from upcall.autogen.model_notes import Returned
 from upcall.autogen.openai_client.endings import Ending
 from upcall.autogen.thoughts import ReplyPart
 from upcall.text import replace_surrogates
@@ -34,6 +36,60 @@ class CallPiece(NamedTuple):
 
 Piece: TypeAlias = ReplyPart | CallPiece
 """What a chunk adds to a reply. Text is as the model wrote it: there may be thoughts in it."""
+
+
+class Reader(ABC):
+    """Reads one reply of an API.
+
+    Args:
+        taken: the ids of calls that its own may not have: they are in the conversation.
+        offered: the names of the tools that it may call.
+    """
+
+    def __init__(self, *, taken: frozenset[str] = frozenset(), offered: frozenset[str] = frozenset()) -> None:
+        self._taken, self._offered = taken, offered
+        self._new: list[Piece] = []
+        self._usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
+        self._odds: list[ChatCompletionTokenLogprob] = []
+        self._size = 0
+        self.done = False
+        """Whether the stream said ``[DONE]``, or the body was there."""
+
+    @property
+    @abstractmethod
+    def has_begun(self) -> bool:
+        """Whether a part of the reply has arrived."""
+
+    def add(self, chunk: object, *, whole: bool) -> list[Piece]:
+        """Add the data of an event of the stream, or the whole body; return what it adds to the reply.
+
+        Raises:
+            ServerError: it is an error of the server, in its own words.
+            UnreadableBody: it is nothing of the protocol.
+        """
+        if not isinstance(chunk, Mapping):
+            raise UnreadableBody(f"it sent {kind_of(chunk)} instead of an object")
+        self._new = []
+        self._read(chunk, whole=whole)
+        return self._new
+
+    @abstractmethod
+    def _read(self, chunk: Mapping[str, Any], *, whole: bool) -> None:
+        """Read what `add` was given, and note what it adds."""
+
+    def _count_text(self, text: str) -> None:
+        self._size += len(text)
+        if self._size > MAX_CHARS:
+            raise UnreadableBody(f"its reply is longer than {MAX_CHARS:,} characters")
+
+    @abstractmethod
+    def finish(self, provider: str) -> tuple[CreateResult, Returned | None]:
+        """Return the reply, and what its `provider` wants back with it.
+
+        Raises:
+            CutShort: it ended in the middle.
+            ServerError: its server could not go on.
+        """
 
 
 def find_error(value: Mapping[str, Any]) -> ServerError | None:

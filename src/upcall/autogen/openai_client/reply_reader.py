@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autogen_core.models import ChatCompletionTokenLogprob, CreateResult, RequestUsage
+from autogen_core.models import CreateResult
 
 from upcall.autogen.model_errors import CutShort, ServerError, UnreadableBody
 from upcall.autogen.model_notes import Returned, digest
 from upcall.autogen.openai_client.calls import CallDrafts, merge
 from upcall.autogen.openai_client.endings import Ending, read_ending
 from upcall.autogen.openai_client.reply_parts import (
-    MAX_CHARS,
     CallPiece,
-    Piece,
+    Reader,
     clean,
     find_error,
     finish_reason,
-    kind_of,
     read_tokens,
     read_usage,
 )
@@ -36,50 +34,26 @@ _REASONING = ("reasoning_content", "reasoning", "thinking")
 """The fields of a message that hold its reasoning as text: DeepSeek and vLLM, OpenRouter and Groq, Ollama."""
 
 
-class ReplyReader:
-    """Reads one reply.
-
-    Args:
-        taken: the ids of calls that its own may not have: they are in the conversation.
-        offered: the names of the tools that it may call.
-    """
+class ReplyReader(Reader):
+    """Reads one reply of chat completions."""
 
     def __init__(self, *, taken: frozenset[str] = frozenset(), offered: frozenset[str] = frozenset()) -> None:
-        self._taken, self._offered = taken, offered
+        super().__init__(taken=taken, offered=offered)
         self._texts: list[str] = []
         self._parts: list[dict[str, Any]] = []
         self._thoughts: list[str] = []
         self._refusals: list[str] = []
         self._fields: dict[str, Any] = {}
         self._calls = CallDrafts()
-        self._new: list[Piece] = []
         self._reason: object = None
-        self._usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
-        self._odds: list[ChatCompletionTokenLogprob] = []
-        self._size = 0
         self._has_choice = False
-        self.done = False
-        """Whether the stream said ``[DONE]``, or the body was there."""
 
     @property
     def has_begun(self) -> bool:
         """Whether a part of the reply has arrived."""
         return bool(self._texts or self._calls or self._fields)
 
-    def add(self, chunk: object, *, whole: bool) -> list[Piece]:
-        """Add a chunk, or the whole body; return what it adds to the reply.
-
-        Raises:
-            ServerError: it is an error of the server, in its own words.
-            UnreadableBody: it is nothing of the protocol.
-        """
-        self._new = []
-        self._read_chunk(chunk, whole=whole)
-        return self._new
-
-    def _read_chunk(self, chunk: object, *, whole: bool) -> None:
-        if not isinstance(chunk, Mapping):
-            raise UnreadableBody(f"it sent {kind_of(chunk)} instead of an object")
+    def _read(self, chunk: Mapping[str, Any], *, whole: bool) -> None:
         self._usage = read_usage(chunk.get("usage"), self._usage)
         choices = chunk.get("choices")
         if error := find_error(chunk):
@@ -147,9 +121,7 @@ class ReplyReader:
             self._add_text(text)
 
     def _add_text(self, text: str) -> None:
-        self._size += len(text)
-        if self._size > MAX_CHARS:
-            raise UnreadableBody(f"its reply is longer than {MAX_CHARS:,} characters")
+        self._count_text(text)
         text = replace_surrogates(text)
         self._texts.append(text)
         self._new.append(ReplyPart(Kind.TEXT, text))

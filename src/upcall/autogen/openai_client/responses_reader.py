@@ -15,20 +15,18 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from autogen_core import FunctionCall
-from autogen_core.models import ChatCompletionTokenLogprob, CreateResult, RequestUsage
+from autogen_core.models import ChatCompletionTokenLogprob, CreateResult
 
 from upcall.autogen.model_errors import CutShort, ServerError, UnreadableBody, words_of
 from upcall.autogen.model_notes import Returned, digest
 from upcall.autogen.openai_client.calls import CallDrafts
 from upcall.autogen.openai_client.endings import Ending, read_status
 from upcall.autogen.openai_client.reply_parts import (
-    MAX_CHARS,
     CallPiece,
-    Piece,
+    Reader,
     clean,
     find_error,
     finish_reason,
-    kind_of,
     read_tokens,
     read_usage,
 )
@@ -88,47 +86,26 @@ class _Draft:
         return {**self.item, **grown}
 
 
-class ResponsesReader:
-    """Reads one reply.
-
-    Args:
-        taken: the ids of calls that its own may not have: they are in the conversation.
-        offered: the names of the tools that it may call.
-    """
+class ResponsesReader(Reader):
+    """Reads one reply of the Responses API."""
 
     def __init__(self, *, taken: frozenset[str] = frozenset(), offered: frozenset[str] = frozenset()) -> None:
-        self._taken, self._offered = taken, offered
+        super().__init__(taken=taken, offered=offered)
         self._drafts: list[_Draft] = []
         self._ending: Ending | None = None
-        self._new: list[Piece] = []
-        self._usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
-        self._odds: list[ChatCompletionTokenLogprob] = []
-        self._size = 0
         self._has_response = False
-        self.done = False
-        """Whether the stream said ``[DONE]``, as those of some servers do."""
 
     @property
     def has_begun(self) -> bool:
         """Whether a part of the reply has arrived."""
         return any(each.grown or each.done for each in self._drafts)
 
-    def add(self, chunk: object, *, whole: bool) -> list[Piece]:
-        """Add the data of an event, or the whole body; return what it adds to the reply.
-
-        Raises:
-            ServerError: it is an error of the server, in its own words.
-            UnreadableBody: it is nothing of the protocol.
-        """
-        self._new = []
+    def _read(self, chunk: Mapping[str, Any], *, whole: bool) -> None:
         if text := self._read_event(chunk, whole=whole):
             self._new.append(ReplyPart(Kind.TEXT, text))
-        return self._new
 
-    def _read_event(self, chunk: object, *, whole: bool) -> str:
+    def _read_event(self, chunk: Mapping[str, Any], *, whole: bool) -> str:
         """Read an event; return the text that it adds to the reply for the user."""
-        if not isinstance(chunk, Mapping):
-            raise UnreadableBody(f"it sent {kind_of(chunk)} instead of an object")
         kind = "" if whole else str(chunk.get("type") or "")
         response = chunk if whole else chunk.get("response")
         holder = response if isinstance(response, Mapping) else chunk
@@ -186,9 +163,7 @@ class ResponsesReader:
         value = event.get("delta" if step == "delta" else growth.whole)
         if not isinstance(value, str):
             return ""
-        self._size += len(value)
-        if self._size > MAX_CHARS:
-            raise UnreadableBody(f"its reply is longer than {MAX_CHARS:,} characters")
+        self._count_text(value)
         draft = self._find(event, {"type": growth.item, "id": event.get("item_id")})
         if draft is None:
             draft = _Draft({"type": growth.item}, event.get("output_index"))
