@@ -173,7 +173,7 @@ def _recognise(error: Exception, agent: str) -> ModelError | None:
         return ModelUnavailable(
             f"{who} says that the account cannot pay for it (HTTP {status}){said}. {advice} {resume}"
         )
-    if status == 407 or (status == 403 and _is_page(error)):
+    if status == 407 or (status == 403 and is_page(getattr(error, "body", None))):
         advice = "Check the proxy and the network."
         return ModelUnavailable(
             f"{who} was not reached: something on the way refused (HTTP {status}). {advice} {resume}"
@@ -336,11 +336,11 @@ def words_of(error: object) -> str:
     if error.lstrip().startswith(("{", "[")):
         with suppress(ValueError, RecursionError):
             return words_of(json.loads(error))
-    return "" if _PAGE.match(error) else error
+    return "" if is_page(error) else error
 
 
-def _is_page(error: Exception) -> bool:
-    body = getattr(error, "body", None)
+def is_page(body: object) -> bool:
+    """Return whether what a server sent is a web page."""
     return isinstance(body, str) and _PAGE.match(body) is not None
 
 

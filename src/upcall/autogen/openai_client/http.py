@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
-from upcall.autogen.model_errors import REDIRECTED, ServerError, UnreadableBody
+from upcall.autogen.model_errors import REDIRECTED, ServerError, UnreadableBody, is_page
 from upcall.autogen.server_waits import leave_retry_to_us
 
 MAX_BODY = 32_000_000
@@ -200,12 +200,12 @@ def _parse_body(text: str) -> object:
     try:
         return json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
-        start = text.lstrip()[:200].lower()
-        if start.startswith(("<!doctype html", "<html", "<head", "<body", "<?xml", "<!--")):
+        if is_page(text):
             raise UnreadableBody("it sent a web page") from error
-        if 0 < len(text.strip()) <= _LONGEST_WORDS and "\n" not in text.strip() and start[0] not in "{[":
-            raise ServerError(text.strip()) from error
-        raise UnreadableBody("it sent no JSON" if start else "its reply is empty") from error
+        words = text.strip()
+        if 0 < len(words) <= _LONGEST_WORDS and "\n" not in words and words[0] not in "{[":
+            raise ServerError(words) from error
+        raise UnreadableBody("it sent no JSON" if words else "its reply is empty") from error
 
 
 _LONGEST_WORDS = 200
