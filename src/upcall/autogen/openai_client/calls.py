@@ -26,7 +26,7 @@ _ID_CHARS = 9
 """The length of the ids that we give: Mistral's servers take no other."""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Draft:
     id: str = ""
     name: str = ""
@@ -43,12 +43,17 @@ class _Draft:
                 return "".join(fewer)
         return joined
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the pieces are all of the arguments."""
+        return is_object("".join(self.pieces))
+
     def add(self, given: Mapping[str, Any]) -> None:
         """Add a piece."""
         self.id = self.id or _text(given.get("id"))
         function = _function_of(given)
         self._add_name(_text(function.get("name")))
-        arguments = next((function[name] for name in _ARGUMENTS if function.get(name) is not None), None)
+        arguments = _arguments_of(function)
         if arguments is not None and arguments != "":
             self.pieces.append(arguments if isinstance(arguments, str) else json.dumps(arguments))
         merge(self.fields, {key: value for key, value in given.items() if key not in _KNOWN})
@@ -123,7 +128,7 @@ class CallDrafts:
             return True
         if given and given == here.id:
             return False
-        return bool(here.name) and is_object("".join(here.pieces))
+        return bool(here.name) and here.is_whole
 
     def finish(
         self, taken: frozenset[str], offered: frozenset[str] = frozenset()
@@ -153,6 +158,10 @@ def _function_of(piece: Mapping[str, Any]) -> Mapping[str, Any]:
     return next((each for name in ("function", "custom") if isinstance(each := piece.get(name), Mapping)), piece)
 
 
+def _arguments_of(function: Mapping[str, Any]) -> Any:
+    return next((function[name] for name in _ARGUMENTS if function.get(name) is not None), None)
+
+
 def _read_name(name: str, offered: frozenset[str]) -> str:
     """Return the name of the tool that is called: what is around it is a namespace (``default_api:``, ``functions.``),
     a number (Kimi) or a mark of the model's template (gpt-oss)."""
@@ -168,12 +177,12 @@ def _read_name(name: str, offered: frozenset[str]) -> str:
 _SEPARATORS = re.compile(r"[^\w-]+")
 
 
-def _continues_call(draft: _Draft, name: str, function: object) -> bool:
+def _continues_call(draft: _Draft, name: str, function: Mapping[str, Any]) -> bool:
     """Return whether a piece with an id of its own is more of a call all the same: some servers give each piece one."""
     if not name:
         return bool(draft.name)
-    arguments = function.get("arguments") if isinstance(function, Mapping) else None
-    begun = bool(draft.pieces) and not is_object("".join(draft.pieces))
+    arguments = _arguments_of(function)
+    begun = bool(draft.pieces) and not draft.is_whole
     return begun and name == draft.name and isinstance(arguments, str) and not arguments.lstrip().startswith("{")
 
 

@@ -219,15 +219,7 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         keeps_format: bool = False,
     ) -> CreateResult:
         """Return the model's reply. With `keeps_format` a refused form of JSON is the caller's to replace."""
-        options = write_options(
-            {**self._arguments, **extra_create_args},
-            messages,
-            tools,
-            tool_choice,
-            json_output,
-            self._info,
-            self._traits,
-        )
+        options = self._write_options(messages, tools, tool_choice, json_output, extra_create_args)
         work = self._request(messages, options, None, keeps_format=keeps_format)
         return await (work if cancellation_token is None else cancellable(work, cancellation_token))
 
@@ -248,15 +240,7 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
 
         With `all_parts` the pieces are all that arrives: text as it was written, reasoning, arguments (`Piece`).
         """
-        options = write_options(
-            {**self._arguments, **extra_create_args},
-            messages,
-            tools,
-            tool_choice,
-            json_output,
-            self._info,
-            self._traits,
-        )
+        options = self._write_options(messages, tools, tool_choice, json_output, extra_create_args)
         if include_usage is not False:
             options.setdefault("stream_options", {"include_usage": True})
         options["stream"] = True
@@ -281,6 +265,17 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
                         yield content
                 if isinstance(item, CreateResult):
                     yield item
+
+    def _write_options(
+        self,
+        messages: Sequence[LLMMessage],
+        tools: Sequence[Tool | ToolSchema],
+        tool_choice: ToolChoice,
+        json_output: bool | type[BaseModel] | None,
+        extra: Mapping[str, Any],
+    ) -> Json:
+        given = {**self._arguments, **extra}
+        return write_options(given, messages, tools, tool_choice, json_output, self._info, self._traits)
 
     async def _request(
         self,

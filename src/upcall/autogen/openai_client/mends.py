@@ -168,8 +168,7 @@ def _reason_not(body: Json) -> bool:
 def _simplify_schemas(function: Json) -> bool:
     """Describe a tool's parameters by what all servers know: one type each, properties, items, the values allowed."""
     before = function.get("parameters") or {}
-    definitions = {**before.get("$defs", {}), **before.get("definitions", {})}
-    function["parameters"] = _simplify(_inline(before, definitions, ()))
+    function["parameters"] = _simplify(_inline(before, _definitions_of(before), ()))
     return bool(function["parameters"] != before)
 
 
@@ -293,13 +292,17 @@ def _add_placeholder(function: Json) -> bool:
 
 def _inline_refs(function: Json) -> bool:
     parameters = function.get("parameters") or {}
-    definitions = {**parameters.get("$defs", {}), **parameters.get("definitions", {})}
+    definitions = _definitions_of(parameters)
     if not definitions:
         return False
     function["parameters"] = _inline(
         {key: value for key, value in parameters.items() if key not in ("$defs", "definitions")}, definitions, ()
     )
     return True
+
+
+def _definitions_of(parameters: Json) -> Json:
+    return {**parameters.get("$defs", {}), **parameters.get("definitions", {})}
 
 
 def _inline(value: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
