@@ -19,7 +19,6 @@ from autogen_core.models import (
     FunctionExecutionResult,
     FunctionExecutionResultMessage,
     LLMMessage,
-    ModelFamily,
     ModelInfo,
     RequestUsage,
     SystemMessage,
@@ -36,16 +35,10 @@ from upcall import OpenAICompatibleClient, PausableAgent, RunStatus, Settings, U
 from upcall.autogen.model_calls import call_model, result_of
 from upcall.autogen.openai_client.takeover import calling_client
 from upcall.errors import ModelError, ModelReplyInvalid
+from upcall.testing.model import MODEL_INFO
 from upcall.testing.zoo import DONE, ORDERS, THOUGHT, ZOO, Behaviour, ZooServer, call, completion
 
-INFO = ModelInfo(
-    vision=True,
-    function_calling=True,
-    json_output=True,
-    structured_output=True,
-    family=ModelFamily.UNKNOWN,
-    multiple_system_messages=True,
-)
+INFO: ModelInfo = {**MODEL_INFO, "vision": True}
 
 
 class City(BaseModel):

@@ -17,7 +17,6 @@ from autogen_core.models import (
     FunctionExecutionResult,
     FunctionExecutionResultMessage,
     LLMMessage,
-    ModelFamily,
     ModelInfo,
     SystemMessage,
     UserMessage,
@@ -32,17 +31,11 @@ from support.web_servers import Request, Sent, serving
 from upcall import OpenAICompatibleClient, PausableAgent, RunStatus, Settings, Upcall
 from upcall.autogen.openai_client.takeover import calling_client
 from upcall.autogen.token_odds import FIRST_TOKEN
+from upcall.testing.model import MODEL_INFO
 from upcall.testing.zoo import DONE, THOUGHT, ZOO, Behaviour, Json, ZooServer
 from upcall.testing.zoo.responses import function_call, message, reasoning, response
 
-INFO = ModelInfo(
-    vision=True,
-    function_calling=True,
-    json_output=True,
-    structured_output=True,
-    family=ModelFamily.UNKNOWN,
-    multiple_system_messages=True,
-)
+INFO: ModelInfo = {**MODEL_INFO, "vision": True}
 
 
 class City(BaseModel):

@@ -20,24 +20,18 @@ from typing import Any, Literal
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.teams import RoundRobinGroupChat
-from autogen_core.models import ChatCompletionClient, ModelFamily, ModelInfo
+from autogen_core.models import ChatCompletionClient, ModelInfo
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
 from upcall import OpenAICompatibleClient, PausableAgent, Run, Settings, Upcall, ask
+from upcall.testing.model import MODEL_INFO
 from upcall.testing.zoo import DONE, ORDERS, THOUGHT, Behaviour, ZooServer, completion
 from upcall.testing.zoo import call as zoo_call
 from upcall.testing.zoo.responses import as_events, function_call, response
 
 Caller = Literal["ours", "user's", "stock agent"]
 
-INFO = ModelInfo(
-    vision=True,
-    function_calling=True,
-    json_output=True,
-    structured_output=True,
-    family=ModelFamily.UNKNOWN,
-    multiple_system_messages=True,
-)
+INFO: ModelInfo = {**MODEL_INFO, "vision": True}
 
 
 @dataclass(frozen=True)
