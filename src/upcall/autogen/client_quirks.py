@@ -22,6 +22,7 @@ from autogen_core.models import (
 from upcall.autogen.concurrency import Emit
 from upcall.autogen.instrumentors import show_model_call
 from upcall.autogen.internals import fit_anthropic_client, is_model_client_for, is_stock_cache
+from upcall.autogen.message_parts import read_arguments
 from upcall.autogen.model_errors import CutShort
 from upcall.autogen.openai_client.takeover import calling_client, find_own_client
 from upcall.autogen.reply_streams import Read, StreamReader
@@ -103,7 +104,7 @@ def fit_messages(client: ChatCompletionClient, messages: Sequence[LLMMessage]) -
 def _as_text(message: LLMMessage) -> LLMMessage:
     match message:
         case AssistantMessage() if not isinstance(message.content, str):
-            calls = [{"name": each.name, "arguments": _read(each.arguments)} for each in message.content]
+            calls = [{"name": each.name, "arguments": read_arguments(each.arguments)} for each in message.content]
             written = "\n".join(json.dumps(each, ensure_ascii=False) for each in calls)
             return AssistantMessage(content="\n".join(filter(None, [message.thought, written])), source=message.source)
         case FunctionExecutionResultMessage():
@@ -113,10 +114,3 @@ def _as_text(message: LLMMessage) -> LLMMessage:
             parts = [each if isinstance(each, str) else "[an image, which cannot be shown]" for each in message.content]
             return UserMessage(content="\n".join(parts), source=message.source)
     return message
-
-
-def _read(arguments: str) -> Any:
-    try:
-        return json.loads(arguments)
-    except ValueError:
-        return arguments

@@ -16,6 +16,7 @@ from autogen_core import FunctionCall
 from autogen_core.models import CreateResult, LLMMessage, RequestUsage, UserMessage
 
 from upcall.autogen.thoughts import separate_thoughts
+from upcall.autogen.usage import add_usage
 from upcall.errors import ModelReplyInvalid, ModelReplyUnfinished
 from upcall.text import one_line
 
@@ -80,10 +81,7 @@ async def request_whole(
     sent, usage, cuts, thoughts = messages, RequestUsage(prompt_tokens=0, completion_tokens=0), list[Cut](), 0
     while True:
         reply = separate_thoughts(await fetch(sent))
-        usage = RequestUsage(
-            prompt_tokens=usage.prompt_tokens + reply.usage.prompt_tokens,
-            completion_tokens=usage.completion_tokens + reply.usage.completion_tokens,
-        )
+        usage = add_usage(usage, reply.usage)
         cut = find_cut(reply.finish_reason)
         if isinstance(reply.content, str):
             if reply.content.strip() or not reply.thought:

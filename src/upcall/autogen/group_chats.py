@@ -73,6 +73,7 @@ from upcall.autogen.published import PublishedQuestions
 from upcall.autogen.quiet_runtime import QuietRuntime, make_quiet, renew_runtime
 from upcall.autogen.recording import TeamProxy, manager_with_journal
 from upcall.autogen.scope import current_scope, discard_last_reply, enter_scope, note_interruption, publish
+from upcall.autogen.usage import add_usage
 from upcall.errors import AgentFailed, ConfigurationError, SchemaMismatch
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
@@ -908,21 +909,16 @@ def without_questions(
     for message in messages:
         kept = None if _asks_or_answers(message, user_proxy) else without_asking(message)
         if kept is None:
-            spent = _add_usage(spent, message.models_usage)
+            spent = _add_known(spent, message.models_usage)
             continue
         if spent is not None:
-            kept, spent = kept.model_copy(update={"models_usage": _add_usage(spent, kept.models_usage)}), None
+            kept, spent = kept.model_copy(update={"models_usage": _add_known(spent, kept.models_usage)}), None
         shown.append(kept)
     return shown, spent
 
 
-def _add_usage(one: RequestUsage | None, other: RequestUsage | None) -> RequestUsage | None:
-    if one is None or other is None:
-        return one or other
-    return RequestUsage(
-        prompt_tokens=one.prompt_tokens + other.prompt_tokens,
-        completion_tokens=one.completion_tokens + other.completion_tokens,
-    )
+def _add_known(one: RequestUsage | None, other: RequestUsage | None) -> RequestUsage | None:
+    return one or other if one is None or other is None else add_usage(one, other)
 
 
 class _UnaskedCondition(TerminationCondition):

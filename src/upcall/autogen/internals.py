@@ -45,6 +45,7 @@ from pydantic import BaseModel, ValidationError
 
 from upcall.autogen.concurrency import contain
 from upcall.autogen.model_info import find_model_info
+from upcall.autogen.usage import add_usage
 
 if TYPE_CHECKING:
     from autogen_ext.models.cache import ChatCompletionCache
@@ -85,6 +86,13 @@ def is_model_client_for(service: str, client: object) -> bool:
     """Return whether a model client is one of AutoGen's own for a service, such as ``openai``. Its module tells: the
     class itself is not needed, and importing it loads the service's SDK."""
     return type(client).__module__.startswith(f"autogen_ext.models.{service}.")
+
+
+def _is_from(package: str, part: object) -> bool:
+    """Return whether an object is of a class in a package of autogen-ext, or of a subclass. Its module tells: importing
+    the class needs other packages."""
+    names = (kind.__module__ for kind in type(part).__mro__)
+    return any(f"{each}.".startswith(f"autogen_ext.{package}.") for each in names)
 
 
 @dataclass(frozen=True)
@@ -137,11 +145,7 @@ def count_usage(client: Any, usage: RequestUsage) -> None:
     """Add what was used in place of an AutoGen client for OpenAI to its counters, which are private (autogen-ext
     0.7.5)."""
     for name in ("_total_usage", "_actual_usage"):
-        before: RequestUsage = getattr(client, name)
-        now = RequestUsage(
-            before.prompt_tokens + usage.prompt_tokens, before.completion_tokens + usage.completion_tokens
-        )
-        setattr(client, name, now)
+        setattr(client, name, add_usage(getattr(client, name), usage))
 
 
 def fit_anthropic_client(client: Any) -> None:
@@ -220,8 +224,8 @@ def is_running(server: Workbench | CodeExecutor) -> bool:
 
 def mcp_params_of(part: object) -> Any:
     """Return how AutoGen's `McpWorkbench` or a tool of `mcp_server_tools`, or a subclass, reaches its server; None for
-    any other workbench or tool. Its module tells: importing the class needs the `mcp` package (autogen-ext 0.7.5)."""
-    if not any(kind.__module__.startswith("autogen_ext.tools.mcp.") for kind in type(part).__mro__):
+    any other workbench or tool (autogen-ext 0.7.5)."""
+    if not _is_from("tools.mcp", part):
         return None
     return getattr(part, "server_params", None) or getattr(part, "_server_params", None)
 
@@ -277,9 +281,9 @@ def without_tracebacks_of_mcp(is_reported: Callable[[], bool]) -> None:
 
 def is_started(executor: CodeExecutor) -> bool | None:
     """Return whether an AutoGen code executor was started; None if it does not say, or runs code without starting."""
-    if any(kind.__module__ == "autogen_ext.code_executors.local" for kind in type(executor).__mro__):
+    if _is_from("code_executors.local", executor):
         return None
-    if any(kind.__module__.startswith("autogen_ext.code_executors.docker_jupyter.") for kind in type(executor).__mro__):
+    if _is_from("code_executors.docker_jupyter", executor):
         # It keeps the id of its kernel after that is deleted, but closes its client's connection.
         return executor._jupyter_client._async_session is not None  # type: ignore[attr-defined]
     states = (getattr(executor, name, None) for name in ("_running", "_started"))
@@ -289,7 +293,7 @@ def is_started(executor: CodeExecutor) -> bool | None:
 def is_distributed(team: BaseGroupChat) -> bool:
     """Return whether a team has a runtime that serializes its messages for other processes. AutoGen's own teams wait
     there for ever: it builds the abstract `BaseChatMessage` (autogen-ext 0.7.5)."""
-    return any(kind.__module__.startswith("autogen_ext.runtimes.grpc.") for kind in type(team._runtime).__mro__)
+    return _is_from("runtimes.grpc", team._runtime)
 
 
 def executor_of(part: object) -> CodeExecutor | None:
@@ -376,10 +380,8 @@ _BROWSER = ("_playwright", "_context", "_page", "_last_download", "did_lazy_init
 
 
 def list_browser_attributes(agent: object) -> Sequence[str]:
-    """Return the attributes in which an agent keeps a browser; none for any agent but a `MultimodalWebSurfer`. Its
-    module tells: importing the class needs other packages."""
-    is_surfer = any(kind.__module__.startswith("autogen_ext.agents.web_surfer.") for kind in type(agent).__mro__)
-    return _BROWSER if is_surfer else ()
+    """Return the attributes in which an agent keeps a browser; none for any agent but a `MultimodalWebSurfer`."""
+    return _BROWSER if _is_from("agents.web_surfer", agent) else ()
 
 
 def get_browser_address(agent: Any) -> str | None:

@@ -63,12 +63,12 @@ def _show_content(content: Any) -> list[Part]:
 
 def _show_item(item: Any) -> Part:
     if isinstance(item, FunctionCall):
-        return {"type": "tool_call", "id": item.id, "name": item.name, "arguments": _read_arguments(item.arguments)}
+        return {"type": "tool_call", "id": item.id, "name": item.name, "arguments": read_arguments(item.arguments)}
     # An image has megabytes, which no collector takes.
     return _text(item if isinstance(item, str) else "[image]")
 
 
-def _read_arguments(arguments: str) -> Any:
+def read_arguments(arguments: str) -> Any:
     """Return the arguments of a call as the object that they should be; a model's broken JSON as its text."""
     try:
         return json.loads(arguments)

@@ -8,10 +8,11 @@ when it was built: a part that several runs share, or that worked in this proces
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any
 
 from autogen_core.memory import Memory
 from autogen_core.models import ChatCompletionClient
@@ -29,13 +30,16 @@ from upcall.autogen.internals import (
 )
 
 
-class _Stateful(Protocol):
+class _Stateful(ABC):
     async def begin(self) -> Any:
         """Return, as JSON, how the part is before it works."""
+        return await self.save()
 
+    @abstractmethod
     async def save(self) -> Any:
         """Return its state as JSON; None if nothing has changed."""
 
+    @abstractmethod
     async def load(self, state: Any) -> None:
         """Load a state."""
 
@@ -90,7 +94,7 @@ def _saves(tool: BaseTool[Any, Any]) -> bool:
     return type(tool).save_state_json is not BaseTool.save_state_json
 
 
-class _StatefulMemory:
+class _StatefulMemory(_Stateful):
     def __init__(self, memory: Memory) -> None:
         self._attributes = MemoryAttributes(memory)
 
@@ -104,12 +108,9 @@ class _StatefulMemory:
         self._attributes.load_changes(state)
 
 
-class _StatefulTool:
+class _StatefulTool(_Stateful):
     def __init__(self, tool: BaseTool[Any, Any]) -> None:
         self._tool = tool
-
-    async def begin(self) -> Any:
-        return await self.save()
 
     async def save(self) -> Any:
         return dict(await self._tool.save_state_json())
@@ -118,12 +119,9 @@ class _StatefulTool:
         await self._tool.load_state_json(state)
 
 
-class _StatefulWorkbench:
+class _StatefulWorkbench(_Stateful):
     def __init__(self, workbench: Workbench) -> None:
         self._workbench = workbench
-
-    async def begin(self) -> Any:
-        return await self.save()
 
     async def save(self) -> Any:
         with suppress(NotImplementedError):  # As many write it that have no state.
@@ -134,14 +132,11 @@ class _StatefulWorkbench:
         await self._workbench.load_state(state)
 
 
-class _StatefulReplies:
+class _StatefulReplies(_Stateful):
     """The position of a `ReplayChatCompletionClient` among its replies."""
 
     def __init__(self, client: object) -> None:
         self._client = client
-
-    async def begin(self) -> Any:
-        return await self.save()
 
     async def save(self) -> Any:
         return get_replay_position(self._client)

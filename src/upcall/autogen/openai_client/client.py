@@ -61,6 +61,7 @@ from upcall.autogen.openai_client.server_rules import (
 )
 from upcall.autogen.scope import current_scope
 from upcall.autogen.thoughts import Kind, ReplyPart, ThoughtSplitter
+from upcall.autogen.usage import add_usage
 from upcall.model_table import ApiChoice, ModelTraits, find_traits
 
 if TYPE_CHECKING:
@@ -411,9 +412,7 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
     # -- AutoGen's interface ------------------------------------------------------------------------------------------
 
     def _count(self, usage: RequestUsage) -> None:
-        self._usage = RequestUsage(
-            self._usage.prompt_tokens + usage.prompt_tokens, self._usage.completion_tokens + usage.completion_tokens
-        )
+        self._usage = add_usage(self._usage, usage)
         if self._origin is not None and (origin := self._origin()) is not None:
             count_usage(origin, usage)
 
