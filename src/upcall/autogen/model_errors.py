@@ -301,7 +301,7 @@ _SHORTEST_KEY = 8
 _PAGE = re.compile(r"\s*<(?:[!?]|[a-z][a-z0-9]*[\s/>])", re.IGNORECASE)
 """How a web page begins. Qwen's servers begin their words with ``<400>``."""
 
-_MASKED = re.compile(r"\S*\*{3,}\S*|\b(?:sk|pk)-[\w-]{4,}")
+_MASKED = re.compile(r"\S*\*{3,}\S*?(?=[.,;:!?]*(?:\s|\Z))|\b(?:sk|pk)-[\w-]{4,}")
 """A key that is shown in part, or another one."""
 
 
