@@ -25,6 +25,7 @@ from upcall.agents.toolset import Tool
 from upcall.errors import (
     AlreadyAnswered,
     AnswerRefused,
+    CallerError,
     ConfigurationError,
     RunConflict,
     RunNotWaiting,
@@ -69,6 +70,15 @@ async def test_a_number_beyond_the_options_is_refused_as_on_the_command_line() -
         read_arguments(asked, ["7"], (), ())
     as_typed = str(in_python.value).replace('"7"', "'\"7\"'")
     assert as_typed == str(on_the_command_line.value)
+
+
+@pytest.mark.parametrize("named", ["deadbeef=Express", "dead=Express", "123456789abc=Express"])
+async def test_answer_to_what_looks_like_another_id_is_refused(named: str) -> None:
+    app, _ = app_with(ASK, "Done.")
+    asked = await app.start("Build it")
+    with pytest.raises(CallerError, match=f"names no question of run {asked.id}.*{asked.questions[0].id}"):
+        read_arguments(asked, [named], (), ())
+    assert read_arguments(asked, ["size=3"], (), ()) == "size=3"
 
 
 async def test_questions_asked_together_share_a_write(monkeypatch: pytest.MonkeyPatch) -> None:

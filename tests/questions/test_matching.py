@@ -269,7 +269,7 @@ TOO_LONG = r"has 10,000,000 characters; at most 100,000 are taken"
         *[
             (asked, beyond, r"There is no option .*: choose 1 to 2")
             for asked in (OPEN, CLOSED)
-            for beyond in ("0", "3", "7", 7, "9" * 5_000)
+            for beyond in ("0", "3", "7", 7, "9" * 5_000, "option 7", "Option 0", "#3", "7.")
         ],
         (FREE, "x" * 10_000_000, TOO_LONG),
         (FREE, whole(outcome=Outcome.DECLINED, text="x" * 10_000_000), TOO_LONG),
@@ -286,6 +286,11 @@ def test_what_a_question_does_not_accept_is_refused_in_a_short_line(asked: Quest
     with pytest.raises(AnswerRefused, match=says) as refused:
         parse_answer(asked, given)
     assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize("typed", ["2", "Option 2", "option2", "#2", "2.", "2)"])
+def test_number_of_an_option_is_read_as_people_write_it(typed: str) -> None:
+    assert parse_answer(OPEN, read_numbers(OPEN, typed)).selected == (OPEN.options[1].label,)
 
 
 def test_in_quotes_a_number_is_typed_as_itself() -> None:

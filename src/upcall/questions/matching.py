@@ -168,7 +168,11 @@ def read_numbers(question: Question, text: str, quote: Callable[[str], str] = st
     if quoted := _QUOTED_NUMBERS.fullmatch(typed):
         return OwnWords(quoted[1])
     names = {option.label.casefold() for option in question.options} | {option.id for option in question.options}
-    if typed.casefold() in names or not _NUMBERS.fullmatch(typed):
+    if typed.casefold() in names:
+        return text
+    if numbered := _AS_NUMBER.fullmatch(typed):  # "Option 2" and "2." too.
+        typed = numbered[1]
+    if not _NUMBERS.fullmatch(typed):
         return text
     count = len(question.options)
     for number in re.findall(r"\d+", typed):
@@ -391,10 +395,9 @@ def _find_option(question: Question, text: str) -> Option | None:
             return option
     if (meant := find_meant(question, text)) is not None or isinstance(text, OwnWords):
         return meant
-    if _is_consent(question) and (numbered := _AS_NUMBER.fullmatch(text)):
-        text = numbered[1]
+    numbered = _AS_NUMBER.fullmatch(text)
     for number, option in enumerate(question.options, start=1):
-        if text == str(number):
+        if numbered and numbered[1] == str(number):
             return option
     return next((option for option in question.options if option.id == text), None)
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 FROM_INPUT = "-"
 """Stands for standard input: a command line stays in the shell's history, and others can see it."""
 
-_ID = re.compile(r"[0-9a-f]{12}")
+_ID = re.compile(r"[0-9a-f]{4,12}")
+"""What looks like an id, or the beginning of one. An answer that begins so is given with the id of its question."""
 
 
 def read_arguments(
