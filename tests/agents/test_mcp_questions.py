@@ -167,6 +167,7 @@ async def test_page_that_is_not_opened_is_an_error_of_the_call() -> None:
     assert calls_of_the_server() == ["locked"]
 
 
+@pytest.mark.slow
 async def test_form_that_cannot_be_shown_is_an_error_of_the_call() -> None:
     run = await app_of(model(Call("nested")), ours).start("Go")
     assert "The MCP server shop cannot ask the user: its form cannot be shown" in str(run.result)

@@ -165,6 +165,7 @@ def test_mcp_workbench_is_called_after_a_kill_and_a_pause(kind: str) -> None:
     assert answered.stdout == "completed Notes on wind | alive | yes | Notes on sea {} []\n"
 
 
+@pytest.mark.slow
 async def test_mcp_workbench_is_shared_by_agents_of_a_run() -> None:
     shared, first, second = notes(), in_order(SEARCH), in_order(Call("whoami"))
 
@@ -183,6 +184,7 @@ async def test_mcp_workbench_is_shared_by_agents_of_a_run() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ours_too", [True, False], ids=["ours", "AutoGen's"])
+@pytest.mark.slow
 async def test_mcp_tool_of_a_later_page_is_called(ours_too: bool, kind: Kind) -> None:
     """The server lists three tools a page."""
     model = in_order(Call("notes_travel" if ours_too else "travel", {"to": {"city": "Rome"}}))
@@ -298,6 +300,7 @@ async def test_silent_server_over_http_is_given_up(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("kind", [ours, stock])
+@pytest.mark.slow
 async def test_dead_server_of_mcp_server_tools_is_one_warning(kind: Kind) -> None:
     """Their tools were listed before it died; each call starts or reaches it anew."""
     with start_http_server(NOTES) as (url, _):

@@ -180,6 +180,7 @@ def test_a_huge_reply_does_not_hold_up_the_others(text: str) -> None:
     assert time.monotonic() - start < HANG_GUARD / 6
 
 
+@pytest.mark.slow
 def test_a_huge_object_is_read() -> None:
     summary = "word " * 400_000
     assert len(parse_reply(json.dumps({"summary": summary}), Report).summary) == len(summary) - 1

@@ -329,6 +329,7 @@ async def test_what_fails_in_the_weaker_form_for_another_reason_is_told() -> Non
 # -- the repair -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_huge_reply_is_shown_to_the_model_cut() -> None:
     """Whole, it would make the repair fail at the model's context length."""
     with ScriptedModelClient(["word " * 200_000, CLEAR]) as client:

@@ -246,6 +246,7 @@ async def test_reply_of_thoughts_alone_is_asked_for_once_more(wiper: Wiper) -> N
     ],
     ids=lambda text: repr(text[:12]),
 )
+@pytest.mark.slow
 def test_huge_text_holds_nobody_up(text: str) -> None:
     """It would take minutes if it were read more than once."""
     assert find_calls(text, ["wipe"]) == []

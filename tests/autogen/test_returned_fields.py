@@ -139,6 +139,7 @@ async def test_returned_fields_go_back_to_their_server_alone(team: TeamOf, same:
 
 
 @pytest.mark.parametrize("team", [nested, swarm], ids=lambda each: each.__name__)
+@pytest.mark.slow
 async def test_returned_fields_follow_a_fork(team: TeamOf) -> None:
     with Signing("one", SCRIPT) as one, Signing("two", SCRIPT) as two:
 

@@ -235,6 +235,7 @@ async def test_the_task_itself_is_never_the_result() -> None:
     assert (run.status, run.result) == (RunStatus.FAILED, None)
 
 
+@pytest.mark.slow
 async def test_answers_to_two_questions_at_once_both_count() -> None:
     asks = Calls([ASK, Call("ask_user", {"question": "Which database?"})])
     app, model = app_with(asks, "Done.")

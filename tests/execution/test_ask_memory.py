@@ -53,6 +53,7 @@ async def counts(location: str = "runs.db", user: str | None = None) -> list[tup
     return [(each.detail.value, each.asked, each.dismissed) for each in kinds]
 
 
+@pytest.mark.slow
 async def test_what_was_dismissed_twice_is_not_asked_again(location: str) -> None:
     for said in ("you decide", Outcome.DECLINED):
         assert await asks_level(location)

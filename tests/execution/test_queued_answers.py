@@ -23,6 +23,7 @@ async def list_answered(world: mail_process.World) -> list[str]:
     return sorted(each.question.question for name in answered for each in run.records if each.id == name)
 
 
+@pytest.mark.slow
 async def test_the_team_is_not_run_again_when_it_is_done(tmp_path: Path) -> None:
     """The writer gets its answer in the middle of the work; when the lead is done, nobody makes one more model call."""
     world = mail_process.World(tmp_path, waits=True)
@@ -44,6 +45,7 @@ async def test_what_followed_the_answer_is_not_done_again_after_a_kill(tmp_path:
     assert world.noted() == 1
 
 
+@pytest.mark.slow
 async def test_the_transcript_has_an_answer_that_came_by_mail(tmp_path: Path) -> None:
     await soon(mail_process.work(world := mail_process.World(tmp_path, waits=True)))
     assert await list_answered(world) == ["Which framework?", "Which style?"]

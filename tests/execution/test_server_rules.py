@@ -36,6 +36,7 @@ async def test_rule_of_a_server_is_learned_once_for_a_store(caplog: pytest.LogCa
     assert len([each for each in caplog.messages if "does not take" in each]) == 1
 
 
+@pytest.mark.slow
 async def test_rule_of_a_server_is_asked_for_again_after_its_age() -> None:
     with CellServer(BEHAVIOUR, CELL) as server:
         await run_in_a_new_process(server.base_url)

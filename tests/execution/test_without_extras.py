@@ -32,6 +32,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_run_with_a_model_needs_no_extra() -> None:
     pytest.importorskip("httpx2", reason="an older openai needs httpx itself")
     with LoopbackServer(['{"intent": "meta", "meta_response": "I am upcall."}']) as server:

@@ -161,6 +161,7 @@ async def test_what_came_to_nothing_is_counted_each_time(changes: dict[str, Any]
     assert (await chosen.run(budget="1 tokens")).figures() == results.figures()
 
 
+@pytest.mark.slow
 async def test_a_model_is_used_by_no_more_trials_than_its_limit() -> None:
     at_once, pair = [0], asyncio.Barrier(2)
 
@@ -224,6 +225,7 @@ async def test_each_model_has_its_own_price() -> None:
     assert mine[0].money == alone.records[0].money > 0
 
 
+@pytest.mark.slow
 async def test_rows_are_written_as_tables(tmp_path: Path) -> None:
     import pandas as pd
 

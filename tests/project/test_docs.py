@@ -154,6 +154,7 @@ def test_every_member_in_the_reference_is_there() -> None:
     assert [(path, name) for path, name in found if not _has(path, name)] == []
 
 
+@pytest.mark.slow
 def test_every_method_that_a_page_calls_is_there() -> None:
     kinds = {"app": upcall.Upcall, "run": upcall.Run, "question": upcall.Question, "form": Form}
     calls = re.compile(r"(?<![\w.])(app|run|question|form)\.([a-z_]+)\(")

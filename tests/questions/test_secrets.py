@@ -211,6 +211,7 @@ async def test_what_a_tool_says_of_its_secret_is_hidden_in_its_events() -> None:
     assert SECRET not in str(await app.transcript(asked))
 
 
+@pytest.mark.slow
 async def test_the_example_of_the_documentation_runs() -> None:
     text = (ROOT / "docs" / "settings.md").read_text()
     (example,) = (each for each in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "ask_secret" in each)

@@ -268,6 +268,7 @@ async def test_what_cannot_be_read_is_told_by_name_and_the_rest_works(folder: Pa
         await documents.read("locked.pdf")
 
 
+@pytest.mark.slow
 async def test_a_pdf_is_found_and_read_by_its_pages(folder: Path) -> None:
     pdf(folder / "report.pdf", [f"Page {number} on {topic}." for number, topic in enumerate("abcdefg", start=1)])
     documents = Documents([folder])
@@ -284,6 +285,7 @@ async def test_a_document_is_found_by_its_name_and_its_headings(folder: Path) ->
     assert await found(documents, "offshore") == ["tariff-review_2024.md"]
 
 
+@pytest.mark.slow
 def test_documents_are_listed_with_summaries_and_very_many_are_counted(folder: Path) -> None:
     pdf(folder / "a.pdf", ["Wind grew by ten percent."], title="Energy review")
     many(folder, 200)

@@ -265,6 +265,7 @@ async def test_long_lines_are_read_in_smaller_parts(tmp_path: Path) -> None:
     assert said.endswith("3 more lines. Read on with start=3.")
 
 
+@pytest.mark.slow
 async def test_one_endless_line_is_cut_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("[" + "1," * 1_000_000)
     ((_, _, said),) = await shown([tmp_path], "read_document", name="a.json")

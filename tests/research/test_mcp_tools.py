@@ -125,6 +125,7 @@ async def test_a_server_that_cannot_be_reached_is_left_out_with_a_warning(
     assert record.getMessage().startswith("MCP server notes cannot be used: ")
 
 
+@pytest.mark.slow
 async def test_all_pages_of_tools_are_listed_under_names_of_their_own(notes: McpTools) -> None:
     schemas = {schema["name"]: schema for schema in await notes.list_tools()}
     assert (len(schemas), max(map(len, schemas))) == (9, MAX_NAME_CHARS)
@@ -164,6 +165,7 @@ async def researched(**settings: object) -> tuple[ScriptedModelClient, str]:
     return client, client.requests[2].messages[-1]["content"]
 
 
+@pytest.mark.slow
 async def test_the_researcher_of_a_run_has_its_tools() -> None:
     client, result = await researched()
     assert "- notes: Tools of the MCP server notes." in client.requests[0].system
@@ -204,6 +206,7 @@ async def test_a_server_that_ran_before_goes_on(notes: McpTools) -> None:
     assert notes.is_running
 
 
+@pytest.mark.slow
 async def test_a_shared_server_runs_until_the_last_run_pauses() -> None:
     shared, both, paused = McpTools("notes", server()), asyncio.Event(), asyncio.Event()
     seen: list[bool] = []
@@ -232,6 +235,7 @@ async def test_a_shared_server_runs_until_the_last_run_pauses() -> None:
     assert ((await working).result, seen, shared.is_running) == ("Done.", [True], False)
 
 
+@pytest.mark.slow
 async def test_data_sources_name_a_server() -> None:
     _, result = await researched(data_sources=["documents"])
     assert result.startswith("Error: there is no tool 'notes_search'")

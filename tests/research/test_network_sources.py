@@ -123,6 +123,7 @@ async def test_a_page_is_read_as_its_own_text_and_fetched_once() -> None:
     assert len(server.requests) == 1
 
 
+@pytest.mark.slow
 async def test_a_pdf_on_the_web_is_read_by_its_pages(tmp_path: Path) -> None:
     data = pdf(tmp_path / "a.pdf", ["First.", "Second."]).read_bytes()
     with serving({"/a": Sent(data, "application/pdf")}) as server:
@@ -151,6 +152,7 @@ async def test_a_page_that_is_too_large_is_given_up() -> None:
         await web("127.0.0.1").read(f"{server.url}/a")
 
 
+@pytest.mark.slow
 async def test_a_page_that_never_ends_is_given_up() -> None:
     said = r"The page did not answer within 0\.3 seconds"
     with serving(Sent("begun", forever=True)) as server, pytest.raises(SourceUnavailable, match=said):

@@ -131,6 +131,7 @@ def test_without_the_package_the_remedy_is_said(
 # -- in another process -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_file_that_takes_too_long_ends_its_reader_and_not_the_next_file(tmp_path: Path) -> None:
     page = written(tmp_path / "page.html", PAGE)
     with IsolatedReader(seconds=0.005) as reader:  # No Python starts in that time.
@@ -164,6 +165,7 @@ def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     return str(request.param)
 
 
+@pytest.mark.slow
 def test_a_reader_imports_nothing_from_the_current_folder(
     isolation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

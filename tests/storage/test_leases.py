@@ -131,6 +131,7 @@ async def test_lease_that_was_given_back_meanwhile_is_in_nobodys_way(location: s
     assert claimed.version == stored.version + 1
 
 
+@pytest.mark.slow
 async def test_lease_from_the_future_that_is_not_renewed_ends(location: str) -> None:
     """The clock went backwards."""
     stored = await at_work(location)

@@ -173,6 +173,7 @@ async def test_a_write_that_is_interrupted_keeps_no_lock(monkeypatch: pytest.Mon
     assert await store.journal(stored.run.id) == {"call": "made"}
 
 
+@pytest.mark.slow
 async def test_a_file_that_cannot_have_a_log_is_written_when_its_readers_are_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

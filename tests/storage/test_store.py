@@ -149,6 +149,7 @@ async def test_checkpoint_of_ten_megabytes_is_kept(location: str) -> None:
     assert (await RunStore(location).load(stored.run.id)).checkpoint == big
 
 
+@pytest.mark.slow
 async def test_one_more_pause_takes_what_is_new_in_it(location: str) -> None:
     async def measure(length: int) -> int:
         store = RunStore(location)

@@ -177,6 +177,7 @@ async def test_a_stream_counts_tokens_only_when_asked_to(connect: Connect) -> No
 
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # autogen-ext 0.7.5 dumps the parsed value
+@pytest.mark.slow
 async def test_structured_output_is_accepted(connect: Connect) -> None:
     with LoopbackServer([Say(Plan(steps=["login"]))]) as server:
         result = await connect(server).create(MESSAGES, json_output=Plan)
@@ -376,6 +377,7 @@ async def test_a_stopped_server_cannot_be_reached_and_goes_on_when_started_again
         assert (await client.create(MESSAGES)).content == "Two"
 
 
+@pytest.mark.slow
 async def test_a_client_that_leaves_is_no_noise(connect: Connect, capfd: pytest.CaptureFixture[str]) -> None:
     with LoopbackServer(["Hello"], delay=0.2) as server:
         with pytest.raises(openai.APITimeoutError):

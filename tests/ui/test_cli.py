@@ -22,6 +22,7 @@ from upcall.testing.server import LoopbackServer
 SHALLOW = '{"intent": "research", "meta_response": null, "research_depth": "shallow"}'
 
 
+@pytest.mark.slow
 def test_the_demo_stops_at_the_nested_question_and_prints_one_json_object() -> None:
     ended = upcall("run", TASK, "--detach", "--json")
     assert ended.status == 0
@@ -468,6 +469,7 @@ def test_a_plan_is_reviewed_over_processes() -> None:
     assert "Plan     approved, version 2" in told
 
 
+@pytest.mark.slow
 def test_the_blocks_of_the_seeds_run_as_they_stand_and_what_they_leave_open_is_noted() -> None:
     """S0-48, S0-49, S2-23, S2-25: with `verbose` each reply of the model is printed."""
     write_settings(BLOCKS)
@@ -521,6 +523,7 @@ def test_control_characters_of_a_model_are_shown_not_sent() -> None:
     assert "alert\u009b2J" in plain.json["result"]
 
 
+@pytest.mark.slow
 def test_json_is_all_that_stands_on_standard_output() -> None:
     ended = upcall("run", "What is CUDA?", "--json")
     assert set(ended.json) == {

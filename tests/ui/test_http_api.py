@@ -112,6 +112,7 @@ async def test_runs_are_listed_page_by_page() -> None:
         assert sorted(seen) == sorted(started)
 
 
+@pytest.mark.slow
 async def test_what_is_not_started_leaves_no_documents() -> None:
     async with serving(one_agent()) as site, await site.caller("alice") as alice:
         for wrong in ({"task": "x", "expires_after": "soon"}, {"task": "x", "follows": "no-such-run"}, {"task": ""}):

@@ -65,6 +65,7 @@ def test_team_loads_its_neighbours_and_no_file_in_the_place_of_a_library(monkeyp
 
 
 @pytest.mark.parametrize("name", ["sched", "teams.inner"])
+@pytest.mark.slow
 def test_team_module_in_the_folder_wins_over_an_installed_one(name: str) -> None:
     path = Path(name.replace(".", "/")).with_suffix(".py")
     path.parent.mkdir(exist_ok=True)

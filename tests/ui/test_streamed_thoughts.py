@@ -113,6 +113,7 @@ async def test_agui_has_thoughts_as_reasoning() -> None:
 
 
 @pytest.mark.parametrize("opens", ["<think>", ""])
+@pytest.mark.slow
 async def test_agui_takes_back_a_text_that_was_a_thought(opens: str) -> None:
     events = await run_agui(solo(f"{opens}Hm, so.\n</think>\n\nDone."))
     kinds = [each["type"] for each in events]
@@ -123,6 +124,7 @@ async def test_agui_takes_back_a_text_that_was_a_thought(opens: str) -> None:
     assert kinds.count("TEXT_MESSAGE_START") == kinds.count("TEXT_MESSAGE_END")
 
 
+@pytest.mark.slow
 async def test_agui_has_what_is_said_beside_calls_apart_from_the_result() -> None:
     events = await run_agui(solo(Calls([Call("look", {})], thought="<think>Hm.</think>I look."), Say("Done.")))
     reasoning = [each["content"] for each in events[-2]["messages"] if each["role"] == "reasoning"]

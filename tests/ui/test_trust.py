@@ -124,6 +124,7 @@ def test_trust_without_a_terminal_shows_and_agrees_to_nothing() -> None:
     assert upcall("list").status == 2
 
 
+@pytest.mark.slow
 def test_trust_ignore_leaves_a_file_out() -> None:
     Path("upcall.yaml").write_text("store: theirs.db\n")
     assert "is left out until it changes" in upcall("trust", "--ignore").err

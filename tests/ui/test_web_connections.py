@@ -90,6 +90,7 @@ async def test_stream_outlives_the_time_to_ask(site: Site, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("bound", ["WAITING", "WAITING_OF_AN_ADDRESS"])
+@pytest.mark.slow
 async def test_one_waiting_connection_too_many_ends_the_oldest(
     site: Site, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
@@ -126,6 +127,7 @@ async def test_caller_who_takes_in_nothing_is_left(site: Site, monkeypatch: pyte
             await lost.wait()
 
 
+@pytest.mark.slow
 async def test_idle_connection_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "SECONDS_OF_SILENCE", 0)
     async with serving(one_agent()) as site:

@@ -551,6 +551,7 @@ async def test_who_guesses_locks_nobody_out_and_has_one_pace(site: Site, monkeyp
     assert found == [200, *[200, 200, 401, 200, 200], *[429] * 3, 200]
 
 
+@pytest.mark.slow
 async def test_a_link_of_another_page_logs_nobody_in(site: Site) -> None:
     async with await site.caller("eve") as eve, httpx.AsyncClient(base_url=site.url) as browser:
         token = eve.headers["Authorization"].removeprefix("Bearer ")

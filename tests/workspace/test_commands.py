@@ -111,6 +111,7 @@ async def test_what_others_made_is_asked_about_before_it_is_real(folder: Path, o
     assert read_tree(folder) == before
 
 
+@pytest.mark.slow
 async def test_what_the_run_made_itself_is_changed_without_a_word(folder: Path, overlay: ViewName) -> None:
     bench = ExecutionWorkbench(folder, Bubblewrap(), overlay=overlay)
     before = read_tree(folder)

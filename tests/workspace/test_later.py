@@ -46,6 +46,7 @@ def find(folder: Path, files: Mapping[str, str], mode: int = 0o644) -> dict[str,
 # -- by place ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_names_that_tools_act_on_are_asked_about(folder: Path) -> None:
     found = {path for path in rows("later/asked") if find(folder, {path: "x"})}
     assert [path for path in rows("later/asked") if path not in found] == []

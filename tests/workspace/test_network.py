@@ -184,6 +184,7 @@ async def test_who_reads_the_output_is_told_what_was_not_connected(tmp_path: Pat
 # -- who allows it ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_hosts_that_the_settings_name_need_no_question(server: Server, tmp_path: Path) -> None:
     consent = Consent(network_hosts=[f"127.0.0.1:{server.port}"])
     bench = ExecutionWorkbench(tmp_path, Bubblewrap(), consent=consent)

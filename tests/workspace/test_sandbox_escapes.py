@@ -257,6 +257,7 @@ async def test_a_command_that_makes_very_many_files_is_stopped(workspace: Path) 
     assert execution.stopped == "files"
 
 
+@pytest.mark.slow
 async def test_what_others_write_to_the_disk_is_not_counted(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free = iter([10**9, *[8 * 10**8] * 99])
     monkeypatch.setattr(processes, "_free", lambda _: next(free))

@@ -77,6 +77,7 @@ async def test_of_long_output_head_and_tail_are_kept(executor: Executor, tmp_pat
 
 @both
 @pytest.mark.parametrize("started", ["sleep {0}", "setsid sleep {0} & setsid sleep {0} & sleep {0}"])
+@pytest.mark.slow
 async def test_when_its_time_is_over_all_that_it_started_is_killed(
     executor: Executor, started: str, tmp_path: Path
 ) -> None:

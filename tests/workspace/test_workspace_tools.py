@@ -181,6 +181,7 @@ def test_many_files_are_searched_in_order(root: Path, program: str) -> None:
     assert found.hits == [f"{number:03}.txt:1: needle" for number in (7, 107, 207, 307, 407)]
 
 
+@pytest.mark.slow
 def test_a_pattern_that_takes_for_ever_is_given_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("upcall.workspace.searching.SECONDS", 0.3)
     (root / "a.txt").write_text("a" * 300)
@@ -257,6 +258,7 @@ async def test_an_edit_keeps_line_ends_bytes_and_mode(bench: WorkspaceWorkbench,
     assert (root / "dos.bat").stat().st_mode & 0o777 == 0o755
 
 
+@pytest.mark.slow
 async def test_edits_at_the_same_time_all_count(bench: WorkspaceWorkbench, root: Path) -> None:
     """A model may make several calls at once for one file"""
     (root / "n.txt").write_text("\n".join(f"line {number}." for number in range(20)))
