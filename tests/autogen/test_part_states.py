@@ -13,6 +13,7 @@ from autogen_core import CancellationToken
 from autogen_core.memory import ListMemory, MemoryContent, MemoryMimeType
 from autogen_core.tools import BaseToolWithState, StaticWorkbench
 from autogen_ext.memory.canvas import TextCanvasMemory
+from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import BaseModel
 
 from upcall import PausableAgent, Upcall
@@ -98,6 +99,17 @@ async def test_memory_of_a_new_team_gets_what_was_added() -> None:
     await memory.add(text("new"))
     await PartStates([other]).load(await states.save())
     assert [each.content for each in other.content] == ["new"]
+
+
+async def test_state_of_a_shared_model_is_saved_as_it_was_loaded() -> None:
+    model = ReplayChatCompletionClient(["one", "two", "three"])
+    first, second = PartStates(model=model), PartStates(model=model)
+    await first.begin()
+    await model.create([])
+    saved = await first.save()
+    await second.load(saved)
+    assert saved
+    assert await second.save() == saved
 
 
 async def test_memory_without_changes_has_no_state() -> None:

@@ -63,27 +63,32 @@ class PartStates:
             *(_StatefulWorkbench(each) for each in workbenches if not is_static(each)),
             *([_StatefulReplies(model)] if is_model_client_for("replay", model) else []),
         ]
-        self._built: list[Any] | None = None
+        self._built: list[str] | None = None
 
-    async def begin(self) -> None:
-        """Take the parts as they are now for those that the agent was built with; only the first time."""
+    async def begin(self) -> list[str]:
+        """Take the parts as they are now for those that the agent was built with, as digests; only the first time."""
         if self._built is None:
-            self._built = [await each.begin() for each in self._parts]
+            self._built = [_digest(await each.begin()) for each in self._parts]
+        return self._built
 
     async def save(self) -> list[Any]:
         """Return what has changed, as JSON: for each changed part its number, how it was built as a digest, and its
         state."""
-        await self.begin()
+        built = await self.begin()
         states = [await each.save() for each in self._parts]
-        built = self._built or []
-        return [[at, _digest(built[at]), state] for at, state in enumerate(states) if state not in (None, built[at])]
+        changed = (at for at, state in enumerate(states) if state is not None and _digest(state) != built[at])
+        return [[at, built[at], states[at]] for at in changed]
 
     async def load(self, saved: Sequence[Any]) -> None:
         """Load what `save` returned, in another process into other objects."""
-        await self.begin()
-        for at, built, state in saved:
-            if self._built is not None and at < len(self._parts) and _digest(self._built[at]) == built:
+        built = await self.begin()
+        for at, digest, state in saved:
+            if at >= len(self._parts):
+                continue
+            if built[at] == digest:
                 await self._parts[at].load(state)
+            elif await self._parts[at].save() == state:  # A shared part that is there already: built as that one was.
+                built[at] = digest
 
 
 def _digest(state: Any) -> str:
