@@ -59,7 +59,7 @@ class Post:
         ("yes, but not on Sundays", [], "They said: yes, but not on Sundays."),
     ],
 )
-async def test_a_call_is_made_as_the_human_says(answer: str, sent: list[Any], told: str) -> None:
+async def test_call_is_made_as_the_human_says(answer: str, sent: list[Any], told: str) -> None:
     post = Post(SEND, "Mailed.")
     run = await post.app.start("Mail bob")
     assert (run.questions[0].path, post.sent) == (("lead", "mailer"), [])
@@ -91,7 +91,7 @@ async def test_wrong_arguments_are_refused_in_one_line(answer: str, says: str) -
     assert (post.sent, (await post.app.get(run.id)).waiting) == ([], True)
 
 
-async def test_allowed_for_the_run_holds_over_pauses_and_for_calls_beside_it() -> None:
+async def test_approval_for_a_run_covers_pauses_and_parallel_calls() -> None:
     post = Post(Calls([SEND, TO_ANN]), Call("ask_user", {"question": "Who else?"}), TO_EVE, "Mailed.")
     run = await post.app.start("Mail bob")
     assert len(run.questions) == 2
@@ -101,7 +101,7 @@ async def test_allowed_for_the_run_holds_over_pauses_and_for_calls_beside_it() -
     assert (run.status, post.sent[2:]) == (RunStatus.COMPLETED, [("eve", 1)])
 
 
-async def test_the_model_reads_the_arguments_that_were_used() -> None:
+async def test_model_reads_the_arguments_that_were_used() -> None:
     post = Post(SEND, "Mailed.")
     run = await post.app.start("Mail bob")
     await post.app.answer(run.id, '{"to": "eve"}')
@@ -111,7 +111,7 @@ async def test_the_model_reads_the_arguments_that_were_used() -> None:
     assert "bob" not in text.replace("Mail bob", "")
 
 
-async def test_giving_work_to_a_nested_agent_needs_approval_by_a_pattern() -> None:
+async def test_approval_by_pattern_covers_handing_work_to_nested_agents() -> None:
     post = Post("Mailed.", approve=(), lead=["mail*"])
     run = await post.app.start("Mail bob")
     assert "| mailer(task: Mail)" in run.questions[0].question
@@ -128,7 +128,7 @@ WORKBENCH = StaticWorkbench([FunctionTool(send, description="Send.")])
 
 
 @pytest.mark.parametrize("approve", [["send"], ["*"], [WORKBENCH], [0]])
-async def test_a_stock_agent_and_its_workbench_take_approval(approve: list[Any]) -> None:
+async def test_stock_agent_and_its_workbench_take_approval(approve: list[Any]) -> None:
     model = ScriptedModelClient([SEND, "Mailed."])
     stock = AssistantAgent("mailer", model, workbench=WORKBENCH)
     app = Upcall(
@@ -140,7 +140,7 @@ async def test_a_stock_agent_and_its_workbench_take_approval(approve: list[Any])
     )
 
 
-async def test_an_agent_in_a_tool_of_a_stock_agent_takes_approval() -> None:
+async def test_approval_reaches_agents_in_tools_of_stock_agents() -> None:
     model = ScriptedModelClient({"You mail": [SEND], "You lead": [Call("mailer", {"task": "Mail"})]})
     mailer = AssistantAgent("mailer", model, system_message="You mail.", tools=[send])
     lead = AssistantAgent("lead", model, system_message="You lead.", tools=[AgentTool(mailer)])
@@ -173,7 +173,7 @@ async def test_what_approves_nothing_is_refused(approve: Any, says: str) -> None
         await Post(SEND, approve=approve).app.start("Mail bob")
 
 
-def test_a_hand_off_is_nothing_to_approve() -> None:
+def test_hand_off_is_nothing_to_approve() -> None:
     with pytest.raises(ConfigurationError, match="approve names 'transfer_to_bob'"):
         PausableAgent("ann", ScriptedModelClient([]), tools=[send], handoffs=["bob"], approve=["transfer_to_bob"])
 
@@ -183,7 +183,7 @@ class Server(StaticWorkbench):
 
 
 @pytest.mark.parametrize(("names", "is_refused"), [(["github_send"], False), (["gitlab_send"], True), ([], False)])
-async def test_a_pattern_is_checked_once_a_server_tells_its_tools(names: list[str], is_refused: bool) -> None:
+async def test_pattern_is_checked_once_a_server_lists_its_tools(names: list[str], is_refused: bool) -> None:
     server = Server([FunctionTool(send, name=name, description="Send.") for name in names])
     agent = PausableAgent("ann", ScriptedModelClient([]), workbench=server, approve=["github_*"])
     with pytest.raises(ConfigurationError, match="github_") if is_refused else nullcontext():
@@ -193,17 +193,17 @@ async def test_a_pattern_is_checked_once_a_server_tells_its_tools(names: list[st
 @pytest.mark.parametrize(
     ("name", "says"), [("run_comand", "is not a tool; did you mean 'run_command'"), ("rum_*", "is not a tool")]
 )
-def test_the_settings_refuse_a_name_that_is_no_tool(name: str, says: str) -> None:
+def test_settings_refuse_a_name_that_is_no_tool(name: str, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         Upcall(settings=Settings.read(approve=[name])).team()
 
 
-def test_a_team_of_ones_own_refuses_the_setting() -> None:
+def test_team_of_ones_own_refuses_the_setting() -> None:
     with pytest.raises(ConfigurationError, match="approve is for the built-in team"):
         Upcall(team=lambda: RoundRobinGroupChat([]), settings=Settings.read(approve=["send"]))
 
 
-async def test_the_coder_asks_before_it_writes() -> None:
+async def test_coder_asks_before_it_writes() -> None:
     app = Upcall(settings=Settings.read(model="demo", approve=["write_*"]), store="runs.db")
     run = await app.start("Build me a user authentication system")
     while run.waiting and run.questions[0].approval is None:
@@ -224,19 +224,19 @@ async def test_the_coder_asks_before_it_writes() -> None:
         ({"to": "x" * 70}, f"to: {'x' * 60}…)\n| to:\n|   {'x' * 70}"),
     ],
 )
-def test_a_call_is_shown_as_no_other_call(arguments: dict[str, Any], shown: str) -> None:
+def test_call_is_shown_as_no_other_call(arguments: dict[str, Any], shown: str) -> None:
     asked = PendingCall(tool="pay", arguments=arguments).as_question()
     assert f"{asked})".startswith(f"Call pay?\n| pay({shown}")
 
 
-def test_a_long_call_is_cut_with_a_digest() -> None:
+def test_long_call_is_cut_with_a_digest() -> None:
     text = PendingCall(tool="write", arguments={"content": "x\n" * 5_000}).as_question()
     assert len(text) < MAX_SHOWN + 100
     assert "[... cut; 15015 characters" in text
 
 
 @pytest.mark.slow
-def test_a_call_is_made_once_over_kills(tmp_path: Path) -> None:
+def test_call_is_made_once_over_kills(tmp_path: Path) -> None:
     """Killed once its question is stored, and again between the approved call and the next model call."""
     script = ROOT / "tests/support/approval_process.py"
 
@@ -251,10 +251,10 @@ def test_a_call_is_made_once_over_kills(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "sent").read_text()) == "eve"
 
 
-def test_a_draft_has_the_arguments_that_fit_in_a_line() -> None:
+def test_draft_has_the_arguments_that_fit_in_a_line() -> None:
     assert PendingCall(tool="write", arguments={"path": "a.js", "content": "x\ny"}).as_draft() == '{"path": "a.js"}'
 
 
-def test_what_the_model_left_out_is_not_asked_of_the_human() -> None:
+def test_approval_asks_nothing_about_arguments_the_model_left_out() -> None:
     call = PendingCall(tool="pay", arguments={"sum": 1}, parameters={"type": "object", "required": ["to"]})
     assert call.edit('{"sum": 2}') == {"sum": 2}

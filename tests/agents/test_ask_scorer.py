@@ -39,7 +39,7 @@ def clarifier(client: ScriptedModelClient, server: Server, **options: Any) -> Cl
     return Clarifier(client, ask_scorer=FILE, embed=embedder_for(settings), **options)
 
 
-async def test_below_the_threshold_nothing_is_asked_and_no_model_is_called() -> None:
+async def test_scorer_below_threshold_asks_nothing_and_calls_no_model() -> None:
     write()
     with serving(embed) as server, ScriptedModelClient([]) as client:
         rest = await say(clarifier(client, server), CLEAR_TASK)
@@ -49,7 +49,7 @@ async def test_below_the_threshold_nothing_is_asked_and_no_model_is_called() -> 
 
 @pytest.mark.parametrize("weight", ["low", "high"])
 @pytest.mark.parametrize("look", [DIFFERS, SAME])
-async def test_at_the_threshold_the_weightiest_is_put_and_no_look_drops_it(weight: str, look: str) -> None:
+async def test_scorer_at_threshold_asks_the_weightiest_without_a_look(weight: str, look: str) -> None:
     write()
     reply = list_needs(tone="low", area=weight)
     with serving(embed) as server, ScriptedModelClient([reply, look]) as client:
@@ -58,7 +58,7 @@ async def test_at_the_threshold_the_weightiest_is_put_and_no_look_drops_it(weigh
     assert [each.label for each in question.options] == (["the IEA", "Eurostat"] if look == DIFFERS else [])
 
 
-async def test_what_is_asked_after_an_answer_is_the_models_to_decide() -> None:
+async def test_scorer_leaves_later_questions_to_the_model() -> None:
     write()
     unweighty = list_needs(area="low")
     with serving(embed) as server, ScriptedModelClient([unweighty, unweighty]) as client:
@@ -77,7 +77,7 @@ async def test_each_task_is_scored_anew() -> None:
         assert (await say(agent, LACKS)).questions
 
 
-async def test_the_wrapped_task_goes_to_the_server_that_the_settings_name_for_it() -> None:
+async def test_scorer_sends_the_wrapped_task_to_its_configured_server() -> None:
     write()
     with serving(embed) as server, ScriptedModelClient([]) as client:
         address = {"base_url": f"{server.url}/v1", "api_key": "secret"}
@@ -99,7 +99,7 @@ async def test_the_wrapped_task_goes_to_the_server_that_the_settings_name_for_it
         (TWO_HEADS, send_vectors([[None, None], [1, 1]]), "contains something that is not a number"),
     ],
 )
-async def test_a_scorer_that_fails_leaves_it_to_the_model(weights: tuple[float, ...], answer: Any, why: str) -> None:
+async def test_scorer_that_fails_leaves_it_to_the_model(weights: tuple[float, ...], answer: Any, why: str) -> None:
     write(*weights)
     with serving(answer) as server, ScriptedModelClient([CLEAR]) as client:
         message = (await say(clarifier(client, server), CLEAR_TASK)).message
@@ -108,7 +108,7 @@ async def test_a_scorer_that_fails_leaves_it_to_the_model(weights: tuple[float, 
     assert why in warning
 
 
-async def test_a_run_whose_scorer_fails_warns_of_it() -> None:
+async def test_run_whose_scorer_fails_warns_of_it() -> None:
     write()
     settings = Settings.read(ask_scorer=FILE, max_retries=0, models={"embeddings": {"base_url": "http://127.0.0.1:9"}})
     with ScriptedModelClient(script(classifier=[DEEP_CODING], clarifier=[CLEAR], planner=[CLEAR, PLAN])) as client:
@@ -117,7 +117,7 @@ async def test_a_run_whose_scorer_fails_warns_of_it() -> None:
     assert [each for each in run.warnings if each.startswith("clarifier: ask_scorer failed")]
 
 
-async def test_a_run_keeps_its_scorer_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_run_keeps_its_scorer_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write()
     app = Upcall(settings=Settings.read(ask_scorer=FILE, models={"embeddings": {"base_url": "http://127.0.0.1:9"}}))
     run = await app.start("Hello")
@@ -137,7 +137,7 @@ async def test_a_run_keeps_its_scorer_in_another_folder(tmp_path: Path, monkeypa
         ('{"version": 1}', "is not a scorer of this version: version: Input should be 2"),
     ],
 )
-async def test_a_file_that_cannot_be_used_is_said_before_any_call(content: str | None, says: str) -> None:
+async def test_scorer_refuses_an_unusable_file_before_any_call(content: str | None, says: str) -> None:
     if content is not None:
         FILE.write_text(content)
     with ScriptedModelClient([]) as client:
@@ -153,7 +153,7 @@ async def test_a_file_that_cannot_be_used_is_said_before_any_call(content: str |
         ({}, "no server is set that has them: say models"),
     ],
 )
-def test_a_scorer_for_something_else_is_refused(changes: dict[str, Any], says: str) -> None:
+def test_scorer_for_something_else_is_refused(changes: dict[str, Any], says: str) -> None:
     write(**changes)
     with pytest.raises(ConfigurationError, match=says):
         Clarifier(ScriptedModelClient([]), ask_scorer=FILE)

@@ -45,7 +45,7 @@ def asked(**arguments: Any) -> Question:
     ],
     ids=lambda arguments: repr(arguments)[:50],
 )
-def test_an_invalid_call_gets_an_error_that_ends_with_the_hint(arguments: dict[str, Any]) -> None:
+def test_ask_user_answers_invalid_calls_with_error_and_hint(arguments: dict[str, Any]) -> None:
     """S1-19"""
     with pytest.raises(InvalidQuestion) as refused:
         asked(**arguments)
@@ -53,26 +53,26 @@ def test_an_invalid_call_gets_an_error_that_ends_with_the_hint(arguments: dict[s
     assert str(refused.value).endswith(HINT)
 
 
-def test_a_call_without_a_question_is_invalid() -> None:
+def test_call_without_a_question_is_invalid() -> None:
     """S1-11"""
     with pytest.raises(InvalidQuestion, match="question: Field required"):
         parse_question({}, agent="coder", call_id="call_1")
 
 
-def test_the_hint_is_stable() -> None:
+def test_hint_is_stable() -> None:
     """S1-19: models and tests rely on these words"""
     assert HINT == (
         "Call ask_user again with a valid question: a non-empty text, and options as a list of distinct strings."
     )
 
 
-def test_the_error_says_which_argument_is_wrong() -> None:
+def test_error_says_which_argument_is_wrong() -> None:
     with pytest.raises(InvalidQuestion, match=r"options\.1\.label"):
         asked(options=["A", {"label": [5]}])
 
 
 @pytest.mark.parametrize("name", ["id", "path", "calls", "secret", "asked_at", "askedAt", "expires_at", "expiresAt"])
-def test_a_model_sets_neither_ids_nor_who_asks_nor_when(name: str) -> None:
+def test_ask_user_takes_neither_ids_asker_nor_time(name: str) -> None:
     values = {"id": "mine", "path": ["human"], "calls": ["x"], "secret": True}
     mine = asked(**{name: values.get(name, "2000-01-01T00:00:00Z")})
     assert (mine.path, mine.calls, mine.secret, mine.expires_at) == (("coder",), ("call_1",), False, None)
@@ -80,12 +80,12 @@ def test_a_model_sets_neither_ids_nor_who_asks_nor_when(name: str) -> None:
     assert mine.asked_at.year > 2000
 
 
-def test_a_model_sets_no_ids_of_options() -> None:
+def test_model_sets_no_ids_of_options() -> None:
     mine = asked(options=[{"label": "Express", "id": "2"}, {"label": "FastAPI", "id": "2"}])
     assert [option.id for option in mine.options] == [None, None]
 
 
-def test_arguments_that_the_tool_does_not_have_are_left_out() -> None:
+def test_ask_user_drops_arguments_it_does_not_have() -> None:
     assert asked(urgency="high", _secret=True, by="policy").question == "Which framework?"
 
 
@@ -125,20 +125,20 @@ def test_null_is_left_out(name: str) -> None:
     assert getattr(asked(**{name: None}), name) == getattr(asked(), name)
 
 
-def test_an_empty_call_gets_the_defaults_of_the_seed() -> None:
+def test_empty_call_gets_the_defaults_of_the_seed() -> None:
     """S1-12, S1-14, S1-15, S1-16"""
     mine = asked()
     assert mine.clarification_type is ClarificationType.MISSING_INFO
     assert (mine.options, mine.allow_free_text, mine.required, mine.multi_select) == ((), True, True, False)
 
 
-def test_a_model_cannot_give_a_risk_a_default() -> None:
+def test_model_cannot_give_a_risk_a_default() -> None:
     """Authority"""
     mine = asked(clarification_type="risk_confirmation", default="Yes", required=False)
     assert (mine.default, mine.required) == (None, True)
 
 
-def test_the_tool_is_described_as_in_the_seed() -> None:
+def test_tool_is_described_as_in_the_seed() -> None:
     """S4-36"""
     schema = ask_user_schema()
     assert schema["name"] == ASK_USER
@@ -147,7 +147,7 @@ def test_the_tool_is_described_as_in_the_seed() -> None:
     )
 
 
-def test_the_schema_of_the_tool_gives_the_defaults_of_the_seed() -> None:
+def test_ask_user_schema_has_the_defaults_of_the_seed() -> None:
     """S1-12 to S1-16: a model that leaves an argument out knows what it then says."""
     properties = ask_user_schema()["parameters"]["properties"]
     kinds = ["missing_info", "ambiguous_requirement", "approach_choice", "risk_confirmation", "suggestion"]
@@ -163,14 +163,14 @@ def test_the_schema_of_the_tool_gives_the_defaults_of_the_seed() -> None:
     assert "default" not in properties["question"]
 
 
-def test_the_tool_asks_for_the_question_alone() -> None:
+def test_tool_asks_for_the_question_alone() -> None:
     """S4-37, S4-38"""
     parameters = ask_user_schema()["parameters"]
     assert parameters["required"] == ["question"]
     assert not {"id", "path", "calls", "secret"} & set(parameters["properties"])
 
 
-def test_the_schema_of_the_tool_holds_no_references() -> None:
+def test_schema_of_the_tool_holds_no_references() -> None:
     """Some servers do not follow `$ref` in tools"""
     assert "$ref" not in str(ask_user_schema())
 

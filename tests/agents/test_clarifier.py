@@ -113,7 +113,7 @@ def assert_every_server_takes(requests: Sequence[Request]) -> None:
 # -- the question -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_clear_task_is_handed_on_without_a_question() -> None:
+async def test_clear_task_is_handed_on_without_a_question() -> None:
     """S0-12."""
     with ScriptedModelClient([CLEAR]) as client:
         message = await turn(Clarifier(client), TASK)
@@ -121,7 +121,7 @@ async def test_a_clear_task_is_handed_on_without_a_question() -> None:
     assert message.metadata == {CLARIFIER_LOG: ""}
 
 
-async def test_the_first_call_has_the_prompt_the_conversation_and_the_tools() -> None:
+async def test_clarifier_sends_prompt_conversation_and_tools_first() -> None:
     """S0-07."""
     with ScriptedModelClient([CLEAR]) as client:
         await turn(Clarifier(client, tools=[search]), TASK)
@@ -131,7 +131,7 @@ async def test_the_first_call_has_the_prompt_the_conversation_and_the_tools() ->
     assert offered(request) == ["search"]
 
 
-async def test_a_shallow_agents_hand_off_is_clarified_with_what_it_found() -> None:
+async def test_clarifier_gets_findings_of_a_shallow_agents_handoff() -> None:
     """S0-05: what the classifier says of the task is no finding."""
     said_of_it = {CLASSIFICATION: "{}"}
     classified = HandoffMessage(source="classifier", target="researcher", content="A shallow task", metadata=said_of_it)
@@ -146,13 +146,13 @@ async def test_a_shallow_agents_hand_off_is_clarified_with_what_it_found() -> No
     assert message.target == "planner"
 
 
-async def test_a_hand_off_without_any_text_of_the_user_is_the_task() -> None:
+async def test_handoff_without_any_user_text_is_the_task() -> None:
     with ScriptedModelClient([CLEAR]) as client:
         await turn(Clarifier(client), HandoffMessage(source="boss", target="clarifier", content="Compare energy"))
     assert dialog(client.requests[0]) == [("user", "Compare energy")]
 
 
-async def test_a_question_goes_to_the_user_with_its_options_reason_and_path() -> None:
+async def test_question_reaches_the_user_with_options_reason_and_path() -> None:
     """S0-02, S0-10."""
     said = {"needsClarification": True, "clarificationQuestion": "Which?", "options": ["A", "B"], "reason": "It varies"}
     with ScriptedModelClient([json.dumps(said)]) as client:
@@ -164,7 +164,7 @@ async def test_a_question_goes_to_the_user_with_its_options_reason_and_path() ->
     assert question.allow_free_text
 
 
-async def test_the_model_is_shown_documents_tools_and_the_dialog_of_others() -> None:
+async def test_prompt_holds_documents_tools_and_dialog_of_others() -> None:
     """S0-21, S0-50, S0-51."""
     asked = Question(question="Which framework?", path=("coder",))
     answer = answer_message([Answer(question_id=asked.id, text="Express")], target="coder", questions=[asked])
@@ -177,7 +177,7 @@ async def test_the_model_is_shown_documents_tools_and_the_dialog_of_others() -> 
     assert "Which framework? - Express" in system
 
 
-async def test_the_model_is_told_to_answer_in_json_of_both_fields() -> None:
+async def test_prompt_asks_for_json_of_both_fields() -> None:
     """S0-52."""
     with ScriptedModelClient([CLEAR]) as client:
         await turn(Clarifier(client), TASK)
@@ -185,7 +185,7 @@ async def test_the_model_is_told_to_answer_in_json_of_both_fields() -> None:
     assert {"needs_clarification", "clarification_question"} <= schema["properties"].keys()
 
 
-async def test_a_folder_of_own_prompts_takes_the_place_of_ours(tmp_path: Path) -> None:
+async def test_prompts_of_ones_own_folder_replace_the_shipped_ones(tmp_path: Path) -> None:
     """S0-54: those that are not in it stay."""
     (tmp_path / "research_clarification.j2").write_text("Mine: {{ tool_names | join }}")
     with ScriptedModelClient([SEARCH, CLEAR]) as client:
@@ -197,7 +197,7 @@ async def test_a_folder_of_own_prompts_takes_the_place_of_ours(tmp_path: Path) -
 # -- the dialog -------------------------------------------------------------------------------------------------------
 
 
-async def test_an_answer_goes_to_the_model_after_its_question() -> None:
+async def test_answer_goes_to_the_model_after_its_question() -> None:
     """S0-10, S0-19."""
     with ScriptedModelClient([REGION, asks("Until when?")]) as client:
         await asked_and_told(client, "Japan")
@@ -206,7 +206,7 @@ async def test_an_answer_goes_to_the_model_after_its_question() -> None:
     assert dialog(client.requests[1])[2] == ("user", "Japan")
 
 
-async def test_iteration_and_log_grow_with_each_answer_and_the_prompt_stays() -> None:
+async def test_iteration_and_log_grow_while_the_prompt_stays() -> None:
     """S0-19, S0-23, S0-24, S0-30."""
     seen: list[tuple[int, int, int]] = []
     with ScriptedModelClient([asks(f"Question {number}?") for number in range(3)]) as client:
@@ -222,7 +222,7 @@ async def test_iteration_and_log_grow_with_each_answer_and_the_prompt_stays() ->
     assert "You may ask 3 questions in all" in shown
 
 
-def test_the_state_starts_as_documented() -> None:
+def test_state_starts_as_documented() -> None:
     """S0-20 to S0-24, S0-30."""
     state = ClarifierAgentState()
     assert (state.data_sources, state.available_documents, state.max_turns) == (None, None, 3)
@@ -230,7 +230,7 @@ def test_the_state_starts_as_documented() -> None:
     assert (state.messages, ClarifierAgentState(max_turns=1, iteration=1).remaining_questions) == ([], 0)
 
 
-async def test_the_state_holds_documents_and_data_sources() -> None:
+async def test_state_holds_documents_and_data_sources() -> None:
     """S0-20, S0-21: as plain JSON; the model of a new object is shown those of the state."""
     with ScriptedModelClient([CLEAR]) as client:
         agent = Clarifier(client, documents=[Document("g7.md", "Energy")], data_sources=["documents"])
@@ -290,7 +290,7 @@ SKIP_COMMANDS = ["skip", "done", "exit", "quit", "proceed", "continue", "no", "n
 
 
 @pytest.mark.parametrize("word", SKIP_COMMANDS)
-async def test_a_skip_command_ends_the_clarification_without_another_call(word: str) -> None:
+async def test_skip_command_ends_the_clarification_without_another_call(word: str) -> None:
     """S0-61, X6."""
     with ScriptedModelClient([REGION]) as client:
         agent = Clarifier(client)
@@ -305,7 +305,7 @@ async def test_a_skip_command_ends_the_clarification_without_another_call(word: 
     ("reply", "meant"),
     rows("clarifier/an_answer_is_read_out_of_the_json_around_it"),
 )
-async def test_an_answer_is_read_out_of_the_json_around_it(reply: str, meant: str) -> None:
+async def test_answer_is_read_from_the_json_around_it(reply: str, meant: str) -> None:
     """S0-60: as if it had been typed."""
     with ScriptedModelClient([REGION, CLEAR]) as client:
         message = await asked_and_told(client, reply)
@@ -314,7 +314,7 @@ async def test_an_answer_is_read_out_of_the_json_around_it(reply: str, meant: st
 
 
 @pytest.mark.parametrize("outcome", [Outcome.SKIPPED, Outcome.DECLINED])
-async def test_a_question_that_is_skipped_or_declined_ends_the_clarification(outcome: Outcome) -> None:
+async def test_question_skipped_or_declined_ends_the_clarification(outcome: Outcome) -> None:
     """S0-61: a blank reply on a terminal is a skip."""
     with ScriptedModelClient([REGION]) as client:
         agent = Clarifier(client)
@@ -334,7 +334,7 @@ async def test_words_that_are_no_answer_leave_the_question_open() -> None:
     assert agent.waiting_for() == {message_questions(asked)[0].id}
 
 
-async def test_the_text_of_a_stock_user_proxy_answers_the_question() -> None:
+async def test_text_of_stock_user_proxy_answers_the_question() -> None:
     with ScriptedModelClient([REGION, CLEAR]) as client:
         agent = Clarifier(client)
         await turn(agent, TASK)
@@ -343,7 +343,7 @@ async def test_the_text_of_a_stock_user_proxy_answers_the_question() -> None:
     assert client.requests[1].messages[-1]["content"] == "Japan"
 
 
-async def test_a_blank_reply_to_a_stock_user_proxy_skips() -> None:
+async def test_blank_reply_to_a_stock_user_proxy_skips() -> None:
     """S0-61."""
     with ScriptedModelClient([REGION]) as client:
         agent = Clarifier(client)
@@ -352,7 +352,7 @@ async def test_a_blank_reply_to_a_stock_user_proxy_skips() -> None:
     assert message.target == "planner"
 
 
-async def test_a_second_task_starts_with_an_empty_dialog() -> None:
+async def test_second_task_starts_with_an_empty_dialog() -> None:
     with ScriptedModelClient([REGION, CLEAR]) as client:
         agent = Clarifier(client, max_turns=1)
         await turn(agent, reply_to(await turn(agent, TASK), "skip"))
@@ -362,7 +362,7 @@ async def test_a_second_task_starts_with_an_empty_dialog() -> None:
     assert "Which countries?" not in client.requests[1].system
 
 
-async def test_words_that_the_user_adds_to_the_task_reach_the_model() -> None:
+async def test_words_added_to_the_task_reach_the_model() -> None:
     with ScriptedModelClient([REGION, Fail(503), CLEAR]) as client:
         agent = Clarifier(client)
         asked = await turn(agent, TASK)
@@ -372,7 +372,7 @@ async def test_words_that_the_user_adds_to_the_task_reach_the_model() -> None:
     assert dialog(client.requests[2])[0] == ("user", f"{TASK.content}\n\nSolar only")
 
 
-async def test_a_giant_answer_and_a_giant_task_are_cut_for_the_model_alone() -> None:
+async def test_giant_answer_and_task_are_cut_only_for_models() -> None:
     with ScriptedModelClient([REGION, CLEAR]) as client:
         agent = Clarifier(client, max_context_chars=1_000)
         asked = await turn(agent, TextMessage(source="user", content="Compare " * 5_000))
@@ -396,7 +396,7 @@ async def test_a_giant_answer_and_a_giant_task_are_cut_for_the_model_alone() -> 
     ],
     ids=["function", "tool", "workbench"],
 )
-async def test_a_call_is_made_and_the_model_called_again_with_a_reminder(given: dict[str, Any]) -> None:
+async def test_tool_call_is_followed_by_a_reminder(given: dict[str, Any]) -> None:
     """S0-08, S0-43."""
     with ScriptedModelClient([SEARCH, CLEAR]) as client:
         rest = await say(Clarifier(client, **given), TASK)
@@ -425,7 +425,7 @@ def broken() -> str:
         pytest.param(Call("search", {"word": "G7"}), "Field required", id="wrong arguments"),
     ],
 )
-async def test_a_call_that_goes_wrong_is_told_to_the_model_and_costs_its_sibling_nothing(call: Call, told: str) -> None:
+async def test_failed_call_reaches_the_model_and_spares_its_sibling(call: Call, told: str) -> None:
     with ScriptedModelClient([Calls([call, SEARCH]), CLEAR]) as client:
         rest = await say(Clarifier(client, tools=[search, broken]), TASK)
     results = list(client.requests[1].tool_results.values())
@@ -436,7 +436,7 @@ async def test_a_call_that_goes_wrong_is_told_to_the_model_and_costs_its_sibling
     assert [result.is_error for result in done.content] == [True, False]
 
 
-async def test_a_batch_is_made_again_neither_after_a_failed_call_of_the_model_nor_in_a_new_object() -> None:
+async def test_batch_is_not_repeated_after_failures_or_reloading() -> None:
     counted = Counted()
     with ScriptedModelClient([Call("note"), Fail(503), CLEAR]) as client:
         agent = Clarifier(client, tools=[counted.note])
@@ -448,7 +448,7 @@ async def test_a_batch_is_made_again_neither_after_a_failed_call_of_the_model_no
 
 
 @pytest.mark.parametrize("how", ["token", "task"])
-async def test_a_batch_that_is_cut_off_keeps_what_was_finished(how: str) -> None:
+async def test_batch_cut_off_keeps_what_was_finished(how: str) -> None:
     counted, begun, let_go = Counted(), asyncio.Event(), asyncio.Event()
 
     async def wait() -> str:
@@ -482,7 +482,7 @@ async def test_calls_beyond_the_last_batch_are_not_made() -> None:
     assert (counted.calls, message.target) == (MAX_TOOL_ROUNDS, "planner")
 
 
-async def test_the_batches_are_counted_over_all_questions_of_a_task_and_anew_for_the_next() -> None:
+async def test_batches_count_per_task_over_all_its_questions() -> None:
     spent = [SEARCH] * MAX_TOOL_ROUNDS
     with ScriptedModelClient([*spent, REGION, CLEAR, CLEAR]) as client:
         agent = Clarifier(client, tools=[search])
@@ -491,7 +491,7 @@ async def test_the_batches_are_counted_over_all_questions_of_a_task_and_anew_for
     assert [offered(request) for request in client.requests[-2:]] == [[], ["search"]]
 
 
-async def test_a_workbench_on_real_documents_can_be_searched_and_read(tmp_path: Path) -> None:
+async def test_workbench_on_real_documents_is_searched_and_read(tmp_path: Path) -> None:
     """S0-43: a group of functions."""
     (tmp_path / "g7.md").write_text("# Energy\nJapan: 22 % renewable\n")
     calls = Calls([Call("search_documents", {"words": "Japan"}), Call("read_document", {"name": "g7.md"})])
@@ -501,7 +501,7 @@ async def test_a_workbench_on_real_documents_can_be_searched_and_read(tmp_path: 
     assert shown == [[FencedText("documents", "g7.md", "lines 1-2", "# Energy\nJapan: 22 % renewable")]] * 2
 
 
-async def test_a_closed_clarifier_stops_its_workbenches() -> None:
+async def test_closed_clarifier_stops_its_workbenches() -> None:
     stopped: list[str] = []
 
     class Stoppable(StaticWorkbench):
@@ -530,7 +530,7 @@ async def test_what_a_tool_finds_is_never_a_command(found: str) -> None:
 # -- a tool that asks -------------------------------------------------------------------------------------------------
 
 
-async def test_a_tools_question_makes_its_call_wait_and_the_answer_is_its_result() -> None:
+async def test_tool_question_holds_its_call_until_the_answer() -> None:
     """S0-30: it counts as no turn; the finished sibling is not called again by the new object."""
     counted = Counted()
     tools = [counted.note, pick_source]
@@ -553,7 +553,7 @@ async def test_a_tools_question_makes_its_call_wait_and_the_answer_is_its_result
     assert counted.calls == 1
 
 
-async def test_two_tools_that_ask_may_be_answered_one_by_one() -> None:
+async def test_two_asking_tools_are_answered_one_by_one() -> None:
     async def pick_year() -> str:
         """Let the user choose a year."""
         raise UserInputRequired("Which year?")
@@ -574,7 +574,7 @@ async def test_two_tools_that_ask_may_be_answered_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("word", ["skip", "no", '{"query": "done"}'])
-async def test_a_skip_word_to_a_tools_question_is_its_answer(word: str) -> None:
+async def test_skip_word_answers_a_question_of_a_tool(word: str) -> None:
     """X6: it ends nothing."""
     with ScriptedModelClient([Call("pick_source"), REGION]) as client:
         agent = Clarifier(client, tools=[pick_source])
@@ -594,7 +594,7 @@ def nudges(client: ScriptedModelClient) -> list[int]:
     return [number for number, said in enumerate(last) if said == NUDGE]
 
 
-async def test_a_first_question_that_no_tool_was_used_for_is_sent_back_once() -> None:
+async def test_first_question_without_tools_is_sent_back_once() -> None:
     """S0-64."""
     with ScriptedModelClient([REGION, REGION, asks("Until when?"), asks("For whom?")]) as client:
         agent = Clarifier(client, tools=[search])
@@ -608,7 +608,7 @@ async def test_a_first_question_that_no_tool_was_used_for_is_sent_back_once() ->
     assert nudges(client) == [1]
 
 
-async def test_a_model_that_looks_after_all_may_do_without_its_question() -> None:
+async def test_model_that_looks_after_all_may_drop_its_question() -> None:
     """S0-64."""
     with ScriptedModelClient([REGION, SEARCH, CLEAR]) as client:
         message = await turn(Clarifier(client, tools=[search]), TASK)
@@ -619,7 +619,7 @@ async def test_a_model_that_looks_after_all_may_do_without_its_question() -> Non
 @pytest.mark.parametrize(
     ("replies", "tools"), [([SEARCH, REGION], [search]), ([Call("serach"), REGION], [search]), ([REGION], [])]
 )
-async def test_a_question_after_a_call_or_without_tools_is_put_at_once(replies: list[Reply], tools: list[Any]) -> None:
+async def test_question_after_a_call_or_without_tools_is_immediate(replies: list[Reply], tools: list[Any]) -> None:
     """S0-64."""
     with ScriptedModelClient(replies) as client:
         message = await turn(Clarifier(client, tools=tools), TASK)
@@ -627,7 +627,7 @@ async def test_a_question_after_a_call_or_without_tools_is_put_at_once(replies: 
     assert nudges(client) == []
 
 
-async def test_it_is_sent_back_once_also_where_the_next_call_fails_and_anew_for_the_next_task() -> None:
+async def test_question_is_sent_back_once_a_task_despite_failures() -> None:
     """S0-64."""
     with ScriptedModelClient([REGION, Fail(503), REGION, REGION, REGION]) as client:
         agent = Clarifier(client, tools=[search])
@@ -643,7 +643,7 @@ async def test_it_is_sent_back_once_also_where_the_next_call_fails_and_anew_for_
 # -- what servers take ------------------------------------------------------------------------------------------------
 
 
-async def test_a_long_dialog_with_tools_and_repairs_is_one_that_every_server_takes() -> None:
+async def test_long_dialog_with_tools_and_repairs_suits_every_server() -> None:
     """S0-65."""
     replies: list[Reply] = [
         REGION,  # sent back: no tool was used
@@ -679,7 +679,7 @@ async def test_a_long_dialog_with_tools_and_repairs_is_one_that_every_server_tak
 
 
 @pytest.mark.parametrize("blank", [Answer(question_id="", outcome=Outcome.SKIPPED), '{"query": " "}'])
-async def test_a_blank_reply_leaves_no_empty_message(blank: AnswerValue) -> None:
+async def test_blank_reply_leaves_no_empty_message(blank: AnswerValue) -> None:
     """S0-65."""
     with ScriptedModelClient([REGION, asks("Until when?")]) as client:
         agent = Clarifier(client)
@@ -695,7 +695,7 @@ async def test_a_blank_reply_leaves_no_empty_message(blank: AnswerValue) -> None
 
 
 @pytest.mark.parametrize(("verbose", "level"), [(True, logging.INFO), (False, logging.DEBUG)])
-async def test_a_verbose_clarifier_logs_what_its_model_says_and_calls(
+async def test_verbose_clarifier_logs_replies_and_calls_of_its_model(
     verbose: bool, level: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """S0-48: at level INFO, else DEBUG."""
@@ -707,7 +707,7 @@ async def test_a_verbose_clarifier_logs_what_its_model_says_and_calls(
     ]
 
 
-async def test_a_long_reply_is_cut_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_long_reply_is_cut_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """S0-47."""
     with caplog.at_level(logging.INFO, "upcall"), ScriptedModelClient([CLEAR]) as client:
         await turn(Clarifier(client, verbose=True, log_response_max_chars=10), TASK)
@@ -726,7 +726,7 @@ async def test_a_long_reply_is_cut_in_the_log(caplog: pytest.LogCaptureFixture) 
         ({"needs_clarification": False}, []),
     ],
 )
-async def test_the_two_fields_of_a_reply_decide(reply: dict[str, Any], asked: list[str]) -> None:
+async def test_two_fields_of_a_reply_decide(reply: dict[str, Any], asked: list[str]) -> None:
     """S0-09, S0-12, S0-38 to S0-40."""
     with ScriptedModelClient([json.dumps(reply)]) as client:
         message = await turn(Clarifier(client), TASK)
@@ -734,7 +734,7 @@ async def test_the_two_fields_of_a_reply_decide(reply: dict[str, Any], asked: li
     assert message.target == ("user" if asked else "planner")
 
 
-async def test_what_cannot_be_read_asks_about_the_topic_without_a_look() -> None:
+async def test_unreadable_reply_asks_about_the_topic_without_a_look() -> None:
     """S0-62: the fallback is not the model's question, so it is not sent back."""
     with ScriptedModelClient(["?", "?"]) as client:
         message = await turn(Clarifier(client, tools=[search]), TASK)
@@ -745,7 +745,7 @@ async def test_what_cannot_be_read_asks_about_the_topic_without_a_look() -> None
     assert_every_server_takes(client.requests)
 
 
-async def test_the_fallback_asks_only_once() -> None:
+async def test_fallback_asks_only_once() -> None:
     """S0-62: with that answered, the task goes on as it is."""
     with ScriptedModelClient(["?", "?", "?", "?"]) as client:
         agent = Clarifier(client)
@@ -754,7 +754,7 @@ async def test_the_fallback_asks_only_once() -> None:
     assert "Answer: Jobs" in message.content
 
 
-async def test_the_question_about_a_long_task_is_short() -> None:
+async def test_question_about_a_long_task_is_short() -> None:
     with ScriptedModelClient(["?", "?"]) as client:
         message = await turn(Clarifier(client), TextMessage(source="user", content="Compare " * 5_000))
     assert len(message_questions(message)[0].question) < 300
@@ -765,7 +765,7 @@ async def test_the_question_about_a_long_task_is_short() -> None:
     [["A", "a", " A "], ["x" * 5_000, "y"], [str(number) for number in range(200)], ["", " ", "\x1b[2J"]],
     ids=["the same", "too long", "too many", "empty"],
 )
-async def test_a_question_with_odd_options_can_still_be_put(options: list[str]) -> None:
+async def test_question_with_odd_options_can_still_be_put(options: list[str]) -> None:
     with ScriptedModelClient([asks("Which?", *options)]) as client:
         message = await turn(Clarifier(client), TASK)
     assert [question.question for question in message_questions(message)] == ["Which?"]
@@ -777,7 +777,7 @@ async def test_a_question_with_odd_options_can_still_be_put(options: list[str]) 
 @pytest.mark.parametrize(
     ("failure", "kind"), [(Fail(401), ModelAuthenticationError), (Fail(404), ModelNotFound), (Fail(500), ModelError)]
 )
-async def test_after_a_failure_a_new_object_goes_on_from_the_state(failure: Fail, kind: type[ModelError]) -> None:
+async def test_state_lets_a_new_object_continue_after_a_failure(failure: Fail, kind: type[ModelError]) -> None:
     with ScriptedModelClient([REGION, failure, CLEAR]) as client:
         agent = Clarifier(client)
         asked = await turn(agent, TASK)
@@ -787,7 +787,7 @@ async def test_after_a_failure_a_new_object_goes_on_from_the_state(failure: Fail
     assert message.content == "Clarified:\nQuestion: Which countries?\nAnswer: Japan"
 
 
-async def test_a_repair_that_fails_is_made_again_but_not_the_call_before_it() -> None:
+async def test_failed_repair_is_repeated_without_the_call_before() -> None:
     with ScriptedModelClient(["?", Fail(503), CLEAR]) as client:
         agent = Clarifier(client)
         with pytest.raises(ModelUnavailable):
@@ -795,7 +795,7 @@ async def test_a_repair_that_fails_is_made_again_but_not_the_call_before_it() ->
         assert (await turn(await carried(agent, Clarifier(client)))).target == "planner"
 
 
-async def test_a_task_that_comes_again_after_a_failure_is_taken_once() -> None:
+async def test_task_repeated_after_a_failure_is_taken_once() -> None:
     with ScriptedModelClient([Fail(500), CLEAR]) as client:
         agent = Clarifier(client)
         with pytest.raises(ModelUnavailable):
@@ -804,7 +804,7 @@ async def test_a_task_that_comes_again_after_a_failure_is_taken_once() -> None:
     assert dialog(client.requests[1]) == [("user", TASK.content)]
 
 
-async def test_the_same_answer_twice_is_taken_once() -> None:
+async def test_same_answer_twice_is_taken_once() -> None:
     with ScriptedModelClient([REGION, CLEAR]) as client:
         agent = Clarifier(client)
         answer = reply_to(await turn(agent, TASK), "Japan")
@@ -812,7 +812,7 @@ async def test_the_same_answer_twice_is_taken_once() -> None:
     assert [said for _, said in dialog(client.requests[1])].count("Japan") == 1
 
 
-async def test_an_answer_that_comes_again_does_not_answer_the_next_question() -> None:
+async def test_answer_that_arrives_twice_leaves_the_next_question_open() -> None:
     with ScriptedModelClient([REGION, asks("GDP or jobs?")]) as client:
         agent = Clarifier(client)
         answer = reply_to(await turn(agent, TASK), "Japan")
@@ -823,7 +823,7 @@ async def test_an_answer_that_comes_again_does_not_answer_the_next_question() ->
 # -- component --------------------------------------------------------------------------------------------------------
 
 
-def test_the_options_have_the_documented_defaults() -> None:
+def test_options_have_the_documented_defaults() -> None:
     """S0-43, S0-44, S0-47, S0-48."""
     config = ClarifierConfig(model_client=ReplayChatCompletionClient([]).dump_component(), name="clarifier")
     assert (config.tools, config.max_turns) == ([], 3)
@@ -831,7 +831,7 @@ def test_the_options_have_the_documented_defaults() -> None:
     assert ClarifierConfig.model_validate(Clarifier(ReplayChatCompletionClient([])).dump_component().config) == config
 
 
-async def test_a_dumped_clarifier_loads_and_works(tmp_path: Path) -> None:
+async def test_dumped_clarifier_loads_and_works(tmp_path: Path) -> None:
     (tmp_path / "g7.md").write_text("# Energy\n")
     (tmp_path / "repair.j2").write_text("Again: {{ problem }}")
     made = Clarifier(
@@ -858,7 +858,7 @@ async def test_a_dumped_clarifier_loads_and_works(tmp_path: Path) -> None:
     assert (await turn(loaded, TASK)).target == "alice"
 
 
-async def test_a_loaded_clarifier_has_its_tools() -> None:
+async def test_loaded_clarifier_has_its_tools() -> None:
     dumped = Clarifier(ReplayChatCompletionClient([REGION, REGION]), tools=[search]).dump_component()
     with pytest.warns(UserWarning, match="FunctionTool"):
         loaded = Clarifier.load_component(dumped)
@@ -866,7 +866,7 @@ async def test_a_loaded_clarifier_has_its_tools() -> None:
     assert (await state_of(loaded)).searched
 
 
-async def test_what_a_tool_gives_back_is_cut_to_the_room_there_is() -> None:
+async def test_tool_result_is_cut_to_the_room_available() -> None:
     """S0-08: the request stays one that a server takes, and says what was left out."""
 
     def dump() -> str:

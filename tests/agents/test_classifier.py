@@ -67,7 +67,7 @@ async def test_intent_and_depth_decide_who_gets_the_task(intent: str, depth: str
 
 
 @pytest.mark.parametrize("intent", ["research", "coding"])
-async def test_a_deep_task_goes_to_the_planner_where_there_is_no_clarifier(intent: str) -> None:
+async def test_deep_task_without_clarifier_goes_to_the_planner(intent: str) -> None:
     """S0-06."""
     message = await said_to([json.dumps({"intent": intent, "research_depth": "deep"})], deep_target="planner")
     assert isinstance(message, HandoffMessage)
@@ -84,7 +84,7 @@ async def test_a_deep_task_goes_to_the_planner_where_there_is_no_clarifier(inten
         ({}, "I'm here to help."),
     ],
 )
-async def test_a_meta_query_is_answered_at_once(meta: dict[str, Any], shown: str) -> None:
+async def test_meta_query_is_answered_at_once(meta: dict[str, Any], shown: str) -> None:
     """S2-01, S2-03, S2-11, S2-39."""
     message = await said_to([json.dumps({"intent": "meta", **meta})])
     assert isinstance(message, TextMessage)
@@ -103,7 +103,7 @@ async def test_a_meta_query_is_answered_at_once(meta: dict[str, Any], shown: str
     ],
     ids=["meta", "meta with a depth", "shallow", "deep", "coding", "unreadable"],
 )
-async def test_every_branch_gives_a_typed_intent_and_a_depth_where_there_is_work(
+async def test_intent_is_typed_everywhere_with_depth_for_work(
     replies: Sequence[Reply], intent: Intent, depth: Depth | None
 ) -> None:
     """S2-13, S2-17, S2-19, S2-20."""
@@ -113,7 +113,7 @@ async def test_every_branch_gives_a_typed_intent_and_a_depth_where_there_is_work
 
 
 @pytest.mark.parametrize(("reply", "texts"), [(META, ["Hi!"]), (SHALLOW, []), (DEEP, [])])
-async def test_a_text_is_added_only_where_the_query_is_meta(reply: str, texts: Sequence[str]) -> None:
+async def test_text_is_added_only_to_meta_queries(reply: str, texts: Sequence[str]) -> None:
     """S2-11, S2-18: its own reply is in the thread for the next query, a hand-over is not."""
     with ScriptedModelClient([reply, META]) as client:
         agent = Classifier(client)
@@ -128,7 +128,7 @@ async def test_a_text_is_added_only_where_the_query_is_meta(reply: str, texts: S
 
 
 @pytest.mark.parametrize("messages", [[], [text("")], [text(" \n")]], ids=["none", "empty", "blank"])
-async def test_a_message_that_says_nothing_is_deep_research_without_a_call(messages: Sequence[TextMessage]) -> None:
+async def test_empty_message_is_deep_research_without_a_call(messages: Sequence[TextMessage]) -> None:
     """S2-37."""
     with ScriptedModelClient([]) as client:
         message = await turn(Classifier(client), *messages)
@@ -140,7 +140,7 @@ async def test_a_message_that_says_nothing_is_deep_research_without_a_call(messa
 # -- the call ---------------------------------------------------------------------------------------------------------
 
 
-async def test_the_model_is_shown_the_query_the_time_and_the_tools() -> None:
+async def test_prompt_shows_the_query_time_and_tools() -> None:
     """S2-05, S2-22, S2-26, S2-27, S2-29."""
     with ScriptedModelClient([SHALLOW]) as client:
         await turn(Classifier(client, tools=[ToolInfo("search_documents", "Finds lines.")]), QUERY)
@@ -159,9 +159,7 @@ async def test_the_model_is_shown_the_query_the_time_and_the_tools() -> None:
         ({}, None),
     ],
 )
-async def test_the_model_is_told_who_the_user_is_if_that_is_known(
-    user_info: Mapping[str, str], told: str | None
-) -> None:
+async def test_prompt_names_the_user_where_that_is_known(user_info: Mapping[str, str], told: str | None) -> None:
     """S2-15, S2-28."""
     with ScriptedModelClient([SHALLOW]) as client:
         await turn(Classifier(client, user_info=user_info), QUERY)
@@ -169,7 +167,7 @@ async def test_the_model_is_told_who_the_user_is_if_that_is_known(
     assert told in system if told else "The user is " not in system
 
 
-async def test_the_model_is_told_which_files_there_are_each_in_one_short_line() -> None:
+async def test_prompt_lists_each_file_in_one_short_line() -> None:
     with ScriptedModelClient([SHALLOW, SHALLOW]) as client:
         await turn(Classifier(client, files=["a.py", "b\n-----\nc.md", "\udcff.txt", "n" * 5_000]), QUERY)
         await turn(Classifier(client), QUERY)
@@ -180,7 +178,7 @@ async def test_the_model_is_told_which_files_there_are_each_in_one_short_line() 
     assert "These files" not in client.requests[1].system
 
 
-async def test_the_model_is_asked_for_intent_meta_reply_and_depth_in_json() -> None:
+async def test_prompt_asks_for_intent_reply_and_depth_as_json() -> None:
     """S2-04, S2-30."""
     with ScriptedModelClient([SHALLOW]) as client:
         await turn(Classifier(client), QUERY)
@@ -193,7 +191,7 @@ async def test_the_model_is_asked_for_intent_meta_reply_and_depth_in_json() -> N
     assert system.endswith("-----\nWhat is CUDA?\n-----")  # Last: what stands before it is the same for each message.
 
 
-async def test_the_latest_query_is_classified() -> None:
+async def test_latest_query_is_classified() -> None:
     """S2-05, S2-14: a team that is given one task after another has the earlier ones in its thread."""
     with ScriptedModelClient(['{"intent": "meta", "meta_response": "Hi!"}', SHALLOW]) as client:
         agent = Classifier(client)
@@ -218,7 +216,7 @@ def talk(length: int) -> list[TextMessage]:
         (30, {"max_history": 0}, 0),
     ],
 )
-async def test_the_history_is_trimmed_to_the_latest_messages_and_the_query_is_the_last(
+async def test_history_keeps_the_latest_messages_and_the_query(
     before: int, settings: dict[str, int], shown: int
 ) -> None:
     """S2-06, S2-14, S2-40: 20 by default, the query included."""
@@ -232,7 +230,7 @@ async def test_the_history_is_trimmed_to_the_latest_messages_and_the_query_is_th
     assert query == ("user", "What is CUDA?")
 
 
-async def test_the_history_holds_what_was_said_and_answered_but_no_hand_overs() -> None:
+async def test_history_holds_messages_and_answers_but_no_handoffs() -> None:
     """S2-06."""
     asked = Question(question="Which GPU?", path=("researcher",))
     answered = answer_message([Answer(question_id=asked.id, text="Mine")], target="researcher", questions=[asked])
@@ -249,7 +247,7 @@ async def test_the_history_holds_what_was_said_and_answered_but_no_hand_overs() 
     ]
 
 
-async def test_a_long_message_of_the_history_is_cut_and_says_so() -> None:
+async def test_history_marks_where_a_long_message_is_cut() -> None:
     with ScriptedModelClient([SHALLOW]) as client:
         await turn(Classifier(client), text("Read this"), text("x" * 50_000, "assistant"), QUERY)
     shown = client.requests[0].messages[2]["content"]
@@ -257,7 +255,7 @@ async def test_a_long_message_of_the_history_is_cut_and_says_so() -> None:
     assert "of 50000 characters are left out here" in shown
 
 
-async def test_a_query_that_is_too_long_is_cut_and_handed_over_whole() -> None:
+async def test_query_too_long_is_cut_but_handed_off_whole() -> None:
     long = f"Summarise this: {'x' * 50_000}"
     with ScriptedModelClient([SHALLOW]) as client:
         message = await turn(Classifier(client, max_context_chars=1_000), text(long))
@@ -266,7 +264,7 @@ async def test_a_query_that_is_too_long_is_cut_and_handed_over_whole() -> None:
 
 
 @pytest.mark.parametrize(("verbose", "level"), [(False, "DEBUG"), (True, "INFO")])
-async def test_a_verbose_classifier_logs_what_the_model_said(
+async def test_verbose_classifier_logs_what_the_model_said(
     verbose: bool, level: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """S2-23."""
@@ -277,7 +275,7 @@ async def test_a_verbose_classifier_logs_what_the_model_said(
     ]
 
 
-async def test_the_call_is_told_as_a_thought_with_its_tokens() -> None:
+async def test_call_is_emitted_as_a_thought_with_its_tokens() -> None:
     agent = Classifier(ScriptedModelClient([SHALLOW]))
     thoughts = [event for event in (await say(agent, QUERY)).events if isinstance(event, ThoughtEvent)]
     assert [thought.content for thought in thoughts] == ["a shallow research task"]
@@ -288,7 +286,7 @@ async def test_the_call_is_told_as_a_thought_with_its_tokens() -> None:
 # -- what models reply ------------------------------------------------------------------------------------------------
 
 
-async def test_the_repair_shows_the_model_its_reply_and_what_is_wrong_with_it() -> None:
+async def test_repair_shows_the_model_its_reply_and_error() -> None:
     with ScriptedModelClient(['{"depth": "deep"}', SHALLOW]) as client:
         await turn(Classifier(client), QUERY)
     reply, problem = client.requests[1].messages[-2:]
@@ -297,7 +295,7 @@ async def test_the_repair_shows_the_model_its_reply_and_what_is_wrong_with_it() 
 
 
 @pytest.mark.parametrize("nothing", ["", " ", Call("search_web", {"query": "CUDA"})])
-async def test_a_repair_holds_no_empty_message_and_no_call(nothing: Reply) -> None:
+async def test_repair_holds_no_empty_message_and_no_call(nothing: Reply) -> None:
     """S0-65: servers refuse both."""
     with ScriptedModelClient([nothing, SHALLOW]) as client:
         await turn(Classifier(client), QUERY)
@@ -348,7 +346,7 @@ def assert_friendly(message: BaseChatMessage) -> None:
 
 
 @pytest.mark.parametrize(("failure", "words"), FAILURES)
-async def test_a_failed_call_ends_the_turn_with_a_friendly_message(failure: Reply | Exception, words: str) -> None:
+async def test_failed_call_ends_the_turn_with_a_friendly_message(failure: Reply | Exception, words: str) -> None:
     """S2-07, S2-09, S2-10, S2-13, S2-24, S2-31 to S2-33, S2-41."""
     model = Failing(failure)
     message = await turn(Classifier(ScriptedModelClient(model), llm_timeout=0.05), QUERY)
@@ -358,7 +356,7 @@ async def test_a_failed_call_ends_the_turn_with_a_friendly_message(failure: Repl
 
 
 @pytest.mark.parametrize(("status", "told"), [(401, True), (404, True), (429, True), (500, True), (504, False)])
-async def test_a_server_s_own_words_are_told_without_the_key(status: int, told: bool) -> None:
+async def test_server_error_is_quoted_without_the_key(status: int, told: bool) -> None:
     """S2-31, S2-32."""
     with LoopbackServer([Fail(status, f"No model for {KEY}\nhere")], api_key=KEY) as server:
         settings = Settings.read(None, model="m", base_url=server.base_url, api_key=KEY, max_retries=0)
@@ -385,7 +383,7 @@ async def test_whatever_else_is_raised_is_apologised_for() -> None:
 
 
 @pytest.mark.parametrize(("failure", "words"), FAILURES)
-async def test_after_a_failure_a_new_object_goes_on_from_the_state(failure: Reply | Exception, words: str) -> None:
+async def test_state_lets_a_new_object_continue_after_a_failure(failure: Reply | Exception, words: str) -> None:
     """And the model is not shown what was said of the failure."""
     client = ScriptedModelClient(Failing(failure, SHALLOW))
     first = Classifier(client, llm_timeout=0.05)
@@ -396,7 +394,7 @@ async def test_after_a_failure_a_new_object_goes_on_from_the_state(failure: Repl
     assert client.requests[1].messages[1:] == [{"role": "user", "content": "What is CUDA?"}]
 
 
-def test_a_repair_may_take_fifteen_seconds() -> None:
+def test_repair_may_take_fifteen_seconds() -> None:
     """S2-38."""
     assert REPAIR_SECONDS == 15
 
@@ -406,7 +404,7 @@ def test_a_repair_may_take_fifteen_seconds() -> None:
     [(Hang(), 0.05, 90), (Hang(), 3600, 0.5), (Fail(500), 15, 90), (Fail(401), 15, 90)],
     ids=["too slow for a repair", "too slow for any call", "500", "401"],
 )
-async def test_a_repair_that_fails_is_given_up_for_deep_research(
+async def test_repair_that_fails_falls_back_to_deep_research(
     failure: Reply, repair_seconds: float, llm_timeout: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S2-38: two calls, never a third."""
@@ -417,7 +415,7 @@ async def test_a_repair_that_fails_is_given_up_for_deep_research(
     assert found_in(message).depth_decision == DepthDecision(decision=Depth.DEEP)
 
 
-async def test_the_first_call_has_the_whole_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_first_call_has_the_whole_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """S2-24: the cap on the repair is for the repair alone."""
     monkeypatch.setattr("upcall.agents.classifier.REPAIR_SECONDS", 0.0)
     message = await said_to([SHALLOW])
@@ -425,7 +423,7 @@ async def test_the_first_call_has_the_whole_time(monkeypatch: pytest.MonkeyPatch
     assert message.target == "researcher"
 
 
-async def test_a_message_that_comes_again_after_a_failure_is_taken_once() -> None:
+async def test_message_repeated_after_a_failure_is_taken_once() -> None:
     """AutoGen's container clears its buffer only after a turn that ends well."""
     with ScriptedModelClient([Fail(500), SHALLOW]) as client:
         agent = Classifier(client)
@@ -437,7 +435,7 @@ async def test_a_message_that_comes_again_after_a_failure_is_taken_once() -> Non
 # -- state and component ----------------------------------------------------------------------------------------------
 
 
-async def test_a_dumped_classifier_loads_and_works() -> None:
+async def test_dumped_classifier_loads_and_works() -> None:
     client = ReplayChatCompletionClient([DEEP])
     made = Classifier(
         client,
@@ -457,7 +455,7 @@ async def test_a_dumped_classifier_loads_and_works() -> None:
     assert (message.source, message.target) == ("door", "planner")
 
 
-def test_a_classifier_needs_a_model_and_has_defaults_for_the_rest() -> None:
+def test_classifier_needs_only_a_model_and_has_other_defaults() -> None:
     """S2-21 to S2-24, S2-40."""
     with pytest.raises(ValidationError, match="model_client"):
         ClassifierConfig.model_validate({})

@@ -45,7 +45,7 @@ def results(request: Request) -> list[str]:
 
 @pytest.mark.slow
 @needs_bubblewrap
-def test_a_failing_test_is_fixed_in_the_sandbox_with_questions_in_between_over_three_processes(shop: Path) -> None:
+def test_coder_fixes_a_test_over_questions_and_three_processes(shop: Path) -> None:
     coding = [
         Call("list_files"),
         Call("run_command", RUN_TESTS),
@@ -101,7 +101,7 @@ def test_it_is_said_which_executor_is_used(shop: Path) -> None:
 
 
 @pytest.mark.slow
-def test_without_a_sandbox_or_consent_nothing_is_executed_and_everybody_is_told(shop: Path) -> None:
+def test_coder_without_sandbox_or_consent_runs_nothing(shop: Path) -> None:
     coding = [Call("run_command", {"command": "touch x"}), Call("run_command", {"command": "rm old.txt"}), DONE, DONE]
     with LoopbackServer({"You are the coder ": coding, "You are the classifier ": [SHALLOW]}) as server:
         model = ("--model", "scripted", "--base-url", server.base_url)
@@ -134,7 +134,7 @@ def test_settings_that_contradict_each_other_are_refused(shop: Path) -> None:
     assert "limits.seconds" in wrong.error
 
 
-async def test_a_coder_can_be_made_with_an_executor_of_its_own(shop: Path) -> None:
+async def test_coder_takes_an_executor_of_ones_own(shop: Path) -> None:
     with ScriptedModelClient([Call("run_command", {"command": "make x"}), "Done.", "Done."]) as model:
         agent = coder(model, shop, execution=Execution(Local(), allow_commands=["make x"]))
         result = await agent.run(task="x")
@@ -143,7 +143,7 @@ async def test_a_coder_can_be_made_with_an_executor_of_its_own(shop: Path) -> No
 
 @needs_bubblewrap
 @pytest.mark.slow
-async def test_a_command_whose_process_was_killed_did_nothing_and_is_run_again(shop: Path) -> None:
+async def test_command_of_a_killed_process_without_effect_runs_again(shop: Path) -> None:
     mark = str(secrets.randbelow(10**9) + 10**9)
     slow = Call("run_command", {"command": f"echo >> begun; test -e again || sleep {mark}"})
     with LoopbackServer({"You are the coder ": [slow, DONE], "You are the classifier ": [SHALLOW]}) as server:
@@ -164,7 +164,7 @@ async def test_a_command_whose_process_was_killed_did_nothing_and_is_run_again(s
     assert (shop / "begun").read_text() == "\n"
 
 
-async def test_an_imported_run_brings_no_consent_to_commands_without_a_sandbox(shop: Path) -> None:
+async def test_consent_to_unsandboxed_commands_is_never_imported(shop: Path) -> None:
     model = ScriptedModelClient({"You are the classifier ": [SHALLOW], "You are the coder ": [Call("ask_user", ASK)]})
     app = Upcall(model, store="theirs.db", settings=Settings.read(None, unsafe_local=True))
     run = await app.start("Do it", workspace=shop)
@@ -174,7 +174,7 @@ async def test_an_imported_run_brings_no_consent_to_commands_without_a_sandbox(s
     assert mine.settings_of(brought).unsafe_local is False
 
 
-async def test_who_goes_on_with_another_one_s_run_does_not_run_its_commands_without_a_sandbox(
+async def test_unsandboxed_commands_never_run_for_another_persons_run(
     shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both use one store; the commands would have the rights of who goes on."""
@@ -189,7 +189,7 @@ async def test_who_goes_on_with_another_one_s_run_does_not_run_its_commands_with
 
 
 @pytest.mark.parametrize("home", ["", "sub/home"])
-async def test_a_workspace_that_holds_the_store_or_the_home_is_refused(
+async def test_workspace_holding_the_store_or_the_home_is_refused(
     home: str, shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = ScriptedModelClient({})

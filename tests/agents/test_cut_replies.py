@@ -164,7 +164,7 @@ async def test_cut_handoff_of_a_stock_agent_is_not_made(writer: Writer) -> None:
     assert TOLD in str(client.sent[-1][-1].content)
 
 
-async def test_cut_replies_of_a_stock_agent_fail_in_one_line(writer: Writer) -> None:
+async def test_cut_replies_fail_a_stock_agent_in_one_line(writer: Writer) -> None:
     run = await run_stock(Replies(*[cut(WRITE)] * 3), writer)
     assert (run.status, writer.made) == (RunStatus.FAILED, [])
     assert run.error == (
@@ -189,7 +189,7 @@ async def test_thoughts_alone_twice_fail_in_one_line(writer: Writer) -> None:
     assert str(run.error).startswith("Agent 'solo': 2 replies of the model held thoughts and no text. Use another")
 
 
-async def test_thoughts_alone_twice_fail_an_agent_of_ours_in_one_line(writer: Writer) -> None:
+async def test_thoughts_alone_twice_fail_our_agent_in_one_line(writer: Writer) -> None:
     with pytest.raises(ModelReplyInvalid, match=r"it held thoughts, and no text\. Use another model"):
         await reply(writer, "<think>Hm.</think>", "<think>Hm.")
 

@@ -60,7 +60,7 @@ PHRASES = ["unable to find", "need more research", "i don't have enough informat
 
 @pytest.mark.parametrize("phrase", PHRASES)
 @pytest.mark.parametrize("written", ["{}", "Sorry, {} on that.", "It is a platform.\n\nBut {}"])
-async def test_a_report_that_says_so_escalates(phrase: str, written: str) -> None:
+async def test_report_that_says_so_escalates(phrase: str, written: str) -> None:
     """S2-42."""
     rest = await ended_with(report(written.format(phrase)))
     assert isinstance(rest.message, HandoffMessage)
@@ -101,7 +101,7 @@ EMPTY: list[Any] = [
 
 
 @pytest.mark.parametrize("empty", EMPTY)
-async def test_a_report_that_is_empty_also_after_one_repair_escalates(empty: str) -> None:
+async def test_escalation_follows_a_report_empty_even_after_repair(empty: str) -> None:
     """S2-42."""
     rest = await ended_with(empty, empty)
     assert isinstance(rest.message, HandoffMessage)
@@ -109,11 +109,11 @@ async def test_a_report_that_is_empty_also_after_one_repair_escalates(empty: str
 
 
 @pytest.mark.parametrize("empty", EMPTY)
-async def test_a_report_that_is_repaired_does_not_escalate(empty: str) -> None:
+async def test_report_that_is_repaired_does_not_escalate(empty: str) -> None:
     assert (await ended_with(empty, DONE)).text == "CUDA is a platform."
 
 
-async def test_a_report_in_another_form_is_not_taken_for_an_empty_one() -> None:
+async def test_report_in_another_form_is_not_an_empty_one() -> None:
     odd = '{"answer": "CUDA is a platform."}'
     assert (await ended_with(odd, odd)).text == odd
 
@@ -122,7 +122,7 @@ async def test_prose_is_a_report() -> None:
     assert (await ended_with("CUDA is a platform.")).text == "CUDA is a platform."
 
 
-async def test_an_empty_reply_leaves_no_empty_message_in_the_context() -> None:
+async def test_empty_reply_leaves_no_message_in_the_context() -> None:
     """Some servers refuse the next request then."""
     with ScriptedModelClient(["", "", DONE]) as client:
         agent = researcher(client, escalates_to="clarifier")
@@ -138,7 +138,7 @@ async def test_what_was_found_goes_along() -> None:
     assert OUTPUT not in rest.message.metadata
 
 
-async def test_a_turn_that_ends_at_its_limit_does_not_escalate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_limit_of_a_turn_causes_no_escalation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The work done so far stands, and the text says how to let it go on; whatever its words are, they are ours."""
     monkeypatch.setattr("upcall.agents.tool_loop.escalating.FALLS_SHORT", ("without finishing",))
     with ScriptedModelClient([Call("missing")] * 2) as client:
@@ -147,7 +147,7 @@ async def test_a_turn_that_ends_at_its_limit_does_not_escalate(monkeypatch: pyte
     assert "stopped after 2 model calls" in rest.text
 
 
-async def test_a_question_that_is_not_answered_in_a_few_calls_escalates_with_what_was_found(tmp_path: Path) -> None:
+async def test_escalation_of_an_unanswered_question_carries_the_findings(tmp_path: Path) -> None:
     """S2-42: research that is over leaves nothing behind that stands, and a plan may help."""
     (tmp_path / "gpu.md").write_text("CUDA came out in 2007.")
     searches = [Call("search_documents", {"words": f"CUDA {number}"}) for number in range(SHALLOW_ROUNDS)]
@@ -158,7 +158,7 @@ async def test_a_question_that_is_not_answered_in_a_few_calls_escalates_with_wha
     assert "CUDA came out in 2007." in rest.text
 
 
-async def test_a_report_of_which_no_source_holds_escalates(tmp_path: Path) -> None:
+async def test_report_of_which_no_source_holds_escalates(tmp_path: Path) -> None:
     """S2-42"""
     made_up = json.dumps(
         {"summary": "It is from 1999 [1].", "citations": [{"ref": "x.md", "quote": "it is from 1999"}]}
@@ -167,7 +167,7 @@ async def test_a_report_of_which_no_source_holds_escalates(tmp_path: Path) -> No
     assert isinstance(rest.message, HandoffMessage)
 
 
-async def test_what_a_report_quotes_does_not_say_that_it_fell_short(tmp_path: Path) -> None:
+async def test_quotes_in_a_report_do_not_mark_it_short(tmp_path: Path) -> None:
     (tmp_path / "gpu.md").write_text("The police were unable to find the key to the safe.")
     read = Call("read_document", {"name": "gpu.md", "first_line": 1})
     cited = [{"ref": "gpu.md", "quote": "The police were unable to find the key to the safe."}]
@@ -178,13 +178,13 @@ async def test_what_a_report_quotes_does_not_say_that_it_fell_short(tmp_path: Pa
     assert "unable to find" in rest.text
 
 
-async def test_the_tokens_of_the_report_are_counted() -> None:
+async def test_tokens_of_the_report_are_counted() -> None:
     rest = await ended_with(report(SHORT))
     assert rest.message.models_usage is not None
     assert rest.message.models_usage.prompt_tokens > 0
 
 
-async def test_a_question_does_not_escalate_and_the_report_after_it_may() -> None:
+async def test_question_causes_no_escalation_but_its_report_may() -> None:
     with ScriptedModelClient([ASK, report(SHORT)]) as client:
         first = researcher(client, escalates_to="clarifier")
         asked = await say(first, TASK)
@@ -193,18 +193,18 @@ async def test_a_question_does_not_escalate_and_the_report_after_it_may() -> Non
     assert (asked.message.target, rest.message.target) == ("user", "clarifier")  # type: ignore[attr-defined]
 
 
-async def test_without_somebody_to_hand_over_to_the_report_is_the_result() -> None:
+async def test_report_is_the_result_where_nobody_takes_handoffs() -> None:
     with ScriptedModelClient([SHORT]) as client:
         rest = await say(EscalatingAgent("solo", client), TASK)
     assert rest.text == SHORT
 
 
-async def test_without_somebody_to_hand_over_to_an_empty_report_is_an_error() -> None:
+async def test_empty_report_fails_where_nobody_takes_handoffs() -> None:
     with ScriptedModelClient(["", ""]) as client, pytest.raises(ModelReplyInvalid, match="it was empty"):
         await say(EscalatingAgent("solo", client), TASK)
 
 
-async def test_a_dumped_agent_still_escalates() -> None:
+async def test_dumped_agent_still_escalates() -> None:
     made = researcher(ReplayChatCompletionClient([report(SHORT)], MODEL_INFO), escalates_to="clarifier")
     loaded = EscalatingAgent.load_component(json.loads(made.dump_component().model_dump_json()))
     assert loaded.dump_component() == made.dump_component()
@@ -215,7 +215,7 @@ async def test_a_dumped_agent_still_escalates() -> None:
 
 
 @pytest.mark.parametrize(("intent", "agent"), [("research", "researcher"), ("coding", "coder")])
-async def test_the_clarifier_gets_the_task_as_if_it_had_been_deep(intent: str, agent: str) -> None:
+async def test_clarifier_gets_the_task_as_a_deep_one(intent: str, agent: str) -> None:
     """S0-05, S2-42."""
     with scripted(intent, **{agent: [report(SHORT)]}) as client:
         run = await new_app(client).start(TASK)
@@ -235,7 +235,7 @@ async def test_clarifier_planner_and_lead_know_what_was_found() -> None:
         assert TASK in str(request.messages), agent
 
 
-async def test_the_clarifier_may_ask_before_the_task_is_planned() -> None:
+async def test_clarifier_may_ask_before_the_task_is_planned() -> None:
     """S0-05."""
     ask = json.dumps({"needs_clarification": True, "clarification_question": "Which version?"})
     with scripted(researcher=[report(SHORT)], clarifier=[ask, CLEAR]) as client:
@@ -254,7 +254,7 @@ async def test_without_escalation_the_report_is_the_result() -> None:
     assert not any("transfer_to" in str(request.body["tools"]) for request in requests_of(client, "researcher"))
 
 
-async def test_without_escalation_an_empty_report_fails_the_run_and_can_be_resumed() -> None:
+async def test_empty_report_without_escalation_fails_and_can_be_resumed() -> None:
     with scripted(researcher=["", "", DONE], clarifier=[], planner=[], lead=[]) as client:
         failed = await new_app(client, enable_escalation=False).start(TASK)
         done = await new_app(client).resume(failed.id)
@@ -280,7 +280,7 @@ async def test_nested_in_the_lead_nobody_escalates() -> None:
     assert list(requests_of(client, "lead")[1].tool_results.values()) == [SHORT]
 
 
-async def test_a_failure_right_after_the_escalation_is_resumed_without_the_work_before_it() -> None:
+async def test_failure_after_escalation_resumes_without_repeating_earlier_work() -> None:
     with scripted(researcher=[report(f"CUDA is from 2007. {SHORT}")], clarifier=[Fail(500), CLEAR]) as client:
         failed = await new_app(client).start(TASK)
         done: Run = await new_app(client).resume(failed.id)
@@ -289,7 +289,7 @@ async def test_a_failure_right_after_the_escalation_is_resumed_without_the_work_
     assert "CUDA is from 2007." in str(requests_of(client, "clarifier")[1].messages)
 
 
-async def test_what_was_looked_up_goes_along_when_the_model_hands_over_by_itself(tmp_path: Path) -> None:
+async def test_findings_follow_a_handoff_of_the_model_itself(tmp_path: Path) -> None:
     """S0-05, S2-42"""
     (tmp_path / "gpu.md").write_text("CUDA came out in 2007.")
     found = [Call("search_documents", {"words": "CUDA"}), Call("transfer_to_clarifier")]

@@ -81,13 +81,13 @@ async def test_without_an_output_type_any_text_is_the_result() -> None:
 @pytest.mark.parametrize(
     ("reason", "said"), [("length", "at the limit of tokens"), ("content_filter", "by the server's content filter")]
 )
-async def test_a_result_that_was_cut_off_is_warned_of(reason: Any, said: str) -> None:
+async def test_result_that_was_cut_off_is_warned_of(reason: Any, said: str) -> None:
     cut = CreateResult(finish_reason=reason, content="So then", usage=RequestUsage(1, 1), cached=False)
     rest = await say(worker(ReplayChatCompletionClient([cut], model_info=MODEL_INFO), output_type=None), "Go")
     assert f"cut off {said}" in event_warnings(rest.message)[0]
 
 
-async def test_other_json_is_no_prose_and_is_warned_of_where_the_model_insists() -> None:
+async def test_json_reply_is_no_prose_and_warned_of() -> None:
     raw = '{"path": "a.py", "done": true}'
     with ScriptedModelClient([Call("note"), raw, raw]) as client:
         rest = await say(worker(client), "Build it")
@@ -99,7 +99,7 @@ async def test_other_json_is_no_prose_and_is_warned_of_where_the_model_insists()
     "text",
     ['{}\n{"name": "note", "arguments": {"text": "a"}}', '```json\n{"name": "note", "parameters": {"text": "a"}}\n```'],
 )
-async def test_a_call_that_is_written_down_as_json_is_made(text: str) -> None:
+async def test_call_written_as_json_text_is_made(text: str) -> None:
     with ScriptedModelClient([text, "Built."]) as client:
         rest = await say(worker(client), "Build it")
     assert list(client.requests[-1].tool_results.values()) == ["noted a"]
@@ -107,13 +107,13 @@ async def test_a_call_that_is_written_down_as_json_is_made(text: str) -> None:
 
 
 @pytest.mark.parametrize("said", ["", " ", '{"summary": ""}', "<think>Hm.</think>"])
-async def test_an_empty_reply_is_an_error_after_one_reminder_where_nothing_was_done(said: str) -> None:
+async def test_empty_reply_fails_after_one_reminder_without_work(said: str) -> None:
     with ScriptedModelClient([said, said]) as client, pytest.raises(ModelReplyInvalid, match="it was empty"):
         await say(worker(client), "Build it")
     assert "it was empty" in contents(client)[-1]
 
 
-async def test_where_the_model_ends_without_a_word_the_calls_are_the_report(tmp_path: Path) -> None:
+async def test_report_without_words_lists_the_calls(tmp_path: Path) -> None:
     rest = await coded([WRITE, "", ""], tmp_path)
     assert "coder ended without a report." in rest.text
     assert "Files:\n- notes.md" in rest.text
@@ -121,7 +121,7 @@ async def test_where_the_model_ends_without_a_word_the_calls_are_the_report(tmp_
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_reply_that_is_no_valid_text_is_made_one(stream: bool) -> None:
+async def test_reply_of_invalid_text_is_made_valid(stream: bool) -> None:
     with ScriptedModelClient(["Done \ud83d."]) as client:
         rest = await say(worker(client, output_type=None, stream=stream), "Build it")
     assert rest.text == "Done ?."
@@ -132,7 +132,7 @@ async def test_a_reply_that_is_no_valid_text_is_made_one(stream: bool) -> None:
 
 
 @pytest.mark.parametrize("said", [Call("report", {"summary": "Built."}), REPORT])
-async def test_an_output_is_given_by_the_tool_or_as_json(said: Reply) -> None:
+async def test_output_arrives_by_the_tool_or_as_json(said: Reply) -> None:
     with ScriptedModelClient([said]) as client:
         rest = await say(worker(client, output_type=Plain), "Build it")
     assert json.loads(rest.text) == {"summary": "Built."}
@@ -146,14 +146,14 @@ async def test_an_output_is_given_by_the_tool_or_as_json(said: Reply) -> None:
         ('{"summary": "Built \\ud83d"}', "surrogates not allowed"),
     ],
 )
-async def test_a_text_that_cannot_be_the_output_is_repaired_once(said: str, problem: str) -> None:
+async def test_output_that_does_not_parse_is_repaired_once(said: str, problem: str) -> None:
     with ScriptedModelClient([said, REPORT]) as client:
         await say(worker(client, output_type=Plain), "Build it")
     assert contents(client)[-2] == said
     assert problem in contents(client)[-1]
 
 
-async def test_a_reply_that_cannot_be_used_at_all_is_an_error_and_can_be_asked_for_again() -> None:
+async def test_unusable_reply_is_an_error_and_can_be_retried() -> None:
     with ScriptedModelClient(["Built it.", "Really.", "I did.", REPORT]) as client:
         first = worker(client, output_type=Plain)
         with pytest.raises(ModelReplyInvalid, match="Agent 'worker': the model's final reply could not be used"):
@@ -163,7 +163,7 @@ async def test_a_reply_that_cannot_be_used_at_all_is_an_error_and_can_be_asked_f
     assert second.usage["worker"].model_calls == 4
 
 
-async def test_a_dump_keeps_the_fields_of_the_output_type() -> None:
+async def test_dump_keeps_the_fields_of_the_output_type() -> None:
     made = PausableAgent("worker", ReplayChatCompletionClient([REPORT]), output_type=Plain)
     loaded = PausableAgent.load_component(made.dump_component())
     assert json.loads((await say(loaded, "Build it")).text) == {"summary": "Built."}
@@ -183,7 +183,7 @@ async def test_a_dump_keeps_the_fields_of_the_output_type() -> None:
         (False, {"output_type": None}, False),
     ],
 )
-async def test_a_model_gets_the_report_tool_and_a_small_one_where_it_needs_it(
+async def test_report_tool_is_offered_small_where_models_need_it(
     small: bool, options: dict[str, Any], offered: bool
 ) -> None:
     client = ScriptedModelClient([Call("note"), REPORT], small=small)
@@ -191,7 +191,7 @@ async def test_a_model_gets_the_report_tool_and_a_small_one_where_it_needs_it(
     assert ("report" in [each["name"] for each in client.requests[0].body["tools"]]) is offered
 
 
-async def test_a_report_ends_the_turn_after_the_calls_beside_it() -> None:
+async def test_report_ends_the_turn_after_the_calls_beside_it() -> None:
     both = Calls([Call("report", {"summary": "Built.", "left_open": ["Tests"]}), Call("note", {"text": "a"})])
     with ScriptedModelClient([both]) as client:
         rest = await say(worker(client, report_tool=True), "Build it")
@@ -201,14 +201,14 @@ async def test_a_report_ends_the_turn_after_the_calls_beside_it() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{}, {"summary": 5.5, "left_open": 7}, {"summary": ""}])
-async def test_a_report_that_does_not_fit_gets_an_error_result(wrong: dict[str, Any]) -> None:
+async def test_report_that_does_not_fit_gets_an_error_result(wrong: dict[str, Any]) -> None:
     with ScriptedModelClient([Call("note"), Call("report", wrong), Call("report", {"summary": "Built."})]) as client:
         rest = await say(worker(client, report_tool=True), "Build it")
     assert "Call report again" in list(client.requests[-1].tool_results.values())[-1]
     assert rest.text == "Built."
 
 
-async def test_a_report_beside_a_call_that_fails_is_sent_back_once() -> None:
+async def test_report_beside_a_failing_call_is_sent_back_once() -> None:
     both = Calls([Call("fail"), Call("report", {"summary": "Built."})])
     with ScriptedModelClient([both, both]) as client:
         rest = await say(worker(client, report_tool=True), "Build it")
@@ -216,7 +216,7 @@ async def test_a_report_beside_a_call_that_fails_is_sent_back_once() -> None:
     assert rest.text == "Built."
 
 
-async def test_a_tool_of_that_name_is_refused() -> None:
+async def test_tool_of_that_name_is_refused() -> None:
     def report() -> str:
         """Something else."""
         return ""
@@ -229,20 +229,20 @@ async def test_a_tool_of_that_name_is_refused() -> None:
 
 
 @pytest.mark.parametrize("report", ["Written.", Call("report", {"summary": "Written."})])
-async def test_a_coder_that_did_nothing_is_told_so_once_and_then_warned_of(report: Reply, tmp_path: Path) -> None:
+async def test_coder_without_work_is_reminded_once_then_warned_of(report: Reply, tmp_path: Path) -> None:
     with ScriptedModelClient([report, report]) as client:
         rest = await say(PausableAgent("coder", client, output_type=CodingReport, report_tool=True), "Build it")
     assert "it changed no file and ran no command" in contents(client)[-1]
     assert (rest.text, event_warnings(rest.message)) == ("Written.", ["it changed no file and ran no command"])
 
 
-async def test_a_coder_that_is_told_so_may_still_do_it(tmp_path: Path) -> None:
+async def test_coder_reminded_of_missing_work_may_still_do_it(tmp_path: Path) -> None:
     rest = await coded(["Here it is: x", WRITE, "Written."], tmp_path)
     assert (tmp_path / "notes.md").read_text() == "x"
     assert (rest.text, event_warnings(rest.message)) == ("Written.\n\nFiles:\n- notes.md", [])
 
 
-async def test_the_warnings_of_a_nested_agent_stand_below_its_result() -> None:
+async def test_warnings_of_a_nested_agent_follow_its_result() -> None:
     with ScriptedModelClient(
         {"I am lead.": [Call("coder", {"task": "x"}), "Done."], "I am coder.": ["Ok.", "Ok."]}
     ) as client:
@@ -253,7 +253,7 @@ async def test_the_warnings_of_a_nested_agent_stand_below_its_result() -> None:
     assert [event_warnings(each) for each in rest.events if event_warnings(each)] == [[said.rpartition("- ")[2]]]
 
 
-async def test_a_report_lists_the_calls_of_its_own_turn(tmp_path: Path) -> None:
+async def test_report_lists_the_calls_of_its_own_turn(tmp_path: Path) -> None:
     again = Call("write_file", {"path": "b.md", "content": "y"})
     with ScriptedModelClient([WRITE, "Written.", again, "Written too."]) as client:
         made = make_coder(client, tmp_path)
@@ -265,7 +265,7 @@ async def test_a_report_lists_the_calls_of_its_own_turn(tmp_path: Path) -> None:
 # -- limits -----------------------------------------------------------------------------------------------------------
 
 
-async def test_at_the_limit_of_calls_the_report_says_what_was_done(tmp_path: Path) -> None:
+async def test_limit_of_calls_makes_a_report_of_the_work(tmp_path: Path) -> None:
     rest = await coded([WRITE], tmp_path, max_rounds=1)
     assert "coder stopped after 1 model calls without finishing." in rest.text
     assert "Files:\n- notes.md" in rest.text
@@ -276,7 +276,7 @@ async def test_at_the_limit_of_calls_the_report_says_what_was_done(tmp_path: Pat
 CIRCLES = "stopped because it went round in circles: the same calls, with the same results"
 
 
-async def test_a_model_that_goes_round_in_circles_has_the_last_words_without_tools() -> None:
+async def test_loop_of_equal_calls_ends_in_words_without_tools() -> None:
     with ScriptedModelClient([*[Call("note")] * 4, "It is built."]) as client:
         rest = await say(worker(client), "Build it")
     assert "each of your last calls was made before" in contents(client)[-2]
@@ -286,14 +286,14 @@ async def test_a_model_that_goes_round_in_circles_has_the_last_words_without_too
 
 
 @pytest.mark.parametrize("last", [Call("note", {"text": "a"}), ""])
-async def test_who_makes_a_call_instead_or_says_nothing_is_stopped(last: Reply) -> None:
+async def test_loop_ends_for_models_that_call_or_stay_silent(last: Reply) -> None:
     circle = [Call("note", {"text": "a"}), Call("note", {"text": "b"})]
     with ScriptedModelClient([*circle, *circle, circle[0], last]) as client:
         rest = await say(worker(client), "Build it")
     assert event_warnings(rest.message)[0] == CIRCLES
 
 
-async def test_a_call_whose_result_changes_is_no_repetition() -> None:
+async def test_call_whose_result_changes_is_no_repetition() -> None:
     counted = iter(range(10))
 
     def look() -> str:
@@ -304,7 +304,7 @@ async def test_a_call_whose_result_changes_is_no_repetition() -> None:
         assert (await say(worker(client, tools=[look]), "Build it")).text == "Built."
 
 
-async def test_the_next_turn_may_make_the_calls_again() -> None:
+async def test_next_turn_may_make_the_calls_again() -> None:
     with ScriptedModelClient([*[Call("note")] * 3, "Built.", *[Call("note")] * 3, "Built."]) as client:
         made = worker(client)
         await say(made, "Build it")
@@ -312,7 +312,7 @@ async def test_the_next_turn_may_make_the_calls_again() -> None:
     assert len((await made.save_state())["reminded"]) == 0
 
 
-async def test_a_call_is_shown_as_made_where_the_text_stands_for_it() -> None:
+async def test_call_is_shown_where_the_text_stands_for_it() -> None:
     with ScriptedModelClient(['{"name": "note", "arguments": {}}', "Built."]) as client:
         rest = await say(worker(client), "Build it")
     (request,) = rest.told(ToolCallRequestEvent)

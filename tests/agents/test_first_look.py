@@ -88,14 +88,14 @@ def thoughts(rest: Rest) -> list[str]:
 # -- what it decides --------------------------------------------------------------------------------------------------
 
 
-async def test_below_the_threshold_nothing_is_asked_and_nothing_else_called(servers: Any, build: Build) -> None:
+async def test_look_below_threshold_asks_and_calls_nothing(servers: Any, build: Build) -> None:
     rest = await say(build(server := servers(CLEAR_LOOK)), "Add two and two")
     assert rest.text == "Nothing needs to be clarified."
     assert thoughts(rest) == ["(first look: 0.10, threshold 0.50: nothing has to be asked)"]
     assert server.requests[0].messages[-1]["content"] == "Add two and two"
 
 
-async def test_at_the_threshold_the_weightiest_is_put_whatever_it_weighs(servers: Any, build: Build) -> None:
+async def test_look_at_threshold_asks_the_weightiest_whatever_it_weighs(servers: Any, build: Build) -> None:
     rest = await say(build(servers(LACKING_LOOK, NAMED, UNWEIGHTY)), "Summarise the report")
     assert [each.question for each in rest.questions] == ["Which area?"]
     assert thoughts(rest) == ["(first look: 0.90, threshold 0.50: something has to be asked)"]
@@ -128,7 +128,7 @@ async def test_its_tokens_are_those_of_the_run(servers: Any, build: Build) -> No
 # -- what is missing --------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_missing_is_named_to_the_model_that_lists(servers: Any, build: Build) -> None:
+async def test_missing_aspects_are_named_to_the_listing_model(servers: Any, build: Build) -> None:
     server = servers(LACKING_LOOK, NAMED, UNWEIGHTY)
     await say(build(server), "Summarise the report")
     assert server.requests[2].messages[-1]["content"] == (
@@ -144,9 +144,7 @@ async def test_what_is_missing_is_named_to_the_model_that_lists(servers: Any, bu
         "Before I begin, I need to know tone of the letter. Please tell me.\nThank you.",
     ],
 )
-async def test_a_question_about_something_else_gives_way_to_what_is_missing(
-    named: str, servers: Any, build: Build
-) -> None:
+async def test_question_about_something_else_yields_to_missing_aspects(named: str, servers: Any, build: Build) -> None:
     rest = await say(build(servers(LACKING_LOOK, named, WEIGHTY)), "Write the letter")
     (question,) = rest.questions
     assert question.question == "Please tell me: tone of the letter."
@@ -154,22 +152,20 @@ async def test_a_question_about_something_else_gives_way_to_what_is_missing(
 
 
 @pytest.mark.parametrize("listed", [NONE_LISTED, "I do not know."])
-async def test_what_is_missing_is_asked_for_where_the_model_lists_nothing(
-    listed: str, servers: Any, build: Build
-) -> None:
+async def test_missing_aspects_are_asked_where_the_model_lists_nothing(listed: str, servers: Any, build: Build) -> None:
     repaired = [] if listed.startswith("{") else [listed]
     rest = await say(build(servers(LACKING_LOOK, "the letter", listed, *repaired)), "Answer the letter")
     assert [each.question for each in rest.questions] == ["Please tell me: the letter."]
     assert ("what seems to be missing was asked for" in str(rest.message.metadata)) is bool(repaired)
 
 
-async def test_nothing_is_asked_where_nothing_is_listed_and_nothing_named(servers: Any, build: Build) -> None:
+async def test_look_asks_nothing_where_nothing_is_listed_or_named(servers: Any, build: Build) -> None:
     server = servers(LACKING_LOOK, "nothing", NONE_LISTED)
     assert (await say(build(server), "Answer the letter")).text == "Nothing needs to be clarified."
 
 
 @pytest.mark.parametrize(("ask", "shown"), [("essential", False), ("preferences", True)])
-async def test_tastes_are_named_to_those_who_want_to_be_asked(
+async def test_tastes_are_named_to_users_who_want_them_asked(
     ask: AskFor, shown: bool, servers: Any, build: Build
 ) -> None:
     server = servers(look(0.9, ask), NAMED, UNWEIGHTY)
@@ -210,13 +206,13 @@ async def test_what_a_tool_may_find_is_not_asked_for(
 # -- where there is none ----------------------------------------------------------------------------------------------
 
 
-async def test_a_server_of_another_kind_gets_no_further_request(servers: Any, build: Build) -> None:
+async def test_server_of_another_kind_gets_no_further_request(servers: Any, build: Build) -> None:
     rest = await say(build(server := servers(CLEAR, owned_by="openai")), TASK)
     assert thoughts(rest) == []
     assert server.calls == 1
 
 
-async def test_a_model_of_a_known_family_gets_none(servers: Any, build: Build) -> None:
+async def test_model_of_a_known_family_gets_none(servers: Any, build: Build) -> None:
     rest = await say(build(servers(CLEAR), small=False), TASK)
     assert thoughts(rest) == []
 
@@ -233,19 +229,21 @@ async def test_a_model_of_a_known_family_gets_none(servers: Any, build: Build) -
         {"<think>": -0.001, "nothing": -9.0},
     ],
 )
-async def test_a_reply_that_tells_nothing_leaves_it_to_the_model(told: Any, servers: Any, build: Build) -> None:
+async def test_reply_without_information_leaves_the_decision_to_the_model(
+    told: Any, servers: Any, build: Build
+) -> None:
     rest = await say(build(servers(Say("nothing", logprobs=told), WEIGHTY)), TASK)
     assert thoughts(rest) == ["(first look: the reply tells nothing)"]
     assert rest.questions
 
 
-async def test_a_call_that_fails_leaves_it_to_the_model(servers: Any, build: Build) -> None:
+async def test_call_that_fails_leaves_it_to_the_model(servers: Any, build: Build) -> None:
     rest = await say(build(servers(Fail(400, "too long"), CLEAR)), TASK)
     assert rest.text == "Nothing needs to be clarified."
     assert thoughts(rest) == []
 
 
-async def test_a_scorer_has_precedence(servers: Any, build: Build) -> None:
+async def test_scorer_has_precedence(servers: Any, build: Build) -> None:
     write()
     with serving(embed) as embeddings:
         settings = Settings.read(model="m", base_url=f"{embeddings.url}/v1", timeout=5, max_retries=0)
@@ -259,7 +257,7 @@ async def test_a_scorer_has_precedence(servers: Any, build: Build) -> None:
 
 
 @pytest.mark.parametrize(("score", "asks"), [(0.6, False), (0.9, True)])
-async def test_a_dismissed_kind_is_put_only_by_a_surer_look(
+async def test_dismissed_topic_is_asked_only_by_a_surer_look(
     score: float, asks: bool, servers: Any, build: Build
 ) -> None:
     kinds = [AskedKind(detail=Detail.PLACE, asked=4, dismissed=3)]
@@ -267,7 +265,7 @@ async def test_a_dismissed_kind_is_put_only_by_a_surer_look(
     assert bool(rest.questions) is asks
 
 
-async def test_a_dismissed_kind_does_not_hold_back_another(servers: Any, build: Build) -> None:
+async def test_dismissed_kind_does_not_hold_back_another(servers: Any, build: Build) -> None:
     kinds = [AskedKind(detail=Detail.BUDGET, asked=4, dismissed=4)]
     assert (await say(build(servers(look(0.6), NAMED, UNWEIGHTY), asked_kinds=kinds), TASK)).questions
 
@@ -275,14 +273,14 @@ async def test_a_dismissed_kind_does_not_hold_back_another(servers: Any, build: 
 # -- once a task ------------------------------------------------------------------------------------------------------
 
 
-async def test_an_answered_question_is_the_models_to_follow_up(servers: Any, build: Build) -> None:
+async def test_answered_question_is_the_models_to_follow_up(servers: Any, build: Build) -> None:
     first = build(servers(LACKING_LOOK, NAMED, UNWEIGHTY))
     rest = await say(first, TASK)
     done = await say(await carried(first, build(servers(UNWEIGHTY))), answers(rest, "The north"))
     assert "Answer: The north" in done.text
 
 
-async def test_a_turn_that_a_tool_interrupts_is_looked_at_once(servers: Any, build: Build) -> None:
+async def test_look_happens_once_in_a_turn_that_tools_interrupt(servers: Any, build: Build) -> None:
     def search(answer: str | None = None) -> str:
         """Search."""
         if answer is None:
@@ -309,7 +307,7 @@ def for_run(**said: list[Reply]) -> dict[str, list[Reply]]:
 
 
 @pytest.mark.slow
-async def test_a_run_that_failed_is_resumed_in_another_process_without_a_second_look() -> None:
+async def test_run_resumed_elsewhere_after_failure_takes_no_second_look() -> None:
     replies = for_run(looks=[LACKING_LOOK, NAMED], clarifier=[Fail(400, "no"), UNWEIGHTY])
     with LoopbackServer(replies, owned_by="vllm") as server:
         chosen = {
@@ -327,7 +325,7 @@ async def test_a_run_that_failed_is_resumed_in_another_process_without_a_second_
 
 
 @pytest.mark.parametrize(("owned_by", "looks"), [("llamacpp", 2), ("openai", 0)])
-async def test_a_run_counts_the_looks_that_were_made(owned_by: str, looks: int) -> None:
+async def test_run_counts_the_looks_that_were_made(owned_by: str, looks: int) -> None:
     replies = for_run(looks=[LACKING_LOOK, NAMED][:looks], clarifier=[WEIGHTY])
     with LoopbackServer(replies, owned_by=owned_by) as server:
         settings = Settings.read(
@@ -358,12 +356,12 @@ DONE: dict[str, list[Reply]] = {"planner": [CLEAR, PLAN], "lead": ['{"summary": 
 
 
 @pytest.mark.parametrize("later", [None, "openai"])
-async def test_a_replay_goes_by_the_look_that_was_taken(later: str | None) -> None:
+async def test_replay_goes_by_the_look_that_was_taken(later: str | None) -> None:
     await replayed(LoopbackServer(for_run(looks=[CLEAR_LOOK], **DONE), owned_by="llamacpp"), later=later)
 
 
 @pytest.mark.parametrize("later", [None, "llamacpp"])
-async def test_a_replay_takes_no_look_that_was_not_taken(later: str | None) -> None:
+async def test_replay_takes_no_look_that_was_not_taken(later: str | None) -> None:
     await replayed(LoopbackServer(for_run(clarifier=[CLEAR], **DONE), owned_by="openai"), later=later)
 
 
@@ -389,22 +387,22 @@ def test_any_beginning_of_nothing_says_that_nothing_is_missing(pieces: dict[str,
 
 
 @pytest.mark.parametrize("ask", ["essential", "preferences"])
-def test_the_beginning_of_an_answer_speaks_against_a_question(ask: AskFor) -> None:
+def test_beginning_of_an_answer_speaks_against_a_question(ask: AskFor) -> None:
     score = read({"nothing": 0.8, "the": 0.2}, ask)
     assert read({"nothing": 0.5, "the": 0.2, "Sure": 0.3}, ask) == pytest.approx(score)
     assert read({"nothing": 0.5, "the": 0.1, "Sure": 0.4}, ask) < score < read({"nothing": 0.5, "the": 0.5}, ask)
 
 
-def test_a_taste_is_missing_for_those_who_want_to_be_asked_for_it() -> None:
+def test_taste_counts_as_missing_for_users_who_want_it() -> None:
     told = {"nothing": 0.1, "t": 0.4, "taste": 0.48, "the": 0.02}
     assert read(told, "essential") < 0.5 < read(told, "preferences")
 
 
 @pytest.mark.parametrize("ask", ["essential", "preferences"])
-def test_the_surest_replies_have_finite_scores(ask: AskFor) -> None:
+def test_surest_replies_have_finite_scores(ask: AskFor) -> None:
     assert 0 < read({"nothing": 1.0}, ask) < 0.01 < 0.99 < read({"the": 1.0}, ask) < 1
 
 
-def test_a_reply_in_another_form_says_nothing() -> None:
+def test_reply_in_another_form_says_nothing() -> None:
     with pytest.raises(AssertionError):
         read({"Okay": 0.99, "the": 0.001})

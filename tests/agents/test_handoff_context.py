@@ -27,7 +27,7 @@ def reply(request: Request) -> Reply:
     return Call("transfer_to_travel") if is_done else Call("refund_flight", {"flight": "507811"})
 
 
-async def test_a_converted_swarm_ends_as_soon_as_the_stock_one() -> None:
+async def test_swarm_converted_ends_as_early_as_stock() -> None:
     client = ScriptedModelClient(reply)
 
     def make() -> Team:

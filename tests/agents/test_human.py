@@ -76,7 +76,7 @@ def root(replies: dict[str, Sequence[Reply]], folder: Path, human: UserProxyAgen
 # -- the agent alone --------------------------------------------------------------------------------------------------
 
 
-async def test_a_prompt_shows_who_asks_the_question_and_the_options() -> None:
+async def test_prompt_shows_who_asks_the_question_and_the_options() -> None:
     """S4-08."""
     with ScriptedHuman({"framework": "express"}) as human:
         await reply_of(HumanProxyAgent("user", input_func=human.input_func), asked(FRAMEWORK))
@@ -85,7 +85,7 @@ async def test_a_prompt_shows_who_asks_the_question_and_the_options() -> None:
     ]
 
 
-async def test_the_answers_go_to_the_outermost_asker_by_question_id() -> None:
+async def test_answers_reach_the_outermost_asker_by_question_id() -> None:
     with ScriptedHuman({"framework": "2", "database": "SQLite"}) as human:
         message = await reply_of(HumanProxyAgent("user", input_func=human.input_func), asked(FRAMEWORK, DATABASE))
     assert message.target == "lead"
@@ -96,7 +96,7 @@ async def test_the_answers_go_to_the_outermost_asker_by_question_id() -> None:
     assert message.content == "Which framework? - FastAPI\nWhich database? - SQLite"
 
 
-async def test_each_event_has_the_id_of_its_question_and_the_question() -> None:
+async def test_event_has_its_question_and_the_questions_id() -> None:
     """X12, S4-29, S4-32."""
     human = HumanProxyAgent("user", input_func=ScriptedHuman({"framework": "1", "database": "x"}).input_func)
     items = [item async for item in human.on_messages_stream([asked(FRAMEWORK, DATABASE)], CancellationToken())]
@@ -106,7 +106,7 @@ async def test_each_event_has_the_id_of_its_question_and_the_question() -> None:
     assert told == [FRAMEWORK, DATABASE]
 
 
-async def test_the_input_function_can_learn_which_question_it_asks() -> None:
+async def test_input_function_can_learn_which_question_it_asks() -> None:
     ids = []
 
     async def input_func(prompt: str, token: CancellationToken | None = None) -> str:
@@ -117,7 +117,7 @@ async def test_the_input_function_can_learn_which_question_it_asks() -> None:
     assert ids == ["q-framework", "q-database"]
 
 
-async def test_a_refused_answer_is_asked_for_again_with_the_reason() -> None:
+async def test_refused_answer_is_asked_for_again_with_the_reason() -> None:
     with ScriptedHuman({"framework": OneAfterAnother(["Rails", "", "Express"])}) as human:
         message = await reply_of(HumanProxyAgent("user", input_func=human.input_func), asked(FRAMEWORK))
     assert message_answers(message)[0].selected == ("Express",)
@@ -125,19 +125,19 @@ async def test_a_refused_answer_is_asked_for_again_with_the_reason() -> None:
     assert all("Which framework?" in prompt for prompt in human.prompts)
 
 
-async def test_a_blank_reply_skips_what_may_be_skipped() -> None:
+async def test_blank_reply_skips_what_may_be_skipped() -> None:
     """S0-61."""
     with ScriptedHuman({"database": " "}) as human:
         message = await reply_of(HumanProxyAgent("user", input_func=human.input_func), asked(DATABASE))
     assert [answer.outcome for answer in message_answers(message)] == [Outcome.SKIPPED]
 
 
-async def test_an_ordinary_function_may_ask() -> None:
+async def test_ordinary_function_may_ask() -> None:
     human = HumanProxyAgent("user", input_func=lambda prompt: "Express")
     assert message_answers(await reply_of(human, asked(FRAMEWORK)))[0].text == "Express"
 
 
-async def test_an_input_function_that_gives_no_text_is_an_error_and_no_endless_loop() -> None:
+async def test_input_function_without_text_is_an_error() -> None:
     human = HumanProxyAgent("user", input_func=lambda prompt: None)  # type: ignore[arg-type]  # on purpose
     async with asyncio.timeout(2):
         with pytest.raises(Exception, match="input_func of 'user' returned NoneType"):
@@ -155,7 +155,7 @@ async def test_words_after_an_open_question_do_not_hide_it() -> None:
     assert message_answers(message)[0].question_id == "q-framework"
 
 
-async def test_a_question_that_was_answered_is_not_asked_again() -> None:
+async def test_question_that_was_answered_is_not_asked_again() -> None:
     old = answer_message([Answer(question_id="q-framework", text="Express")], target="lead")
     plain = HandoffMessage(source="lead", target="user", content="Anything else?")
     with ScriptedHuman({"Handoff received from lead": "no"}) as human:
@@ -163,7 +163,7 @@ async def test_a_question_that_was_answered_is_not_asked_again() -> None:
     assert message.content == "no"
 
 
-async def test_a_cancelled_prompt_ends_at_once() -> None:
+async def test_cancelled_prompt_ends_at_once() -> None:
     token = CancellationToken()
 
     async def never(prompt: str, token: CancellationToken | None = None) -> str:
@@ -178,7 +178,7 @@ async def test_a_cancelled_prompt_ends_at_once() -> None:
         await asyncio.wait_for(running, 1)
 
 
-async def test_a_dumped_human_loads() -> None:
+async def test_dumped_human_loads() -> None:
     """Its input function is not part of a dump (autogen-agentchat 0.7.5)."""
     dumped = HumanProxyAgent("alice", input_func=lambda prompt: "").dump_component()
     loaded = HumanProxyAgent.load_component(json.loads(dumped.model_dump_json()))
@@ -188,7 +188,7 @@ async def test_a_dumped_human_loads() -> None:
 # -- in a team --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_small_team_asks_and_goes_on_without_stopping() -> None:
+async def test_small_team_asks_and_goes_on_without_stopping() -> None:
     human = ScriptedHuman({"framework": OneAfterAnother(["Rails", "Express"])})
     with human, ScriptedModelClient([ASK, "Written with Express."]) as client:
         items = await run(small_team(client, HumanProxyAgent("user", input_func=human.input_func)), "Build it")
@@ -198,7 +198,7 @@ async def test_a_small_team_asks_and_goes_on_without_stopping() -> None:
     assert client.requests[1].tool_results == {"call_1_1": "Express"}
 
 
-async def test_a_stock_user_proxy_works_too() -> None:
+async def test_stock_user_proxy_works_too() -> None:
     """Its prompt does not hold the question, so the answer is to the first open one; a refused one is asked again."""
     human = ScriptedHuman({"Handoff received from worker": OneAfterAnother(["Rails", "express"])})
     with human, ScriptedModelClient([ASK, "Written with Express."]) as client:
@@ -209,7 +209,7 @@ async def test_a_stock_user_proxy_works_too() -> None:
 
 
 @pytest.mark.parametrize("name", ["user", "alice"])
-async def test_the_root_team_asks_a_human_of_any_name_whatever_its_members_ask(tmp_path: Path, name: str) -> None:
+async def test_human_of_any_name_is_asked_for_members(tmp_path: Path, name: str) -> None:
     """Clarifier, planner, lead, and two nested agents at a time: the run never stops."""
     aspect = {"aspect": "scope", "description": "", "clarification_question": "Which pages?", "possible_options": []}
     with ScriptedHuman(
@@ -240,7 +240,7 @@ async def test_the_root_team_asks_a_human_of_any_name_whatever_its_members_ask(t
 
 
 @pytest.mark.parametrize("how", ["cancelled", "failed"])
-async def test_a_prompt_that_ends_without_an_answer_is_shown_again_by_a_new_team(how: str) -> None:
+async def test_prompt_without_an_answer_is_repeated_by_new_teams(how: str) -> None:
     """The question stays open in the state, and no finished model call is made again."""
     token = CancellationToken()
 

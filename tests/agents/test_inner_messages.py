@@ -42,7 +42,7 @@ TURN: list[Reply] = [Call("look"), "Looked. It is there."]
 
 @CONVERTED
 @pytest.mark.parametrize("stop", [FunctionCallTermination("look"), TokenUsageTermination(max_completion_token=5)])
-async def test_a_condition_on_the_work_of_a_turn_stops_the_team(stop: TerminationCondition, converted: bool) -> None:
+async def test_condition_on_a_turns_work_stops_the_team(stop: TerminationCondition, converted: bool) -> None:
     team = RoundRobinGroupChat([agent("a", TURN * 2, converted)], termination_condition=stop, max_turns=2)
     result = await team.run(task="Look")
     assert len([each for each in result.messages if isinstance(each, ToolCallRequestEvent)]) == 1
@@ -55,7 +55,7 @@ async def test_running_an_agent_alone_gives_its_inner_events(converted: bool) ->
 
 
 @CONVERTED
-async def test_a_selector_function_sees_tool_calls(converted: bool) -> None:
+async def test_selector_function_sees_tool_calls(converted: bool) -> None:
     seen: list[type] = []
 
     def select(thread: Any) -> str:
@@ -67,7 +67,7 @@ async def test_a_selector_function_sees_tool_calls(converted: bool) -> None:
     assert ToolCallExecutionEvent in seen
 
 
-async def test_the_events_before_and_after_a_question_each_count_once() -> None:
+async def test_events_around_a_question_each_count_once() -> None:
     client = ScriptedModelClient([Call("look"), Call("ask_user", {"question": "Where?"}), Call("look"), "Done."])
     counted: list[int] = []
 
@@ -87,7 +87,7 @@ async def test_the_events_before_and_after_a_question_each_count_once() -> None:
     assert (run.result, counted) == ("Done.", [1, 1])
 
 
-async def test_a_hand_off_of_a_nested_agent_does_not_move_a_swarm() -> None:
+async def test_handoff_of_a_nested_agent_moves_no_swarm() -> None:
     inner = AssistantAgent("inner", ScriptedModelClient([Call("transfer_to_b")]), handoffs=["b"])
     lead = PausableAgent("a", ScriptedModelClient([Call("inner", {"task": "x"}), "A."]), agents=[inner])
     result = await Swarm([lead, agent("b", [], True)], max_turns=1).run(task="Look")  # type: ignore[list-item]
@@ -95,7 +95,7 @@ async def test_a_hand_off_of_a_nested_agent_does_not_move_a_swarm() -> None:
 
 
 @CONVERTED
-async def test_the_thought_of_a_final_reply_is_an_event(converted: bool) -> None:
+async def test_thought_of_a_final_reply_is_an_event(converted: bool) -> None:
     usage = RequestUsage(prompt_tokens=1, completion_tokens=1)
     reply = CreateResult(finish_reason="stop", content="Done.", usage=usage, cached=False, thought="Easy.")
     stock = AssistantAgent("a", ReplayChatCompletionClient([reply], model_info=MODEL_INFO))
@@ -112,7 +112,7 @@ async def test_pieces_of_a_streamed_reply_name_their_message(converted: bool) ->
 
 
 @CONVERTED
-async def test_the_context_of_an_agent_can_be_read(converted: bool) -> None:
+async def test_context_of_an_agent_can_be_read(converted: bool) -> None:
     one: Any = agent("a", TURN, converted)
     await one.run(task="Look")
     assert [type(each).__name__ for each in await one.model_context.get_messages()] == [
@@ -123,7 +123,7 @@ async def test_the_context_of_an_agent_can_be_read(converted: bool) -> None:
     ]
 
 
-async def test_a_converted_agent_takes_the_state_of_the_stock_one() -> None:
+async def test_converted_agent_takes_the_state_of_the_stock_one() -> None:
     stock: Any = agent("a", TURN, False, model_context=BufferedChatCompletionContext(10))
     await stock.run(task="Look")
     converted: Any = agent("a", ["Again."], True)

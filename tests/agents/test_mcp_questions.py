@@ -74,7 +74,7 @@ SLOW_STOCK = pytest.param(stock_agent, marks=pytest.mark.slow)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [PausableAgent, stock_agent])
 @pytest.mark.parametrize(("workbench", "prefix"), [(ours, "shop_"), (stock, "")])
-async def test_form_of_a_server_is_filled_in_by_the_human(workbench: Any, prefix: str, kind: Any) -> None:
+async def test_mcp_form_is_completed_by_the_human(workbench: Any, prefix: str, kind: Any) -> None:
     app = app_of(model(Call("order", {"item": "hat"}), prefix=prefix), workbench, kind)
     run = await app.start("Buy")
     assert "How shall it be?" in run.questions[0].question
@@ -160,7 +160,7 @@ async def test_page_of_a_server_is_opened_by_the_human(tool: str, host: str) -> 
 
 
 @pytest.mark.slow
-async def test_page_that_is_not_opened_is_an_error_of_the_call() -> None:
+async def test_mcp_page_not_opened_fails_the_call() -> None:
     app = app_of(model(Call("locked")), ours)
     run = await answer_all(app, await app.start("Go"), "no")
     assert "the user did not open the page that it needs" in str(run.result)
@@ -168,7 +168,7 @@ async def test_page_that_is_not_opened_is_an_error_of_the_call() -> None:
 
 
 @pytest.mark.slow
-async def test_form_that_cannot_be_shown_is_an_error_of_the_call() -> None:
+async def test_mcp_form_without_a_display_fails_the_call() -> None:
     run = await app_of(model(Call("nested")), ours).start("Go")
     assert "The MCP server shop cannot ask the user: its form cannot be shown" in str(run.result)
 
@@ -198,7 +198,7 @@ print(run.status.value, run.result)
 
 
 @pytest.mark.slow
-def test_each_field_is_answered_in_a_process_of_its_own() -> None:
+def test_mcp_form_fields_are_answered_in_separate_processes() -> None:
     command = start_command(SHOP)
     Path("buy.py").write_text(PROGRAM)
     steps = ["start", "Small", "2", "yes", "thick"]

@@ -155,7 +155,7 @@ print(run.status.value, run.result, dict(run.failed_tools), list(run.warnings))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ours", "stock"])
-def test_mcp_workbench_is_called_after_a_kill_and_a_pause(kind: str) -> None:
+def test_mcp_workbench_is_called_after_kill_and_pause(kind: str) -> None:
     command = start_command(NOTES)
     Path("clerk.py").write_text(PROGRAM)
     given = [kind, command["command"], *command["args"]]
@@ -198,7 +198,7 @@ async def test_mcp_tool_of_a_later_page_is_called(ours_too: bool, kind: Kind) ->
 
 
 @pytest.mark.slow
-async def test_mcp_tool_of_a_later_page_is_in_mcp_server_tools() -> None:
+async def test_mcp_server_tools_include_those_of_later_pages() -> None:
     await app_of(stock, in_order(SEARCH), notes).start("Look")
     params = StdioServerParams(**start_command(NOTES), read_timeout_seconds=20)
     assert "travel" in [each.name for each in await mcp_server_tools(params)]
@@ -249,7 +249,7 @@ def workbench_of(ours_too: bool, given: dict[str, Any], limit: float) -> Workben
 @pytest.mark.parametrize(
     "name", [pytest.param(each, marks=pytest.mark.slow) if each == "silent" else each for each in DEAD]
 )
-async def test_dead_server_is_a_warning_and_a_line_for_the_model(
+async def test_mcp_dead_server_warns_and_informs_the_model(
     name: str, ours_too: bool, kind: Kind, caplog: pytest.LogCaptureFixture
 ) -> None:
     limit = 0.5 if name == "silent" else 10
@@ -280,7 +280,7 @@ async def test_server_that_dies_in_the_middle_is_a_warning(ours_too: bool, kind:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [ours, stock])
-async def test_server_that_is_killed_during_a_call_over_http_is_a_warning(kind: Kind) -> None:
+async def test_mcp_server_killed_during_http_call_warns(kind: Kind) -> None:
     with start_http_server(NOTES) as (url, _):
         model = in_order(SEARCH, Call("leave"), SEARCH)
         run = await app_of(kind, model, lambda: McpWorkbench(StreamableHttpServerParams(url=url))).start("Look")

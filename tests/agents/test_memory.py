@@ -93,7 +93,7 @@ async def messages_of(agent: PausableAgent) -> list[LLMMessage]:
 # -- memory -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_memory_is_asked_once_a_turn_and_seen_in_every_round() -> None:
+async def test_memory_is_queried_once_and_seen_every_round() -> None:
     memory = Counted()
     with ScriptedModelClient([Call("note"), Call("note"), "Done."]) as client:
         rest = await say(coder(client, memory, tools=[note]), "Build it")
@@ -103,7 +103,7 @@ async def test_a_memory_is_asked_once_a_turn_and_seen_in_every_round() -> None:
     assert (event.source, event.content[0].content) == ("coder", "The user likes tea")  # type: ignore[union-attr]
 
 
-async def test_a_memory_is_asked_with_what_came_in() -> None:
+async def test_memory_is_asked_with_what_came_in() -> None:
     memory = Counted()
     with ScriptedModelClient(["Done."]) as client:
         await say(coder(client, memory), "Build it")
@@ -120,7 +120,7 @@ async def test_events_and_messages_are_those_of_an_assistant_agent() -> None:
     assert client.requests[0].messages == client.requests[1].messages
 
 
-async def test_a_memory_is_not_asked_again_after_a_pause() -> None:
+async def test_memory_is_not_asked_again_after_a_pause() -> None:
     first, second = Counted(), Counted()
     with ScriptedModelClient([ASK, "Done."]) as client:
         asking = coder(client, first)
@@ -131,7 +131,7 @@ async def test_a_memory_is_not_asked_again_after_a_pause() -> None:
     assert notes_in(client.requests[-1]) == 1
 
 
-async def test_a_memory_is_not_asked_again_for_what_comes_along_with_an_answer() -> None:
+async def test_memory_is_not_queried_for_messages_beside_an_answer() -> None:
     memory = Counted()
     with ScriptedModelClient([ASK, "Done."]) as client:
         made = coder(client, memory)
@@ -140,7 +140,7 @@ async def test_a_memory_is_not_asked_again_for_what_comes_along_with_an_answer()
     assert (memory.asked, notes_in(client.requests[-1])) == (1, 1)
 
 
-async def test_a_memory_is_asked_again_in_the_next_turn() -> None:
+async def test_memory_is_asked_again_in_the_next_turn() -> None:
     memory = Counted()
     with ScriptedModelClient([ASK, "Done.", "Done."]) as client:
         made = coder(client, memory)
@@ -150,7 +150,7 @@ async def test_a_memory_is_asked_again_in_the_next_turn() -> None:
     assert (memory.asked, notes_in(client.requests[-1])) == (2, 2)
 
 
-async def test_a_model_call_that_fails_does_not_make_it_ask_again() -> None:
+async def test_memory_is_not_queried_again_after_failed_model_calls() -> None:
     first, second = Counted(), Counted()
     with ScriptedModelClient([Fail(503), "Done."]) as client:
         made = coder(client, first)
@@ -160,7 +160,7 @@ async def test_a_model_call_that_fails_does_not_make_it_ask_again() -> None:
     assert (first.asked, second.asked, notes_in(client.requests[-1])) == (1, 0, 1)
 
 
-async def test_a_memory_that_fails_is_one_clear_line_and_the_turn_goes_on_from_there() -> None:
+async def test_memory_failure_is_one_line_and_the_turn_continues() -> None:
     good, bad = Counted(), Counted(failures=1)
     with ScriptedModelClient(["Done."]) as client:
         made = coder(client, good, bad)
@@ -179,13 +179,13 @@ async def test_a_memory_that_fails_is_one_clear_line_and_the_turn_goes_on_from_t
 @pytest.mark.parametrize(
     "error", [UpcallError("Buy more."), AssertionError("scripted")], ids=lambda each: type(each).__name__
 )
-async def test_an_error_that_is_clear_already_stays_as_it_is(error: Exception) -> None:
+async def test_memory_error_that_is_clear_already_stays_unchanged(error: Exception) -> None:
     with ScriptedModelClient([]) as client, pytest.raises(type(error), match=str(error)):
         await say(coder(client, Counted(failures=1, error=error)), "Build it")
 
 
 @pytest.mark.parametrize("how", ["token", "task"])
-async def test_a_memory_that_hangs_is_let_go(how: str) -> None:
+async def test_memory_that_hangs_is_let_go(how: str) -> None:
     class Hanging(Counted):
         async def update_context(self, model_context: ChatCompletionContext) -> UpdateContextResult:
             await super().update_context(model_context)
@@ -201,14 +201,14 @@ async def test_a_memory_that_hangs_is_let_go(how: str) -> None:
     assert (rest.text, notes_in(client.requests[0])) == ("Done.", 1)
 
 
-async def test_a_memory_that_finds_nothing_is_not_told_of() -> None:
+async def test_memory_that_finds_nothing_is_not_told_of() -> None:
     with ScriptedModelClient(["Done."]) as client:
         rest = await say(coder(client, ListMemory()), "Build it")
     assert rest.told(MemoryQueryEvent) == []
     assert [each["role"] for each in client.requests[0].messages] == ["system", "user"]
 
 
-async def test_a_memory_may_replace_the_context_but_not_tear_a_call_from_its_result() -> None:
+async def test_memory_never_separates_a_call_from_its_result() -> None:
     class Forgetful(ListMemory):
         async def update_context(self, model_context: ChatCompletionContext) -> UpdateContextResult:
             kept = [each for each in await model_context.get_messages() if not isinstance(each, AssistantMessage)]
@@ -224,7 +224,7 @@ async def test_a_memory_may_replace_the_context_but_not_tear_a_call_from_its_res
     assert [each["content"] for each in client.requests[-1].messages[1:]] == ["Build it", "Again"]
 
 
-async def test_parallel_calls_of_one_agent_ask_its_memory_once_each() -> None:
+async def test_memory_is_queried_once_by_agents_of_parallel_calls() -> None:
     memory = Counted()
     both = Calls([Call("coder", {"task": "A"}), Call("coder", {"task": "B"})])
     script: dict[str, list[Reply]] = {"I am lead": [both, "Done."], "I am coder": [ASK, ASK, "A done", "B done"]}
@@ -243,7 +243,7 @@ async def test_parallel_calls_of_one_agent_ask_its_memory_once_each() -> None:
     assert [notes_in(each) for each in client.requests if "I am coder" in each.system] == [1, 1, 1, 1]
 
 
-async def test_a_model_that_takes_one_system_message_gets_what_a_memory_says_in_that_one() -> None:
+async def test_memory_joins_the_only_system_message_allowed() -> None:
     """`OpenAIChatCompletionClient` refuses a second one further down (autogen-ext 0.7.5)."""
     with ScriptedModelClient(["Done."], model_info={**MODEL_INFO, "multiple_system_messages": False}) as client:
         await say(coder(client, Counted(), system_message="Work."), "Build it")
@@ -253,7 +253,7 @@ async def test_a_model_that_takes_one_system_message_gets_what_a_memory_says_in_
     assert NOTE in request.system
 
 
-def test_no_system_message_is_sent_where_there_is_nothing_to_say() -> None:
+def test_system_message_is_left_out_where_it_is_empty() -> None:
     user = UserMessage(content="Hello", source="user")
     assert with_system_message("", [user], several=True) == with_system_message("", [user], several=False) == [user]
 
@@ -293,7 +293,7 @@ def results(*ids: str) -> FunctionExecutionResultMessage:
     ],
     ids=["none", "whole", "result first", "call last", "apart", "one of two", "of another", "two", "twice", "empty"],
 )
-def test_calls_and_results_are_shown_together_or_not_at_all(messages: list[LLMMessage], kept: list[int]) -> None:
+def test_context_shows_calls_and_results_together_or_neither(messages: list[LLMMessage], kept: list[int]) -> None:
     assert drop_unpaired(messages) == [messages[each] for each in kept]
 
 
@@ -335,7 +335,7 @@ async def test_no_view_tears_calls_from_their_results(make: Any) -> None:
     assert len(await messages_of(made)) == 10
 
 
-async def test_the_model_sees_the_view_and_the_state_keeps_everything() -> None:
+async def test_context_view_reaches_models_while_state_keeps_everything() -> None:
     with ScriptedModelClient([Call("note"), ASK, "Done."]) as client:
         made = coder(client, tools=[note], model_context=BufferedChatCompletionContext(2))
         rest = await say(made, "Build it")
@@ -355,7 +355,7 @@ async def test_the_model_sees_the_view_and_the_state_keeps_everything() -> None:
 
 
 @pytest.mark.parametrize("how", ["initial", "added"])
-async def test_what_the_context_was_filled_with_comes_first_in_every_call(how: str) -> None:
+async def test_context_messages_given_at_start_come_first(how: str) -> None:
     async def made(client: ChatCompletionClient) -> PausableAgent:
         context = UnboundedChatCompletionContext(filled() if how == "initial" else None)
         for message in filled() if how == "added" else []:
@@ -372,14 +372,14 @@ async def test_what_the_context_was_filled_with_comes_first_in_every_call(how: s
     assert len(client.requests[1].messages) == 6
 
 
-async def test_the_context_is_left_as_it_was_given() -> None:
+async def test_context_is_left_as_it_was_given() -> None:
     context = BufferedChatCompletionContext(10, filled())
     with ScriptedModelClient([Call("note"), "Done."]) as client:
         await say(coder(client, tools=[note], model_context=context), "Build it")
     assert await context.get_messages() == filled()
 
 
-async def test_a_context_that_changes_what_it_shows_does_not_change_the_state() -> None:
+async def test_context_view_that_changes_leaves_the_state_alone() -> None:
     class Short(UnboundedChatCompletionContext):
         async def get_messages(self) -> list[LLMMessage]:
             for message in self._messages:
@@ -407,7 +407,7 @@ class Slow(UnboundedChatCompletionContext):
 
 
 @pytest.mark.parametrize("names", [("coder", "coder"), ("coder", "tester")], ids=["twins", "two agents"])
-async def test_agents_that_work_at_the_same_time_share_a_context_and_see_their_own_messages(
+async def test_context_shared_by_parallel_agents_shows_each_its_messages(
     names: tuple[str, str],
 ) -> None:
     context = Slow(filled())
@@ -427,7 +427,7 @@ async def test_agents_that_work_at_the_same_time_share_a_context_and_see_their_o
     assert {len(request.messages) for request in client.requests if "nested" in request.system} == {4, 6}
 
 
-def test_a_context_serves_one_event_loop_after_another() -> None:
+def test_context_serves_one_event_loop_after_another() -> None:
     context = Slow()
 
     async def both() -> None:
@@ -438,7 +438,7 @@ def test_a_context_serves_one_event_loop_after_another() -> None:
     asyncio.run(both())
 
 
-async def test_a_view_of_nothing_is_a_clear_error_and_a_larger_one_goes_on() -> None:
+async def test_context_view_of_nothing_is_an_error_until_enlarged() -> None:
     with ScriptedModelClient([Call("note"), "Done."]) as client:
         made = coder(client, tools=[note], model_context=BufferedChatCompletionContext(1))
         with pytest.raises(ConfigurationError, match=r"'coder': its model context Buffered\w+ shows the model nothing"):
@@ -448,7 +448,7 @@ async def test_a_view_of_nothing_is_a_clear_error_and_a_larger_one_goes_on() -> 
     assert client.requests[-1].tool_results == {"call_1_1": "noted"}
 
 
-async def test_a_context_that_fails_is_one_clear_line_and_the_turn_goes_on_from_there() -> None:
+async def test_context_failure_is_one_line_and_the_turn_continues() -> None:
     class Broken(UnboundedChatCompletionContext):
         async def get_messages(self) -> list[LLMMessage]:
             raise KeyError("no such\nmodel")
@@ -493,7 +493,7 @@ async def test_memory_and_context_are_in_the_component() -> None:
     assert [each["content"] for each in client.requests[0].messages[1:4]] == ["said 1", "said before", "Build it"]
 
 
-def test_an_agent_without_either_is_dumped_and_loaded_as_before() -> None:
+def test_agent_without_memory_and_context_is_dumped_and_loaded() -> None:
     dumped = coder(ReplayChatCompletionClient(["Done."])).dump_component()
     assert (dumped.config["memory"], dumped.config.get("model_context")) == ([], None)
     older = {
@@ -503,7 +503,7 @@ def test_an_agent_without_either_is_dumped_and_loaded_as_before() -> None:
 
 
 @pytest.mark.parametrize("option", ["memory", "model_context"])
-def test_what_cannot_be_dumped_is_the_same_error_as_with_an_assistant_agent(option: str) -> None:
+def test_component_that_cannot_be_dumped_fails_like_assistant_agents(option: str) -> None:
     class Own(Memory):
         async def update_context(self, model_context: ChatCompletionContext) -> UpdateContextResult: ...  # type: ignore[empty-body]
         async def query(self, *_: Any, **__: Any) -> MemoryQueryResult: ...  # type: ignore[empty-body]
@@ -525,7 +525,7 @@ def test_what_cannot_be_dumped_is_the_same_error_as_with_an_assistant_agent(opti
     assert errors[0] == errors[1]
 
 
-async def test_an_older_state_is_gone_on_from() -> None:
+async def test_older_state_is_gone_on_from() -> None:
     memory = Counted()
     with ScriptedModelClient([ASK, "Done."]) as client:
         first = coder(client)

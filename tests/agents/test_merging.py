@@ -38,45 +38,45 @@ def test_without_clarifications_there_is_the_request_alone() -> None:
     assert merge_messages("Compare energy", [], 1_000) == "Compare energy"
 
 
-def test_the_request_is_first_and_then_all_clarifications_oldest_first() -> None:
+def test_request_comes_first_then_clarifications_oldest_first() -> None:
     """S3-28, S3-36."""
     assert merge_messages("Compare energy", ["Where? - Japan", "When? - 2030"], 1_000) == (
         "Compare energy\nWhere? - Japan\nWhen? - 2030"
     )
 
 
-def test_what_fits_as_a_whole_is_whole_however_it_is_shared_out() -> None:
+def test_clarifications_that_fit_stay_whole_however_divided() -> None:
     said = ["a" * 10, "b" * 880]
     assert merge_messages("c" * 100, said, 992) == "\n".join(["c" * 100, *said])
 
 
-def test_the_latest_answer_is_whole_where_it_fits_beside_the_request() -> None:
+def test_latest_answer_that_fits_stays_whole() -> None:
     shown = merge_messages("r" * 100, ["o" * 800, "n" * 600], 1_000)
     assert shown.endswith("\n" + "n" * 600)
     assert "oooo" in shown
     assert MARK.search(shown)
 
 
-def test_a_giant_latest_answer_leaves_room_for_those_before_it() -> None:
+def test_giant_latest_answer_leaves_room_for_earlier_ones() -> None:
     shown = merge_messages("Compare energy", ["Where? - Japan", "When? - 2030", "n" * 50_000], 1_000)
     assert shown.startswith("Compare energy\nWhere? - Japan\nWhen? - 2030\nnnn")
     assert len(shown) <= 1_000
 
 
-def test_a_single_giant_answer_has_all_the_room() -> None:
+def test_single_giant_answer_has_all_the_room() -> None:
     shown = merge_messages("Compare energy", ["n" * 50_000], 1_000)
     assert shown.startswith("Compare energy\nnnn")
     assert 990 <= len(shown) <= 1_000
 
 
-def test_a_giant_request_keeps_half_and_the_latest_answers_have_the_rest() -> None:
+def test_giant_request_keeps_half_beside_the_latest_answers() -> None:
     shown = merge_messages("r" * 50_000, ["Where? - Japan", "n" * 400], 1_000)
     assert shown.endswith("\nWhere? - Japan\n" + "n" * 400)
     assert 500 <= shown.count("r") <= 600
     assert len(shown) <= 1_000
 
 
-def test_what_is_left_out_is_said_in_its_place_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_omission_is_marked_in_its_place_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     said = [f"answer {number} " + "x" * 290 for number in range(10)]
     with caplog.at_level(logging.WARNING, "upcall"):
         shown = merge_messages("Compare energy", said, 1_000)
@@ -90,7 +90,7 @@ def test_what_is_left_out_is_said_in_its_place_and_logged(caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize("limit", [0, 1, 100, 300])
-def test_the_latest_answer_is_there_even_where_there_is_no_room(limit: int) -> None:
+def test_latest_answer_is_kept_even_without_room(limit: int) -> None:
     shown = merge_messages("r" * 5_000, ["o" * 5_000, "n" * 5_000], limit)
     assert "nnn" in shown
     assert "ooo" not in shown
@@ -143,6 +143,6 @@ def test_nothing_is_cut_without_a_mark(seed: int) -> None:
     ("said", "holds"),
     rows("merging/what_a_text_is_said_to_hold_is_looked_for_in_it"),
 )
-def test_what_a_text_is_said_to_hold_is_looked_for_in_it(said: str, holds: bool) -> None:
+def test_text_is_searched_for_what_it_should_hold(said: str, holds: bool) -> None:
     """Half of the longer words and of the numbers will do, in some inflected form."""
     assert holds_most_of("What does a driving licence cost in Denmark, and which 3 tests are there?", said) is holds

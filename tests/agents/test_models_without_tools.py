@@ -26,7 +26,7 @@ class Refusing(ScriptedModelClient):
         return await super().create(*given, **options)
 
 
-async def test_an_agent_without_tools_works_with_a_model_that_calls_none() -> None:
+async def test_agent_without_tools_works_with_models_that_call_none() -> None:
     client = Refusing(["Done."], NO_TOOLS)
     agent = with_questions(AssistantAgent("a", client, system_message="Work."))
     result = await agent.run(task="Build it")
@@ -48,7 +48,7 @@ async def test_what_a_client_refuses_is_told_in_its_words() -> None:
 
 
 @pytest.mark.parametrize("error", [ConnectionError("the shop is closed"), TimeoutError("the shop is slow")])
-def test_an_error_of_an_agents_own_is_not_the_model_servers(error: Exception) -> None:
+def test_error_of_the_agent_is_not_the_model_servers(error: Exception) -> None:
     assert str(explain(error, "shopper")) == (
         f"Agent 'shopper' failed: {type(error).__name__}: {error}. The run is stored and can be resumed."
     )

@@ -91,7 +91,7 @@ def tower_script(depth: int, *innermost: Reply) -> ScriptedModelClient:
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
-async def test_an_answer_goes_down_to_the_very_call_that_asked_and_nothing_is_done_twice(depth: int) -> None:
+async def test_answer_reaches_the_asking_call_and_nothing_runs_twice(depth: int) -> None:
     tool = Counted()
     with tower_script(depth, Call("note"), ASK, f"{LEVELS[depth - 1]} done") as client:
         first = tower(client, depth, tools=[tool.note])
@@ -107,14 +107,14 @@ async def test_an_answer_goes_down_to_the_very_call_that_asked_and_nothing_is_do
     assert (tool.calls, len(client.requests)) == (1, 2 * depth + 1)
 
 
-async def test_the_result_of_a_nested_agent_is_the_text_of_its_report() -> None:
+async def test_nested_result_is_the_text_of_the_report() -> None:
     report = Report(summary="Built.", assumptions=("No login",))
     with script(lead=[call("coder"), "done"], coder=[Say(report)]) as client:
         await say(agent("lead", client, agent("coder", client, output_type=Report)), "Build it")
     assert client.requests[-1].tool_results == {"call_1_1": report.to_text()}
 
 
-async def test_a_nested_agent_that_stops_at_its_limit_says_so_to_its_parent() -> None:
+async def test_nested_agent_at_its_limit_reports_to_its_parent() -> None:
     with script(lead=[call("coder"), "done"], coder=[Call("note")]) as client:
         rest = await say(agent("lead", client, agent("coder", client, tools=[Counted().note], max_rounds=1)), "Go")
     assert client.requests[-1].tool_results["call_1_1"].startswith("coder stopped after 1 model calls")
@@ -123,13 +123,13 @@ async def test_a_nested_agent_that_stops_at_its_limit_says_so_to_its_parent() ->
 
 
 @pytest.mark.parametrize("arguments", [{}, {"task": ""}, {"task": ["Build it"]}, {"job": "Build it"}], ids=repr)
-async def test_a_nested_agent_without_a_task_is_an_error_result(arguments: dict[str, Any]) -> None:
+async def test_nested_agent_without_a_task_is_an_error_result(arguments: dict[str, Any]) -> None:
     with script(lead=[Call("coder", arguments), "I see."], coder=[]) as client:
         await say(agent("lead", client, agent("coder", client)), "Build it")
     assert client.requests[-1].tool_results == {"call_1_1": "Error: call coder with its task, a non-empty text."}
 
 
-async def test_an_agent_that_is_not_in_the_team_any_more_is_missed() -> None:
+async def test_nested_agent_gone_from_the_team_is_an_error() -> None:
     with script(lead=[call("coder")], coder=[ASK]) as client:
         first = agent("lead", client, agent("coder", client))
         rest = await say(first, "Build it")
@@ -141,7 +141,7 @@ async def test_an_agent_that_is_not_in_the_team_any_more_is_missed() -> None:
 # -- several askers ---------------------------------------------------------------------------------------------------
 
 
-async def test_an_agent_that_waits_is_left_alone_until_its_answer_comes() -> None:
+async def test_nested_agent_that_waits_is_idle_until_its_answer() -> None:
     with script(lead=[BOTH, "done"], coder=[ASK, "coded"], tester=[ASK_TESTER, "tested"]) as client:
         made = team(client)
         rest = await say(made, "Build it")
@@ -164,7 +164,7 @@ async def test_nested_agents_work_at_the_same_time() -> None:
         assert (await say(team(client, tools=[meet]), "Meet")).text == "done"
 
 
-async def test_text_of_a_stock_user_proxy_answers_nested_questions_one_by_one() -> None:
+async def test_nested_questions_take_stock_user_proxy_texts_in_turn() -> None:
     with script(lead=[BOTH, "done"], coder=[ASK, "coded"], tester=[ASK_TESTER, "tested"]) as client:
         made = team(client)
         await say(made, "Build it")
@@ -216,7 +216,7 @@ class OwnAgent(BaseChatAgent):
         self.resets += 1
 
 
-async def test_a_stock_agents_events_have_their_path() -> None:
+async def test_stock_agents_events_have_their_path() -> None:
     with script(lead=[call("coder"), "led"], coder=[call("helper"), "coded"], helper=[Call("note")]) as client:
         helper = AssistantAgent("helper", client, system_message="You are the helper.", tools=[Counted().note])
         rest = await say(agent("lead", client, agent("coder", client, helper)), "Build it")
@@ -229,7 +229,7 @@ def swarm(*members: ChatAgent) -> Swarm:
     return Swarm([*members, UserProxyAgent("user")], termination_condition=stop)
 
 
-async def test_types_that_a_group_chat_does_not_know_do_not_reach_it() -> None:
+async def test_nested_message_types_unknown_outside_stay_inside() -> None:
     with script(lead=[Calls([call("helper"), call("own")]), "done"], helper=[Say(Finding(text="found"))]) as client:
         helper = AssistantAgent(
             "helper", client, system_message="You are the helper.", output_content_type=Finding, description="Helps."
@@ -239,7 +239,7 @@ async def test_types_that_a_group_chat_does_not_know_do_not_reach_it() -> None:
     assert client.requests[-1].tool_results == {"call_1_1": '{"text":"found"}', "call_1_2": "own text"}
 
 
-async def test_what_a_stock_agent_spends_is_counted_whatever_its_types() -> None:
+async def test_usage_of_a_stock_agent_counts_for_any_types() -> None:
     with script(lead=[Calls([call("helper"), call("own")]), "done"], helper=[Say(Finding(text="found"))]) as client:
         helper = AssistantAgent("helper", client, system_message="You are the helper.", output_content_type=Finding)
         made = agent("lead", client, helper, OwnAgent("own"))
@@ -248,7 +248,7 @@ async def test_what_a_stock_agent_spends_is_counted_whatever_its_types() -> None
     assert made.usage["lead/own"].prompt_tokens == 3
 
 
-async def test_a_stock_agent_that_is_called_twice_does_not_mix_the_calls_up() -> None:
+async def test_stock_agent_called_twice_keeps_its_calls_apart() -> None:
     def reply(request: Request) -> Reply:
         if "You are the lead." in request.system:
             results = list(request.tool_results.values())
@@ -264,7 +264,7 @@ async def test_a_stock_agent_that_is_called_twice_does_not_mix_the_calls_up() ->
     assert rest.text == "built ['shop']; built ['blog']"
 
 
-async def test_a_stock_agent_that_is_nested_in_two_agents_does_not_mix_their_calls_up() -> None:
+async def test_stock_agent_nested_in_two_keeps_their_calls_apart() -> None:
     def reply(request: Request) -> Reply:
         said = [each["content"] for each in request.messages if each["role"] == "user"]
         results = "; ".join(request.tool_results.values())
@@ -283,7 +283,7 @@ async def test_a_stock_agent_that_is_nested_in_two_agents_does_not_mix_their_cal
 
 
 @pytest.mark.parametrize("error", [ValueError("odd"), KeyError("odd"), RuntimeError("odd")], ids=repr)
-async def test_a_stock_agents_own_fault_is_not_blamed_on_the_model(error: Exception) -> None:
+async def test_stock_agents_own_fault_is_not_blamed_on_models(error: Exception) -> None:
     with (
         script(lead=[call("own")]) as client,
         pytest.raises(AgentFailed, match=f"^Agent 'own' failed: {type(error).__name__}"),
@@ -291,7 +291,7 @@ async def test_a_stock_agents_own_fault_is_not_blamed_on_the_model(error: Except
         await say(agent("lead", client, OwnAgent("own", error)), "Build it")
 
 
-async def test_a_stock_agents_model_failure_is_a_model_error_and_its_call_starts_again() -> None:
+async def test_stock_agents_model_failure_restarts_its_call() -> None:
     def make() -> PausableAgent:
         return agent("lead", client, AssistantAgent("helper", client, system_message="You are the helper."))
 
@@ -304,7 +304,7 @@ async def test_a_stock_agents_model_failure_is_a_model_error_and_its_call_starts
     assert client.requests[2].messages == client.requests[1].messages
 
 
-async def test_an_error_of_the_scripted_model_is_seen_through_a_stock_agent_too() -> None:
+async def test_scripted_model_error_passes_through_a_stock_agent() -> None:
     client = script(lead=[call("helper")], helper=[])
     helper = AssistantAgent("helper", client, system_message="You are the helper.")
     with pytest.raises(AssertionError, match="no reply left for 'You are the helper"):
@@ -314,7 +314,7 @@ async def test_an_error_of_the_scripted_model_is_seen_through_a_stock_agent_too(
 # -- events -----------------------------------------------------------------------------------------------------------
 
 
-async def test_nested_events_come_with_their_path_in_the_order_of_each_agent() -> None:
+async def test_nested_events_keep_path_and_order_of_each_agent() -> None:
     with script(lead=[BOTH, "done"], coder=[Call("note"), "coded"], tester=[Call("note"), "tested"]) as client:
         rest = await say(team(client, tools=[Counted().note]), "Build it")
     for path in ("lead/coder", "lead/tester"):
@@ -343,7 +343,7 @@ async def test_nested_text_is_streamed_with_its_path() -> None:
     ids=repr,
 )
 @pytest.mark.parametrize("depth", [1, 2, 3])
-async def test_a_failure_at_any_depth_names_its_agent_and_the_turn_goes_on_from_there(
+async def test_failure_at_any_depth_names_its_agent_and_resumes(
     depth: int, failure: Reply, kind: type[ModelError]
 ) -> None:
     tool = Counted()
@@ -356,7 +356,7 @@ async def test_a_failure_at_any_depth_names_its_agent_and_the_turn_goes_on_from_
     assert (tool.calls, len(client.requests)) == (1, 2 * depth + 1)
 
 
-async def test_two_failures_at_once_raise_the_first_and_leave_nothing_behind() -> None:
+async def test_two_failures_at_once_raise_the_first_cleanly() -> None:
     async with nothing_left_behind():
         with script(lead=[BOTH, "done"], coder=[Fail(500), "coded"], tester=[Fail(401), "tested"]) as client:
             made = team(client)
@@ -372,9 +372,7 @@ async def test_two_failures_at_once_raise_the_first_and_leave_nothing_behind() -
 @pytest.mark.parametrize("how", ["token", "task"])
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("depth", [1, 3])
-async def test_a_nested_model_call_that_hangs_can_be_cancelled_and_made_again(
-    depth: int, stream: bool, how: str
-) -> None:
+async def test_nested_model_call_that_hangs_is_cancelled_and_repeated(depth: int, stream: bool, how: str) -> None:
     tool = Counted()
     with tower_script(depth, Call("note"), Hang(), "done") as client:
         first = tower(client, depth, tools=[tool.note], stream=stream)
@@ -407,7 +405,7 @@ class Hanging:
 
 @pytest.mark.parametrize("how", ["token", "task"])
 @pytest.mark.parametrize("depth", [1, 3])
-async def test_a_nested_tool_that_hangs_can_be_cancelled_and_finished_calls_stay(depth: int, how: str) -> None:
+async def test_nested_tool_that_hangs_is_cancelled_keeping_finished_calls(depth: int, how: str) -> None:
     tool, hanging = Counted(), Hanging()
     with tower_script(depth, Calls([Call("note"), Call("wait")]), "done") as client:
         first = tower(client, depth, tools=[tool.note, hanging.wait])
@@ -418,7 +416,7 @@ async def test_a_nested_tool_that_hangs_can_be_cancelled_and_finished_calls_stay
 
 
 @pytest.mark.parametrize("how", ["token", "task"])
-async def test_a_stubborn_tool_three_levels_down_does_not_lose_what_was_finished(how: str) -> None:
+async def test_stubborn_tool_three_levels_down_keeps_finished_work(how: str) -> None:
     tool, hanging = Counted(), Hanging(stubborn=True)
     with tower_script(4, Calls([Call("note"), Call("wait")]), "done") as client:
         first = tower(client, 4, tools=[tool.note, hanging.wait])
@@ -430,7 +428,7 @@ async def test_a_stubborn_tool_three_levels_down_does_not_lose_what_was_finished
 
 @pytest.mark.parametrize("how", ["token", "task"])
 @pytest.mark.parametrize("hangs", ["model", "tool"])
-async def test_a_stock_agent_that_hangs_can_be_cancelled_and_starts_again(hangs: str, how: str) -> None:
+async def test_stock_agent_that_hangs_is_cancelled_and_restarted(hangs: str, how: str) -> None:
     def make() -> PausableAgent:
         helper = AssistantAgent("helper", client, system_message="You are the helper.", tools=[hanging.wait])
         return agent("lead", client, agent("coder", client, helper))
@@ -445,7 +443,7 @@ async def test_a_stock_agent_that_hangs_can_be_cancelled_and_starts_again(hangs:
     assert client.requests[-2].tool_results == {"call_2_1": "helped"}
 
 
-async def test_a_stock_agent_that_only_heeds_its_token_ends_with_it() -> None:
+async def test_stock_agent_ends_with_its_token() -> None:
     class Heedless(OwnAgent):
         async def on_messages(
             self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
@@ -503,7 +501,7 @@ def following_plans(rng: random.Random) -> Callable[[Request], Reply]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_whatever_fails_and_is_cancelled_and_whoever_is_answered_first_the_result_is_the_same(seed: int) -> None:
+async def test_nested_failures_cancels_and_answers_give_one_result(seed: int) -> None:
     rng = random.Random(seed)
     plan = made_up(rng, depth=3)
     client, notes = ScriptedModelClient(following_plans(rng)), list[str]()
@@ -539,7 +537,7 @@ async def test_whatever_fails_and_is_cancelled_and_whoever_is_answered_first_the
 # -- counting ---------------------------------------------------------------------------------------------------------
 
 
-async def test_what_nested_agents_spend_is_counted_once_under_their_paths() -> None:
+async def test_nested_usage_is_counted_once_under_its_paths() -> None:
     with tower_script(3, ASK, Fail(500), "done") as client:
         made = tower(client, 3)
         rest = await say(made, "Build it")
@@ -554,7 +552,7 @@ async def test_what_nested_agents_spend_is_counted_once_under_their_paths() -> N
     assert sum(each.prompt_tokens for each in used.values()) == client.total_usage().prompt_tokens
 
 
-async def test_each_call_of_a_nested_agent_has_its_own_limits() -> None:
+async def test_nested_call_has_its_own_limits() -> None:
     again: list[Reply] = [call("coder"), call("coder"), "done"]
     with script(lead=again, coder=[ASK, "coded", ASK, "coded"]) as client:
         made = agent("lead", client, agent("coder", client, max_rounds=2, max_questions=1))
@@ -592,7 +590,7 @@ class DumpedClient(ScriptedModelClient, Component[NoOptions]):
 
 
 @pytest.mark.slow
-async def test_a_dumped_nested_agent_pauses_and_goes_on_in_another_loaded_copy() -> None:
+async def test_nested_agent_dumped_while_paused_continues_when_loaded() -> None:
     coder: list[Reply] = [Call("shout", {"text": "hey"}), ASK, "coded"]
     DumpedClient.shared = Script({"the lead.": [call("coder"), "done"], "the coder.": coder})
     with DumpedClient(DumpedClient.shared) as client:

@@ -165,20 +165,20 @@ UNUSABLE = ("empty", "prose", "cut at its half", "a tool call", "the reply as a 
 
 @each_call
 @named("prose before", "thoughts before a fence", "single quotes")
-async def test_an_odd_reply_that_says_it_all_is_read_in_one_call(asked: Asked, odd: Odd) -> None:
+async def test_odd_reply_that_is_complete_takes_one_call(asked: Asked, odd: Odd) -> None:
     """S0-63"""
     assert asked.understood(await rest_of(asked, [odd.make(asked.good)]))
 
 
 @each_call
 @named(*UNUSABLE)
-async def test_a_reply_that_cannot_be_read_is_repaired_in_one_more_call(asked: Asked, odd: Odd) -> None:
+async def test_unreadable_reply_is_repaired_in_one_more_call(asked: Asked, odd: Odd) -> None:
     assert asked.understood(await rest_of(asked, [odd.make(asked.good), json.dumps(asked.good)]))
 
 
 @each_call
 @named(*UNUSABLE)
-async def test_where_the_repair_cannot_be_read_either_the_fallback_stands_in(asked: Asked, odd: Odd) -> None:
+async def test_unreadable_repair_is_replaced_by_the_fallback(asked: Asked, odd: Odd) -> None:
     """S0-62, S2-38, S3-41"""
     reply = odd.make(asked.good)
     assert asked.stood_in_for(await rest_of(asked, [reply, reply, *asked.after_fallback]))
@@ -186,7 +186,7 @@ async def test_where_the_repair_cannot_be_read_either_the_fallback_stands_in(ask
 
 @each_call
 @named("empty", "a tool call", "control characters")
-async def test_after_the_fallback_the_agent_goes_on_with_requests_that_openai_takes(asked: Asked, odd: Odd) -> None:
+async def test_fallback_is_followed_by_requests_that_openai_takes(asked: Asked, odd: Odd) -> None:
     """S0-65"""
     reply = odd.make(asked.good)
     with ScriptedModelClient([reply, reply, *asked.after_fallback, *asked.next_replies]) as client:
@@ -260,12 +260,12 @@ def _row(value: Any) -> str:
 
 
 @pytest.mark.parametrize(("asked", "fields"), FITTING, ids=_row)
-async def test_a_value_that_can_only_mean_one_thing_is_read(asked: Asked, fields: dict[str, Any]) -> None:
+async def test_value_that_can_mean_only_one_thing_is_read(asked: Asked, fields: dict[str, Any]) -> None:
     assert asked.understood(await rest_of(asked, [json.dumps({**asked.good, **fields})]))
 
 
 @pytest.mark.parametrize(("asked", "fields"), MISFITTING, ids=_row)
-async def test_a_value_that_does_not_fit_is_repaired(asked: Asked, fields: dict[str, Any]) -> None:
+async def test_value_that_does_not_fit_is_repaired(asked: Asked, fields: dict[str, Any]) -> None:
     reply = json.dumps({**asked.good, **fields})
     assert asked.understood(await rest_of(asked, [reply, json.dumps(asked.good)]))
 
@@ -320,9 +320,7 @@ WRONG_STEPS: list[Any] = [
 
 
 @pytest.mark.parametrize(("steps", "usable"), WRONG_STEPS)
-async def test_of_a_plan_whose_steps_are_wrong_all_that_can_be_used_is_kept(
-    steps: object, usable: list[PlanStep]
-) -> None:
+async def test_plan_with_wrong_steps_keeps_the_usable_ones(steps: object, usable: list[PlanStep]) -> None:
     """S0-62, S3-42"""
     reply = json.dumps({"title": "Solar power", "sections": ["Germany", "Japan"], "steps": steps})
     rest = await rest_of(PLANNING, [reply, reply])
@@ -334,13 +332,13 @@ async def test_of_a_plan_whose_steps_are_wrong_all_that_can_be_used_is_kept(
     [{"title": "Solar"}, {"title": "", "sections": ["A"]}, {"sections": ["A"]}, {"title": "T", "sections": ["", " "]}],
     ids=["no sections", "empty title", "no title", "empty sections"],
 )
-async def test_a_plan_without_a_title_or_sections_is_replaced_whole(outline: dict[str, Any]) -> None:
+async def test_plan_without_a_title_or_sections_is_replaced_whole(outline: dict[str, Any]) -> None:
     """S0-62"""
     reply = json.dumps({**outline, "steps": STEPS})
     assert _planned(await rest_of(PLANNING, [reply, reply])) == STANDING_PLAN
 
 
-async def test_an_unreadable_plan_becomes_the_task_and_five_sections() -> None:
+async def test_unreadable_plan_becomes_the_task_and_five_sections() -> None:
     """S0-62"""
     plan = _planned(await rest_of(PLANNING, ["?", "?"]))
     assert plan.title == "Compare solar power"
@@ -349,7 +347,7 @@ async def test_an_unreadable_plan_becomes_the_task_and_five_sections() -> None:
 
 
 @named("empty", "cut at its half", "all fields null")
-async def test_a_revision_that_cannot_be_read_shows_the_plan_as_it_was(odd: Odd) -> None:
+async def test_revision_that_cannot_be_read_shows_the_plan_unchanged(odd: Odd) -> None:
     reply, good = odd.make(PLAN_REPLY), json.dumps(PLAN_REPLY)
     with ScriptedModelClient([good, reply, reply, good]) as client:
         agent = Planner(client, skip_ambiguity_check=True, enable_plan_approval=True)
@@ -405,19 +403,19 @@ async def served(asked: Asked, replies: Sequence[Reply], structured: bool) -> Re
 
 @each_form
 @pytest.mark.parametrize("sent", SENT)
-async def test_a_reply_that_the_server_cut_or_withheld_is_repaired(sent: Raw, structured: bool) -> None:
+async def test_reply_cut_or_withheld_by_the_server_is_repaired(sent: Raw, structured: bool) -> None:
     assert CLASSIFIER.understood(await served(CLASSIFIER, [sent, json.dumps(CLASSIFIER.good)], structured))
 
 
 @each_call
 @pytest.mark.parametrize("sent", SENT)
-async def test_where_the_server_cuts_or_withholds_every_reply_the_fallback_stands_in(sent: Raw, asked: Asked) -> None:
+async def test_fallback_replaces_replies_always_cut_or_withheld(sent: Raw, asked: Asked) -> None:
     """S0-62, S2-38, S3-41"""
     assert asked.stood_in_for(await served(asked, [sent, sent, *asked.after_fallback], True))
 
 
 @each_form
-async def test_a_reply_beside_the_reasoning_of_the_model_is_read(structured: bool) -> None:
+async def test_reply_beside_the_models_reasoning_is_read(structured: bool) -> None:
     good = json.dumps(CLASSIFIER.good)
     sent = _body(_choice(good, None, reasoning_content='Perhaps {"intent": "meta"}?'))
     assert CLASSIFIER.understood(await served(CLASSIFIER, [sent], structured))

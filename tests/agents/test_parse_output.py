@@ -54,13 +54,13 @@ def problem(text: str, kind: type[BaseModel] = Classification) -> str:
     return str(refused.value)
 
 
-def test_the_table_names_each_oddity_once() -> None:
+def test_table_names_each_oddity_once() -> None:
     assert len(ODD) >= 60
     assert len({odd.name for odd in ODD}) == len(ODD)
 
 
 @pytest.mark.parametrize("odd", READ, ids=lambda odd: odd.name)
-def test_an_odd_reply_that_says_it_all_is_read(odd: Odd) -> None:
+def test_odd_reply_that_says_it_all_is_read(odd: Odd) -> None:
     """S0-63"""
     for kind, good in GOOD_REPLIES.items():
         text = odd.make(good)
@@ -103,7 +103,7 @@ def test_of_several_objects_the_one_that_is_meant_counts(text: str) -> None:
         f"```json\n{OTHER}\n```\nwould be wrong. It is\n```json\n{GOOD}\n```",
     ],
 )
-def test_an_example_beside_the_reply_is_not_taken_for_it(text: str) -> None:
+def test_example_beside_the_reply_is_not_taken_for_it(text: str) -> None:
     assert "several JSON objects that differ" in problem(text)
 
 
@@ -111,18 +111,18 @@ def test_an_example_beside_the_reply_is_not_taken_for_it(text: str) -> None:
     "text",
     rows("parse_output/a_part_of_an_object_is_never_the_reply"),
 )
-def test_a_part_of_an_object_is_never_the_reply(text: str) -> None:
+def test_part_of_an_object_is_never_the_reply(text: str) -> None:
     problem(text, Point)
 
 
-def test_a_field_is_never_taken_for_a_wrapper() -> None:
+def test_field_is_never_taken_for_a_wrapper() -> None:
     class Answered(BaseModel):
         answer: dict[str, int]
 
     assert parse_reply('{"answer": {"answer": 1}}', Answered).answer == {"answer": 1}
 
 
-def test_a_fence_or_tag_inside_a_text_is_text() -> None:
+def test_fence_or_tag_inside_a_text_is_text() -> None:
     text = "Write </think> {x} after <think>.\n```json\n{}\n```"
     assert parse_reply(json.dumps({"summary": text}), Report).summary == text
 
@@ -174,20 +174,20 @@ def test_at_most_three_problems_are_named() -> None:
     ],
     ids=lambda text: repr(text[:8]),
 )
-def test_a_huge_reply_does_not_hold_up_the_others(text: str) -> None:
+def test_huge_reply_does_not_hold_up_the_others(text: str) -> None:
     start = time.monotonic()
     problem(text)
     assert time.monotonic() - start < HANG_GUARD / 6
 
 
 @pytest.mark.slow
-def test_a_huge_object_is_read() -> None:
+def test_huge_object_is_read() -> None:
     summary = "word " * 400_000
     assert len(parse_reply(json.dumps({"summary": summary}), Report).summary) == len(summary) - 1
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_whatever_a_model_writes_nothing_but_an_unreadable_reply_is_raised(seed: int) -> None:
+def test_output_of_any_text_raises_only_unreadable_reply(seed: int) -> None:
     """The agent has a repair for no other exception."""
     rng = random.Random(seed)
     pieces = [GOOD, "{", "}", "[", "]", '"', "\\", ",", ":", "```", "json\n", "1e999", "NaN", "\ud800", "\0", "ä"]
@@ -197,7 +197,7 @@ def test_whatever_a_model_writes_nothing_but_an_unreadable_reply_is_raised(seed:
             parse_reply(text, Classification)
 
 
-def test_the_schema_in_a_prompt_is_json_and_readable() -> None:
+def test_schema_in_a_prompt_is_json_and_readable() -> None:
     shown = schema_text(Report)
     assert json.loads(shown)["properties"].keys() == {"summary", "assumptions", "left_open"}
     assert "\\u" not in shown

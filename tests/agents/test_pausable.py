@@ -103,14 +103,14 @@ def bench(*functions: Callable[..., Any]) -> StaticWorkbench:
     ],
     ids=["function", "tool", "workbench", "two workbenches", "both"],
 )
-async def test_a_tools_result_is_paired_with_its_call(tools: dict[str, Any]) -> None:
+async def test_tools_result_is_paired_with_its_call(tools: dict[str, Any]) -> None:
     with ScriptedModelClient([Call("add", {"a": 1, "b": 2}), "It is 3."]) as client:
         rest = await say(coder(client, **tools), "Add 1 and 2")
     assert rest.text == "It is 3."
     assert client.requests[-1].tool_results == {"call_1_1": "3"}
 
 
-async def test_the_model_is_offered_every_tool_once() -> None:
+async def test_model_is_offered_every_tool_once() -> None:
     with ScriptedModelClient(["Hello."]) as client:
         await say(coder(client, tools=[add], workbench=[bench(times)], handoffs=["peer"]), "Hello")
     offered = [schema["name"] for schema in client.requests[0].body["tools"]]
@@ -118,7 +118,7 @@ async def test_the_model_is_offered_every_tool_once() -> None:
 
 
 @pytest.mark.parametrize("kind", ["tools", "workbench"])
-async def test_the_calls_of_one_reply_run_at_the_same_time(kind: str) -> None:
+async def test_calls_of_one_reply_run_at_the_same_time(kind: str) -> None:
     both = asyncio.Barrier(2)
 
     async def meet(name: str) -> str:
@@ -173,7 +173,7 @@ BROKEN_CALLS: list[tuple[Call, str]] = [
 
 
 @pytest.mark.parametrize(("call", "said"), BROKEN_CALLS, ids=lambda value: repr(value)[:60])
-async def test_a_call_that_cannot_be_made_gets_an_error_that_the_model_can_act_on(call: Call, said: str) -> None:
+async def test_call_that_cannot_be_made_gets_an_actionable_error(call: Call, said: str) -> None:
     tools = [add, fails, fails_silently, exits, cancels_itself]
     with ScriptedModelClient([call, "I see."]) as client:
         rest = await say(coder(client, tools=tools), "Try")
@@ -189,7 +189,7 @@ async def test_broken_arguments_never_enter_the_context() -> None:
     assert client.requests[-1].messages[-2]["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
-async def test_a_failing_workbench_is_an_error_result_too() -> None:
+async def test_failing_workbench_is_an_error_result_too() -> None:
     class Broken(StaticWorkbench):
         async def call_tool(self, *args: Any, **kwargs: Any) -> ToolResult:
             raise ConnectionError("server gone")
@@ -206,7 +206,7 @@ async def test_one_failing_call_does_not_stop_the_others() -> None:
     assert client.requests[-1].tool_results == {"call_1_1": "Error: disk full", "call_1_2": "3"}
 
 
-async def test_a_result_that_is_no_valid_text_is_made_one() -> None:
+async def test_result_of_invalid_text_is_made_valid() -> None:
     def list_files() -> str:
         """List files, one of them with a name in another encoding."""
         return "na\udcefve.txt"
@@ -241,21 +241,21 @@ async def test_two_calls_with_one_id_both_get_their_result(mixed_batch: Literal[
     assert list(client.requests[-1].tool_results.values()) == ["2", "4"]
 
 
-async def test_an_id_from_an_earlier_round_is_not_used_again() -> None:
+async def test_call_id_of_an_earlier_round_is_not_reused() -> None:
     one, two = Call("add", {"a": 1, "b": 1}, id="call_0"), Call("add", {"a": 2, "b": 2}, id="call_0")
     with ScriptedModelClient([one, two, "Done."]) as client:
         await say(coder(client, tools=[add]), "Add")
     assert list(client.requests[-1].tool_results.values()) == ["2", "4"]
 
 
-async def test_a_reply_with_an_empty_list_of_calls_is_an_empty_reply() -> None:
+async def test_reply_with_an_empty_list_of_calls_is_empty() -> None:
     with ScriptedModelClient([Calls([]), "Done."]) as client:
         rest = await say(coder(client), "Hello")
     assert rest.text == "Done."
     assert "empty" in client.requests[-1].messages[-1]["content"]
 
 
-async def test_a_function_that_got_another_description_is_offered_with_that() -> None:
+async def test_function_with_a_new_description_is_offered_with_it() -> None:
     def search(query: str) -> str:
         return query
 
@@ -271,7 +271,7 @@ def test_two_tools_of_one_name_are_refused() -> None:
         coder(ScriptedModelClient([]), tools=[add, FunctionTool(times, description="", name="add")])
 
 
-def test_a_tool_called_ask_user_is_refused_unless_it_is_the_only_one() -> None:
+def test_tool_named_ask_user_is_refused_unless_alone() -> None:
     own = FunctionTool(add, description="", name="ask_user")
     with pytest.raises(ConfigurationError, match="ask_user"):
         coder(ScriptedModelClient([]), tools=[own])
@@ -279,7 +279,7 @@ def test_a_tool_called_ask_user_is_refused_unless_it_is_the_only_one() -> None:
 
 
 @pytest.mark.parametrize("other", [{"tools": [add]}, {"workbench": [bench(add), bench(add)]}])
-async def test_a_workbench_tool_of_a_name_that_is_taken_is_refused_when_it_is_known(other: dict[str, Any]) -> None:
+async def test_workbench_tool_with_a_taken_name_is_refused(other: dict[str, Any]) -> None:
     options = {"workbench": bench(add), **other}
     with pytest.raises(ConfigurationError, match="are called add"):
         await say(coder(ScriptedModelClient([]), **options), "Add")
@@ -292,7 +292,7 @@ async def test_a_workbench_tool_of_a_name_that_is_taken_is_refused_when_it_is_kn
         ({"ask_mode": "never"}, "'coder': ask_mode = 'never' is wrong: Input should be 'strict', 'soft' or 'none'"),
     ],
 )
-def test_an_unknown_or_wrong_option_is_refused(options: dict[str, Any], message: str) -> None:
+def test_unknown_or_wrong_option_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         coder(ScriptedModelClient([]), **options)
 
@@ -349,7 +349,7 @@ async def test_several_questions_of_one_reply_are_open_together() -> None:
     assert client.requests[-1].tool_results == {"call_1_1": "Express", "call_1_2": "SQLite"}
 
 
-async def test_a_question_beyond_the_limit_gets_an_error_and_a_new_turn_may_ask_again() -> None:
+async def test_question_beyond_the_limit_fails_until_the_next_turn() -> None:
     with ScriptedModelClient([ASK, ASK, "Built.", ASK]) as client:
         agent = coder(client, max_questions=1)
         rest = await say(agent, answers(await say(agent, "Build it"), "Express"))
@@ -364,7 +364,7 @@ async def proxy_reply(rest: Rest, typed: str) -> BaseChatMessage:
     return (await proxy.on_messages([rest.message], CancellationToken())).chat_message
 
 
-async def test_the_text_of_a_stock_user_proxy_answers_the_first_open_question() -> None:
+async def test_stock_user_proxy_text_answers_the_first_question() -> None:
     other = Call("ask_user", {"question": "Which database?"})
     with ScriptedModelClient([Calls([ASK, other]), "Built."]) as client:
         agent = coder(client)
@@ -374,7 +374,7 @@ async def test_the_text_of_a_stock_user_proxy_answers_the_first_open_question() 
     assert client.requests[-1].tool_results == {"call_1_1": "FastAPI", "call_1_2": "SQLite"}
 
 
-async def test_text_that_is_no_option_asks_again_and_says_why() -> None:
+async def test_text_that_is_no_option_asks_again_with_reason() -> None:
     with ScriptedModelClient([STRICT, "Built."]) as client:
         agent = coder(client)
         rest = await say(agent, "Build it")
@@ -414,7 +414,7 @@ class AskingWorkbench(StaticWorkbench):
     ],
     ids=["sync", "async", "workbench"],
 )
-async def test_the_answer_becomes_the_result_of_a_tool_that_needs_the_user(tools: dict[str, Any]) -> None:
+async def test_answer_becomes_the_result_of_the_asking_tool(tools: dict[str, Any]) -> None:
     with ScriptedModelClient([Call("deploy", {"target": "production"}), "Deployed."]) as client:
         agent = coder(client, **tools)
         rest = await say(agent, "Deploy")
@@ -425,7 +425,7 @@ async def test_the_answer_becomes_the_result_of_a_tool_that_needs_the_user(tools
     assert client.requests[-1].tool_results == {"call_1_1": "yes"}
 
 
-async def test_a_tool_that_asks_nothing_sensible_gets_an_error_result() -> None:
+async def test_tool_that_asks_nonsense_gets_an_error_result() -> None:
     def ask_nothing() -> str:
         """Ask."""
         raise UserInputRequired(" ")
@@ -435,7 +435,7 @@ async def test_a_tool_that_asks_nothing_sensible_gets_an_error_result() -> None:
     assert "in a way that cannot be shown" in client.requests[-1].tool_results["call_1_1"]
 
 
-async def test_a_tool_that_waits_does_not_stop_the_calls_beside_it() -> None:
+async def test_tool_that_waits_does_not_stop_calls_beside_it() -> None:
     with ScriptedModelClient([Calls([Call("deploy", {"target": "here"}), Call("note")]), "Done."]) as client:
         tool = Counted()
         agent = coder(client, tools=[deploy, tool.note])
@@ -447,7 +447,7 @@ async def test_a_tool_that_waits_does_not_stop_the_calls_beside_it() -> None:
 # -- the state --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_paused_agent_that_is_driven_without_an_answer_asks_again() -> None:
+async def test_paused_agent_run_without_an_answer_asks_again() -> None:
     with ScriptedModelClient([ASK]) as client:
         first = coder(client)
         rest = await say(first, "Build it")
@@ -471,7 +471,7 @@ THREAD = Thread(messages=[TextMessage(source="user", content="Hello")]).model_du
     ],
     ids=["empty", "newer", "AutoGen's", "other agent", "other agent, empty", "frames", "message"],
 )
-async def test_a_foreign_state_is_refused_and_nothing_is_changed(state: dict[str, Any], said: str) -> None:
+async def test_foreign_state_is_refused_and_nothing_is_changed(state: dict[str, Any], said: str) -> None:
     agent = coder(ScriptedModelClient([]))
     before = await agent.save_state()
     with pytest.raises(SchemaMismatch, match="The stored state of agent 'coder'") as refused:
@@ -480,7 +480,7 @@ async def test_a_foreign_state_is_refused_and_nothing_is_changed(state: dict[str
     assert await agent.save_state() == before
 
 
-async def test_a_reset_agent_is_like_new() -> None:
+async def test_reset_agent_is_like_new() -> None:
     with ScriptedModelClient([ASK]) as client:
         agent = coder(client)
         await say(agent, "Build it")
@@ -488,7 +488,7 @@ async def test_a_reset_agent_is_like_new() -> None:
     assert await agent.save_state() == await coder(client).save_state()
 
 
-async def test_what_the_group_says_meanwhile_is_added_after_the_results() -> None:
+async def test_group_messages_during_a_pause_follow_the_results() -> None:
     with ScriptedModelClient([ASK, "Built."]) as client:
         agent = coder(client)
         rest = await say(agent, "Build it")
@@ -498,7 +498,7 @@ async def test_what_the_group_says_meanwhile_is_added_after_the_results() -> Non
     assert [message["content"] for message in client.requests[-1].messages[-2:]] == ["Express", "Use TypeScript"]
 
 
-async def test_a_message_beside_the_answer_is_added_after_the_results_too() -> None:
+async def test_message_beside_the_answer_follows_the_results() -> None:
     with ScriptedModelClient([ASK, "Built."]) as client:
         agent = coder(client)
         rest = await say(agent, "Build it")
@@ -506,7 +506,7 @@ async def test_a_message_beside_the_answer_is_added_after_the_results_too() -> N
     assert [message["content"] for message in client.requests[-1].messages[-2:]] == ["Express", "Use TypeScript"]
 
 
-async def test_a_message_that_comes_again_after_a_failed_turn_is_taken_once() -> None:
+async def test_message_repeated_after_a_failed_turn_is_taken_once() -> None:
     task, answer = TextMessage(source="user", content="Build it"), "Express"
     with ScriptedModelClient([Fail(500), ASK, Fail(500), "Built."]) as client:
         first = coder(client)
@@ -521,7 +521,7 @@ async def test_a_message_that_comes_again_after_a_failed_turn_is_taken_once() ->
     assert roles == ["system", "user", "assistant", "tool"]
 
 
-async def test_a_message_that_comes_twice_at_once_is_taken_once() -> None:
+async def test_message_that_comes_twice_at_once_is_taken_once() -> None:
     """A group chat's buffer holds a message twice where the task was given again after an error."""
     task = TextMessage(source="user", content="Build it")
     with ScriptedModelClient(["Built."]) as client:
@@ -529,7 +529,7 @@ async def test_a_message_that_comes_twice_at_once_is_taken_once() -> None:
     assert [each["role"] for each in client.requests[-1].messages] == ["system", "user"]
 
 
-async def test_an_answer_that_cannot_be_read_does_not_lose_the_messages_beside_it() -> None:
+async def test_answer_that_is_unreadable_keeps_messages_beside_it() -> None:
     broken = HandoffMessage(source="user", target="coder", content="?", metadata={"upcall.answers": "{broken"})
     later = TextMessage(source="planner", content="Use TypeScript")
     with ScriptedModelClient([ASK, "Built."]) as client:
@@ -541,7 +541,7 @@ async def test_an_answer_that_cannot_be_read_does_not_lose_the_messages_beside_i
     assert client.requests[-1].messages[-1]["content"] == "Use TypeScript"
 
 
-async def test_an_answer_to_somebody_elses_question_is_only_read() -> None:
+async def test_answer_to_somebody_elses_question_is_only_read() -> None:
     stray = answer_message([Answer(question_id="other", text="Django")], target="coder")
     with ScriptedModelClient([ASK, "Built."]) as client:
         agent = coder(client)
@@ -551,7 +551,7 @@ async def test_an_answer_to_somebody_elses_question_is_only_read() -> None:
     assert [each["content"] for each in client.requests[-1].messages[-2:]] == ["Express", "Django"]
 
 
-async def test_the_same_answer_again_is_harmless() -> None:
+async def test_same_answer_again_is_harmless() -> None:
     other = Call("ask_user", {"question": "Which database?"})
     with ScriptedModelClient([Calls([ASK, other]), "Built."]) as client:
         agent = coder(client)
@@ -562,7 +562,7 @@ async def test_the_same_answer_again_is_harmless() -> None:
     assert [each["role"] for each in client.requests[-1].messages[1:]] == ["user", "assistant", "tool", "tool"]
 
 
-async def test_an_image_survives_the_pause() -> None:
+async def test_image_survives_the_pause() -> None:
     image = Image.from_pil(Picture.new("RGB", (2, 2)))
     with ScriptedModelClient([ASK, "Built."]) as client:
         agent = coder(client)
@@ -572,7 +572,7 @@ async def test_an_image_survives_the_pause() -> None:
     assert client.requests[-1].messages[1]["content"] == "Like this:\n<image>"
 
 
-async def test_the_context_that_a_stock_agent_hands_over_is_taken_in() -> None:
+async def test_handoff_context_of_a_stock_agent_is_taken_in() -> None:
     call = FunctionCall(id="call_9", name="search", arguments="{}")
     found = FunctionExecutionResult(call_id="call_9", name="search", content="three files", is_error=False)
     context = [
@@ -602,7 +602,7 @@ async def test_events_come_in_the_order_in_which_things_happen() -> None:
     assert [type(event) for event in rest.events] == [ThoughtEvent, ToolCallRequestEvent, ToolCallExecutionEvent]
 
 
-async def test_a_stream_that_is_cut_short_is_an_invalid_reply() -> None:
+async def test_stream_that_is_cut_short_is_an_invalid_reply() -> None:
     with ScriptedModelClient([CutShort("It is"), "It is 3."]) as client:
         agent = coder(client, stream=True)
         with pytest.raises(ModelReplyInvalid, match="cut its reply short"):
@@ -617,7 +617,7 @@ class Endless(ScriptedModelClient):
         yield "It is"
 
 
-async def test_a_stream_without_a_result_is_an_invalid_reply() -> None:
+async def test_stream_without_a_result_is_an_invalid_reply() -> None:
     with pytest.raises(ModelReplyInvalid, match="cut its reply short"):
         await say(coder(Endless([]), stream=True), "Add")
 
@@ -662,7 +662,7 @@ class RemoteProtocolError(Exception):
     ids=repr,
 )
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_failed_model_call_is_a_model_error_of_one_line(
+async def test_model_call_failure_is_an_error_of_one_line(
     failure: Reply | Exception, kind: type[ModelError], stream: bool
 ) -> None:
     client = Raising(failure) if isinstance(failure, Exception) else ScriptedModelClient([failure])
@@ -677,7 +677,7 @@ async def test_a_failed_model_call_is_a_model_error_of_one_line(
     [RemoteProtocolError(), OSError("no route to host"), json.JSONDecodeError("broken", "", 0), IndexError()],
     ids=repr,
 )
-async def test_the_error_of_a_users_client_names_its_class_and_line(failure: Exception) -> None:
+async def test_client_error_names_its_class_and_line(failure: Exception) -> None:
     line = Raising.create.__code__.co_firstlineno + 1
     with pytest.raises(ModelError) as failed:
         await say(coder(Raising(failure)), "Build it")
@@ -688,7 +688,7 @@ async def test_the_error_of_a_users_client_names_its_class_and_line(failure: Exc
 # -- cancellation -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_workbench_that_cannot_list_its_tools_is_an_error_that_says_so() -> None:
+async def test_workbench_that_cannot_list_its_tools_is_an_error() -> None:
     class Unreachable(StaticWorkbench):
         async def list_tools(self) -> list[Any]:
             raise ConnectionError
@@ -698,7 +698,7 @@ async def test_a_workbench_that_cannot_list_its_tools_is_an_error_that_says_so()
 
 
 @pytest.mark.parametrize("how", ["token", "task"])
-async def test_a_workbench_that_hangs_while_it_lists_its_tools_can_be_cancelled(how: str) -> None:
+async def test_workbench_that_hangs_listing_tools_can_be_cancelled(how: str) -> None:
     asked = asyncio.Event()
 
     class Unreachable(StaticWorkbench):
@@ -713,7 +713,7 @@ async def test_a_workbench_that_hangs_while_it_lists_its_tools_can_be_cancelled(
 
 @pytest.mark.parametrize("how", ["token", "task"])
 @pytest.mark.parametrize("at_once", [True, False])
-async def test_a_tool_that_fails_while_it_is_cancelled_leaves_nothing_behind(how: str, at_once: bool) -> None:
+async def test_tool_failing_during_cancel_leaves_nothing_behind(how: str, at_once: bool) -> None:
     started = asyncio.Event()
 
     async def clean_up_badly() -> None:
@@ -731,14 +731,14 @@ async def test_a_tool_that_fails_while_it_is_cancelled_leaves_nothing_behind(how
         await asyncio.sleep(0 if at_once else 0.1)
 
 
-async def test_a_cancelled_token_stops_a_turn_before_it_begins() -> None:
+async def test_cancelled_token_stops_a_turn_before_it_begins() -> None:
     token = CancellationToken()
     token.cancel()
     with ScriptedModelClient([]) as client, pytest.raises(asyncio.CancelledError):
         await say(coder(client), "Go", token=token)
 
 
-async def test_several_calls_may_fail_for_good_without_a_loose_end() -> None:
+async def test_calls_failing_for_good_leave_no_loose_end() -> None:
     class Gone(Interruption):
         pass
 
@@ -754,7 +754,7 @@ async def test_several_calls_may_fail_for_good_without_a_loose_end() -> None:
 # -- limits, counters -------------------------------------------------------------------------------------------------
 
 
-async def test_the_turn_ends_with_a_text_when_its_model_calls_are_spent_and_the_next_turn_starts_anew() -> None:
+async def test_turn_ends_with_text_when_model_calls_are_spent() -> None:
     again = Call("add", {"a": 1, "b": 2})
     with ScriptedModelClient([again, again, again, "It is 3."]) as client:
         agent = coder(client, tools=[add], max_rounds=2)
@@ -776,7 +776,7 @@ async def test_model_calls_count_over_a_pause() -> None:
 # -- hand-offs to peers -----------------------------------------------------------------------------------------------
 
 
-async def test_a_hand_off_gives_the_turn_to_a_peer() -> None:
+async def test_hand_off_gives_the_turn_to_a_peer() -> None:
     with ScriptedModelClient({"You code": [Call("transfer_to_tester")], "You test": ["Tested."]}) as client:
         first = PausableAgent("coder", client, system_message="You code.", handoffs=["tester"])
         second = PausableAgent("tester", client, system_message="You test.", handoffs=["coder"])
@@ -788,7 +788,7 @@ async def test_a_hand_off_gives_the_turn_to_a_peer() -> None:
     ]
 
 
-async def test_the_turn_is_handed_over_after_the_calls_beside_it_are_done() -> None:
+async def test_handoff_follows_the_calls_beside_it() -> None:
     tool = Counted()
     with ScriptedModelClient([Calls([Call("transfer_to_tester"), Call("note")])]) as client:
         agent = coder(client, tools=[tool.note], handoffs=[Handoff(target="tester", message="Over to you")])
@@ -796,7 +796,7 @@ async def test_the_turn_is_handed_over_after_the_calls_beside_it_are_done() -> N
     assert (rest.text, tool.calls) == ("Over to you", 1)
 
 
-async def test_a_hand_off_whose_reader_leaves_too_early_is_made_again() -> None:
+async def test_handoff_whose_reader_leaves_early_is_repeated() -> None:
     with ScriptedModelClient([Call("transfer_to_tester")]) as client:
         agent = coder(client, handoffs=["tester"])
         stream = agent.on_messages_stream([TextMessage(source="user", content="Go")], CancellationToken())
@@ -809,7 +809,7 @@ async def test_a_hand_off_whose_reader_leaves_too_early_is_made_again() -> None:
     assert rest.message.target == "tester"
 
 
-async def test_one_of_two_hand_offs_is_made_and_the_model_is_told_so() -> None:
+async def test_handoff_is_one_of_two_and_the_model_knows() -> None:
     with ScriptedModelClient([Calls([Call("transfer_to_tester"), Call("transfer_to_writer")]), "Hello."]) as client:
         agent = coder(client, handoffs=["tester", "writer"])
         rest = await say(agent, "Build it")
@@ -819,7 +819,7 @@ async def test_one_of_two_hand_offs_is_made_and_the_model_is_told_so() -> None:
     assert client.requests[-1].tool_results["call_1_2"].startswith("Error: ")
 
 
-async def test_a_hand_off_beside_a_question_waits_for_the_answer() -> None:
+async def test_handoff_beside_a_question_waits_for_the_answer() -> None:
     with ScriptedModelClient([Calls([Call("transfer_to_tester"), ASK])]) as client:
         agent = coder(client, handoffs=["tester"], mixed_batch="run")
         rest = await say(agent, answers(await say(agent, "Build it"), "Express"))
@@ -880,7 +880,7 @@ async def test_every_option_survives_a_dump() -> None:
     assert options(second)["config"].items() >= given.items()
 
 
-async def test_a_loaded_agent_uses_its_tools() -> None:
+async def test_loaded_agent_uses_its_tools() -> None:
     first = coder(replay(Call("add", {"a": 1, "b": 2}), "It is 3."), tools=[add], ask_user=False)
     with pytest.warns(UserWarning, match="FunctionTool"):
         second = PausableAgent.load_component(first.dump_component())
@@ -902,7 +902,7 @@ async def test_closing_an_agent_stops_its_workbenches() -> None:
     assert stopped == ["one", "one"]
 
 
-async def test_run_and_on_messages_work_as_for_any_autogen_agent() -> None:
+async def test_run_and_on_messages_work_like_autogens_agents() -> None:
     with ScriptedModelClient(["Hello.", ASK]) as client:
         agent = coder(client)
         assert (await agent.run(task="Hi")).messages[-1].to_text() == "Hello."

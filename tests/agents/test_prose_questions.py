@@ -27,7 +27,7 @@ def coder(client: ChatCompletionClient, **options: Any) -> PausableAgent:
     "text",
     [WHICH, LISTED, "**Which one?**", "(Or all?)", "您想使用哪个？", "أيهما تريد؟", "Which of these?\n- A\n- B\n"],
 )
-def test_a_text_that_ends_with_a_question_mark_asks(text: str) -> None:
+def test_text_that_ends_with_a_question_mark_asks(text: str) -> None:
     assert ends_with_question(text)
 
 
@@ -36,7 +36,7 @@ def test_any_other_text_does_not(text: str) -> None:
     assert not ends_with_question(text)
 
 
-def test_line_of_the_size_of_a_file_is_looked_at_in_time() -> None:
+def test_line_of_a_files_length_is_read_in_time() -> None:
     """A search that began at each of its characters took minutes."""
     assert not ends_with_question("x " * 500_000)
 
@@ -50,11 +50,11 @@ def test_line_of_the_size_of_a_file_is_looked_at_in_time() -> None:
         (f"{WHICH}\n- Express", f"{WHICH}\n- Express", []),
     ],
 )
-def test_the_list_below_the_question_is_its_options(text: str, question: str, options: list[str]) -> None:
+def test_list_below_the_question_is_its_options(text: str, question: str, options: list[str]) -> None:
     assert json.loads(prose_question_call(text).arguments) == {"question": question, "options": options}
 
 
-async def test_a_text_that_asks_again_becomes_a_question_and_its_answer_the_result_of_that_call() -> None:
+async def test_text_that_asks_again_is_that_calls_question() -> None:
     """S1-24: the opt-in detector."""
     with ScriptedModelClient([LISTED, LISTED, "Written."]) as client:
         first = coder(client)
@@ -69,14 +69,14 @@ async def test_a_text_that_asks_again_becomes_a_question_and_its_answer_the_resu
 
 
 @pytest.mark.parametrize("instead", ["I wrote it with Express.", Call("ask_user", {"question": "Which one?"})])
-async def test_a_model_that_is_told_so_goes_on_or_asks(instead: Reply) -> None:
+async def test_model_reminded_to_ask_continues_or_asks(instead: Reply) -> None:
     with ScriptedModelClient([WHICH, instead]) as client:
         rest = await say(coder(client), "Build it")
     assert len(rest.questions) == isinstance(instead, Call)
 
 
 @pytest.mark.parametrize("options", [{"catch_prose": False}, {"ask_user": False}, {"max_questions": 0}])
-async def test_without_the_option_a_text_that_asks_is_the_result(options: dict[str, Any]) -> None:
+async def test_text_that_asks_is_the_result_without_the_option(options: dict[str, Any]) -> None:
     """S1-24: only what the model calls is a question."""
     with ScriptedModelClient([WHICH]) as client:
         rest = await say(coder(client, **options), "Build it")
@@ -90,13 +90,13 @@ async def test_at_the_cap_the_text_stays_the_result() -> None:
     assert (rest.text, rest.questions) == ("Which port?", [])
 
 
-async def test_a_report_may_be_asked_for_in_prose_too() -> None:
+async def test_report_may_be_asked_for_in_prose_too() -> None:
     with ScriptedModelClient([WHICH, WHICH, "Written."]) as client:
         made = coder(client, output_type=Report)
         assert (await say(made, answers(await say(made, "Build it"), "Express"))).text == "Written."
 
 
-async def test_a_question_in_prose_comes_up_from_below() -> None:
+async def test_question_in_prose_comes_up_from_below() -> None:
     script: dict[str, list[Reply]] = {
         "I am lead.": [Call("coder", {"task": "Code"}), "Done."],
         "I am coder.": [WHICH, WHICH, "Coded."],

@@ -180,7 +180,7 @@ SOURCE = re.compile(r'^- \[(\d+)\] (.+?), ((?:line|page|paragraph)s? [\d-]+): "(
 
 
 @pytest.mark.slow
-def test_an_archive_is_researched_into_a_report_whose_citations_hold(tmp_path: Path) -> None:
+def test_archive_becomes_a_report_whose_citations_hold(tmp_path: Path) -> None:
     documents = archive(tmp_path / "archive")
     with LoopbackServer(Model()) as server:
         model = ("--model", "m", "--base-url", server.base_url, "--json")

@@ -52,7 +52,7 @@ Make = Callable[[ScriptedModelClient], StructuredAgent]  # type: ignore[type-arg
 
 
 @AGENTS
-async def test_a_question_that_only_the_user_can_answer_is_put(make: Make, after: list[Reply]) -> None:
+async def test_question_only_the_user_can_answer_is_asked(make: Make, after: list[Reply]) -> None:
     """S3-37"""
     with ScriptedModelClient([asks("Which sources?"), ASK]) as client:
         rest = await say(make(client), REQUEST)
@@ -62,7 +62,7 @@ async def test_a_question_that_only_the_user_can_answer_is_put(make: Make, after
 
 
 @AGENTS
-async def test_a_question_whose_answer_changes_nothing_is_not_put(make: Make, after: list[Reply]) -> None:
+async def test_question_whose_answer_changes_nothing_is_not_put(make: Make, after: list[Reply]) -> None:
     """S3-37"""
     with ScriptedModelClient([asks("Which countries?"), KNOWN, *after]) as client:
         message = await turn(make(client), REQUEST)
@@ -70,7 +70,7 @@ async def test_a_question_whose_answer_changes_nothing_is_not_put(make: Make, af
 
 
 @AGENTS
-async def test_a_look_that_cannot_be_read_drops_nothing(make: Make, after: list[Reply]) -> None:
+async def test_look_that_cannot_be_read_drops_nothing(make: Make, after: list[Reply]) -> None:
     with ScriptedModelClient([asks("Which sources?"), "Hm.", "Hm."]) as client:
         rest = await say(make(client), REQUEST)
     assert [question.question for question in rest.questions] == ["Which sources?"]
@@ -78,7 +78,7 @@ async def test_a_look_that_cannot_be_read_drops_nothing(make: Make, after: list[
 
 @AGENTS
 @pytest.mark.parametrize("look", [[Fail(503)], ["Hm.", Fail(503)]], ids=["at once", "in its repair"])
-async def test_a_look_that_fails_drops_nothing(make: Make, after: list[Reply], look: list[Reply]) -> None:
+async def test_look_that_fails_drops_nothing(make: Make, after: list[Reply], look: list[Reply]) -> None:
     """S3-41: it is an extra, and blocks nothing."""
     with ScriptedModelClient([asks("Which sources?"), *look]) as client:
         rest = await say(make(client), REQUEST)
@@ -86,7 +86,7 @@ async def test_a_look_that_fails_drops_nothing(make: Make, after: list[Reply], l
 
 
 @AGENTS
-async def test_a_turn_that_is_cancelled_in_a_look_makes_only_that_look_again(make: Make, after: list[Reply]) -> None:
+async def test_look_that_is_cancelled_is_the_only_one_repeated(make: Make, after: list[Reply]) -> None:
     with ScriptedModelClient([asks("Which countries?"), Hang(), KNOWN, *after]) as client:
         agent = make(client)
         await cancelled_while(agent, lambda: len(client.requests) == 2, "token", REQUEST)
@@ -94,7 +94,7 @@ async def test_a_turn_that_is_cancelled_in_a_look_makes_only_that_look_again(mak
     assert message.target != "user"
 
 
-async def test_of_several_aspects_only_those_are_asked_about_that_stand() -> None:
+async def test_aspects_that_stand_are_the_only_ones_asked_about() -> None:
     questions = ["Which countries?", "Which sources?", "What is energy?"]
     with ScriptedModelClient([asks(*questions), KNOWN, ASK, Hang(), KNOWN, CLEAR, PLAN]) as client:
         agent = planner(client)
@@ -106,7 +106,7 @@ async def test_of_several_aspects_only_those_are_asked_about_that_stand() -> Non
     assert done.message.to_model_text().startswith("# Authentication")
 
 
-async def test_the_look_knows_what_was_answered_and_which_documents_there_are() -> None:
+async def test_look_knows_answers_and_documents() -> None:
     with ScriptedModelClient([asks("Which report?"), ASK, asks("For whom?"), ASK]) as client:
         agent = Clarifier(client, check_questions=True, documents=[Document("g7.md", "Energy")])
         await say(agent, answers(await say(agent, REQUEST), "The IEA's of 2024"))
@@ -133,7 +133,7 @@ async def put(*replies: str, **options: Any) -> list[str]:
     return [question.question for question in rest.questions]
 
 
-async def test_what_the_request_is_said_to_hold_and_does_not_is_looked_at() -> None:
+async def test_look_checks_what_the_request_should_hold_but_lacks() -> None:
     assert await put(needs(need("the Nordic countries", "request")), ASK) == ["Which area?"]
     assert await put(needs(need("", "request")), KNOWN) == []
 
@@ -142,7 +142,7 @@ async def test_what_the_request_is_said_to_hold_and_does_not_is_looked_at() -> N
     "candidate",
     [need("the G7", "request"), need("", "default"), need(weight="low"), need(weight="taste")],
 )
-async def test_what_is_said_or_the_same_for_most_or_worth_little_is_not(candidate: dict[str, object]) -> None:
+async def test_look_drops_stated_common_and_worthless_questions(candidate: dict[str, object]) -> None:
     assert await put(needs(candidate)) == []
 
 
@@ -160,7 +160,7 @@ async def test_what_is_no_answer_becomes_no_option(look: dict[str, str]) -> None
     assert question.options == ()
 
 
-async def test_a_question_that_the_reply_did_not_weigh_is_looked_at() -> None:
+async def test_question_the_reply_did_not_weigh_is_checked() -> None:
     told = {"needs_clarification": True, "clarification_question": "Please send the report."}
     reply = json.dumps({"candidates": [need(weight="low")], **told})
     assert await put(reply, ASK) == ["Please send the report."]
@@ -180,9 +180,7 @@ COPIED = "In which country do you want the licence?"
         ),
     ],
 )
-async def test_a_question_about_the_subject_of_an_example_becomes_a_general_one(
-    copied: dict[str, object], instead: str
-) -> None:
+async def test_question_about_an_examples_subject_becomes_general(copied: dict[str, object], instead: str) -> None:
     assert await put(needs(copied), *([] if copied["detail"] == "input" else [ASK])) == [instead]
     fields = json.dumps({"needs_clarification": True, "clarification_question": copied["question"]})
     assert await put(fields, ASK) == [GENERAL[Detail.OTHER]]
@@ -190,7 +188,7 @@ async def test_a_question_about_the_subject_of_an_example_becomes_a_general_one(
     assert await put(told, *([] if copied["detail"] == "input" else [ASK])) == [instead]
 
 
-async def test_a_question_of_an_example_about_the_same_subject_is_put_as_it_is() -> None:
+async def test_question_of_an_example_on_its_subject_stays() -> None:
     request = TextMessage(source="user", content="How do I get my driving licence back?")
     with ScriptedModelClient([needs(need(question=COPIED)), ASK]) as client:
         (question,) = (await say(clarifier(client), request)).questions
@@ -208,7 +206,7 @@ async def test_a_question_of_an_example_about_the_same_subject_is_put_as_it_is()
         7,
     ],
 )
-async def test_an_odd_candidate_does_not_cost_the_others(odd: Any) -> None:
+async def test_odd_candidate_does_not_cost_the_others(odd: Any) -> None:
     assert await put(json.dumps({"candidates": [odd, need()], "needs_clarification": True}), ASK) == ["Which area?"]
 
 
@@ -229,21 +227,21 @@ async def test_words_are_found_in_any_script() -> None:
         assert not (await say(clarifier(client), request)).questions
 
 
-async def test_a_threshold_of_0_asks_nothing_that_weighs_nothing() -> None:
+async def test_threshold_of_0_asks_nothing_that_weighs_nothing() -> None:
     assert await put(needs(need("the G7", "request")), ask_threshold=0) == []
 
 
-async def test_a_candidate_without_a_question_is_none() -> None:
+async def test_candidate_without_a_question_is_none() -> None:
     assert await put(json.dumps({"candidates": [need(question="")], "needs_clarification": False})) == []
 
 
-async def test_what_the_reply_itself_calls_clear_is_asked_on_request() -> None:
+async def test_clear_aspects_are_asked_about_on_request() -> None:
     reply = json.dumps({"candidates": [need()], "needs_clarification": False})
     assert await put(reply) == []
     assert await put(reply, ASK, ask_threshold=0.4) == ["Which area?"]
 
 
-async def test_the_weightiest_is_put_and_the_next_where_that_is_dropped() -> None:
+async def test_weightiest_question_is_asked_else_the_next() -> None:
     much, all_of_it = need(weight="medium", question="Until when?"), need(question="Which countries?")
     assert await put(needs(much, all_of_it), ASK) == ["Which countries?"]
     assert await put(needs(much, all_of_it), KNOWN, ASK) == ["Until when?"]
@@ -264,7 +262,7 @@ async def test_the_threshold_decides() -> None:
     assert await put(medium, ask_threshold=0.7) == []
 
 
-async def test_a_question_keeps_its_weight_and_gets_the_answers_as_options() -> None:
+async def test_question_keeps_its_weight_and_gets_answers_as_options() -> None:
     for detail, look, options in (("place", [ASK], ["the IEA", "Eurostat"]), ("input", [], [])):  # None for a text.
         with ScriptedModelClient([needs(need(detail=detail)), *look]) as client:
             (question,) = (await say(clarifier(client), REQUEST)).questions
@@ -285,7 +283,7 @@ async def test_unattended_what_is_assumed_is_listed_by_its_risk() -> None:
     assert [each["weight"] for each in run.as_json()["assumptions"]] == [1.0, 0.6]
 
 
-async def test_a_model_that_is_not_small_looks_again_where_it_is_unsure_with_few_examples() -> None:
+async def test_look_of_larger_models_happens_where_examples_are_few() -> None:
     for weight, looks in (("high", []), ("medium", [ASK])):
         with ScriptedModelClient([needs(need(weight=weight)), *looks], small=False) as client:
             rest = await say(clarifier(client), REQUEST)
@@ -305,18 +303,18 @@ async def test_what_a_document_is_called_counts_as_said() -> None:
     assert await put(reply, documents=[Document("nordic_countries.md")]) == []
 
 
-async def test_the_fallback_is_put_without_a_second_look() -> None:
+async def test_fallback_is_put_without_a_second_look() -> None:
     with ScriptedModelClient(["Hm.", "Hm."]) as client:
         rest = await say(clarifier(client), REQUEST)
     assert len(rest.questions) == 1
 
 
 @pytest.mark.parametrize("reply", ["{}", '{"effect": "the moon"}', '{"first": "a", "second": "b"}'])
-async def test_a_look_that_finds_no_effect_drops_nothing(reply: str) -> None:
+async def test_look_that_finds_no_effect_drops_nothing(reply: str) -> None:
     assert await put(needs(need()), reply) == ["Which area?"]
 
 
-def test_the_examples_ask_as_often_as_not() -> None:
+def test_examples_ask_as_often_as_not() -> None:
     """Both ways, so that neither answer is the one a model has seen most, also among the first few."""
     changing = [each.effect != "nothing" for each in CHECKED_EXAMPLES]
     assert 0.3 < sum(changing) / len(changing) < 0.7
@@ -336,7 +334,7 @@ def test_no_task_of_the_benchmark_stands_among_the_examples() -> None:
     assert tasks.isdisjoint({request for request, _ in FIRST_LOOKS})
 
 
-async def test_a_run_takes_the_second_look_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_run_takes_the_second_look_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("UPCALL_CHECK_QUESTIONS")
     replies = script(classifier=[DEEP_CODING], clarifier=[asks("What is authentication?")], planner=[CLEAR, PLAN])
     with ScriptedModelClient({CHECK: [KNOWN], **replies}) as client:
@@ -350,7 +348,7 @@ def looks(client: ScriptedModelClient) -> list[Request]:
     return [request for request in client.requests if CHECK in request.system]
 
 
-async def test_a_run_keeps_whether_it_takes_the_second_look() -> None:
+async def test_run_keeps_whether_it_takes_the_second_look() -> None:
     replies = script(clarifier=[asks("For whom?"), asks("Why?"), CLEAR])
     with ScriptedModelClient(replies) as client:
         off = await Upcall(client, settings=Settings.read(check_questions=False)).start(TASK)
@@ -360,7 +358,7 @@ async def test_a_run_keeps_whether_it_takes_the_second_look() -> None:
     assert looks(client) == []
 
 
-async def test_a_small_model_takes_the_second_look() -> None:
+async def test_small_model_takes_the_second_look() -> None:
     with ScriptedModelClient([asks("Which sources?"), PLAN]) as large, ScriptedModelClient([KNOWN]) as small:
         message = await turn(Planner(large, small_client=small, check_questions=True), REQUEST)
     assert message.target == "lead"

@@ -86,7 +86,7 @@ async def coder_state(run: Run) -> dict[str, Any]:
 # -- S1: the tool and its rule ----------------------------------------------------------------------------------------
 
 
-async def test_an_agent_gets_the_tool_beside_its_own_and_the_rule_behind_its_own_words() -> None:
+async def test_agent_gets_tool_and_rule_after_its_own() -> None:
     """S1-01, S1-02, S1-25, S4-41: the rule is the last that its system message says, and told events come first."""
     with ScriptedModelClient([ASK]) as client:
         rest = await say(coder(client), TASK)
@@ -121,7 +121,7 @@ async def test_tool_and_rule_are_configured(options: dict[str, Any], tool: bool,
     assert (says in request.system) if says else (request.system == "You code.")
 
 
-async def test_the_rule_asks_for_one_call_alone_and_one_question_at_a_time() -> None:
+async def test_rule_asks_for_one_lone_call_and_question() -> None:
     """S1-30"""
     with ScriptedModelClient(["Built."]) as client:
         await say(coder(client), TASK)
@@ -129,7 +129,7 @@ async def test_the_rule_asks_for_one_call_alone_and_one_question_at_a_time() -> 
     assert "One focused question at a time" in client.requests[0].system
 
 
-async def test_of_a_mixed_batch_only_the_question_is_left_and_it_is_never_run_as_a_tool() -> None:
+async def test_question_of_a_mixed_batch_remains_and_never_runs() -> None:
     """S1-03, S1-04: the reply is rewritten; the question's call gets no result but the answer."""
     with ScriptedModelClient([Calls([Call("look"), ASK, Call("look")]), "Built."]) as client:
         agent = coder(client)
@@ -144,7 +144,7 @@ async def test_of_a_mixed_batch_only_the_question_is_left_and_it_is_never_run_as
 
 
 @pytest.mark.parametrize("required", [True, False])
-async def test_a_question_ends_the_turn_with_a_message_that_can_be_read_whether_it_is_required_or_not(
+async def test_question_required_or_not_ends_the_turn_readably(
     required: bool,
 ) -> None:
     """S1-05, S1-06, S1-17, S1-18, S1-21"""
@@ -166,7 +166,7 @@ async def test_a_question_ends_the_turn_with_a_message_that_can_be_read_whether_
     assert rest.questions[0].required is required
 
 
-async def test_the_user_answers_in_the_next_turn_with_a_result_of_the_tool_s_name() -> None:
+async def test_answer_is_a_tool_result_in_the_next_turn() -> None:
     """S1-20, S1-23"""
     with ScriptedModelClient([ASK, "Built."]) as client:
         agent = coder(client)
@@ -186,7 +186,7 @@ def test_why_it_matters_is_shown_where_it_is_said() -> None:
     assert "Reason" not in Question(question="Which framework?").as_text()
 
 
-async def test_an_agent_that_asks_can_be_used_alone() -> None:
+async def test_agent_that_asks_can_be_used_alone() -> None:
     """S1-26: no team, no driver, no store; its state is JSON."""
     with ScriptedModelClient([ASK, "Built."]) as client:
         first = coder(client)
@@ -212,7 +212,7 @@ CLARIFICATION = {
 }
 
 
-async def test_the_event_that_asks_holds_the_question_for_richer_interfaces() -> None:
+async def test_event_that_asks_holds_the_question_for_richer_interfaces() -> None:
     """S1-22, S1-27, S1-28, X8: trimmed, empty options dropped, snake_case, camelCase read; from any depth."""
     said = {
         "question": "  Which framework? ",
@@ -230,7 +230,7 @@ async def test_the_event_that_asks_holds_the_question_for_richer_interfaces() ->
     assert CLARIFICATIONS not in rest.message.metadata  # Each hand-off is stored several times.
 
 
-def test_what_is_not_said_has_the_defaults_of_the_seed_and_no_context() -> None:
+def test_question_defaults_are_the_seeds_without_context() -> None:
     """S1-27"""
     assert Question(question="Which?").as_clarification() == {
         "version": "v1",
@@ -252,7 +252,7 @@ def test_what_is_not_said_has_the_defaults_of_the_seed_and_no_context() -> None:
     ],
     ids=["empty", "options", "no JSON"],
 )
-async def test_an_invalid_call_is_marked_with_its_reason(call: Call, reason: str) -> None:
+async def test_invalid_call_is_marked_with_its_reason(call: Call, reason: str) -> None:
     """S1-19, S1-27: an error for the model, and never a question for the user."""
     with ScriptedModelClient([call, "Built without."]) as client:
         rest = await say(coder(client), TASK)
@@ -265,7 +265,7 @@ async def test_an_invalid_call_is_marked_with_its_reason(call: Call, reason: str
     assert (rest.text, rest.told(UserInputRequestedEvent)) == ("Built without.", [])
 
 
-async def test_an_invalid_call_beside_a_question_is_marked_after_the_pause() -> None:
+async def test_invalid_call_beside_a_question_is_marked_after_resuming() -> None:
     """S1-27: the mark is in the state, as the call's error is."""
     with ScriptedModelClient([Calls([INVALID, ASK]), "Built."]) as client:
         first = coder(client)
@@ -283,7 +283,7 @@ async def test_results_without_an_invalid_question_are_not_marked() -> None:
     assert [event.metadata for event in rest.told(ToolCallExecutionEvent)] == [{}, {}]
 
 
-def test_the_words_around_a_question_in_chinese_are_chinese() -> None:
+def test_words_around_a_question_in_chinese_are_chinese() -> None:
     """S1-31"""
     asked = Question(
         question="你想用哪个框架，Express 还是 FastAPI？",
@@ -310,7 +310,7 @@ def test_the_words_around_a_question_in_chinese_are_chinese() -> None:
     "words",
     ["Which framework?", "What does 你好 mean?", "どのフレームワークを使いますか?", "어떤 프레임워크?", "2 + 2?"],
 )
-def test_the_words_around_all_other_questions_are_english(words: str) -> None:
+def test_words_around_all_other_questions_are_english(words: str) -> None:
     """S1-31"""
     assert Question(question=words, path=("coder",)).as_text() == f"coder needs to know: {words}"
 
@@ -327,7 +327,7 @@ async def test_several_options_may_be_separated_as_chinese_does(said: str) -> No
 # -- S1: what its middleware does not do, decided ---------------------------------------------------------------------
 
 
-async def test_a_question_moves_the_run_to_a_state_of_its_own_and_nothing_goes_on_by_itself() -> None:
+async def test_question_moves_the_run_to_a_state_that_waits() -> None:
     """S1-07, S1-10, S4-15: only an answer makes it go on, and that in the very turn that asked."""
     with scripted([ASK, "Built."]) as client:
         asked = await app(client).start(TASK)
@@ -340,7 +340,7 @@ async def test_a_question_moves_the_run_to_a_state_of_its_own_and_nothing_goes_o
 
 
 @pytest.mark.parametrize("said", ["2", "fastapi", "FastAPI"])
-async def test_the_answer_is_read_by_the_question(said: str) -> None:
+async def test_answer_is_read_by_the_question(said: str) -> None:
     """S1-09, S1-32: by number or label; what it does not accept is refused and changes nothing."""
     with scripted([Call(ASK_USER, WHICH | {"allow_free_text": False}), "Built."]) as client:
         asked = await app(client).start(TASK)
@@ -352,7 +352,7 @@ async def test_the_answer_is_read_by_the_question(said: str) -> None:
     assert done.answers[0].selected == ("FastAPI",)
 
 
-async def test_the_human_has_an_interface_of_its_own() -> None:
+async def test_human_has_an_interface_of_its_own() -> None:
     """S1-08: a prompt with all of the question, once more where the answer is not accepted."""
     prompts: list[str] = []
     typed = iter(["Rails", "2"])
@@ -383,7 +383,7 @@ async def test_one_message_turn_is_made_of_many_agent_turns() -> None:
 
 
 @pytest.mark.parametrize("call", [ASK, Call("pick")], ids=["ask_user", "a tool that raises"])
-async def test_a_pause_is_told_stored_as_json_and_ends_the_loop(call: Call) -> None:
+async def test_pause_is_emitted_stored_and_ends_the_loop(call: Call) -> None:
     """S4-17, S4-18, S4-19, S4-31, S4-32, S4-43, S4-44, S4-47, X12: one id in event, state and run, and the answer
     goes to it."""
     with scripted([call, "Built."]) as client:
@@ -401,7 +401,7 @@ async def test_a_pause_is_told_stored_as_json_and_ends_the_loop(call: Call) -> N
     assert list(of(client, "You code.")[-1].tool_results.values()) == ["Express"]
 
 
-async def test_the_exception_of_a_tool_holds_request_id_question_and_options() -> None:
+async def test_exception_of_a_tool_holds_request_question_and_options() -> None:
     """S4-32, S4-39"""
     raised: list[UserInputRequired] = []
 
@@ -421,7 +421,7 @@ async def test_the_exception_of_a_tool_holds_request_id_question_and_options() -
     assert UserInputRequired("Which?").request_id != UserInputRequired("Which?").request_id
 
 
-async def test_a_question_is_told_from_a_result_by_more_than_its_words() -> None:
+async def test_question_differs_from_results_by_more_than_words() -> None:
     """S4-21: a text that asks is a result, and a question is none; the parent's frame says which."""
     with scripted(["Which framework? (Express/FastAPI/Django)"]) as client:
         done = await app(client).start(TASK)
@@ -435,7 +435,7 @@ async def test_a_question_is_told_from_a_result_by_more_than_its_words() -> None
     assert len(of(client, "You lead.")) == 1
 
 
-async def test_the_paused_turn_holds_all_that_it_takes_to_go_on() -> None:
+async def test_paused_turn_holds_all_that_resuming_needs() -> None:
     """S4-30: ids of conversation, turn and request, messages, iteration, and what else there is."""
     with scripted([Call("look"), Calls([ASK, Call(ASK_USER, {"question": "Which database?"})])], [DELEGATE]) as client:
         asked = await app(client).start(TASK)
@@ -454,7 +454,7 @@ async def test_the_paused_turn_holds_all_that_it_takes_to_go_on() -> None:
     assert (state["asked"], state["usage"]["coder"]["model_calls"]) == (2, 2)
 
 
-async def test_resuming_goes_on_from_the_iteration_that_paused_with_the_same_options_and_tools() -> None:
+async def test_resume_continues_the_paused_iteration_with_options_and_tools() -> None:
     """S4-33, S4-34: the rounds count on, and the request after the answer is the one before it and two messages."""
     with scripted([Call("look"), ASK, Call("look"), "Built."]) as client:
         asked = await app(client).start(TASK)
@@ -469,7 +469,7 @@ async def test_resuming_goes_on_from_the_iteration_that_paused_with_the_same_opt
     assert done.usage["lead/coder"].model_calls == 4
 
 
-async def test_a_consumer_of_the_stream_asks_where_the_event_comes_and_resumes_by_its_id() -> None:
+async def test_stream_consumer_asks_at_events_and_resumes_by_id() -> None:
     """S4-42: all else streams as usual."""
     shown: list[str] = []
     rendered: list[type[BaseAgentEvent | BaseChatMessage]] = []
@@ -494,7 +494,7 @@ async def test_a_consumer_of_the_stream_asks_where_the_event_comes_and_resumes_b
 
 
 @pytest.mark.parametrize("mode", ["strict", "soft"])
-async def test_a_nested_agent_is_told_to_ask_only_what_it_cannot_infer_with_choices_and_to_wait(
+async def test_nested_prompt_allows_only_questions_it_cannot_infer(
     mode: Literal["strict", "soft"],
 ) -> None:
     """S4-40"""
@@ -522,7 +522,7 @@ async def test_asking_is_enabled_for_each_agent_by_itself() -> None:
 # -- S4: what other systems do ----------------------------------------------------------------------------------------
 
 
-async def test_a_waiting_run_can_be_read_as_openai_s_requires_action() -> None:
+async def test_waiting_run_reads_as_openais_requires_action() -> None:
     """S4-26: OpenAI's own types read it, and the outputs by call id are the answers."""
     with scripted([Calls([ASK, Call(ASK_USER, {"question": "Which database?"})]), "Built."]) as client:
         asked = await app(client).start(TASK)
@@ -554,7 +554,7 @@ async def test_a_waiting_run_can_be_read_as_openai_s_requires_action() -> None:
         (RunStatus.EXPIRED, "expired"),
     ],
 )
-def test_a_run_that_waits_for_nobody_requires_no_action(status: RunStatus, shown: str) -> None:
+def test_run_that_waits_for_nobody_requires_no_action(status: RunStatus, shown: str) -> None:
     """S4-26: also where a question was asked while the team is at work."""
     view = Run(task=TASK, status=status, records=QuestionRecords.build([Question(question="Which?")])).as_openai_run()
     assert (view["status"], view["required_action"]) == (shown, None)
@@ -567,7 +567,7 @@ def should_ask_user(message: BaseChatMessage) -> bool:
 @pytest.mark.parametrize(
     ("replies", "spoke"), [([ASK, "Built."], ["coder", "human_input", "coder"]), (["Built."], ["coder"])]
 )
-async def test_a_graph_has_a_conditional_edge_to_the_human_and_back(replies: list[Reply], spoke: list[str]) -> None:
+async def test_graph_has_conditional_edges_around_the_human(replies: list[Reply], spoke: list[str]) -> None:
     """S4-27: the edge is taken where there is a question, and only there."""
     with ScriptedModelClient({"You code.": replies, "You test.": ["Tested."]}) as client:
         agent = coder(client, user_proxy="human_input")
@@ -603,7 +603,7 @@ async def test_autogen_s_own_user_proxy_pauses_for_the_human() -> None:
 # -- S4: workarounds as policies, and what was left open --------------------------------------------------------------
 
 
-async def test_the_user_may_as_well_answer_in_another_turn_of_the_conversation() -> None:
+async def test_answer_may_come_in_another_turn_of_the_conversation() -> None:
     """S4-24: a task of its own, that has the conversation before it."""
     words = "Which framework? (Express/FastAPI/Django)"
     history = [TextMessage(source="user", content=TASK), TextMessage(source="lead", content=words)]
@@ -615,7 +615,7 @@ async def test_the_user_may_as_well_answer_in_another_turn_of_the_conversation()
     assert told == [TASK, words, "Express"]
 
 
-async def test_what_the_seed_recommends_meanwhile_is_a_matter_of_settings() -> None:
+async def test_recommendations_of_the_seed_are_settings() -> None:
     """S4-46: documented, defaults, domain knowledge, several turns; each says who answered."""
     readme = (ROOT / "README.md").read_text()
     assert all(setting in readme for setting in ("facts:", "parent_answers:", "unattended:"))
@@ -639,7 +639,7 @@ async def test_what_the_seed_recommends_meanwhile_is_a_matter_of_settings() -> N
     ]
 
 
-async def test_what_is_copied_at_every_level_is_limited_and_the_rest_of_a_state_is_not() -> None:
+async def test_state_copies_are_limited_at_every_level() -> None:
     """S4-49: a question is refused, so that its model can shorten it; what agents know is stored whole."""
     long = Call(ASK_USER, {"question": "x" * (MAX_QUESTION_CHARS + 1)})
     with scripted([long, ASK, "Built."]) as client:
@@ -651,7 +651,7 @@ async def test_what_is_copied_at_every_level_is_limited_and_the_rest_of_a_state_
     assert done.status is RunStatus.COMPLETED
 
 
-async def test_a_paused_run_is_in_a_database() -> None:
+async def test_paused_run_is_in_a_database() -> None:
     """S4-54: all of it in one file that any later process reads."""
     with scripted([ASK, "Built."]) as client:
         asked = await app(client).start(TASK)

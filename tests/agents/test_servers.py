@@ -33,7 +33,7 @@ def team_with(workbench: StaticWorkbench) -> Team:
     return RoundRobinGroupChat([PausableAgent("clerk", client, workbench=workbench)], max_turns=1)
 
 
-async def test_a_server_that_cannot_be_stopped_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+async def test_server_that_cannot_be_stopped_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     workbench = Stubborn([])
     servers = await TeamServers.take(team_with(workbench))
     workbench.is_running = True
@@ -51,7 +51,7 @@ class Slow(StaticWorkbench):
         self.is_running = False
 
 
-async def test_a_new_team_waits_for_a_server_that_is_being_stopped() -> None:
+async def test_new_team_waits_for_a_server_that_is_stopping() -> None:
     workbench = Slow([])
     servers = await TeamServers.take(team_with(workbench))
     workbench.is_running = True
@@ -64,9 +64,7 @@ async def test_a_new_team_waits_for_a_server_that_is_being_stopped() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("started", [False, True])
-async def test_a_kernel_for_code_is_stopped_at_a_pause_unless_the_user_started_it(
-    started: bool, tmp_path: Path
-) -> None:
+async def test_kernel_is_stopped_at_a_pause_unless_the_users(started: bool, tmp_path: Path) -> None:
     executor = JupyterCodeExecutor(output_dir=tmp_path)
     if started:
         await executor.start()

@@ -76,7 +76,7 @@ async def run_to_end(make: Callable[[], Team], *answers: str, store: str = "runs
 FILTER = MessageFilterConfig(per_source=[PerSourceFilter(source="user", position="first", count=1)])
 
 
-async def test_a_filtered_agent_goes_on_with_its_answer() -> None:
+async def test_filtered_agent_goes_on_with_its_answer() -> None:
     shop = Shop(clerk=[Call("pay", {"amount": "5"}), ASK, "Bought."])
     run, (paused,) = await run_to_end(lambda: shop.team(MessageFilterAgent("till", shop.ours("clerk"), FILTER)), "eu")
     assert paused.questions[0].path == ("till", "clerk")
@@ -84,7 +84,7 @@ async def test_a_filtered_agent_goes_on_with_its_answer() -> None:
     assert shop.client.requests[-1].tool_results["call_2_1"] == "eu"
 
 
-async def test_what_a_stock_user_proxy_was_told_passes_a_filter() -> None:
+async def test_stock_user_proxy_text_passes_a_filter() -> None:
     shop = Shop(clerk=[ASK, "Bought."])
     user = UserProxyAgent("user", input_func=lambda prompt: "eu")
     boss = MessageFilterConfig(per_source=[PerSourceFilter(source="boss", position="last", count=1)])
@@ -97,7 +97,7 @@ async def test_what_a_stock_user_proxy_was_told_passes_a_filter() -> None:
 
 
 @pytest.mark.parametrize("kind", ["AgentTool", "TeamTool", "AgentTool of a stock agent with a tool that asks"])
-async def test_a_question_below_a_stock_agents_tool_surfaces(kind: str) -> None:
+async def test_question_below_a_stock_agents_tool_surfaces(kind: str) -> None:
     shop = Shop(
         lead=[Calls([Call("pay", {"amount": "1"}), Call("clerk", {"task": "<clerk>"})]), "Led."],
         clerk=[Call("pay", {"amount": "5"}), ASK, "Bought."]
@@ -121,7 +121,7 @@ async def test_a_question_below_a_stock_agents_tool_surfaces(kind: str) -> None:
 
 
 @pytest.mark.parametrize("converted", [False, True])
-async def test_a_function_tool_of_a_stock_agent_asks(converted: bool) -> None:
+async def test_function_tool_of_a_stock_agent_asks(converted: bool) -> None:
     shop = Shop(clerk=[Calls([Call("pay", {"amount": "1"}), Call("confirm", {"amount": "5"})]), "Bought."])
 
     def make() -> Team:
@@ -134,7 +134,7 @@ async def test_a_function_tool_of_a_stock_agent_asks(converted: bool) -> None:
     assert shop.client.requests[-1].tool_results["call_1_2"] == "paid 5, user said yes"
 
 
-async def test_two_questions_of_one_batch_are_answered_one_by_one() -> None:
+async def test_two_questions_of_one_batch_are_answered_in_turn() -> None:
     shop = Shop(clerk=[Calls([Call("one", {}), Call("two", {}), Call("pay", {"amount": "1"})]), "Bought."])
 
     def one() -> str:
@@ -152,7 +152,7 @@ async def test_two_questions_of_one_batch_are_answered_one_by_one() -> None:
     assert (run.result, shop.paid, len(shop.client.requests)) == ("Bought.", ["1"], 2)
 
 
-async def test_several_rounds_of_a_stock_turn_are_replayed_in_order() -> None:
+async def test_stock_rounds_of_one_turn_are_replayed_in_order() -> None:
     shop = Shop(
         clerk=[
             Call("pay", {"amount": "1"}),
@@ -178,7 +178,7 @@ async def test_what_comes_after_a_question_is_told() -> None:
 
 
 @pytest.mark.parametrize("is_stock", [False, True])
-async def test_a_member_that_is_a_tool_too_remembers_the_group(is_stock: bool) -> None:
+async def test_member_that_is_a_tool_too_remembers_the_group(is_stock: bool) -> None:
     """And what it did as a tool stays there; the tool's questions reach the user through its caller."""
     shop = Shop(
         clerk=["Hello.", Call("confirm", {"amount": "5"}), "Nested.", "Bye."],
@@ -200,7 +200,7 @@ async def test_a_member_that_is_a_tool_too_remembers_the_group(is_stock: bool) -
     assert ("Buy it" in told, "Hello." in told, "Nested." in told) == (True, True, False)
 
 
-async def test_a_society_of_mind_carries_the_questions_of_its_team() -> None:
+async def test_society_of_mind_carries_the_questions_of_its_team() -> None:
     shop = Shop(
         clerk=[Call("pay", {"amount": "5"}), ASK, "Bought in eu."], helper=["Helped."], society=["It was bought."]
     )
@@ -217,7 +217,7 @@ async def test_a_society_of_mind_carries_the_questions_of_its_team() -> None:
     assert "Bought in eu." in told
 
 
-async def test_a_society_of_mind_sums_up_each_message_once() -> None:
+async def test_society_of_mind_sums_up_each_message_once() -> None:
     shop = Shop(helper=["Helped."], clerk=[ASK, "Bought in eu."], society=["It was bought."])
 
     def make() -> Team:
@@ -229,7 +229,7 @@ async def test_a_society_of_mind_sums_up_each_message_once() -> None:
     assert (said.count("Helped."), said.count("Bought in eu.")) == (1, 1)
 
 
-async def test_a_society_of_mind_knows_its_earlier_turns_after_a_pause() -> None:
+async def test_society_of_mind_knows_earlier_turns_after_a_pause() -> None:
     shop = Shop(helper=["One.", "Two."], society=["First.", "Second."], clerk=[ASK, "Bought.", "Done."])
 
     def make() -> Team:
@@ -241,7 +241,7 @@ async def test_a_society_of_mind_knows_its_earlier_turns_after_a_pause() -> None
     assert [each["content"] for each in told[1:3]] == ["Buy it", "relevant previous messages"]
 
 
-async def test_the_result_of_a_stock_tool_holds_what_was_said_below_it() -> None:
+async def test_stock_tool_result_holds_the_messages_below_it() -> None:
     shop = Shop(
         lead=[Call("boss", {"task": "Go"}), "Led."],
         boss=[Call("clerk", {"task": "Buy"}), "Bossed."],
@@ -256,7 +256,7 @@ async def test_the_result_of_a_stock_tool_holds_what_was_said_below_it() -> None
     assert shop.client.requests[-1].tool_results == {"call_1_1": "clerk: Bought.\n\nboss: Bossed."}  # As in AutoGen.
 
 
-async def test_a_selector_function_sees_neither_questions_nor_answers() -> None:
+async def test_selector_function_sees_neither_questions_nor_answers() -> None:
     shop = Shop(clerk=[ASK, "Bought."], helper=["Helped."])
     seen: list[list[str]] = []
 
@@ -273,7 +273,7 @@ async def test_a_selector_function_sees_neither_questions_nor_answers() -> None:
 
 
 @pytest.mark.parametrize("kind", ["AgentTool", "TeamTool", "team of ours"])
-async def test_what_is_called_hears_its_task_from_the_user_as_in_a_run_of_its_own(kind: str) -> None:
+async def test_called_agent_gets_its_task_as_from_the_user(kind: str) -> None:
     shop = Shop(lead=[Call("till", {"task": "Sell tea"}), "Led."], clerk=[Call("confirm", {"amount": "5"}), "Sold."])
 
     def make() -> Team:
@@ -311,7 +311,7 @@ class Counting(CodeExecutor):
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_the_approval_of_code_is_a_question(is_async: bool) -> None:
+async def test_approval_of_code_is_a_question(is_async: bool) -> None:
     executor, shop = Counting(), Shop(runner=["```python\nprint(42)\n```", "It is 42."])
 
     def approve(request: ApprovalRequest) -> ApprovalResponse:
@@ -338,7 +338,7 @@ async def test_the_approval_of_code_is_a_question(is_async: bool) -> None:
     assert len(shop.client.requests) == 2
 
 
-async def test_the_approval_of_code_has_the_same_id_after_a_kill() -> None:
+async def test_approval_of_code_keeps_its_id_after_a_kill() -> None:
     """It was told while another branch worked; what answers it may be on its way."""
     shop = Shop(start=["```python\nprint(42)\n```"], slow=[Hang(), Hang()])
 

@@ -49,7 +49,7 @@ def team_of(*replies: Reply) -> Team:
 
 
 @pytest.mark.parametrize("odd", ODD)
-async def test_an_odd_call_of_a_stock_agent_comes_back_and_the_others_are_made(odd: str) -> None:
+async def test_odd_call_returns_an_error_and_others_are_made(odd: str) -> None:
     batch = Calls([ODD[odd], Call("note", {"text": "it"})])
     run = await soon(Upcall(team=lambda: team_of(batch, "Done."), store="runs.db").start("Go"))
     assert (run.status, run.error) == (RunStatus.COMPLETED, None)
@@ -57,19 +57,19 @@ async def test_an_odd_call_of_a_stock_agent_comes_back_and_the_others_are_made(o
     assert "Done." in str(result.messages[-1])
 
 
-async def test_a_hand_off_with_odd_arguments_is_one() -> None:
+async def test_hand_off_with_odd_arguments_is_one() -> None:
     run = await soon(Upcall(team=lambda: team_of(Call("transfer_to_user", "[1]")), store="runs.db").start("Go"))
     assert (run.status, run.error) == (RunStatus.AWAITING_CLARIFICATION, None)
 
 
 @pytest.mark.parametrize("call", [{"name": "note", "id": 5}, {"name": None}], ids=["id", "name"])
-async def test_a_call_without_a_text_where_one_has_to_be_ends_a_plain_team(call: dict[str, Any]) -> None:
+async def test_call_without_its_required_text_ends_a_plain_team(call: dict[str, Any]) -> None:
     """Its result could not be told to the model."""
     with pytest.raises(RuntimeError, match="both must be strings"):
         await soon(make_resumable(team_of(Call(**call))).run(task="Go"))
 
 
-async def test_a_call_without_a_name_fails_the_run() -> None:
+async def test_call_without_a_name_fails_the_run() -> None:
     """A numeric id is read as text there."""
     call: Any = Call(None, {})  # type: ignore[arg-type]
     run = await soon(Upcall(team=lambda: team_of(call), store="runs.db").start("Go"))

@@ -136,7 +136,7 @@ async def test_own_output_type_streams_its_free_text() -> None:
         assert (await streamed(agent))[0] == ["It runs.\n\na\nb"]
 
 
-async def test_json_of_an_agent_without_output_type_is_its_text() -> None:
+async def test_json_of_an_agent_without_output_type_is_text() -> None:
     with InPieces(['{"a": 1}'], small=False) as client:
         assert await streamed(PausableAgent("solo", client, ask_user=False, stream=True)) == (['{"a": 1}'], '{"a": 1}')
 
@@ -195,7 +195,7 @@ async def test_model_class_that_is_no_key_streams_too() -> None:
         assert (await streamed(PausableAgent("solo", client, stream=True)))[0][1:] == ["Done."]
 
 
-async def test_thoughts_beside_the_calls_of_a_stock_agent_show_no_marks() -> None:
+async def test_thoughts_beside_stock_agents_calls_show_no_marks() -> None:
     replies: list[Reply] = [Calls([Call("look", {"what": "x"})], thought="<think>Hm.</think>I look."), Say("Done.")]
     with InPieces(replies) as client:
         stock = AssistantAgent("stock", client, tools=[look], max_tool_iterations=2)

@@ -99,7 +99,7 @@ def refusing(refused: Sequence[str | None], refusal: Fail, good: Sequence[str]) 
 
 @pytest.mark.parametrize(("model_info", "forms"), FORMS)
 @each_agent
-async def test_a_reply_is_asked_for_in_the_strongest_form_that_the_model_info_promises(
+async def test_form_requested_is_the_strongest_the_model_info_promises(
     agent: Make, good: list[str], names: list[str], model_info: dict[str, bool], forms: list[str | None]
 ) -> None:
     async with served(good, **model_info) as (server, client):
@@ -112,9 +112,7 @@ async def test_a_reply_is_asked_for_in_the_strongest_form_that_the_model_info_pr
 
 
 @each_agent
-async def test_the_schema_that_is_asked_for_is_one_that_openai_takes(
-    agent: Make, good: list[str], names: list[str]
-) -> None:
+async def test_schema_requested_is_one_that_openai_takes(agent: Make, good: list[str], names: list[str]) -> None:
     """Strict: every object names all its fields as required and allows no others, and no length is bounded"""
     async with served(good) as (server, client):
         await say(agent(client), TASK)
@@ -129,7 +127,7 @@ async def test_the_schema_that_is_asked_for_is_one_that_openai_takes(
 
 @pytest.mark.parametrize(("model_info", "forms"), FORMS)
 @each_agent
-async def test_the_prompt_shows_the_schema_whatever_the_server_is_asked_for(
+async def test_prompt_shows_the_schema_in_every_form(
     agent: Make, good: list[str], names: list[str], model_info: dict[str, bool], forms: list[str | None]
 ) -> None:
     """And the word JSON, without which OpenAI refuses the JSON mode"""
@@ -139,7 +137,7 @@ async def test_the_prompt_shows_the_schema_whatever_the_server_is_asked_for(
 
 
 @pytest.mark.parametrize(("model_info", "forms"), FORMS)
-async def test_a_repair_is_asked_for_in_the_same_form(model_info: dict[str, bool], forms: list[str | None]) -> None:
+async def test_repair_is_asked_for_in_the_same_form(model_info: dict[str, bool], forms: list[str | None]) -> None:
     async with served(["Hm.", SHALLOW], **model_info) as (server, client):
         await say(Classifier(client), TASK)
     assert forms_of(server) == [forms[0]] * 2
@@ -153,7 +151,7 @@ async def test_beside_tools_no_form_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(("model_info", "forms"), FORMS)
-async def test_the_repair_of_a_reply_beside_tools_offers_none_and_is_asked_for_in_the_strongest_form(
+async def test_repair_beside_tools_offers_none_in_strongest_form(
     model_info: dict[str, bool], forms: list[str | None]
 ) -> None:
     async with served(["Hm.", CLEAR], **model_info) as (server, client):
@@ -201,7 +199,7 @@ NO_SCHEMA: list[Any] = [
 
 
 @pytest.mark.parametrize(("status", "words"), NO_SCHEMA)
-async def test_a_form_that_the_server_does_not_know_is_asked_for_once(status: int, words: str) -> None:
+async def test_form_the_server_does_not_know_is_tried_once(status: int, words: str) -> None:
     refusals = refusing([SCHEMA], Fail(status, words), [SHALLOW, SHALLOW])
     async with served(refusals, max_retries=2 if status < 500 else 0) as (server, client):
         agent = Classifier(client)
@@ -213,7 +211,7 @@ async def test_a_form_that_the_server_does_not_know_is_asked_for_once(status: in
 @pytest.mark.parametrize(
     "words", ["'response_format.type' must be 'json_schema' or 'text'", "json_object is not supported"]
 )
-async def test_a_server_without_json_mode_is_asked_in_words(words: str) -> None:
+async def test_server_without_json_mode_is_asked_in_words(words: str) -> None:
     """LM Studio's refusal"""
     refusals = refusing([JSON], Fail(400, words), [SHALLOW, SHALLOW])
     async with served(refusals, structured_output=False) as (server, client):
@@ -224,9 +222,7 @@ async def test_a_server_without_json_mode_is_asked_in_words(words: str) -> None:
 
 
 @each_agent
-async def test_a_server_that_knows_no_form_is_asked_in_words_from_then_on(
-    agent: Make, good: list[str], names: list[str]
-) -> None:
+async def test_form_falls_back_to_words_where_none_is_known(agent: Make, good: list[str], names: list[str]) -> None:
     refusals = refusing([SCHEMA, JSON], Fail(400, "Unknown field: response_format"), [*good, *good])
     async with served(refusals) as (server, client):
         asked = agent(client)
@@ -235,7 +231,7 @@ async def test_a_server_that_knows_no_form_is_asked_in_words_from_then_on(
     assert forms_of(server) == [SCHEMA, JSON, *[WORDS] * (2 * len(good))]
 
 
-async def test_what_was_refused_is_not_asked_for_again_after_the_state_was_carried_over() -> None:
+async def test_form_refused_is_remembered_over_a_carried_state() -> None:
     refusals = refusing([SCHEMA], Fail(400, "This response_format type is unavailable now"), [ASK, CLEAR])
     async with served(refusals) as (server, client):
         first = Clarifier(client)
@@ -244,7 +240,7 @@ async def test_what_was_refused_is_not_asked_for_again_after_the_state_was_carri
     assert forms_of(server) == [SCHEMA, JSON, JSON]
 
 
-async def test_a_repair_keeps_to_the_weaker_form() -> None:
+async def test_repair_keeps_to_the_weaker_form() -> None:
     refusals = refusing([SCHEMA], Fail(422, "json_schema is not supported"), ["Hm.", SHALLOW])
     async with served(refusals) as (server, client):
         await say(Classifier(client), TASK)
@@ -252,7 +248,7 @@ async def test_a_repair_keeps_to_the_weaker_form() -> None:
 
 
 @pytest.mark.parametrize("promised", [False, True], ids=["words only", "JSON mode"])
-async def test_a_state_that_knows_of_more_refusals_than_this_model_has_forms_is_gone_on_with(promised: bool) -> None:
+async def test_form_state_with_more_refusals_than_forms_is_taken(promised: bool) -> None:
     """The run is resumed with another model, or with a `model_info` that promises less."""
     refusals = refusing([SCHEMA, JSON], Fail(400, "Unknown field: response_format"), [ASK])
     async with served(refusals) as (_, client):
@@ -291,7 +287,7 @@ OTHER_REASONS: list[Any] = [
 
 
 @pytest.mark.parametrize(("status", "words"), OTHER_REASONS)
-async def test_another_refusal_is_told_and_not_tried_in_other_forms(status: int, words: str) -> None:
+async def test_form_stays_after_a_refusal_of_another_kind(status: int, words: str) -> None:
     async with served([Fail(status, words)]) as (server, client):
         agent = Clarifier(client)
         with pytest.raises(ModelError, match=r"^Agent 'clarifier': the model server[^\n]*\Z"):
@@ -299,7 +295,7 @@ async def test_another_refusal_is_told_and_not_tried_in_other_forms(status: int,
     assert forms_of(server) == [SCHEMA]
 
 
-async def test_the_user_of_a_classifier_is_told_of_another_refusal() -> None:
+async def test_refusal_of_another_kind_reaches_the_classifiers_user() -> None:
     """S2-33: the words of the server are in it"""
     async with served([Fail(400, "This model's maximum context length is 8192 tokens.")]) as (server, client):
         rest = await say(Classifier(client), TASK)
@@ -307,7 +303,7 @@ async def test_the_user_of_a_classifier_is_told_of_another_refusal() -> None:
     assert forms_of(server) == [SCHEMA]
 
 
-async def test_where_every_form_is_refused_the_first_refusal_is_told_and_nothing_is_remembered() -> None:
+async def test_form_refused_everywhere_reports_first_refusal_remembers_none() -> None:
     refusals: list[Reply] = [Fail(400, "no json_schema here"), Fail(400, "no JSON here"), Fail(400, "JSON? Never.")]
     async with served([*refusals, CLEAR]) as (server, client):
         agent = Clarifier(client)
@@ -317,7 +313,7 @@ async def test_where_every_form_is_refused_the_first_refusal_is_told_and_nothing
     assert forms_of(server) == [SCHEMA, JSON, WORDS, SCHEMA]
 
 
-async def test_what_fails_in_the_weaker_form_for_another_reason_is_told() -> None:
+async def test_form_that_fails_for_another_reason_reports_it() -> None:
     async with served([Fail(400, "no json_schema here"), Fail(429, "slow down"), CLEAR]) as (server, client):
         agent = Clarifier(client)
         with pytest.raises(ModelError, match="slow down"):
@@ -330,7 +326,7 @@ async def test_what_fails_in_the_weaker_form_for_another_reason_is_told() -> Non
 
 
 @pytest.mark.slow
-async def test_a_huge_reply_is_shown_to_the_model_cut() -> None:
+async def test_huge_reply_is_shown_to_the_model_cut() -> None:
     """Whole, it would make the repair fail at the model's context length."""
     with ScriptedModelClient(["word " * 200_000, CLEAR]) as client:
         await say(Clarifier(client, max_context_chars=2_000), TASK)
@@ -340,7 +336,7 @@ async def test_a_huge_reply_is_shown_to_the_model_cut() -> None:
 
 
 @each_agent
-async def test_a_cancelled_call_ends_at_once_and_is_made_again(agent: Make, good: list[str], names: list[str]) -> None:
+async def test_cancelled_call_ends_at_once_and_is_repeated(agent: Make, good: list[str], names: list[str]) -> None:
     with ScriptedModelClient([Hang(), *good]) as client:
         made = agent(client)
         await cancelled_while(made, lambda: len(client.requests) == 1, "token", TASK)
@@ -364,13 +360,13 @@ def test_each_option_is_a_keyword_argument_too(settings: type[BaseModel], keywor
 
 
 @each_agent
-def test_an_agent_is_the_same_after_a_trip_through_its_config(agent: Make, good: list[str], names: list[str]) -> None:
+def test_agent_stays_the_same_through_its_config(agent: Make, good: list[str], names: list[str]) -> None:
     made = agent(ReplayChatCompletionClient([]))
     loaded = type(made).load_component(made.dump_component())
     assert loaded.dump_component() == made.dump_component()
 
 
-async def test_a_small_model_mends_what_the_large_one_wrote() -> None:
+async def test_small_model_mends_what_the_large_one_wrote() -> None:
     large, small = ScriptedModelClient(["Let me think."]), ScriptedModelClient(['{"intent": "coding"}'])
     with large, small:
         rest = await say(Classifier(large, small_client=small), "Fix the typo")

@@ -52,7 +52,7 @@ async def reply(wiper: Wiper, *replies: Reply, task: str = "Go", family: str = "
         return await say(PausableAgent("solo", client, **{"tools": [wiper.wipe], **options}), task)
 
 
-def test_the_tables_are_long() -> None:
+def test_tables_are_long() -> None:
     assert len(MENTIONS) >= 60
     assert len({name for name, _ in MENTIONS + CALLS}) >= 110
 
@@ -73,7 +73,7 @@ async def test_call_that_is_the_whole_text_is_made(text: str, wiper: Wiper) -> N
 
 
 @each_call
-async def test_text_of_a_model_of_a_known_family_is_no_call(text: str, wiper: Wiper) -> None:
+async def test_text_of_a_known_model_family_is_no_call(text: str, wiper: Wiper) -> None:
     rest = await reply(wiper, text, family=ModelFamily.GPT_4O)
     assert (rest.text, wiper.made) == (split_thoughts(text).text, [])
 
@@ -90,7 +90,7 @@ async def test_unknown_tool_beside_a_known_one_is_told(wiper: Wiper) -> None:
     assert [each.name for each in request.content] == ["wipe", "burn"]  # type: ignore[union-attr]
 
 
-async def test_model_that_calls_by_itself_is_told_that_a_text_is_no_call(wiper: Wiper) -> None:
+async def test_model_that_makes_calls_learns_text_is_none(wiper: Wiper) -> None:
     rest = await reply(wiper, Call("wipe", {"path": "a"}), WIPE, "Removed a.")
     assert (rest.text, wiper.made) == ("Removed a.", ["a"])
 
@@ -136,7 +136,7 @@ async def test_call_of_what_the_user_asks_for_is_made(task: str, wiper: Wiper) -
     assert wiper.made == ["reports"]
 
 
-async def test_call_without_arguments_is_made_after_a_list_of_tools() -> None:
+async def test_call_without_arguments_follows_a_list_of_tools() -> None:
     made = list[str]()
 
     def stop() -> str:

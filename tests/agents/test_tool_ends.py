@@ -71,7 +71,7 @@ def stock(model: ScriptedModelClient, tool: Any) -> ChatAgent:
         if (kind, end) != (async_tool, "KeyboardInterrupt")
     ],
 )
-async def test_tool_that_ends_oddly_is_an_error_for_its_model(agent: Any, kind: Any, end: str) -> None:
+async def test_tool_that_ends_oddly_gives_its_model_an_error(agent: Any, kind: Any, end: str) -> None:
     with ScriptedModelClient([Call("work"), "Done."]) as model:
         app = Upcall(store="runs.db", team=lambda: RoundRobinGroupChat([agent(model, kind(ENDS[end]))], max_turns=1))
         run = await asyncio.wait_for(app.start("Go"), 20)

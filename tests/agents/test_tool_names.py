@@ -63,7 +63,7 @@ def test_name_that_servers_refuse_is_told_in_one_line(name: str, parts: Any, sai
 @pytest.mark.parametrize(
     "options", [{"tools": [tool(LONG)]}, {"handoffs": ["规划"]}, {"tools": [AgentTool(AssistantAgent("规划", CLIENT))]}]
 )
-async def test_name_in_a_stock_agent_is_told_before_its_model_is_called(options: Any) -> None:
+async def test_name_in_a_stock_agent_is_reported_early(options: Any) -> None:
     app = Upcall(
         store=STORE,
         team=lambda: RoundRobinGroupChat([AssistantAgent("lead", CLIENT, **options)], max_turns=1),
@@ -107,7 +107,7 @@ class Server(StatelessWorkbench):
         return ToolResult(name=name, result=[TextResultContent(content=f"made {name}")])
 
 
-async def test_tool_of_a_workbench_is_offered_under_another_name_and_called_by_its_own() -> None:
+async def test_workbench_tool_is_offered_renamed_and_called_as_itself() -> None:
     server = Server("files.read", "files_read", "files/read", LONG, "plain")
     with ScriptedModelClient([Call(to_sendable("files.read", ["files_read"])), "Done."]) as client:
         await say(PausableAgent("solo", client, workbench=server, ask_user=False), "Go")
@@ -118,7 +118,7 @@ async def test_tool_of_a_workbench_is_offered_under_another_name_and_called_by_i
     assert list(client.requests[-1].tool_results.values()) == ["made files.read"]
 
 
-async def test_tool_of_a_workbench_is_approved_by_its_own_name() -> None:
+async def test_workbench_tool_is_approved_by_its_own_name() -> None:
     server = Server("files.wipe")
     with ScriptedModelClient([Call("files_wipe"), "Done."]) as client:
         solo = PausableAgent("solo", client, workbench=server, approve=["files.wipe"])

@@ -49,12 +49,12 @@ def test_call_with_everything_comes_back_as_it_was() -> None:
     assert stored(frame) == frame
 
 
-def test_question_that_was_asked_a_day_ago_keeps_its_time() -> None:
+def test_question_asked_a_day_ago_keeps_its_time() -> None:
     asked = QUESTION.model_copy(update={"asked_at": identity.now() - timedelta(days=1)})
     assert stored(Frame(call=CALL, questions=[asked])).questions == [asked]
 
 
-def test_questions_are_written_as_the_message_has_them_that_asks() -> None:
+def test_questions_are_written_like_the_asking_message() -> None:
     message = question_message([QUESTION], source="lead", user_proxy="user")
     dumped = Frame(call=CALL, questions=[QUESTION]).model_dump(mode="json")
     assert dumped["questions"] == message.metadata[QUESTIONS]

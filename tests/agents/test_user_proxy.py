@@ -31,7 +31,7 @@ async def answer(make: Any, run: Run, text: str) -> Run:
 
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("proxy", ["user", "user_proxy"])
-async def test_the_turn_of_a_user_proxy_is_a_question_and_the_answer_its_message(proxy: str, nested: bool) -> None:
+async def test_user_proxy_turn_is_a_question_until_answered(proxy: str, nested: bool) -> None:
     client = ScriptedModelClient({"<writer>": ["A poem.", "A better poem."]})
 
     def make() -> Team:
@@ -51,7 +51,7 @@ async def test_the_turn_of_a_user_proxy_is_a_question_and_the_answer_its_message
     assert [each["content"] for each in client.requests[-1].messages[1:]] == ["Write", "A poem.", "Make it better"]
 
 
-async def test_a_blank_answer_is_a_blank_message() -> None:
+async def test_blank_answer_is_a_blank_message() -> None:
     client = ScriptedModelClient({"<writer>": ["A poem.", "Another."]})
     run = await Upcall(team=lambda: review(client, "user_proxy"), store="runs.db").start("Write")
     skipped = Answer(question_id=run.questions[0].id, outcome=Outcome.SKIPPED)
@@ -61,7 +61,7 @@ async def test_a_blank_answer_is_a_blank_message() -> None:
 
 @pytest.mark.parametrize("proxy", ["user", "human"])
 @pytest.mark.parametrize("kind", ["before", "thought", "converted"])
-async def test_a_hand_off_to_the_user_asks_what_the_agent_said(kind: str, proxy: str) -> None:
+async def test_handoff_to_the_user_asks_what_the_agent_wrote(kind: str, proxy: str) -> None:
     hand_over = Call(f"transfer_to_{proxy}")
     said = ["Which flight?", hand_over] if kind == "before" else [Calls([hand_over], thought="Which flight?")]
     client = ScriptedModelClient({"<clerk>": [*said, "Refunded. TERMINATE"]})
@@ -79,7 +79,7 @@ async def test_a_hand_off_to_the_user_asks_what_the_agent_said(kind: str, proxy:
     assert "507811" in client.requests[-1].messages[-1]["content"]
 
 
-async def test_a_hand_off_of_a_nested_stock_agent_to_the_user_is_a_question() -> None:
+async def test_handoff_of_nested_stock_agent_is_a_question() -> None:
     client = ScriptedModelClient(
         {
             "<lead>": [Call("clerk", {"task": "<clerk>"}), "Led."],

@@ -69,7 +69,7 @@ def call(name: str, task: str = "Build it") -> Call:
 # -- with_questions ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_wrapped_agent_is_the_same_agent_and_asks() -> None:
+async def test_wrapped_agent_is_the_same_agent_and_asks() -> None:
     def made(client: ChatCompletionClient) -> PausableAgent:
         return with_questions(stock("coder", client, note, description="Codes."))
 
@@ -90,21 +90,21 @@ def test_it_is_exported() -> None:
 
 
 @pytest.mark.parametrize(("given", "sent"), [("Work.", ["system", "user"]), ("", ["user"]), (None, ["user"])], ids=repr)
-async def test_the_system_message_is_the_agents(given: str | None, sent: list[str]) -> None:
+async def test_system_message_is_the_agents(given: str | None, sent: list[str]) -> None:
     with ScriptedModelClient(["Done."]) as client:
         await say(with_questions(AssistantAgent("coder", client, system_message=given), ask_user=False), "Build it")
     assert [each["role"] for each in client.requests[0].messages] == sent
     assert client.requests[0].system == (given or "")
 
 
-async def test_the_workbenches_of_the_agent_are_used() -> None:
+async def test_workbenches_of_the_agent_are_used() -> None:
     benches = [StaticWorkbench([FunctionTool(note, description="Notes.")]), StaticStreamWorkbench([])]
     with ScriptedModelClient([Call("note"), "Done."]) as client:
         await say(with_questions(AssistantAgent("coder", client, workbench=benches)), "Build it")
     assert client.requests[-1].tool_results == {"call_1_1": "noted"}
 
 
-async def test_a_workbench_that_is_not_static_is_used_as_it_is() -> None:
+async def test_workbench_that_is_not_static_is_used_unchanged() -> None:
     class Own(StaticWorkbench):
         async def call_tool(self, name: str, *_: Any, **__: Any) -> ToolResult:
             return ToolResult(name=name, result=[])
@@ -116,7 +116,7 @@ async def test_a_workbench_that_is_not_static_is_used_as_it_is() -> None:
 @pytest.mark.parametrize(
     "handoff", ["tester", Handoff(target="tester", message="Your turn.", name="over")], ids=["name", "handoff"]
 )
-async def test_the_handoffs_of_the_agent_are_used(handoff: Any) -> None:
+async def test_handoffs_of_the_agent_are_used(handoff: Any) -> None:
     name = handoff.name if isinstance(handoff, Handoff) else "transfer_to_tester"
     with script(coder=[Call(name)]) as client:
         rest = await say(with_questions(stock("coder", client, handoffs=[handoff])), "Build it")
@@ -140,7 +140,7 @@ async def test_memory_and_model_context_of_the_agent_are_used() -> None:
     assert [each["role"] for each in client.requests[1].messages] == ["system", "system", "assistant", "tool"]
 
 
-async def test_a_stock_agent_that_has_worked_already_goes_on_with_what_it_knows() -> None:
+async def test_stock_agent_that_has_worked_continues_with_its_knowledge() -> None:
     with script(coder=["Written.", "Tested."]) as client:
         worked = stock("coder", client)
         await worked.run(task="Build it")
@@ -148,7 +148,7 @@ async def test_a_stock_agent_that_has_worked_already_goes_on_with_what_it_knows(
     assert [each["content"] for each in client.requests[-1].messages[1:]] == ["Build it", "Written.", "Test it"]
 
 
-async def test_the_output_type_of_the_agent_is_a_text_with_its_json() -> None:
+async def test_output_type_of_the_agent_is_text_with_json() -> None:
     with script(coder=[ASK, '{"good": true}']) as client:
         made = with_questions(stock("coder", client, output_content_type=Verdict))
         rest = await say(made, answers(await say(made, "Is it good?"), "Express"))
@@ -172,7 +172,7 @@ async def test_options_are_those_of_a_pausable_agent() -> None:
 
 
 @pytest.mark.parametrize("option", ["tools", "agents", "system_message"])
-def test_an_option_that_the_agent_has_itself_is_refused(option: str) -> None:
+def test_option_that_the_agent_has_itself_is_refused(option: str) -> None:
     with pytest.raises(ConfigurationError, match=f"takes {option} from the agent 'coder' itself"):
         with_questions(stock("coder", CLIENT), **{option: []})
 
@@ -191,16 +191,16 @@ class Named(AssistantAgent):
 
 
 @pytest.mark.parametrize("agent", [UserProxyAgent("user"), Own("own", CLIENT)], ids=["other", "own turn"])
-def test_an_agent_with_a_turn_of_its_own_is_refused(agent: Any) -> None:
+def test_agent_with_a_turn_of_its_own_is_refused(agent: Any) -> None:
     with pytest.raises(ConfigurationError, match=f"takes an AssistantAgent, not {type(agent).__name__}"):
         with_questions(agent)
 
 
-def test_a_subclass_with_the_stock_turn_is_taken() -> None:
+def test_subclass_with_the_stock_turn_is_taken() -> None:
     assert with_questions(Named("named", CLIENT)).name == "named"
 
 
-async def test_the_wrapped_agent_can_be_dumped_and_loaded() -> None:
+async def test_wrapped_agent_can_be_dumped_and_loaded() -> None:
     inner = AgentTool(AssistantAgent("coder", CLIENT))
     made = with_questions(AssistantAgent("lead", CLIENT, tools=[inner], model_context=BufferedChatCompletionContext(9)))
     loaded = PausableAgent.load_component(json.loads(made.dump_component().model_dump_json()))
@@ -242,7 +242,7 @@ async def test_without_nested_agents_in_tools_stay_as_they_are() -> None:
     assert client.requests[-1].tool_results == {"call_1_1": "Coded."}
 
 
-async def test_an_agent_with_a_turn_of_its_own_stays_in_its_tool() -> None:
+async def test_agent_with_its_own_turn_stays_in_its_tool() -> None:
     with script(lead=[call("own"), "Done."]) as client:
         await say(with_questions(stock("lead", client, AgentTool(Own("own", client)))), "Build it")
     assert client.requests[-1].tool_results == {"call_1_1": "as always"}
@@ -259,7 +259,7 @@ async def test_options_go_for_the_agents_in_tools_too() -> None:
     assert list(client.requests[4].tool_results.values())[1].startswith("You have asked 1 questions, the limit.")
 
 
-async def test_the_names_and_descriptions_that_a_workbench_gives_its_tools_stay() -> None:
+async def test_names_and_descriptions_of_workbench_tools_stay() -> None:
     override = {"coder": ToolOverride(name="write_code", description="Writes code.")}
 
     def made(client: Any) -> PausableAgent:
@@ -299,7 +299,7 @@ HELD = pytest.mark.parametrize("held", [as_tool, in_workbench, in_stream_workben
 
 
 @HELD
-async def test_a_question_of_an_agent_in_a_tool_comes_through(held: Callable[..., dict[str, Any]]) -> None:
+async def test_question_of_an_agent_in_a_tool_comes_through(held: Callable[..., dict[str, Any]]) -> None:
     def made(client: Any) -> PausableAgent:
         coder = ours("coder", client, note, description="Codes.")
         return PausableAgent("lead", client, system_message="I am lead.", **held(client, coder))
@@ -315,7 +315,7 @@ async def test_a_question_of_an_agent_in_a_tool_comes_through(held: Callable[...
 
 
 @HELD
-async def test_several_calls_of_an_agent_in_a_tool_do_not_meet(held: Callable[..., dict[str, Any]]) -> None:
+async def test_calls_of_an_agent_in_a_tool_stay_apart(held: Callable[..., dict[str, Any]]) -> None:
     def made(client: Any) -> PausableAgent:
         return PausableAgent("lead", client, system_message="I am lead.", **held(client, ours("coder", client)))
 
@@ -332,7 +332,7 @@ async def test_several_calls_of_an_agent_in_a_tool_do_not_meet(held: Callable[..
     assert sorted(ended) == [["Task A", "Express"], ["Task B", "FastAPI"]]
 
 
-async def test_several_calls_of_a_stock_agent_in_a_tool_do_not_meet() -> None:
+async def test_stock_agent_calls_in_a_tool_stay_apart() -> None:
     both = Calls([call("coder", "Task A"), call("coder", "Task B")])
     with script(lead=[both, "Done."], coder=["A done.", "B done."]) as client:
         await say(ours("lead", client, AgentTool(stock("coder", client))), "Build it")
@@ -340,7 +340,7 @@ async def test_several_calls_of_a_stock_agent_in_a_tool_do_not_meet() -> None:
     assert client.requests[-1].tool_results == {"call_1_1": "A done.", "call_1_2": "B done."}
 
 
-async def test_what_an_agent_in_a_tool_has_finished_is_not_done_again_after_an_error() -> None:
+async def test_agent_in_a_tool_never_repeats_finished_work() -> None:
     with script(lead=[call("coder"), "Done."], coder=[Call("note"), Fail(502), "Coded."]) as client:
         made = ours("lead", client, AgentTool(ours("coder", client, note)))
         with pytest.raises(ModelUnavailable):
@@ -351,14 +351,14 @@ async def test_what_an_agent_in_a_tool_has_finished_is_not_done_again_after_an_e
     assert len(client.requests) == 5
 
 
-async def test_without_a_task_the_call_is_an_error_under_the_name_it_was_called_by() -> None:
+async def test_call_without_a_task_fails_under_its_own_name() -> None:
     with script(lead=[Call("write_code"), "I see."]) as client:
         bench = StaticWorkbench([AgentTool(ours("coder", client))], {"coder": ToolOverride(name="write_code")})
         await say(PausableAgent("lead", client, system_message="I am lead.", workbench=bench), "Build it")
     assert client.requests[-1].tool_results == {"call_1_1": "Error: call write_code with its task, a non-empty text."}
 
 
-async def test_a_tool_that_does_more_than_run_its_agent_is_called_like_any_tool() -> None:
+async def test_tool_doing_more_than_its_agent_stays_a_tool() -> None:
     class Shouting(AgentTool):
         def return_value_as_string(self, value: Any) -> str:
             return super().return_value_as_string(value).upper()
@@ -368,7 +368,7 @@ async def test_a_tool_that_does_more_than_run_its_agent_is_called_like_any_tool(
     assert client.requests[-1].tool_results == {"call_1_1": "CODER: CODED."}
 
 
-def test_an_agent_and_a_tool_of_one_name_are_refused() -> None:
+def test_agent_and_tool_of_one_name_are_refused() -> None:
     client = CLIENT
     with pytest.raises(ConfigurationError, match="are called coder"):
         ours("lead", client, AgentTool(ours("coder", client)), agents=[ours("coder", client)])
@@ -388,7 +388,7 @@ async def test_closing_closes_the_agents_in_tools_once() -> None:
     assert Closing.closed == 1
 
 
-def test_an_agent_tool_is_in_the_component() -> None:
+def test_agent_tool_is_in_the_component() -> None:
     client = CLIENT
     made = PausableAgent("lead", client, tools=[AgentTool(PausableAgent("coder", client, max_questions=3))])
     loaded = PausableAgent.load_component(made.dump_component())

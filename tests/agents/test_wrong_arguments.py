@@ -37,12 +37,12 @@ def untyped(amount):  # type: ignore[no-untyped-def]
         ({"handoffs": "b"}, "Agent 'a': handoffs must be a list, not str"),
     ],
 )
-def test_a_wrong_part_is_told_in_one_line(options: dict[str, Any], said: str) -> None:
+def test_wrong_part_is_told_in_one_line(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         PausableAgent("a", ScriptedModelClient([]), **options)
     assert str(refused.value).startswith(said)
     assert "\n" not in str(refused.value)
 
 
-def test_a_method_is_declared_idempotent() -> None:
+def test_method_is_declared_idempotent() -> None:
     assert is_idempotent(idempotent(Shop().pay))

@@ -11,7 +11,7 @@ def _below(module: str, names: str, said: str) -> Iterator[tuple[str, str]]:
     yield from ((f"{module}.{name}", said) for name in names.split())
 
 
-_MCP = "tests/agents/test_mcp_workbenches.py::test_mcp_workbench_is_called_after_a_kill_and_a_pause"
+_MCP = "tests/agents/test_mcp_workbenches.py::test_mcp_workbench_is_called_after_kill_and_pause"
 _CLIENTS = "tests/autogen/test_other_clients.py::test_client_resumes_in_another_process"
 
 ELSEWHERE: Mapping[str, str] = dict(
