@@ -45,7 +45,7 @@ def app_with(*replies: Reply, **options: Any) -> tuple[Upcall, ScriptedModelClie
     return Upcall(store="runs.db", team=solo(model, **options)), model
 
 
-async def test_a_team_of_ones_own_pauses_and_goes_on_in_a_new_object() -> None:
+async def test_team_of_ones_own_pauses_and_continues_when_rebuilt() -> None:
     app, model = app_with(ASK, "Done with Express.")
     asked = await app.start("Build it", user="alice")
     done = await Upcall(store="runs.db", team=solo(model)).answer(asked.id, "express", user="alice")
@@ -54,14 +54,14 @@ async def test_a_team_of_ones_own_pauses_and_goes_on_in_a_new_object() -> None:
     assert len(model.requests) == 2
 
 
-async def test_the_run_is_the_last_item_of_a_stream() -> None:
+async def test_run_is_the_last_item_of_a_stream() -> None:
     app, _ = app_with("Done.")
     items = [item async for item in app.start_stream("Build it")]
     assert isinstance(items[-1], Run)
     assert not any(isinstance(item, Run) for item in items[:-1])
 
 
-async def test_a_number_beyond_the_options_is_refused_as_on_the_command_line() -> None:
+async def test_number_beyond_the_options_is_refused_like_in_commands() -> None:
     app, _ = app_with(ASK, "Done.")
     asked = await app.start("Build it")
     with pytest.raises(AnswerRefused) as in_python:
@@ -97,7 +97,7 @@ async def test_questions_asked_together_share_a_write(monkeypatch: pytest.Monkey
     assert (len(asked.questions), len(writes) < count / 4) == (count, True)
 
 
-async def test_an_answer_is_stored_before_the_team_goes_on() -> None:
+async def test_answer_is_stored_before_the_team_goes_on() -> None:
     app, _ = app_with(ASK, Fail(500), "Done.")
     asked = await app.start("Build it")
     failed = await app.answer(asked.id, "Express")
@@ -122,7 +122,7 @@ class Silent(ForeignAgent):
         return " "
 
 
-async def test_an_empty_result_is_a_failure_that_says_so() -> None:
+async def test_empty_result_is_a_failure_that_says_so() -> None:
     app = Upcall(store="runs.db", team=lambda: RoundRobinGroupChat([Silent("silent", "says nothing")], max_turns=1))
     run = await app.start("Talk")
     assert (run.status, run.result) == (RunStatus.FAILED, None)
@@ -136,7 +136,7 @@ class Broken(Silent):
         raise ZeroDivisionError("division\nby zero")
 
 
-async def test_an_exception_of_somebody_elses_agent_fails_the_run_in_one_line() -> None:
+async def test_exception_of_a_foreign_agent_is_one_line() -> None:
     app = Upcall(store="runs.db", team=lambda: RoundRobinGroupChat([Broken("broken", "raises")], max_turns=1))
     run = await app.start("Talk")
     assert run.status is RunStatus.FAILED
@@ -144,7 +144,7 @@ async def test_an_exception_of_somebody_elses_agent_fails_the_run_in_one_line() 
     assert "\n" not in str(run.error)
 
 
-async def test_autogen_logs_tracebacks_of_what_is_somebodys_bug_and_of_no_model_that_fails(
+async def test_traceback_is_logged_for_bugs_not_model_failures(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     failing = ScriptedModelClient([Fail(500)])
@@ -156,7 +156,7 @@ async def test_autogen_logs_tracebacks_of_what_is_somebodys_bug_and_of_no_model_
     assert "ZeroDivisionError" in caplog.text
 
 
-async def test_after_a_failed_stretch_of_a_stock_agent_the_last_checkpoint_stands() -> None:
+async def test_checkpoint_before_a_stock_agents_failed_segment_stands() -> None:
     """A stock agent's state after an error may hold half a batch; its segment is done again from the task."""
     model = ScriptedModelClient([Fail(500), "Done."])
 
@@ -169,7 +169,7 @@ async def test_after_a_failed_stretch_of_a_stock_agent_the_last_checkpoint_stand
     assert [each["content"] for each in model.requests[-1].messages[1:]] == ["Talk"]
 
 
-async def test_a_cancelled_task_stores_the_run_and_leaves_nothing_running() -> None:
+async def test_cancelled_task_stores_the_run_and_leaves_nothing_running() -> None:
     app, model = app_with(Call("missing"), Hang(), "Done.")
     task = asyncio.create_task(app.start("Build it"))
     while len(model.requests) < 2:
@@ -183,7 +183,7 @@ async def test_a_cancelled_task_stores_the_run_and_leaves_nothing_running() -> N
     assert len(model.requests) == 3
 
 
-async def test_a_task_that_is_cancelled_twice_stops_its_team_as_well() -> None:
+async def test_task_cancelled_twice_stops_its_team_too() -> None:
     app, model = app_with(Hang(), "Done.")
     task = asyncio.create_task(app.start("Build it"))
     while not model.requests:
@@ -199,7 +199,7 @@ async def test_a_task_that_is_cancelled_twice_stops_its_team_as_well() -> None:
     assert (await app.resume(run.id)).result == "Done."
 
 
-async def test_a_run_that_nobody_works_on_is_interrupted_until_it_is_resumed() -> None:
+async def test_run_without_a_worker_is_interrupted_until_resumed() -> None:
     app, model = app_with(Call("missing"), Hang(), "Done.")
     task = asyncio.create_task(app.start("Build it"))
     while len(model.requests) < 2:
@@ -214,20 +214,20 @@ async def test_a_run_that_nobody_works_on_is_interrupted_until_it_is_resumed() -
     assert [(each.interrupted, each.status) for each in seen[2:]] == [(False, RunStatus.COMPLETED)] * 2
 
 
-async def test_a_run_that_asked_nothing_takes_no_answer() -> None:
+async def test_run_that_asked_nothing_takes_no_answer() -> None:
     app, _ = app_with("Done.")
     run = await app.start("Build it")
     with pytest.raises(RunNotWaiting, match="is completed and waits for no answer"):
         await app.answer(run.id, "Express")
 
 
-async def test_a_task_that_is_no_text_is_refused() -> None:
+async def test_task_that_is_no_text_is_refused() -> None:
     app, _ = app_with()
     with pytest.raises(ConfigurationError, match="not UTF-8 text"):
         await app.start("caf\udce9")
 
 
-async def test_the_task_itself_is_never_the_result() -> None:
+async def test_task_itself_is_never_the_result() -> None:
     def team() -> Team:
         return RoundRobinGroupChat([Silent("x", "x")], termination_condition=MaxMessageTermination(1))
 
@@ -268,7 +268,7 @@ async def test_wrong_answers_are_refused_and_change_nothing() -> None:
     assert await app.get(asked.id) == asked
 
 
-async def test_the_same_answer_again_changes_nothing_and_another_one_is_refused() -> None:
+async def test_answer_repeated_changes_nothing_and_another_is_refused() -> None:
     app, model = app_with(ASK, "Done.")
     asked = await app.start("Build it", user="alice")
     done = await app.answer(asked.id, "Express", user="alice")
@@ -279,7 +279,7 @@ async def test_the_same_answer_again_changes_nothing_and_another_one_is_refused(
     assert len(model.requests) == 2
 
 
-async def test_a_waiting_run_is_not_resumed_and_a_completed_one_is_over() -> None:
+async def test_resume_refuses_waiting_and_completed_runs() -> None:
     app, _ = app_with(ASK, "Done.")
     asked = await app.start("Build it")
     with pytest.raises(RunNotWaiting, match=f"upcall answer {asked.id}"):
@@ -300,7 +300,7 @@ async def test_cancel_records_the_open_question_as_cancelled() -> None:
 
 
 @pytest.mark.slow
-async def test_a_run_cancelled_elsewhere_while_it_works_is_not_overwritten() -> None:
+async def test_run_cancelled_elsewhere_at_work_is_not_overwritten() -> None:
     app, model = app_with(Call("missing"), Hang(2))
     task = asyncio.create_task(app.start("Build it"))
     while len(model.requests) < 2:
@@ -312,7 +312,7 @@ async def test_a_run_cancelled_elsewhere_while_it_works_is_not_overwritten() -> 
     assert (await app.get(run.id)).status is RunStatus.CANCELLED
 
 
-async def test_a_model_and_a_team_together_are_refused() -> None:
+async def test_model_and_a_team_together_are_refused() -> None:
     model = ScriptedModelClient([])
     with pytest.raises(ConfigurationError, match="not both"):
         Upcall(model, team=solo(model))
@@ -335,7 +335,7 @@ def test_one_app_can_be_used_from_several_event_loops() -> None:
     assert done.result == "Done."
 
 
-async def test_a_question_to_a_user_proxy_of_another_name_fails_the_run_and_is_not_taken_for_its_result() -> None:
+async def test_question_to_an_unknown_user_proxy_fails_the_run() -> None:
     model = ScriptedModelClient([ASK])
 
     def team() -> Team:
@@ -347,13 +347,13 @@ async def test_a_question_to_a_user_proxy_of_another_name_fails_the_run_and_is_n
     assert "the user proxy is called 'user'" in str(run.error)
 
 
-async def test_a_cancelled_run_does_not_keep_the_error_it_failed_with() -> None:
+async def test_cancelled_run_drops_the_error_it_failed_with() -> None:
     app, _ = app_with(Fail(500))
     failed = await app.start("Build it")
     assert (await app.cancel(failed.id)).error is None
 
 
-async def test_nothing_in_the_stream_tells_of_a_question_before_it_is_stored() -> None:
+async def test_stream_emits_no_question_before_it_is_stored() -> None:
     app, _ = app_with(ASK)
     told = [str(getattr(item, "content", "")) async for item in told_before_stored(app)]
     assert not any("Which framework?" in each for each in told)
@@ -366,7 +366,7 @@ async def told_before_stored(app: Upcall) -> AsyncGenerator[Any, None]:
             yield item
 
 
-async def test_a_run_goes_on_with_its_own_model_where_the_caller_names_none() -> None:
+async def test_run_keeps_its_own_model_where_none_is_named() -> None:
     shallow = '{"intent": "coding", "research_depth": "shallow"}'
     with LoopbackServer([shallow, ASK, "Done.", "Done."]) as server:
         started = Upcall(store="runs.db", settings=Settings.read(model="m", base_url=server.base_url))
@@ -412,7 +412,7 @@ def text(source: str, content: str) -> TextMessage:
 EARLIER = [text("user", "Who leads in wind?"), text("assistant", "Germany.")]
 
 
-async def test_the_history_comes_before_the_task_in_the_order_and_roles_in_which_it_was_said() -> None:
+async def test_history_precedes_the_task_with_order_and_roles() -> None:
     """S2-06, S2-14."""
     with rooted(classifier=[SHALLOW], researcher=[FOUND]) as model:
         run = await root_app(model).start("And in Japan?", history=EARLIER)
@@ -425,7 +425,7 @@ async def test_the_history_comes_before_the_task_in_the_order_and_roles_in_which
     assert "Germany." in str(requests_of(model, "researcher")[0].messages)
 
 
-async def test_the_history_is_no_part_of_the_request_that_is_planned() -> None:
+async def test_history_is_no_part_of_the_planned_request() -> None:
     """S3-36: the request is the task, and the history is not told again after a pause."""
     ask = '{"needs_clarification": true, "clarification_question": "Which year?"}'
     with deep(clarifier=[ask, CLEAR]) as model:
@@ -440,7 +440,7 @@ async def test_the_history_is_no_part_of_the_request_that_is_planned() -> None:
 
 
 @pytest.mark.parametrize("member", ["classifier", "researcher", "lead"])
-async def test_a_history_may_name_the_agents_of_an_earlier_run(member: str) -> None:
+async def test_history_may_name_the_agents_of_earlier_runs(member: str) -> None:
     """The result of a run is said by one of its agents; to give it as history must not end the next run with it."""
     with rooted(classifier=[SHALLOW], researcher=[FOUND]) as model:
         run = await root_app(model).start(
@@ -449,14 +449,14 @@ async def test_a_history_may_name_the_agents_of_an_earlier_run(member: str) -> N
     assert (run.status, run.result) == (RunStatus.COMPLETED, "Japan follows.")
 
 
-async def test_who_speaks_in_the_history_had_no_turn_in_the_run() -> None:
+async def test_history_speakers_had_no_turn_in_the_run() -> None:
     """S3-23."""
     with rooted(classifier=[SHALLOW], researcher=[FOUND]) as model:
         run = await root_app(model).start("And in Japan?", history=EARLIER)
     assert run.execution_path == ("classifier", "researcher")
 
 
-async def test_the_history_itself_is_never_the_result() -> None:
+async def test_history_itself_is_never_the_result() -> None:
     def team() -> Team:
         return RoundRobinGroupChat([Silent("x", "x")], termination_condition=MaxMessageTermination(3))
 
@@ -471,7 +471,7 @@ async def test_the_history_itself_is_never_the_result() -> None:
         ("lead", RunStatus.EXECUTING),
     ],
 )
-async def test_a_resumed_run_has_the_status_of_the_agent_that_failed(agent: str, status: RunStatus) -> None:
+async def test_resumed_run_has_the_status_of_the_failed_agent(agent: str, status: RunStatus) -> None:
     """S3-21, S3-23."""
     failing: Sequence[Reply] = [Fail(500)]
     failed = await root_app(deep(**{agent: failing})).start("And in Japan?")
@@ -481,7 +481,7 @@ async def test_a_resumed_run_has_the_status_of_the_agent_that_failed(agent: str,
     assert seen[0] is status
 
 
-async def test_who_the_user_is_and_the_data_sources_are_said_at_the_start_or_in_the_settings() -> None:
+async def test_user_info_and_sources_come_from_start_or_settings() -> None:
     """S2-15, S2-16."""
     ada, bob = {"name": "Ada"}, {"name": "Bob"}
     for given, expected in (({}, (bob, [])), ({"user_info": ada, "data_sources": ["documents"]}, (ada, ["documents"]))):
@@ -492,7 +492,7 @@ async def test_who_the_user_is_and_the_data_sources_are_said_at_the_start_or_in_
         assert f"The user is {expected[0]['name']}." in model.requests[0].system
 
 
-async def test_an_unknown_data_source_is_refused_before_anything_is_stored() -> None:
+async def test_data_source_that_is_unknown_is_refused_before_storing() -> None:
     app = root_app(ScriptedModelClient([]), search_web)
     with pytest.raises(ConfigurationError, match=r"no data source 'search_wep'\. Known: documents, search_web"):
         await app.start("And in Japan?", data_sources=["search_wep"])
@@ -518,7 +518,7 @@ COMPONENT: dict[str, Any] = {
 
 
 @pytest.mark.filterwarnings("ignore:(?s).*SECURITY WARNING")
-async def test_the_researcher_has_the_tools_of_the_program_and_those_of_the_settings() -> None:
+async def test_researcher_has_tools_of_the_program_and_settings() -> None:
     """S2-22: and the classifier is told of both."""
     look = Call("look_up_law", {"name": "EEG"})
     with rooted(classifier=[SHALLOW], researcher=[Call("search_web", {"query": "wind"}), look, FOUND]) as model:
@@ -550,7 +550,7 @@ PINNED: list[Any] = [
 
 
 @pytest.mark.parametrize("chosen", PINNED)
-async def test_a_run_keeps_how_its_team_works(chosen: dict[str, Any]) -> None:
+async def test_run_keeps_how_its_team_works(chosen: dict[str, Any]) -> None:
     """S3-35: through the file, and through drivers whose settings say something else."""
     ask = Call("ask_user", {"question": "Which year?"})
     with rooted(classifier=[SHALLOW], researcher=[ask, FOUND]) as model:
@@ -561,7 +561,7 @@ async def test_a_run_keeps_how_its_team_works(chosen: dict[str, Any]) -> None:
     assert done.config == asked.config
 
 
-async def test_a_run_keeps_its_prompts_wherever_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_run_keeps_its_prompts_wherever_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "plan_generation.j2").write_text(
         "You are the planner with prompts of its own. {{ clarifier_context }}{{ feedback_history }}"
@@ -578,7 +578,7 @@ async def test_a_run_keeps_its_prompts_wherever_it_goes_on(tmp_path: Path, monke
     assert requests_of(model, "planner")[-1].system.startswith("You are the planner with prompts of its own.")
 
 
-async def test_the_plan_of_a_run_comes_back_from_the_file_as_it_was_reviewed() -> None:
+async def test_plan_of_a_run_is_stored_as_reviewed() -> None:
     """S0-25 to S0-29, S0-37."""
     with deep(planner=[CLEAR, PLAN, PLAN.replace('"Wind"', '"Wind", "Sun"')]) as model:
         app = root_app(model, enable_plan_approval=True)
@@ -593,7 +593,7 @@ async def test_the_plan_of_a_run_comes_back_from_the_file_as_it_was_reviewed() -
     assert (stored.clarifier_result.plan_approved, stored.clarifier_result.plan_rejected) == (True, False)
 
 
-async def test_tools_that_a_block_of_the_settings_names_are_all_that_its_agent_is_shown() -> None:
+async def test_tools_named_in_settings_are_all_an_agent_sees() -> None:
     """S0-43, S2-22."""
 
     def search_papers(query: str) -> str:
@@ -616,7 +616,7 @@ async def test_tools_that_a_block_of_the_settings_names_are_all_that_its_agent_i
     assert "there is: search_papers, search_web" in note
 
 
-async def test_the_console_of_autogen_returns_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_console_of_autogen_returns_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     app, _ = app_with("Done.")
     run = await Console(app.start_stream("Build it."), output_stats=True)
     assert (run.status, run.result) == ("completed", "Done.")
@@ -624,7 +624,7 @@ async def test_the_console_of_autogen_returns_the_run(capsys: pytest.CaptureFixt
     assert run.stop_reason == (await app.get(run.id)).stop_reason
 
 
-async def test_a_spent_max_rounds_does_not_look_like_plain_success() -> None:
+async def test_max_rounds_reached_does_not_look_like_success() -> None:
     def look() -> str:
         """Look."""
         return "Nothing."

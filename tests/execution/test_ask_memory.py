@@ -76,7 +76,7 @@ async def test_what_is_answered_as_often_is_asked_on(location: str) -> None:
     assert await asks_level(location)
 
 
-async def test_nothing_is_counted_and_nothing_weighs_less_where_it_is_off() -> None:
+async def test_memory_switched_off_counts_and_weighs_nothing() -> None:
     for _ in range(2):
         await close_one("whatever")
     assert await asks_level(ask_memory=False)
@@ -96,7 +96,7 @@ async def test_users_and_projects_are_apart(location: str) -> None:
     assert [*asked, await asks_level(location, "alice")] == [False, True, True, True]
 
 
-async def test_a_run_that_follows_in_a_folder_of_its_own_belongs_to_no_project() -> None:
+async def test_memory_project_excludes_follow_ups_in_own_folders() -> None:
     run = await close_one("whatever")
     run = await app_of().answer(run.id, "Express")
     app = app_of()
@@ -104,7 +104,7 @@ async def test_a_run_that_follows_in_a_folder_of_its_own_belongs_to_no_project()
     assert [each.project for each in await app.question_kinds()] == [""]
 
 
-async def test_a_run_keeps_what_was_known_when_it_was_started() -> None:
+async def test_memory_of_a_run_is_that_of_its_start() -> None:
     await close_one("whatever")
     run = await close_one("whatever")
     assert run.config.team is not None
@@ -115,14 +115,14 @@ async def test_a_run_keeps_what_was_known_when_it_was_started() -> None:
 
 
 @pytest.mark.slow
-async def test_runs_that_are_answered_at_the_same_time_are_all_counted(location: str) -> None:
+async def test_memory_counts_all_runs_answered_at_once(location: str) -> None:
     app = app_of(location)
     waiting = [await app_of(location).start(TASK) for _ in range(4)]
     await asyncio.gather(*(app_of(location).answer(run.id, "whatever") for run in waiting))
     assert await app.question_kinds() == [AskedKind(detail=Detail.LEVEL, asked=4, dismissed=4)]
 
 
-async def test_a_user_forgets_only_what_is_theirs(location: str) -> None:
+async def test_user_forgets_only_what_is_theirs(location: str) -> None:
     for user in ("alice", "bob"):
         await close_one("whatever", location, user=user)
     gone = await app_of(location).forget_kinds("level", user="alice")
@@ -174,7 +174,7 @@ async def test_counts_that_cannot_be_are_refused(kind: str, asked: int, dismisse
     assert await counts() == []
 
 
-async def test_a_store_from_before_gets_the_table(location: str) -> None:
+async def test_store_from_before_gets_the_table(location: str) -> None:
     await close_one("whatever", location)
     execute(location, "drop table upcall_asked_kinds")
     assert await counts(location) == []
@@ -192,7 +192,7 @@ async def answer_level(said: str, facts: str = "") -> tuple[Upcall, Run]:
 
 
 @pytest.mark.parametrize("facts", ["", "# Ours\nframework: Express\n", "framework: Express"])
-async def test_an_answer_becomes_a_fact_that_answers_the_next_run(facts: str) -> None:
+async def test_memory_turns_an_answer_into_a_fact_for_later(facts: str) -> None:
     app, run = await answer_level("Beginners: all of them", facts)
     fact = await app.keep_fact(run.id[:6], run.answers[0].question_id[:6])
     assert (fact.asked, fact.answer) == ("Which level?", "Beginners: all of them")
@@ -216,7 +216,7 @@ async def test_what_was_left_to_the_agent_is_no_fact(said: str) -> None:
         ("{framework: Express}\n", "not valid YAML"),
     ],
 )
-async def test_a_file_that_cannot_take_the_fact_is_left_as_it_is(facts: str, says: str) -> None:
+async def test_memory_leaves_a_file_that_cannot_take_facts(facts: str, says: str) -> None:
     app, run = await answer_level("Beginners")
     Path("facts.yaml").write_text(facts)
     with pytest.raises(ConfigurationError, match=says):
@@ -224,13 +224,13 @@ async def test_a_file_that_cannot_take_the_fact_is_left_as_it_is(facts: str, say
     assert Path("facts.yaml").read_text() == facts
 
 
-async def test_an_answer_that_would_not_be_given_again_is_refused() -> None:
+async def test_memory_refuses_answers_that_would_not_be_reused() -> None:
     app, run = await answer_level("no")
     with pytest.raises(CallerError, match="would not answer 'Which level"):
         await app.keep_fact(run.id, run.answers[0].question_id)
 
 
-async def test_a_fact_needs_a_file_an_answered_question_and_a_run_of_ones_own() -> None:
+async def test_memory_fact_needs_file_answered_question_and_own_run() -> None:
     run = await close_one("Beginners", user="alice")
     asked = run.answers[0].question_id
     with pytest.raises(ConfigurationError, match=r"facts: facts\.yaml"):
@@ -245,7 +245,7 @@ async def test_a_fact_needs_a_file_an_answered_question_and_a_run_of_ones_own() 
 
 
 @pytest.mark.slow
-async def test_the_command_lists_corrects_forgets_and_makes_facts() -> None:
+async def test_command_lists_corrects_forgets_and_makes_facts() -> None:
     _, run = await answer_level("Beginners")
     write_settings("store: runs.db\nfacts: facts.yaml\n")
     assert upcall("asked").out == "level: asked 1, dismissed 0, weighs 1.00\n"

@@ -18,7 +18,7 @@ REQUESTS = [asked_event(each, source="solo") for each in ASKED]
 RECORDS = QuestionRecords.build(ASKED)
 
 
-def test_a_call_is_told_with_the_last_of_its_questions() -> None:
+def test_call_is_emitted_with_the_last_of_its_questions() -> None:
     gate = EventGate()
     assert gate.let_through(CALL, RECORDS) == []
     assert gate.let_through(REQUESTS[0], RECORDS) == [REQUESTS[0]]
@@ -26,14 +26,14 @@ def test_a_call_is_told_with_the_last_of_its_questions() -> None:
     assert gate.open(RECORDS) == []
 
 
-def test_a_call_whose_questions_were_told_passes() -> None:
+def test_call_whose_questions_were_told_passes() -> None:
     gate = EventGate()
     for request in REQUESTS:
         gate.let_through(request, RECORDS)
     assert gate.let_through(CALL, RECORDS) == [CALL]
 
 
-def test_a_handoff_with_questions_waits_for_the_end() -> None:
+def test_handoff_with_questions_waits_for_the_end() -> None:
     gate, handoff = EventGate(), question_message(ASKED, source="solo", user_proxy="user")
     assert gate.let_through(handoff, RECORDS) == []
     assert gate.open(RECORDS) == [handoff]
@@ -50,7 +50,7 @@ def test_nothing_is_told_of_a_duplicate() -> None:
     assert EventGate().let_through(REQUESTS[1], records) == []
 
 
-def test_behind_a_closed_gate_events_wait_in_order_and_are_told_as_what_is_stored_in_the_end() -> None:
+def test_gate_that_is_closed_keeps_events_until_stored() -> None:
     gate, chunk = EventGate(), ModelClientStreamingChunkEvent(source="solo", content="Hm")
     gate.close()
     assert [gate.let_through(each, RECORDS) for each in (CALL, *REQUESTS, chunk)] == [[]] * 4

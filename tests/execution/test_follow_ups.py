@@ -20,7 +20,7 @@ def make_app(model: ScriptedModelClient) -> Upcall:
     return Upcall(store="runs.db", team=make_team)
 
 
-async def test_a_follow_up_has_the_whole_conversation_before_its_task() -> None:
+async def test_follow_up_has_the_whole_conversation_before_its_task() -> None:
     with ScriptedModelClient(["Blue.", "Green.", "Red."]) as model:
         app = make_app(model)
         first = await app.start("A colour, please", user="ada")
@@ -33,21 +33,21 @@ async def test_a_follow_up_has_the_whole_conversation_before_its_task() -> None:
     assert (third.follows, third.user, third.result) == (second.id, "ada", "Red.")
 
 
-async def test_a_follow_up_of_a_failed_run_is_told_that_it_failed() -> None:
+async def test_follow_up_knows_that_its_run_failed() -> None:
     with ScriptedModelClient([Fail(400), "Blue."]) as model:
         app = make_app(model)
         await app.follow_up(await app.start("A colour, please"), "Try again")
         assert "This ended without a result" in str(model.requests[-1].messages)
 
 
-async def test_a_run_that_waits_has_no_follow_up_yet() -> None:
+async def test_run_that_waits_has_no_follow_up_yet() -> None:
     app = make_app(ScriptedModelClient([Call("ask_user", {"question": "Which?"})]))
     run = await app.start("A colour, please")
     with pytest.raises(CallerError, match=f"First: upcall answer {run.id}"):
         await app.follow_up(run, "Another one")
 
 
-async def test_a_follow_up_of_the_root_team_works_in_the_same_folder(tmp_path: Path) -> None:
+async def test_follow_up_of_the_root_team_keeps_its_folder(tmp_path: Path) -> None:
     app = Upcall(store="runs.db", settings=Settings.read(None, model="demo", executor="none"))
     first = await app.start("Hello! What can you do?", workspace=tmp_path / "files")
     second = await app.follow_up(first, "Hello! What can you do?")

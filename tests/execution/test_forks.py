@@ -91,7 +91,7 @@ def said(run: Run) -> list[str]:
     return [answer.as_text() for answer in run.answers]
 
 
-async def test_a_branch_goes_on_with_another_answer_and_does_nothing_before_it_again() -> None:
+async def test_fork_continues_with_another_answer_without_repeating_earlier_work() -> None:
     """S3 and DESIGN.md: `app.fork(run.id, question_id, "FastAPI")`."""
     bench = Bench(ONE)
     asked = await bench.app.start("Build it", user="alice")
@@ -109,7 +109,7 @@ async def test_a_branch_goes_on_with_another_answer_and_does_nothing_before_it_a
 
 
 @pytest.mark.parametrize(("at", "again"), [(0, ["between", "after"]), (1, ["after"])])
-async def test_answers_before_the_question_stay_and_those_behind_it_are_asked_again(at: int, again: list[str]) -> None:
+async def test_fork_keeps_earlier_answers_and_asks_later_ones_again(at: int, again: list[str]) -> None:
     bench = Bench(TWO)
     run = await bench.app.start("Build it")
     ids = [run.questions[0].id]
@@ -131,7 +131,7 @@ async def test_answers_before_the_question_stay_and_those_behind_it_are_asked_ag
 
 
 @pytest.mark.parametrize("together", [True, False])
-async def test_one_of_two_open_questions_is_answered_otherwise_and_the_other_answer_stays(together: bool) -> None:
+async def test_fork_changes_one_of_two_open_questions_answers(together: bool) -> None:
     both = Calls([Call("coder", {"task": "Code"}), Call("writer", {"task": "Write"})])
     bench = Bench({"lead": [both, "report"], "coder": [ask(), "report"], "writer": [ask("Which style?"), "report"]})
     run = await bench.app.start("Build it")
@@ -152,7 +152,7 @@ async def test_one_of_two_open_questions_is_answered_otherwise_and_the_other_ans
     assert (forked.status, sorted(said(forked))) == (RunStatus.COMPLETED, ["FastAPI", "Plain"])
 
 
-async def test_what_a_fact_answered_is_overruled_and_the_work_before_it_stands() -> None:
+async def test_fork_overrules_a_fact_and_keeps_earlier_work() -> None:
     """An answer from any step of the resolver can be overruled by the human afterwards (issue 4)."""
     bench = Bench(ONE)
     run = await bench.app.start("Build it", facts={"framework": "Express"})
@@ -167,7 +167,7 @@ async def test_what_a_fact_answered_is_overruled_and_the_work_before_it_stands()
     assert bench.notes == ["before", "after", "after"]  # With the run's own answer all is in its journal.
 
 
-async def test_a_fork_within_a_segment_keeps_no_later_answer() -> None:
+async def test_fork_within_a_segment_keeps_no_later_answer() -> None:
     """S4-52: facts answered both questions without a pause; what the coder asked second depends on the first."""
 
     def respond(request: Request) -> Reply:
@@ -187,7 +187,7 @@ async def test_a_fork_within_a_segment_keeps_no_later_answer() -> None:
     assert (forked.result, said(forked)) == ("Built with FastAPI", ["FastAPI"])
 
 
-async def test_a_branch_of_a_branch_and_where_they_part() -> None:
+async def test_branch_of_a_branch_and_where_they_part() -> None:
     bench = Bench(TWO)
     run = await bench.app.start("Build it")
     first = run.questions[0].id
@@ -208,7 +208,7 @@ async def test_a_branch_of_a_branch_and_where_they_part() -> None:
     assert said(await bench.app.answer(three.id, "Any")) == ["Django", "Any"]
 
 
-async def test_a_run_that_failed_behind_the_question_is_forked_there() -> None:
+async def test_fork_of_a_failed_run_starts_at_the_question() -> None:
     bench = Bench({"lead": LEAD, "coder": [note("before"), ask(), Fail(500), "report"]})
     run = await bench.app.start("Build it")
     failed = await bench.app.answer(run.id, "Express")
@@ -220,7 +220,7 @@ async def test_a_run_that_failed_behind_the_question_is_forked_there() -> None:
     assert (await bench.app.get(run.id)) == failed
 
 
-async def test_an_open_question_is_answered_in_a_branch_and_stays_open_in_the_run() -> None:
+async def test_fork_answers_an_open_question_and_leaves_the_original() -> None:
     """S4-52: a paused turn is started again from its question."""
     bench = Bench(ONE)
     run = await bench.app.start("Build it")
@@ -229,7 +229,7 @@ async def test_an_open_question_is_answered_in_a_branch_and_stays_open_in_the_ru
     assert (await bench.app.answer(run.id, "Express")).status is RunStatus.COMPLETED
 
 
-async def test_what_cannot_be_forked_is_refused_and_nothing_is_stored() -> None:
+async def test_fork_that_is_impossible_is_refused_without_storing() -> None:
     bench = Bench(ONE)
     run = await bench.app.start("Build it", user="alice")
     await bench.app.answer(run.id, "Express")
@@ -245,7 +245,7 @@ async def test_what_cannot_be_forked_is_refused_and_nothing_is_stored() -> None:
     assert bench.notes == ["before", "after"]
 
 
-async def test_the_log_says_who_forked_what() -> None:
+async def test_log_says_who_forked_what() -> None:
     bench = Bench(ONE)
     run = await bench.app.start("Build it")
     await bench.app.answer(run.id, "Express")
@@ -255,7 +255,7 @@ async def test_the_log_says_who_forked_what() -> None:
 
 
 @pytest.mark.slow
-async def test_a_branch_of_the_root_team_works_in_a_copy_of_the_files() -> None:
+async def test_fork_of_the_root_team_copies_the_files() -> None:
     app = Upcall(ScriptedModelClient(demo_reply), store="runs.db", settings=Settings.read(model="demo"))
     run = await app.start(TASKS[0])
     done = await app.answer(run.id, "FastAPI")
@@ -281,7 +281,7 @@ async def test_files_are_copied_outside_of_the_event_loop(monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
-def test_a_fork_from_the_command_line() -> None:
+def test_fork_from_the_command_line() -> None:
     run = upcall("run", TASKS[0], "--model", "demo", "--json").json
     (question,) = run["questions"]
     upcall("answer", run["run_id"], "FastAPI", "--json")
@@ -293,7 +293,7 @@ def test_a_fork_from_the_command_line() -> None:
     assert "Which framework? - Express" in upcall("diff", run["run_id"], forked["run_id"]).out
 
 
-async def test_in_a_branch_a_call_behind_the_answer_is_made_even_where_it_looks_the_same() -> None:
+async def test_fork_makes_later_calls_even_where_they_look_equal() -> None:
     """Weak models number their calls anew: the same id, tool and arguments are another call there."""
     written: list[str] = []
 
@@ -325,7 +325,7 @@ async def test_in_a_branch_a_call_behind_the_answer_is_made_even_where_it_looks_
 
 
 @pytest.mark.parametrize("kind", [PausableAgent, AssistantAgent])
-async def test_in_a_branch_a_tool_that_asked_gets_the_other_answer(kind: Any) -> None:
+async def test_fork_gives_an_asking_tool_the_other_answer(kind: Any) -> None:
     def respond(request: Request) -> Reply:
         said = list(request.tool_results.values())
         return said[0] if said else Call("write", id="a")
@@ -343,7 +343,7 @@ async def test_in_a_branch_a_tool_that_asked_gets_the_other_answer(kind: Any) ->
     assert (run.result, forked.result) == ("written with Express", "written with FastAPI")
 
 
-async def test_a_run_that_ended_while_a_question_waited_is_forked_there() -> None:
+async def test_fork_of_a_run_ended_while_waiting_works() -> None:
     bench = Bench(ONE)
     run = await bench.app.start("Build it")
     await bench.app.cancel(run.id)
@@ -352,7 +352,7 @@ async def test_a_run_that_ended_while_a_question_waited_is_forked_there() -> Non
     assert bench.notes == ["before", "after"]
 
 
-async def test_a_run_that_ended_long_after_nobody_answered_is_forked_where_it_asked() -> None:
+async def test_fork_of_an_expired_run_starts_at_its_question() -> None:
     both = Calls([Call("coder", {"task": "Code"}), Call("watcher", {"task": "Watch"})])
 
     def respond(request: Request) -> Reply:
@@ -389,7 +389,7 @@ async def test_a_run_that_ended_long_after_nobody_answered_is_forked_where_it_as
     assert "FastAPI" in str(forked.result)
 
 
-async def test_a_run_that_is_answered_while_it_is_forked_does_not_tell_the_branch(
+async def test_fork_during_an_answer_leaves_the_answer_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bench = Bench(ONE)

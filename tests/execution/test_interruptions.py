@@ -95,7 +95,7 @@ async def to_the_end(app: Upcall) -> Run:
 
 
 @pytest.mark.slow
-async def test_the_scenario_has_as_many_steps_as_are_tried(steps: Steps) -> None:
+async def test_scenario_has_as_many_steps_as_are_tried(steps: Steps) -> None:
     await to_the_end(Upcall(ScriptedModelClient(demo_reply), store="runs.db", settings=Settings.read(None, **SETTINGS)))
     assert steps.taken == STEPS
 
@@ -108,7 +108,7 @@ EVERY_STEP = [
 
 @pytest.mark.parametrize(("step", "turns"), EVERY_STEP)
 @pytest.mark.slow
-async def test_a_run_cut_off_at_a_step_goes_on(step: int, turns: int, steps: Steps, written: list[Any]) -> None:
+async def test_run_cut_off_at_a_step_goes_on(step: int, turns: int, steps: Steps, written: list[Any]) -> None:
     model = ScriptedModelClient(demo_reply)
     app = Upcall(model, store="runs.db", settings=Settings.read(None, **SETTINGS))
     cut = asyncio.create_task(to_the_end(app))

@@ -74,7 +74,7 @@ def test_workers_killed_on_postgresql(postgres: Server) -> None:
 
 
 @pytest.mark.slow
-def test_a_worker_that_stood_still_has_lost_its_run() -> None:
+def test_worker_that_stood_still_has_lost_its_run() -> None:
     """Its lease ends, others take the run to its end; when it goes on it is told, and records nothing more.
 
     A tool that was recorded as begun in the moment before may still run: two at most here, which are in one batch.
@@ -123,14 +123,14 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.slow
-def test_the_harness_passes_what_is_right(judged: Any) -> None:
+def test_harness_passes_what_is_right(judged: Any) -> None:
     """One call each, the usual side effect, the usual end."""
     points = [("held left:1", []), ("tool left:1:1 before", []), ("held left:2", ["R=left:1:1", "left:1:1"])]
     assert judged(points, ["note left:1:1"]) == ([], [])
 
 
 @pytest.mark.slow
-def test_the_harness_sees_a_call_made_again(judged: Any) -> None:
+def test_harness_sees_a_call_made_again(judged: Any) -> None:
     """The reply was recorded: the next request holds a call of it. The second time is a fault."""
     points = [("held left:1", []), ("held left:2", ["left:1:1"]), ("held left:1", [])]
     faults, in_flight = judged(points, ["note left:1:1"])
@@ -138,19 +138,19 @@ def test_the_harness_sees_a_call_made_again(judged: Any) -> None:
     assert in_flight == []
 
 
-def test_the_harness_knows_a_call_in_flight(judged: Any) -> None:
+def test_harness_knows_a_call_in_flight(judged: Any) -> None:
     """Nobody had the reply when it was asked for again: it was in flight."""
     assert judged([("held left:1", []), ("held left:1", [])], ["note left:1:1"]) == ([], ["left:1"])
 
 
-def test_the_harness_sees_a_tool_run_again(judged: Any) -> None:
+def test_harness_sees_a_tool_run_again(judged: Any) -> None:
     """A tool that ran again without a question is a fault, and its side effect is another."""
     points = [("tool left:1:1 before", []), ("tool left:1:1 before", [])]
     faults, _ = judged(points, ["note left:1:1", "note left:1:1"])
     assert faults == ["tool call left:1:1 made again, and nobody was asked", "side effect 2 times: note left:1:1"]
 
 
-def test_the_harness_sees_what_is_lost(judged: Any) -> None:
+def test_harness_sees_what_is_lost(judged: Any) -> None:
     """A side effect that is missing, and another end."""
     faults, _ = judged([], [], status="failed")
     assert faults == ["ends with another status: 'failed', not 'completed'", "side effect lost: note left:1:1"]

@@ -32,7 +32,7 @@ async def plan_question(task: str = LIKE_TASK, user: str | None = None, **settin
     return run.questions[0].question
 
 
-async def test_a_plan_is_offered_for_a_like_task_and_taken_by_approval() -> None:
+async def test_known_plan_is_offered_for_similar_tasks_and_approved() -> None:
     await approve_one()
     model = ScriptedModelClient(script())
     app = app_of(model)
@@ -47,7 +47,7 @@ async def test_a_plan_is_offered_for_a_like_task_and_taken_by_approval() -> None
     assert not [each for each in model.requests if each.system.startswith("You are the planner ")]
 
 
-async def test_a_new_plan_can_be_made_instead() -> None:
+async def test_new_plan_can_be_made_instead() -> None:
     await approve_one()
     app = app_of(ScriptedModelClient(script()))
     run = await app.answer((await app.start(LIKE_TASK)).id, "3")
@@ -57,7 +57,7 @@ async def test_a_new_plan_can_be_made_instead() -> None:
     assert (run.plan.version, run.plan.feedback) == (1, ())
 
 
-async def test_only_a_like_task_of_the_same_user_is_offered_one() -> None:
+async def test_known_plan_is_offered_for_the_users_similar_tasks() -> None:
     await approve_one(user="alice")
     offered = [await plan_question(user="bob"), await plan_question("Compare two databases", user="alice")]
     offered += [await plan_question(user="alice", plan_memory=False), await plan_question(user="alice")]
@@ -72,7 +72,7 @@ async def test_what_the_user_did_not_approve_is_not_kept(left: dict[str, Any]) -
     assert await app.plans() == []
 
 
-async def test_a_plan_can_be_forgotten_by_its_user_alone() -> None:
+async def test_plan_can_be_forgotten_by_its_user_alone() -> None:
     run, app = await approve_one(user="alice"), app_of(ScriptedModelClient([]))
     with pytest.raises(CallerError, match="There is no stored plan of run"):
         await app.delete_plan(run.id, user="bob")

@@ -24,7 +24,7 @@ async def list_answered(world: mail_process.World) -> list[str]:
 
 
 @pytest.mark.slow
-async def test_the_team_is_not_run_again_when_it_is_done(tmp_path: Path) -> None:
+async def test_queued_answer_does_not_rerun_a_finished_team(tmp_path: Path) -> None:
     """The writer gets its answer in the middle of the work; when the lead is done, nobody makes one more model call."""
     world = mail_process.World(tmp_path, waits=True)
     run = await soon(mail_process.work(world))
@@ -34,7 +34,7 @@ async def test_the_team_is_not_run_again_when_it_is_done(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-async def test_what_followed_the_answer_is_not_done_again_after_a_kill(tmp_path: Path) -> None:
+async def test_queued_answer_repeats_no_later_work_after_a_kill(tmp_path: Path) -> None:
     """The writer took its note on the answer that came by mail; after the kill nobody asks or takes it again."""
     assert run_python(mail_process.__file__, str(tmp_path)).returncode == -signal.SIGKILL
     world = mail_process.World(tmp_path)
@@ -46,19 +46,19 @@ async def test_what_followed_the_answer_is_not_done_again_after_a_kill(tmp_path:
 
 
 @pytest.mark.slow
-async def test_the_transcript_has_an_answer_that_came_by_mail(tmp_path: Path) -> None:
+async def test_transcript_has_an_answer_that_came_by_mail(tmp_path: Path) -> None:
     await soon(mail_process.work(world := mail_process.World(tmp_path, waits=True)))
     assert await list_answered(world) == ["Which framework?", "Which style?"]
 
 
 @pytest.mark.slow
-async def test_a_kill_loses_no_answer_of_the_transcript(tmp_path: Path) -> None:
+async def test_kill_loses_no_answer_of_the_transcript(tmp_path: Path) -> None:
     assert run_python(mail_process.__file__, str(tmp_path)).returncode == -signal.SIGKILL
     await soon((world := mail_process.World(tmp_path)).app.resume(mail_process.RUN))
     assert await list_answered(world) == ["Which framework?", "Which style?"]
 
 
-async def test_a_cancelled_run_is_forked_where_nobody_took_the_answer_in(
+async def test_queued_answer_not_taken_lets_a_cancelled_run_fork(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("upcall.execution.segment.SECONDS_BETWEEN_MAILS", 60)

@@ -31,7 +31,7 @@ def race(location: str, *arguments: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_the_work_is_done_once(location: str) -> None:
+def test_work_is_done_once(location: str) -> None:
     """Different answers, and `resume` beside a worker that is alive: one process works, the others get one line; of
     different answers exactly one is taken."""
     found = {each["race"]: each for each in race(location, "--race", "other", "--race", "busy", "--rounds", "1")}
@@ -42,7 +42,7 @@ def test_the_work_is_done_once(location: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_work_is_done_once_in_every_round(kind: str, location: str) -> None:
+def test_work_is_done_once_in_every_round(kind: str, location: str) -> None:
     """One round may be lucky. Here are the same answer, `resume`, and both at once, too."""
     found = race(location, "--race", kind, "--rounds", "8")
     assert [each["faults"] for each in found] == [[]] * 8

@@ -339,7 +339,7 @@ async def test_what_waits_for_an_answer_is_missed(changed: str) -> None:
 
 
 @pytest.mark.parametrize("nested", [False, True])
-async def test_a_state_of_another_version_is_refused(nested: bool) -> None:
+async def test_state_of_another_version_is_refused(nested: bool) -> None:
     client = models(**LEAD)
     run = await begun(lambda: lead_with("coder")(client))
 
@@ -382,7 +382,7 @@ def deploying() -> ScriptedModelClient:
     )
 
 
-async def test_a_tool_whose_call_has_no_result_yet_is_missed() -> None:
+async def test_resume_misses_a_tool_whose_call_is_pending() -> None:
     client = deploying()
     run = await cut_off(with_tools(client, stuck), "coder")
     (line,) = await refused(with_tools(client), run)
@@ -395,7 +395,7 @@ async def test_a_tool_whose_call_has_no_result_yet_is_missed() -> None:
 
 
 @pytest.mark.parametrize("workbench", [StaticWorkbench([as_tool(deploy)]), Served()], ids=["here", "served"])
-async def test_a_tool_that_moved_is_not_missed(workbench: Workbench) -> None:
+async def test_tool_that_moved_is_not_missed(workbench: Workbench) -> None:
     """Into a workbench; where only a server knows what a workbench has, it is not asked beforehand."""
     client = deploying()
     run = await cut_off(with_tools(client, stuck), "coder")
@@ -404,7 +404,7 @@ async def test_a_tool_that_moved_is_not_missed(workbench: Workbench) -> None:
     assert (await gone_on(with_tools(client, workbench=workbench), run)).result == "Done."
 
 
-async def test_a_call_in_doubt_is_asked_about_only_where_the_team_fits_and_the_team_of_the_answer_too() -> None:
+async def test_resume_asks_about_calls_only_where_the_team_fits() -> None:
     client = deploying()
     run = await cut_off(with_tools(client, stuck), "coder")
     await refused(with_tools(client), run)
@@ -421,7 +421,7 @@ async def test_a_call_in_doubt_is_asked_about_only_where_the_team_fits_and_the_t
     assert client.requests[-2].tool_results == {"call_7": "deployed to eu"}
 
 
-async def test_a_call_that_may_be_made_again_needs_its_tool_too() -> None:
+async def test_resume_needs_the_tool_of_a_repeatable_call() -> None:
     @idempotent
     async def stuck(region: str) -> str:
         """Deploy to a region."""
@@ -436,7 +436,7 @@ async def test_a_call_that_may_be_made_again_needs_its_tool_too() -> None:
     assert (done.status, done.result) == (RunStatus.COMPLETED, "Done.")
 
 
-async def test_calls_with_an_outcome_need_nothing_though_the_run_was_cut_off_later() -> None:
+async def test_resume_needs_nothing_for_calls_that_have_outcomes() -> None:
     async def look() -> str:
         """Look around."""
         return "seen"
@@ -462,7 +462,7 @@ async def test_calls_with_an_outcome_need_nothing_though_the_run_was_cut_off_lat
 
 
 @pytest.mark.parametrize("place", ["member", "filter", "society's team", "nested", "team in a team", "nested team"])
-async def test_a_begun_call_of_a_stock_agent_or_in_a_team_is_missed(place: str) -> None:
+async def test_resume_misses_calls_begun_by_stock_agents_or_teams(place: str) -> None:
     client = models(
         lead=[task("coder" if place != "nested team" else "crew"), "Done."],
         coder=[Call("deploy", {"region": "eu"}, id="call_7"), "Coded."],
@@ -523,7 +523,7 @@ class Failing(CodeExecutor):
 
 
 @pytest.mark.filterwarnings("ignore:No approval function")
-async def test_a_code_executor_that_failed_runs_its_code_again() -> None:
+async def test_code_executor_that_failed_runs_its_code_again() -> None:
     executor = Failing()
     app = Upcall(store=STORE, team=lambda: row(CodeExecutorAgent("runner", executor)))
     run = await app.start("```python\nprint(42)\n```")
@@ -531,7 +531,7 @@ async def test_a_code_executor_that_failed_runs_its_code_again() -> None:
     assert "42" in str((await gone_on(lambda: row(CodeExecutorAgent("runner", executor)), run)).result)
 
 
-async def test_an_agent_that_a_function_runs_is_not_missed() -> None:
+async def test_agent_that_a_function_runs_is_not_missed() -> None:
     """Nobody knows of it beforehand."""
     client = models(lead=[Call("delegate", {}), "Done."], inner=[Call("deploy", {"region": "eu"}), "Inner."])
 
@@ -556,7 +556,7 @@ async def test_an_agent_that_a_function_runs_is_not_missed() -> None:
     assert (await gone_on(team(deploy), run)).result == "Done."
 
 
-async def test_a_tool_of_the_clarifier_is_missed_too() -> None:
+async def test_tool_of_the_clarifier_is_missed_too() -> None:
     client = ScriptedModelClient([Call("deploy", {"region": "eu"}), '{"needs_clarification": false}'])
 
     def team(*tools: Any) -> Make:
@@ -568,7 +568,7 @@ async def test_a_tool_of_the_clarifier_is_missed_too() -> None:
     assert (await gone_on(team(deploy), run)).result == "Done."
 
 
-async def test_a_member_in_the_middle_of_a_call_is_missed() -> None:
+async def test_resume_misses_a_member_in_the_middle_of_calls() -> None:
     client = models(a=[Call("transfer_to_b")], b=[Call("deploy", {"region": "eu"}, id="call_7"), "Done."], c=["C."])
 
     def team(*names: str, tool: Any = deploy) -> Make:
@@ -591,7 +591,7 @@ async def test_a_member_in_the_middle_of_a_call_is_missed() -> None:
 # -- what does not matter ---------------------------------------------------------------------------------------------
 
 
-async def test_members_may_come_and_go_where_nothing_of_them_is_open() -> None:
+async def test_resume_allows_members_without_open_work_to_change() -> None:
     """Who is new hears what was said before it came."""
     client = models(a=["A says one."], b=["B."], c=[ASK, "C."], d=["D."], e=["E."])
     run = await begun(lambda: row(*(agent(name, client) for name in "abcd")))
@@ -602,7 +602,7 @@ async def test_members_may_come_and_go_where_nothing_of_them_is_open() -> None:
     assert "D." in heard
 
 
-async def test_a_round_goes_on_with_who_is_next_also_where_others_left_or_the_order_changed() -> None:
+async def test_resume_keeps_the_next_speaker_despite_changed_members() -> None:
     for later in ("bcd", "dcba", "cb"):
         client = models(a=["A."], b=[ASK, "B."], c=["C."], d=["D."])
         run = await begun(lambda client=client: row(*(agent(name, client) for name in "abcd")))
@@ -612,7 +612,7 @@ async def test_a_round_goes_on_with_who_is_next_also_where_others_left_or_the_or
         assert done.execution_path == ("a", "b", "c")
 
 
-async def test_an_idle_member_of_another_kind_begins_with_what_was_said() -> None:
+async def test_resume_gives_a_replaced_idle_member_the_conversation() -> None:
     client = models(a=["A says one.", "A says two."], b=[ASK, "B."])
     run = await begun(lambda: selected(client, stock("a", client), agent("b", client), turns=3))
     done = await gone_on(lambda: selected(client, agent("a", client), agent("b", client), turns=3), run)
@@ -661,7 +661,7 @@ async def test_what_closed_calls_were_served_by_may_go() -> None:
     assert (await gone_on(lambda: swarm(agent("lead", client, agent("coder", client))), run)).result == "Done."
 
 
-async def test_a_run_that_is_over_is_not_checked() -> None:
+async def test_run_that_is_over_is_not_checked() -> None:
     client = models(solo=["Done."], other=[])
     done = await Upcall(store=STORE, team=lambda: swarm(agent("solo", client))).start("Build it")
     assert await Upcall(store=STORE, team=lambda: swarm(agent("other", client))).check(done.id) == ()
@@ -672,7 +672,7 @@ async def test_a_run_that_is_over_is_not_checked() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("as_json", [False, True])
-def test_the_command_line_prints_the_list_and_changes_nothing(as_json: bool) -> None:
+def test_command_line_prints_the_list_and_changes_nothing(as_json: bool) -> None:
     """The root team of another version, in which the lead had an engineer."""
     with LoopbackServer(script()) as server:
         options = ("--model", "scripted", "--base-url", server.base_url, "--store", STORE)

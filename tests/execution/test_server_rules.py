@@ -28,7 +28,7 @@ async def run_in_a_new_process(url: str) -> None:
     assert (run.result, run.error) == ("Done.", None)
 
 
-async def test_rule_of_a_server_is_learned_once_for_a_store(caplog: pytest.LogCaptureFixture) -> None:
+async def test_server_rule_is_learned_once_for_a_store(caplog: pytest.LogCaptureFixture) -> None:
     with CellServer(BEHAVIOUR, CELL) as server:
         for _ in range(3):
             await run_in_a_new_process(server.base_url)
@@ -37,7 +37,7 @@ async def test_rule_of_a_server_is_learned_once_for_a_store(caplog: pytest.LogCa
 
 
 @pytest.mark.slow
-async def test_rule_of_a_server_is_asked_for_again_after_its_age() -> None:
+async def test_server_rule_is_requested_again_after_its_age() -> None:
     with CellServer(BEHAVIOUR, CELL) as server:
         await run_in_a_new_process(server.base_url)
         old = (identity.now() - MAX_AGE - timedelta(days=1)).isoformat()

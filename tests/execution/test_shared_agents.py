@@ -257,7 +257,7 @@ async def test_second_run_with_a_shared_agent_is_refused(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", REFUSED)
-async def test_of_two_runs_at_once_the_shared_agent_serves_one(way: str) -> None:
+async def test_shared_agent_serves_one_of_two_runs_at_once(way: str) -> None:
     app = app_with(REFUSED[way]())
     await app_with(SERVED["all built inside"]()).start("Make the store")
     both = await asyncio.gather(finish(app, "Ada's secret"), finish(app, "Bob's order"))
@@ -277,7 +277,7 @@ async def test_segments_of_one_run_share_their_agents(way: str) -> None:
     assert (run.status, str(run.result).count("Ada")) == (RunStatus.COMPLETED, 1)
 
 
-async def test_refused_run_is_not_stored_and_the_first_goes_on() -> None:
+async def test_shared_agent_refusal_stores_nothing_and_spares_the_first() -> None:
     app = app_with(sharing(lambda team: team, a_round(asker())))
     first = await app.start("Ada's order")
     with pytest.raises(SharedAgent, match=r"^Team 'RoundRobinGroupChat' .*\. Build it inside[^\n]*$"):
@@ -296,7 +296,7 @@ async def test_fork_and_follow_up_are_runs_of_their_own() -> None:
             await act
 
 
-async def test_second_loop_and_store_with_the_same_run_id_are_refused() -> None:
+async def test_shared_agent_refuses_second_loops_and_equal_run_ids() -> None:
     make, seen = sharing(a_round, stock()), list[str]()
 
     def work(store: str) -> None:
@@ -312,7 +312,7 @@ async def test_second_loop_and_store_with_the_same_run_id_are_refused() -> None:
     assert ("one.db" in seen[0], "Agent 'expert'" in seen[1]) == (True, True)
 
 
-async def test_agents_of_a_run_that_did_no_work_are_free_again(tmp_path: Any) -> None:
+async def test_shared_agent_is_free_after_a_run_without_work(tmp_path: Any) -> None:
     make = sharing(a_round, stock())
     (tmp_path / "broken.db").write_text("This is no database. " * 100)
     with pytest.raises(StoreUnavailable):

@@ -32,7 +32,7 @@ PICTURE = MultiModalMessage(source="user", content=["What is this?", Image(Pictu
         ({"wrkspace": "."}, "There is no option 'wrkspace' of a run; did you mean 'workspace'? Known: user, "),
     ],
 )
-def test_a_wrong_option_is_told_in_one_line(options: dict[str, Any], problem: str) -> None:
+def test_wrong_option_is_told_in_one_line(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         check_options(options)
     assert problem in str(refused.value)
@@ -55,13 +55,13 @@ WRONG_TYPES: list[tuple[Callable[[], object], str]] = [
 
 
 @pytest.mark.parametrize(("make", "problem"), WRONG_TYPES, ids=[each for _, each in WRONG_TYPES])
-def test_an_argument_of_another_type_is_told_in_one_line(make: Callable[[], object], problem: str) -> None:
+def test_argument_of_another_type_is_refused_in_one_line(make: Callable[[], object], problem: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         make()
     assert problem in str(refused.value)
 
 
-async def test_a_run_is_named_by_its_id_alone() -> None:
+async def test_run_is_named_by_its_id_alone() -> None:
     app = Upcall(store="runs.db", settings=Settings.read(None, model="demo"))
     run = await app.start("What is CUDA?")
     with pytest.raises(CallerError, match="by its id, a string, not by RunResult"):
@@ -71,31 +71,31 @@ async def test_a_run_is_named_by_its_id_alone() -> None:
 
 
 @pytest.mark.parametrize("task", ["", "  ", [], TextMessage(source="user", content=" ")])
-def test_an_empty_task_is_refused(task: object) -> None:
+def test_empty_task_is_refused(task: object) -> None:
     with pytest.raises(ConfigurationError, match=r"The task is empty\. Describe what to do\."):
         read_task(task, root_team=True)
 
 
-def test_the_last_messages_of_one_sender_are_the_task() -> None:
+def test_last_messages_of_one_sender_are_the_task() -> None:
     before = TextMessage(source="critic", content="Too long.")
     text, messages = read_task([before, TextMessage(source="user", content="Look."), PICTURE], root_team=False)
     assert text == "Look.\n\nWhat is this? [image]"
     assert messages[0] == before
 
 
-def test_in_the_root_team_the_last_message_is_the_users() -> None:
+def test_root_team_takes_the_last_message_as_the_users() -> None:
     said = [TextMessage(source="lead", content="Hello."), TextMessage(source="alice", content="Build it.")]
     text, messages = read_task(said, root_team=True)
     assert (text, [each.source for each in messages]) == ("Build it.", ["earlier_assistant", "user"])
 
 
-def test_a_hand_off_is_no_task_of_the_root_team() -> None:
+def test_root_team_takes_no_handoff_as_a_task() -> None:
     message = HandoffMessage(source="user", target="coder", content="Build it.")
     with pytest.raises(ConfigurationError, match="The task is HandoffMessage"):
         read_task(message, root_team=True)
 
 
-async def test_a_picture_reaches_the_agent_that_does_the_work() -> None:
+async def test_picture_reaches_the_agent_that_does_the_work() -> None:
     shallow = '{"intent": "research", "research_depth": "shallow"}'
     found = '{"summary": "A dot.", "findings": []}'
     script = {"You are the classifier ": [shallow], "You are the researcher ": [found]}
@@ -105,7 +105,7 @@ async def test_a_picture_reaches_the_agent_that_does_the_work() -> None:
     assert model.requests[1].messages[1]["content"] == "What is this?\n<image>"
 
 
-async def test_an_imported_run_names_nothing_of_the_machine_it_comes_from(tmp_path: Path) -> None:
+async def test_imported_run_names_nothing_of_its_machine(tmp_path: Path) -> None:
     script = {"You are the classifier ": ['{"intent": "meta", "meta_response": "Hello."}']}
     theirs = Upcall(ScriptedModelClient(script), store="theirs.db", settings=Settings.read(None))
     (tmp_path / "secret.md").write_text("theirs")
@@ -116,6 +116,6 @@ async def test_an_imported_run_names_nothing_of_the_machine_it_comes_from(tmp_pa
 
 
 @pytest.mark.parametrize("workspace", ["a\0b", "\ud800"])
-async def test_a_workspace_that_is_no_path_is_refused(workspace: str) -> None:
+async def test_workspace_that_is_no_path_is_refused(workspace: str) -> None:
     with pytest.raises(ConfigurationError, match=r"is not a path\. Name another --workspace"):
         await Upcall(settings=Settings.read(model="demo")).start("Build it", workspace=workspace)

@@ -56,7 +56,7 @@ async def told(app: Upcall, run: Run | str) -> list[tuple[str, str, str]]:
     return [("/".join(each.path), each.kind.value, each.text or each.name) for each in entries]
 
 
-async def test_a_transcript_has_what_nested_agents_did_over_a_pause(tmp_path: Path) -> None:
+async def test_transcript_has_nested_agents_work_over_a_pause(tmp_path: Path) -> None:
     app = make_app(tmp_path / "runs.db", ASK, "Passed.")
     run = await app.answer((await app.start("See to it", user="ada")).id, "3.12", user="ada")
     assert await told(app, run) == [
@@ -70,7 +70,7 @@ async def test_a_transcript_has_what_nested_agents_did_over_a_pause(tmp_path: Pa
     ]
 
 
-async def test_the_conversation_that_a_task_ends_is_not_kept_again(tmp_path: Path) -> None:
+async def test_transcript_keeps_the_conversation_before_a_task_once(tmp_path: Path) -> None:
     said = [TextMessage(content=f"Before, {number}", source="user") for number in range(3)]
     run = await (app := make_app(tmp_path / "runs.db", "Passed.")).start(
         [*said, TextMessage(content="Go", source="user")]
@@ -78,7 +78,7 @@ async def test_the_conversation_that_a_task_ends_is_not_kept_again(tmp_path: Pat
     assert (await told(app, run))[:2] == [("user", "task", "Go"), ("lead", "call", '{"task": "Test the parser"}')]
 
 
-async def test_a_question_that_is_put_again_is_kept_once(tmp_path: Path) -> None:
+async def test_question_that_is_put_again_is_kept_once(tmp_path: Path) -> None:
     """A reader of a stream reads each segment by itself."""
     both = Call("ask_user", {"question": "Which OS?"})
     run = await (app := make_app(tmp_path / "runs.db", Calls([ASK, both]), "Passed.")).start("See to it")
@@ -95,7 +95,7 @@ async def test_what_one_agent_did_comes_with_its_answers(tmp_path: Path) -> None
     assert [each.kind.value for each in own.entries] == ["question", "answer", "message"]
 
 
-async def test_a_failed_segment_is_kept_and_not_repeated_after_a_resume(tmp_path: Path) -> None:
+async def test_transcript_keeps_a_failed_segment_once_after_resuming(tmp_path: Path) -> None:
     app = make_app(tmp_path / "runs.db", ASK, Fail(400), "Passed.")
     run = await app.answer((await app.start("See to it")).id, "3.12")
     failed = await told(app, run)
@@ -127,7 +127,7 @@ async def test_nothing_is_kept_where_the_settings_say_so(tmp_path: Path) -> None
     assert await told(app, await app.start("See to it")) == []
 
 
-async def test_a_secret_is_not_in_the_transcript(tmp_path: Path, monkeypatch: Any) -> None:
+async def test_secret_is_not_in_the_transcript(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv(KEY, "k" * 43 + "=")
     app = make_app(tmp_path / "runs.db", Call("sign", {}), "Signed.")
     run = await app.answer((await app.start("Sign it")).id, "open sesame")
@@ -137,7 +137,7 @@ async def test_a_secret_is_not_in_the_transcript(tmp_path: Path, monkeypatch: An
     assert "sesame" not in str(said)
 
 
-async def test_a_branch_has_the_transcript_of_what_it_shares(tmp_path: Path) -> None:
+async def test_branch_has_the_transcript_of_what_it_shares(tmp_path: Path) -> None:
     app = make_app(tmp_path / "runs.db", ASK, "Passed.", "Passed again.")
     run = await app.start("See to it")
     await app.answer(run.id, "3.12")
@@ -147,7 +147,7 @@ async def test_a_branch_has_the_transcript_of_what_it_shares(tmp_path: Path) -> 
     assert [text for _, kind, text in said if kind == "answer"] == ["3.11"]
 
 
-async def test_an_exported_run_brings_its_transcript_along(tmp_path: Path) -> None:
+async def test_exported_run_brings_its_transcript_along(tmp_path: Path) -> None:
     app = make_app(tmp_path / "runs.db", ASK)
     run = await app.start("See to it")
     other = RunStore(tmp_path / "other.db")
@@ -155,7 +155,7 @@ async def test_an_exported_run_brings_its_transcript_along(tmp_path: Path) -> No
     assert await told(Upcall(store=other, team=app.team), run.id) == await told(app, run)
 
 
-async def test_a_removed_run_leaves_no_transcript(tmp_path: Path) -> None:
+async def test_removed_run_leaves_no_transcript(tmp_path: Path) -> None:
     app = make_app(tmp_path / "runs.db", ASK)
     run = await app.start("See to it")
     await app.store.delete(run.id)
@@ -164,7 +164,7 @@ async def test_a_removed_run_leaves_no_transcript(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_transcript_grows_while_the_team_works(tmp_path: Path) -> None:
+async def test_transcript_grows_while_the_team_works(tmp_path: Path) -> None:
     app = make_app(tmp_path / "runs.db", ASK, Hang())
     run = await app.start("See to it", user="ada")
     items = app.answer_stream(run.id, "3.12", user="ada")

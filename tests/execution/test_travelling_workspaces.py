@@ -68,7 +68,7 @@ def move_elsewhere(monkeypatch: pytest.MonkeyPatch, name: str = "elsewhere") -> 
 # -- a run's own folder -----------------------------------------------------------------------------------------------
 
 
-async def test_a_run_s_own_folder_is_made_where_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_workspace_of_a_run_is_made_where_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     run_id, folder = await started(Coder().app)
     shutil.rmtree(folder)
     move_elsewhere(monkeypatch)
@@ -77,7 +77,7 @@ async def test_a_run_s_own_folder_is_made_where_it_is_not(monkeypatch: pytest.Mo
     assert [each.name for each in folder.parent.iterdir()] == [run_id]
 
 
-async def test_a_folder_that_is_behind_is_brought_up_to_date(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_workspace_that_is_behind_is_brought_up_to_date(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What somebody has changed in it meanwhile stays."""
     run_id, folder = await started(Coder().app)
     behind = shutil.copytree(folder, tmp_path / "behind")
@@ -111,7 +111,7 @@ async def test_what_a_command_wrote_travels_too() -> None:
     assert (folder / "link").is_symlink()
 
 
-async def test_what_is_too_large_for_the_store_keeps_the_run_where_it_is() -> None:
+async def test_workspace_too_large_keeps_the_run_on_its_machine() -> None:
     app = Coder().app
     run_id, folder = await started(app)
     log = StoredChanges(app.store, run_id)
@@ -123,7 +123,7 @@ async def test_what_is_too_large_for_the_store_keeps_the_run_where_it_is() -> No
     assert not folder.exists()
 
 
-async def test_an_imported_run_has_its_files_and_can_undo_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_workspace_of_an_imported_run_can_be_undone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     theirs = Coder().app
     run_id, folder = await started(theirs)
     content = await export_run(theirs.store, run_id)
@@ -137,7 +137,7 @@ async def test_an_imported_run_has_its_files_and_can_undo_them(monkeypatch: pyte
     assert both == ["one\n", "one\n"]
 
 
-async def test_a_branch_is_made_from_the_files_of_its_run() -> None:
+async def test_workspace_of_a_fork_has_the_runs_files() -> None:
     app = Coder().app
     run_id, folder = await started(app)
     shutil.rmtree(folder)
@@ -151,7 +151,7 @@ async def test_a_branch_is_made_from_the_files_of_its_run() -> None:
 # -- one that somebody named ------------------------------------------------------------------------------------------
 
 
-async def test_a_named_folder_has_to_be_there(tmp_path: Path) -> None:
+async def test_named_folder_has_to_be_there(tmp_path: Path) -> None:
     app = Coder().app
     run_id, folder = await started(app, tmp_path / "shop")
     away = folder.rename(tmp_path / "away")
@@ -163,7 +163,7 @@ async def test_a_named_folder_has_to_be_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_kill_before_the_first_file_is_written_does_not_lose_the_folder(tmp_path: Path) -> None:
+async def test_workspace_survives_a_kill_before_the_first_file(tmp_path: Path) -> None:
     """The change was recorded then, and not made."""
     killed = run_code(
         f"import asyncio, os, signal, sys; sys.path[:0] = {sys.path!r}\n"
@@ -180,7 +180,7 @@ async def test_a_kill_before_the_first_file_is_written_does_not_lose_the_folder(
     assert (files(tmp_path / "shop"), run.error) == ({"b.txt": "b\n", "shop/a.txt": "one\n"}, None)
 
 
-async def test_a_run_that_no_other_worker_can_take_fails_with_the_reason(tmp_path: Path) -> None:
+async def test_workspace_no_worker_can_take_fails_with_the_reason(tmp_path: Path) -> None:
     app = Coder().app
     run_id, folder = await started(app, tmp_path / "shop")
     away = folder.rename(tmp_path / "away")
@@ -193,7 +193,7 @@ async def test_a_run_that_no_other_worker_can_take_fails_with_the_reason(tmp_pat
 
 
 @pytest.mark.slow
-async def test_workers_leave_a_run_queued_until_one_has_its_folder(postgres: Server, tmp_path: Path) -> None:
+async def test_workspace_missing_on_workers_leaves_the_run_queued(postgres: Server, tmp_path: Path) -> None:
     app = Coder(store=postgres.new_database()).app
     run_id, folder = await started(app, tmp_path / "shop")
     away = folder.rename(tmp_path / "away")

@@ -110,7 +110,7 @@ both = pytest.mark.parametrize("is_made", [False, True], ids=["not_made", "made"
 
 @both
 @pytest.mark.slow
-async def test_no_call_of_the_store_that_fails_ends_a_run(is_made: bool) -> None:
+async def test_store_call_that_fails_ends_no_run(is_made: bool) -> None:
     async def play(fails: int) -> int:
         app = Upcall(store="runs.db", team=make_team, settings=Settings())
         answers = {"Which framework?": "Express", "Which database?": "SQLite"}
@@ -144,7 +144,7 @@ async def test_nor_in_a_team_of_any_shape(shape: str, is_made: bool) -> None:
 
 @pytest.mark.slow
 @both
-async def test_nor_is_it_told_to_the_model_as_a_failure_of_its_tool(is_made: bool) -> None:
+async def test_store_failure_is_not_shown_to_models_as_tools(is_made: bool) -> None:
     async def play(fails: int) -> int:
         app = Upcall(store="runs.db", settings=Settings.read(model="demo"))
         run, calls = await play_with(app, fails, is_made, {"Which framework?": "Express"})
@@ -156,7 +156,7 @@ async def test_nor_is_it_told_to_the_model_as_a_failure_of_its_tool(is_made: boo
 
 
 @both
-async def test_the_process_that_was_given_a_run_keeps_at_it(is_made: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_store_failure_leaves_the_run_with_its_process(is_made: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("upcall.execution.in_process.SECONDS_TO_REOPEN", 0.01)
 
     async def play(fails: int) -> int:
@@ -172,7 +172,7 @@ async def test_the_process_that_was_given_a_run_keeps_at_it(is_made: bool, monke
     await fail_at_each_call(play, more_than=5)
 
 
-async def test_the_store_of_somebody_else_is_for_the_model_of_the_tool_that_uses_it() -> None:
+async def test_store_of_a_tool_reports_failures_to_its_model() -> None:
     async def ask_another() -> str:
         """Look into another store."""
         return str(await Upcall(store="nowhere/runs.db", team=make_team).start("Build it"))
@@ -186,9 +186,7 @@ async def test_the_store_of_somebody_else_is_for_the_model_of_the_tool_that_uses
 
 @both
 @pytest.mark.parametrize("fails", range(2, 12))
-async def test_an_end_without_a_result_is_tried_again_from_the_reply_that_brought_none(
-    fails: int, is_made: bool
-) -> None:
+async def test_store_failure_at_the_end_retries_from_the_reply(fails: int, is_made: bool) -> None:
     replies = {"coder": [note("began"), "Coded."], "tester": ["", "Tested."]}
     with script(replies) as client:  # It has no second reply to the coder.
         world = World(client)

@@ -24,21 +24,21 @@ def waiting(*questions: Question, **changes: Any) -> Run:
     return Run(id="r1", task="Build it", **{**fields, **changes})
 
 
-def test_an_answer_is_matched_and_nothing_else_changes() -> None:
+def test_answer_is_matched_and_nothing_else_changes() -> None:
     run = waiting(FRAMEWORK)
     (answer,) = accept(run, 2, NOON).answers
     assert (answer.question_id, answer.selected) == ("q1", ("FastAPI",))
     assert run == waiting(FRAMEWORK, created_at=run.created_at, updated_at=run.updated_at)
 
 
-def test_the_same_answer_again_is_nothing_new() -> None:
+def test_same_answer_again_is_nothing_new() -> None:
     answered = waiting(
         COLOUR, records=QuestionRecords.build([COLOUR], [(FRAMEWORK, Answer(question_id="q1", text="X"))])
     )
     assert accept(answered, {"q1": "X"}, NOON).answers == ()
 
 
-def test_a_duplicate_gets_the_answer_too() -> None:
+def test_duplicate_gets_the_answer_too() -> None:
     again = FRAMEWORK.model_copy(update={"id": "q3", "path": ("other",)})
     records = QuestionRecords.build([FRAMEWORK]).add([QuestionRecord(question=again).attach_to("q1")])
     answers = accept(waiting(records=records), "Express", NOON).answers
@@ -52,7 +52,7 @@ def test_what_expired_beside_it_comes_to_its_default() -> None:
     assert [(each.question_id, each.outcome) for each in answers] == [("q1", Outcome.ANSWERED), ("q2", Outcome.ASSUMED)]
 
 
-def test_a_late_answer_is_refused_and_its_run_ends() -> None:
+def test_late_answer_is_refused_and_its_run_ends() -> None:
     late = FRAMEWORK.model_copy(update={"expires_at": NOON})
     accepted = accept(waiting(late, config=RunConfig(on_expiry="fail")), "Express", NOON)
     assert isinstance(accepted.refusal, QuestionExpired)
@@ -88,6 +88,6 @@ def test_what_somebody_else_answered_first_stands() -> None:
 
 
 @pytest.mark.parametrize("status", [RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.EXPIRED])
-def test_a_run_that_waits_for_nothing_takes_nothing(status: RunStatus) -> None:
+def test_run_that_waits_for_nothing_takes_nothing(status: RunStatus) -> None:
     with pytest.raises(RunNotWaiting):
         accept(waiting(FRAMEWORK, status=status), "Express", NOON)

@@ -29,14 +29,12 @@ def weight_of(spoils: Weight, ask: AskFor, *kinds: AskedKind) -> float:
     ("answered", "dismissed", "factor"),
     [(0, 0, 1.0), (0, 1, 1.0), (0, 2, 0.5), (0, 3, 0.4), (1, 3, 2 / 3), (3, 3, 1.0), (9, 2, 1.0), (0, 50, LEAST)],
 )
-def test_a_kind_weighs_twice_the_chance_of_an_answer(answered: int, dismissed: int, factor: float) -> None:
+def test_kind_weighs_twice_the_chance_of_an_answer(answered: int, dismissed: int, factor: float) -> None:
     assert kind(answered, dismissed).factor() == pytest.approx(factor)
 
 
 @given(answered=st.integers(0, 3), dismissed=st.integers(0, MIN_DISMISSED_HIGH - 1), ask=POLICIES)
-def test_an_essential_question_keeps_its_weight_until_it_was_dismissed_three_times(
-    answered: int, dismissed: int, ask: AskFor
-) -> None:
+def test_essential_question_keeps_its_weight_until_three_dismissals(answered: int, dismissed: int, ask: AskFor) -> None:
     assert weight_of(Weight.HIGH, ask, kind(answered, dismissed)) == weight_of(Weight.HIGH, ask)
 
 
@@ -48,12 +46,12 @@ def test_memory_only_lowers_and_never_to_nothing(answered: int, dismissed: int, 
 
 
 @given(answered=COUNTS, dismissed=COUNTS)
-def test_one_more_answer_never_lowers_and_one_more_dismissal_never_raises(answered: int, dismissed: int) -> None:
+def test_weight_never_falls_with_answers_nor_rises_with_dismissals(answered: int, dismissed: int) -> None:
     now = kind(answered, dismissed).factor()
     assert kind(answered, dismissed + 1).factor() <= now <= kind(answered + 1, dismissed).factor()
 
 
-def test_two_dismissals_take_a_middling_question_under_the_threshold_and_three_an_essential_one() -> None:
+def test_dismissals_silence_middling_questions_sooner_than_essential_ones() -> None:
     assert weight_of(Weight.MEDIUM, "essential", kind(0, 2)) < 0.5
     assert weight_of(Weight.HIGH, "essential", kind(0, 2)) == 1
     assert weight_of(Weight.HIGH, "essential", kind(0, 3)) < 0.5

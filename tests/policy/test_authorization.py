@@ -132,7 +132,7 @@ def actions(app: Upcall, user: str) -> list[Callable[[str], Any]]:
 # -- who sees ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_run_is_its_owners_and_an_admins_and_nobody_elses() -> None:
+async def test_run_belongs_to_its_owner_and_admins_only() -> None:
     """S4-51."""
     app, run, _ = await asked_by_both()
     assert await app.get(run.id, user="alice") == run
@@ -142,7 +142,7 @@ async def test_a_run_is_its_owners_and_an_admins_and_nobody_elses() -> None:
     assert seen == {"alice": [run.id], "root": [run.id], "bob": [run.id], "mallory": []}
 
 
-async def test_the_log_of_a_run_is_not_for_who_is_only_asked() -> None:
+async def test_log_is_closed_to_those_only_asked() -> None:
     app, run, _ = await asked_by_both()
     assert next(entry.kind for entry in await app.log(run.id, user="alice")) == "started"
     with pytest.raises(NotAllowed, match="somebody else's"):
@@ -150,7 +150,7 @@ async def test_the_log_of_a_run_is_not_for_who_is_only_asked() -> None:
     assert upcall("log", run.id, "--user", "mallory").status == 2
 
 
-async def test_a_run_without_an_owner_is_the_operators_and_an_admins() -> None:
+async def test_run_without_an_owner_is_the_operators_and_admins() -> None:
     app = app_of(both_ask([FRAMEWORK, "Coded."], ["Tested."]))
     run = await app.start("Build it")
     for act in actions(app, "mallory"):
@@ -161,7 +161,7 @@ async def test_a_run_without_an_owner_is_the_operators_and_an_admins() -> None:
     assert (await app.answer(run.id, "Express")).result == "All done: 42."
 
 
-async def test_open_run_is_read_by_everybody_and_belongs_to_its_owner() -> None:
+async def test_open_run_is_readable_by_everybody_and_owned_once() -> None:
     app = app_of(both_ask([FRAMEWORK, "Coded."], [DELETE, "Tested."]))
     run = await app.start("Build it", user="alice", open=True)
     asked = {question.asker: question for question in run.questions}
@@ -177,14 +177,14 @@ async def test_open_run_is_read_by_everybody_and_belongs_to_its_owner() -> None:
     assert (await app.answer(run.id, {asked["tester"].id: "yes"}, user="bob")).answers[0].user == "bob"
 
 
-async def test_fork_of_an_open_run_is_open_where_somebody_says_so() -> None:
+async def test_fork_of_an_open_run_is_open_on_request() -> None:
     app = app_of(both_ask([FRAMEWORK, "Coded.", "Coded."], ["Tested."]))
     run = await app.start("Build it", user="alice", open=True)
     forked = await app.fork(run.id, run.questions[0].id, "FastAPI", user="alice")
     assert [each.config.open for each in (run, await app.get(forked.id))] == [True, False]
 
 
-async def test_page_of_runs_does_not_tell_that_somebody_elses_run_exists() -> None:
+async def test_page_of_runs_hides_that_other_peoples_runs_exist() -> None:
     app, run, _ = await asked_by_both()
     for before in (run.id, "f" * 12):
         with pytest.raises(UnknownRun):
@@ -193,7 +193,7 @@ async def test_page_of_runs_does_not_tell_that_somebody_elses_run_exists() -> No
 
 
 @pytest.mark.parametrize("named", ["role:", "x\nmallory", "x\nrole:"])
-async def test_assignee_of_an_odd_name_opens_a_run_to_nobody_else(named: str) -> None:
+async def test_assignee_of_an_odd_name_opens_no_other_run(named: str) -> None:
     records = QuestionRecords.build([Question(question="Which?", path=("agent",), assignee=named)])
     run = Run(task="Secret", status=RunStatus.AWAITING_CLARIFICATION, user="alice", records=records)
     app = app_of(both_ask([], []))
@@ -201,7 +201,7 @@ async def test_assignee_of_an_odd_name_opens_a_run_to_nobody_else(named: str) ->
     assert [each.id for each in await app.list("mallory")] == []
 
 
-async def test_to_others_a_run_is_the_same_as_one_that_does_not_exist() -> None:
+async def test_run_of_others_looks_like_a_missing_one() -> None:
     """Whole ids and beginnings of them; the same error in every respect, whatever is tried."""
     app, run, _ = await asked_by_both()
     none = "f" * 12 if run.id[0] != "f" else "0" * 12
@@ -213,13 +213,13 @@ async def test_to_others_a_run_is_the_same_as_one_that_does_not_exist() -> None:
         assert await refusal(act, run.id[:3]) == await refusal(act, none[:3])
 
 
-async def test_who_is_called_like_a_role_sees_nothing_of_what_is_assigned_to_it() -> None:
+async def test_user_named_like_a_role_sees_no_role_questions() -> None:
     app, run, _ = await asked_by_both()
     with pytest.raises(UnknownRun):
         await app.get(run.id, user="role:reviewer")
 
 
-async def test_somebody_elses_run_does_not_make_the_beginning_of_an_id_ambiguous() -> None:
+async def test_short_id_is_not_ambiguous_by_somebody_elses_run() -> None:
     model = both_ask([FRAMEWORK] * 3, ["Tested."] * 3)
     app = app_of(model)
     for run_id, user in (("abcd00000001", "alice"), ("abcd00000002", "mallory"), ("abcd", "alice")):
@@ -231,7 +231,7 @@ async def test_somebody_elses_run_does_not_make_the_beginning_of_an_id_ambiguous
         await app.get("abcd0000")
 
 
-async def test_a_refusal_that_cannot_be_recorded_reads_the_same() -> None:
+async def test_refusal_that_cannot_be_recorded_reads_the_same() -> None:
     app, run, _ = await asked_by_both()
 
     class ReadOnly(RunStore):
@@ -245,7 +245,7 @@ async def test_a_refusal_that_cannot_be_recorded_reads_the_same() -> None:
         assert await refusal(act, run.id) == await refusal(act, "0" * 12)
 
 
-async def test_an_assignee_sees_the_question_and_nothing_else_of_the_run() -> None:
+async def test_assignee_sees_the_question_and_nothing_else() -> None:
     app, run, questions = await asked_by_both()
     seen = await app.get(run.id, user="bob")
     assert (seen.questions, seen.task, seen.user) == ((questions["tester"],), NOT_SHOWN, "alice")
@@ -257,7 +257,7 @@ async def test_an_assignee_sees_the_question_and_nothing_else_of_the_run() -> No
         assert text not in everything
 
 
-async def test_what_was_answered_and_came_out_is_not_shown_to_an_assignee() -> None:
+async def test_assignee_sees_neither_other_answers_nor_the_result() -> None:
     app, run, questions = await asked_by_both()
     await app.answer(run.id, {questions["coder"].id: "Express"}, user="alice")
     heard = [item async for item in app.answer_stream(run.id, "yes", user="bob")]
@@ -270,7 +270,7 @@ async def test_what_was_answered_and_came_out_is_not_shown_to_an_assignee() -> N
     assert (await app.get(run.id, user="alice")).result == "All done: 42."
 
 
-async def test_an_assignee_may_only_answer() -> None:
+async def test_assignee_may_only_answer() -> None:
     app, run, questions = await asked_by_both()
     before = await app.get(run.id)
     for act in (app.resume, app.cancel, app.check, app.audit):
@@ -281,7 +281,7 @@ async def test_an_assignee_may_only_answer() -> None:
     assert await app.get(run.id) == before
 
 
-async def test_an_empty_user_is_refused_rather_than_taken_for_none() -> None:
+async def test_user_that_is_empty_is_refused_not_ignored() -> None:
     app, run, _ = await asked_by_both()
     for act in (*actions(app, ""), *actions(app, " "), app.list, app.inbox):
         with pytest.raises(ConfigurationError, match="user is empty"):
@@ -290,7 +290,7 @@ async def test_an_empty_user_is_refused_rather_than_taken_for_none() -> None:
 
 
 @pytest.mark.parametrize(("name", "problem"), [("\udcff", "contains bytes that are not valid UTF-8"), ("a\0", "a NUL")])
-async def test_a_name_that_is_no_text_is_refused(name: str, problem: str) -> None:
+async def test_name_that_is_no_text_is_refused(name: str, problem: str) -> None:
     app, run, questions = await asked_by_both()
     for act in (*actions(app, name), app.list, app.inbox):
         with pytest.raises(ConfigurationError, match=problem):
@@ -304,7 +304,7 @@ async def test_a_name_that_is_no_text_is_refused(name: str, problem: str) -> Non
 
 
 @pytest.mark.slow
-async def test_what_postgresql_cannot_hold_is_said_with_what_to_do(postgres: Server) -> None:
+async def test_user_that_postgresql_cannot_hold_is_refused_with_advice(postgres: Server) -> None:
     app = Upcall(store=postgres.new_database(), settings=Settings.read(None))
     with pytest.raises(StoreUnavailable, match=r"cannot contain NUL .*\. A name holds one; take it out\."):
         await app.forget_kinds(project="a\0b")
@@ -313,7 +313,7 @@ async def test_what_postgresql_cannot_hold_is_said_with_what_to_do(postgres: Ser
 # -- who answers ------------------------------------------------------------------------------------------------------
 
 
-async def test_an_assigned_question_is_for_the_assignee_and_admins_alone() -> None:
+async def test_assigned_question_is_for_assignee_and_admins_only() -> None:
     """S4-51."""
     app, run, questions = await asked_by_both()
     for given in ({questions["tester"].id: "yes"}, {questions["tester"].id[:6]: SECRET_ANSWER}):
@@ -326,7 +326,7 @@ async def test_an_assigned_question_is_for_the_assignee_and_admins_alone() -> No
     assert answered.answers[0].user == "root"
 
 
-async def test_a_fork_gives_no_answer_to_what_is_assigned_to_somebody_else() -> None:
+async def test_fork_gives_no_answer_to_anothers_assigned_question() -> None:
     app, run, questions = await asked_by_both()
     answered = await app.answer(run.id, {questions["tester"].id: "no"}, user="bob")
     for stored in (run, answered):
@@ -340,7 +340,7 @@ async def test_a_fork_gives_no_answer_to_what_is_assigned_to_somebody_else() -> 
     assert branch.answers[0].user == "root"
 
 
-async def test_one_word_is_for_the_one_question_that_is_the_users_to_answer() -> None:
+async def test_bare_answer_goes_to_the_users_only_question() -> None:
     app, run, questions = await asked_by_both()
     assert [each.asker for each in app.answerable(run, "alice")] == ["coder"]
     answered = await app.answer(run.id, "Express", user="alice")
@@ -349,14 +349,14 @@ async def test_one_word_is_for_the_one_question_that_is_the_users_to_answer() ->
         await app.answer(run.id, "yes", user="alice")
 
 
-async def test_of_several_answers_none_is_taken_where_one_is_not_the_users() -> None:
+async def test_answers_are_refused_together_where_one_is_anothers() -> None:
     app, run, questions = await asked_by_both()
     with pytest.raises(NotAllowed):
         await app.answer(run.id, {questions["coder"].id: "Express", questions["tester"].id: "no"}, user="alice")
     assert await app.get(run.id) == run
 
 
-async def test_to_an_assignee_the_other_questions_of_the_run_do_not_exist() -> None:
+async def test_assignee_sees_no_other_questions_of_the_run() -> None:
     app, run, questions = await asked_by_both()
     refused = [
         await refusal(lambda each: app.answer(run.id, {each: SECRET_ANSWER}, user="bob"), named)
@@ -381,7 +381,7 @@ async def test_colleagues_do_not_learn_what_another_one_answered() -> None:
         await app.answer(run.id, {questions["tester"].id: "no"}, user="alice")
 
 
-async def test_the_inbox_has_what_one_may_answer_oldest_first() -> None:
+async def test_inbox_has_what_one_may_answer_oldest_first() -> None:
     app, first, of_first = await asked_by_both()
     second = await app_of(both_ask([DATABASE], ["Tested."])).start("Build it", user="bob")
     found = {
@@ -400,7 +400,7 @@ async def test_the_inbox_has_what_one_may_answer_oldest_first() -> None:
     assert [entry.run_id for entry in await app.inbox("bob")] == [first.id]
 
 
-async def test_the_inbox_reads_no_run_that_is_over() -> None:
+async def test_inbox_reads_no_run_that_is_over() -> None:
     """Most of an old store's runs are, and whoever watches it looks every few seconds."""
     app, run, _ = await asked_by_both()
     over = await app_of(ScriptedModelClient({"You are the lead.": ["Done."]})).start("Build it", user="bob")
@@ -411,7 +411,7 @@ async def test_the_inbox_reads_no_run_that_is_over() -> None:
     assert ({entry.run_id for entry in inbox}, inbox.damaged) == ({run.id}, [])
 
 
-async def test_who_is_assigned_a_question_answers_it_while_the_others_still_work(tmp_path: Path) -> None:
+async def test_assignee_answers_while_the_others_still_work(tmp_path: Path) -> None:
     searched = asyncio.Event()
 
     async def search() -> str:
@@ -467,7 +467,7 @@ async def _rest(stream: Any) -> list[Any]:
     ("rule", "fits"),
     rows("authorization/a_rule_fits_by_type_asker_and_words"),
 )
-def test_a_rule_fits_by_type_asker_and_words(rule: dict[str, str], fits: bool) -> None:
+def test_rule_fits_by_type_asker_and_words(rule: dict[str, str], fits: bool) -> None:
     question = Question(
         question="Should I delete the old tables?",
         clarification_type=ClarificationType.RISK_CONFIRMATION,
@@ -476,19 +476,19 @@ def test_a_rule_fits_by_type_asker_and_words(rule: dict[str, str], fits: bool) -
     assert find_assignee(question, [AssignRule(to="bob", **rule)]) == ("bob" if fits else None)  # type: ignore[arg-type]
 
 
-async def test_the_first_rule_that_fits_counts_and_a_nested_agent_is_named_by_its_path() -> None:
+async def test_assignment_takes_the_first_matching_rule_by_nested_path() -> None:
     rules = [{"agent": "lead/tester", "to": "dave"}, RISKS, {"to": "erin"}]
     _, _, questions = await asked_by_both(assign=rules)
     assert {asker: question.assignee for asker, question in questions.items()} == {"tester": "dave", "coder": "erin"}
 
 
-async def test_a_model_does_not_say_whom_its_question_is_for() -> None:
+async def test_assignment_is_never_taken_from_a_model() -> None:
     ask = Call("ask_user", {"question": "Which framework?", "assignee": "mallory"})
     run = await app_of(both_ask([ask], ["Tested."])).start("Build it", user="alice")
     assert run.questions[0].assignee is None
 
 
-async def test_a_run_keeps_the_rules_it_was_started_with() -> None:
+async def test_run_keeps_the_rules_it_was_started_with() -> None:
     app, run, questions = await asked_by_both(
         assign=[{"words": "framework", "to": "bob"}, {"words": "database", "to": "dave"}]
     )
@@ -500,7 +500,7 @@ async def test_a_run_keeps_the_rules_it_was_started_with() -> None:
     assert asked == {"coder": "dave", "tester": None}
 
 
-async def test_the_owner_assigns_by_hand_and_it_stays_so_while_others_are_answered() -> None:
+async def test_assignment_by_hand_stays_while_others_are_answered() -> None:
     app, run, questions = await asked_by_both()
     with pytest.raises(UnknownRun):
         await app.assign(run.id, questions["coder"].id, "mallory", user="mallory")
@@ -536,7 +536,7 @@ async def test_questions_shown_as_one_are_assigned_as_one() -> None:
     assert (await app.get(run.id)).status is RunStatus.COMPLETED
 
 
-async def test_the_same_question_of_two_people_is_put_to_both() -> None:
+async def test_same_question_of_two_assignees_reaches_both() -> None:
     app = app_of(both_ask([DATABASE, "Coded."], [DATABASE, "Tested."]), assign=[{"agent": "tester", "to": "bob"}])
     run = await app.start("Build it", user="alice")
     assert [(each.asker, each.assignee) for each in run.questions] == [("coder", None), ("tester", "bob")]
@@ -563,7 +563,7 @@ async def test_what_others_know_does_not_answer_for_an_assignee(assign: list[dic
     assert [entry.question.question for entry in await app.inbox("bob")] == ["Which framework?"]
 
 
-async def test_an_agent_does_not_answer_its_nested_agent_for_an_assignee() -> None:
+async def test_parent_agent_does_not_answer_for_an_assignee() -> None:
     replies: dict[str, list[Reply]] = {
         "You are the lead.": [Call("coder", {"task": "Use SQLite as the database"}), "All done."],
         "You are the coder.": [DATABASE, "Coded."],
@@ -583,7 +583,7 @@ def acts(entries: Iterable[Any]) -> list[tuple[str, str | None]]:
     return [(entry.kind, entry.user) for entry in entries]
 
 
-async def test_the_trail_says_who_did_what_and_nothing_of_what_was_said() -> None:
+async def test_audit_names_who_did_what_without_any_content() -> None:
     """S4-51."""
     model = both_ask([FRAMEWORK, Fail(500), "Coded."], [DELETE, "Tested."])
     app = app_of(model)
@@ -623,7 +623,7 @@ async def test_the_trail_says_who_did_what_and_nothing_of_what_was_said() -> Non
     assert await app.audit(run.id, user="alice", after=entries[4].id) == entries[5:]
 
 
-async def test_the_trail_over_all_runs_has_what_is_the_users() -> None:
+async def test_audit_over_all_runs_has_the_users_own() -> None:
     app, run, _ = await asked_by_both()
     other = await app_of(both_ask([DATABASE], ["Tested."])).start("Build it", user="bob")
     await app.answer(run.id, "yes", user="bob")
@@ -650,7 +650,7 @@ def _dropped(entries: Iterable[Any]) -> list[tuple[str, str | None]]:
     return [(each.kind, each.user) for each in entries if each.detail.get("outcome") == Outcome.CANCELLED]
 
 
-async def test_an_act_that_was_not_done_is_not_in_the_trail() -> None:
+async def test_audit_leaves_out_acts_that_were_not_done() -> None:
     """Whoever is always overtaken has not done it."""
     app, run, _ = await asked_by_both()
 
@@ -668,7 +668,7 @@ async def test_an_act_that_was_not_done_is_not_in_the_trail() -> None:
     assert {*acts(await app.audit(run.id))} == {("started", "alice"), ("assigned", "alice")}
 
 
-async def test_a_call_in_doubt_is_its_owners_to_judge() -> None:
+async def test_call_in_doubt_is_its_owners_to_judge() -> None:
     """Its question shows what a tool was called with."""
     _, run, questions = await asked_by_both()
     about = QuestionRecord(question=questions["tester"]).doubt("0/key")
@@ -695,14 +695,14 @@ async def test_a_call_in_doubt_is_its_owners_to_judge() -> None:
         ("assign:\n  - to: bob\n    type: risk\n", "line 3: assign.0.type = 'risk' is wrong"),
     ],
 )
-def test_a_wrong_rule_is_told_with_its_line(said: str, message: str) -> None:
+def test_wrong_rule_is_told_with_its_line(said: str, message: str) -> None:
     write_settings(f"{said}roles: {{reviewer: [bob]}}\n")
     with pytest.raises(ConfigurationError, match=message):
         Settings.read()
 
 
 @pytest.mark.slow
-def test_the_command_line_in_processes_of_two_users() -> None:
+def test_command_line_in_processes_of_two_users() -> None:
     write_settings("roles: {reviewer: [bob]}\nassign:\n  - words: framework\n    to: role:reviewer\n")
     asked = upcall("run", TASK, "--detach", "--json", "--user", "alice").json
     run_id, question = asked["run_id"], asked["questions"][0]
@@ -731,7 +731,7 @@ def test_the_command_line_in_processes_of_two_users() -> None:
 
 
 @pytest.mark.slow
-def test_the_command_line_assigns() -> None:
+def test_command_line_assigns() -> None:
     asked = upcall("run", TASK, "--detach", "--json", "--user", "alice").json
     run_id, question_id = asked["run_id"], asked["questions"][0]["id"]
     assert upcall("assign", run_id, question_id, "bob", "--user", "mallory").status == 2

@@ -91,7 +91,7 @@ ASSUME = {"expires_after": 3600, "on_expiry": "assume"}
 # -- how long a question waits ----------------------------------------------------------------------------------------
 
 
-async def test_a_question_waits_for_ever_where_nothing_is_said(clock: Clock) -> None:
+async def test_question_waits_for_ever_where_nothing_is_said(clock: Clock) -> None:
     solo = Solo(asks(FRAMEWORK), "Done.", on_expiry="fail")
     asked = await solo.app.start("Build it")
     clock.now += timedelta(days=5000)
@@ -99,7 +99,7 @@ async def test_a_question_waits_for_ever_where_nothing_is_said(clock: Clock) -> 
     assert (await solo.app.answer(asked.id, "Express")).result == "Done."
 
 
-async def test_the_time_is_stored_with_the_question_and_shown(clock: Clock) -> None:
+async def test_time_is_stored_with_the_question_and_shown(clock: Clock) -> None:
     solo = Solo(asks(FRAMEWORK), expires_after="2h")
     asked = await solo.app.start("Build it")
     assert asked.questions[0].expires_at == NOON + 2 * HOUR
@@ -107,14 +107,14 @@ async def test_the_time_is_stored_with_the_question_and_shown(clock: Clock) -> N
     assert "Answer by 2026-01-31 14:00 UTC." in asked.questions[0].as_text()
 
 
-async def test_the_event_that_tells_of_the_question_has_its_time(clock: Clock) -> None:
+async def test_expiry_is_in_the_event_of_the_question(clock: Clock) -> None:
     solo = Solo(asks(FRAMEWORK), expires_after=60)
     items = [item async for item in solo.app.start_stream("Build it")]
     (event,) = [item for item in items if isinstance(item, UserInputRequestedEvent)]
     assert [question.expires_at for question in event_questions(event)] == [NOON + timedelta(minutes=1)]
 
 
-async def test_a_start_chooses_for_its_run_and_the_run_keeps_it(clock: Clock) -> None:
+async def test_expiry_chosen_at_the_start_stays_with_the_run(clock: Clock) -> None:
     chosen = Solo(asks(FRAMEWORK), "Done.", expires_after=60, on_expiry="fail")
     asked = await chosen.app.start("Build it", expires_after="1h", on_expiry="assume")
     assert asked.questions[0].expires_at == NOON + HOUR
@@ -123,7 +123,7 @@ async def test_a_start_chooses_for_its_run_and_the_run_keeps_it(clock: Clock) ->
     assert (done.result, done.assumptions[0][1].text) == ("Done.", "Express")
 
 
-async def test_a_run_keeps_what_it_was_started_with_whatever_the_settings_say_later(clock: Clock) -> None:
+async def test_expiry_of_a_run_ignores_later_settings(clock: Clock) -> None:
     solo = Solo(asks(FRAMEWORK), "Done.")
     await solo.app.start("Build it")
     solo.settings = {"expires_after": 1, "on_expiry": "fail"}
@@ -139,7 +139,7 @@ async def test_a_run_keeps_what_it_was_started_with_whatever_the_settings_say_la
         ({"on_expiry": "approve"}, "on_expiry = 'approve' is wrong: Input should be 'wait', 'assume'"),
     ],
 )
-async def test_a_choice_that_is_none_is_refused_before_anything_is_stored(choice: Any, named: str) -> None:
+async def test_expiry_that_is_invalid_is_refused_before_storing(choice: Any, named: str) -> None:
     solo = Solo()
     with pytest.raises(ConfigurationError, match=named):
         await solo.app.start("Build it", **choice)
@@ -150,7 +150,7 @@ async def test_a_choice_that_is_none_is_refused_before_anything_is_stored(choice
     ("written", "seconds"),
     [("90", 90), ("30m", 1800), ("2h", 7200), ("3d", 259_200), ("1.5 h", 5400), ("1W", 604_800), (5, 5), (HOUR, 3600)],
 )
-def test_a_length_of_time_is_read(written: object, seconds: float) -> None:
+def test_length_of_time_is_read(written: object, seconds: float) -> None:
     assert parse_seconds(written) == seconds
 
 
@@ -163,12 +163,12 @@ def test_what_is_no_length_of_time_is_refused(written: object) -> None:
 
 
 @pytest.mark.parametrize("name", ["expires_after", "on_expiry", "remind_after"])
-def test_a_wrong_setting_is_named(name: str) -> None:
+def test_wrong_setting_is_named(name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{name} = 'later'"):
         Settings.read(None, **{name: "later"})
 
 
-def test_a_time_of_another_zone_is_kept_in_utc_and_one_without_is_utc() -> None:
+def test_expiry_time_is_kept_in_utc_whatever_its_zone() -> None:
     east = Question(question="?", expires_at=NOON.astimezone(timezone(8 * HOUR)))
     assert (str(east.expires_at), Question(question="?", expires_at=datetime(2026, 1, 31, 12)).expires_at) == (
         "2026-01-31 12:00:00+00:00",
@@ -190,7 +190,7 @@ class Patient(ForeignAgent):
         return question_message([question], source=self.name, user_proxy="user")
 
 
-async def test_a_question_that_says_its_own_time_keeps_it(clock: Clock) -> None:
+async def test_question_that_says_its_own_time_keeps_it(clock: Clock) -> None:
     def team() -> Team:
         return pausing(Patient("patient", "Asks."))
 
@@ -208,7 +208,7 @@ async def test_a_question_that_says_its_own_time_keeps_it(clock: Clock) -> None:
 # -- on_expiry --------------------------------------------------------------------------------------------------------
 
 
-async def test_assume_takes_the_default_says_so_and_the_run_goes_on(clock: Clock) -> None:
+async def test_expiry_assume_takes_the_default_and_continues(clock: Clock) -> None:
     """S4-50."""
     solo = Solo(asks(FRAMEWORK), "Done.", **ASSUME)
     asked = await solo.app.start("Build it")
@@ -235,7 +235,7 @@ async def test_without_a_default_and_for_a_risk_nobody_consented(clock: Clock, a
     assert solo.told == [f"{LATE}. Do not take this as consent; do without, or say what stays open."]
 
 
-async def test_a_plan_that_nobody_reviewed_in_time_is_not_approved(clock: Clock) -> None:
+async def test_plan_that_nobody_reviewed_in_time_is_not_approved(clock: Clock) -> None:
     model = ScriptedModelClient(script(lead=[], coder=[]))
     settings = Settings.read(None, enable_plan_approval=True, **ASSUME)
     app = Upcall(model, store="runs.db", settings=settings)
@@ -249,7 +249,7 @@ async def test_a_plan_that_nobody_reviewed_in_time_is_not_approved(clock: Clock)
     )
 
 
-async def test_wait_notes_it_once_and_takes_the_answer_all_the_same(clock: Clock) -> None:
+async def test_expiry_wait_notes_it_once_and_accepts_the_answer(clock: Clock) -> None:
     solo = Solo(asks(FRAMEWORK), "Done.", expires_after=3600)
     asked = await solo.app.start("Build it")
     clock.now += HOUR
@@ -276,7 +276,7 @@ async def test_cancel_cancels_the_run_and_records_its_questions(clock: Clock) ->
     assert len(solo.model.requests) == 1
 
 
-async def test_fail_ends_the_run_as_expired_with_an_error_that_says_which_question(clock: Clock) -> None:
+async def test_expiry_fail_ends_the_run_and_names_the_question(clock: Clock) -> None:
     solo = Solo(asks(FRAMEWORK), expires_after=3600, on_expiry="fail")
     asked = await solo.app.start("Build it")
     clock.now += HOUR
@@ -292,7 +292,7 @@ async def test_fail_ends_the_run_as_expired_with_an_error_that_says_which_questi
 # -- an answer or a resume that comes first ---------------------------------------------------------------------------
 
 
-async def test_a_late_answer_is_refused_with_what_is_assumed_instead_and_a_resume_acts(clock: Clock) -> None:
+async def test_late_answer_is_refused_with_the_assumption_until_resumed(clock: Clock) -> None:
     """S4-50."""
     solo = Solo(asks(FRAMEWORK), "Done.", **ASSUME)
     asked = await solo.app.start("Build it")
@@ -312,7 +312,7 @@ async def test_a_late_answer_is_refused_with_what_is_assumed_instead_and_a_resum
 
 
 @pytest.mark.parametrize(("how", "status"), [("cancel", "cancelled"), ("fail", "expired")])
-async def test_a_late_answer_ends_a_run_that_is_to_end(clock: Clock, how: str, status: str) -> None:
+async def test_late_answer_ends_a_run_that_should_fail(clock: Clock, how: str, status: str) -> None:
     solo = Solo(asks(FRAMEWORK), expires_after=3600, on_expiry=how)
     asked = await solo.app.start("Build it")
     clock.now += HOUR
@@ -322,14 +322,14 @@ async def test_a_late_answer_ends_a_run_that_is_to_end(clock: Clock, how: str, s
 
 
 @pytest.mark.parametrize(("how", "status"), [("cancel", "cancelled"), ("fail", "expired")])
-async def test_a_resume_ends_a_run_that_is_to_end(clock: Clock, how: str, status: str) -> None:
+async def test_resume_ends_a_run_that_is_to_end(clock: Clock, how: str, status: str) -> None:
     solo = Solo(asks(FRAMEWORK), expires_after=3600, on_expiry=how)
     asked = await solo.app.start("Build it")
     clock.now += HOUR
     assert (await solo.app.resume(asked.id)).status == status
 
 
-async def test_a_clock_that_is_set_back_takes_nothing_back(clock: Clock) -> None:
+async def test_clock_that_is_set_back_takes_nothing_back(clock: Clock) -> None:
     solo = Solo(asks(FRAMEWORK), "Done.", **ASSUME)
     asked = await solo.app.start("Build it")
     clock.now += HOUR
@@ -355,7 +355,7 @@ async def test_looking_at_a_run_changes_nothing(clock: Clock) -> None:
 BOTH = Calls([Call("one", {"task": "A"}), Call("two", {"task": "B"})])
 
 
-async def test_each_question_expires_by_itself_and_keeps_its_time_when_the_other_is_answered(clock: Clock) -> None:
+async def test_expiry_is_kept_by_each_question_of_several(clock: Clock) -> None:
     model = model_of(
         lead=[BOTH, "All done."],
         one=[Call("ask_user", FRAMEWORK), Call("ask_user", {"question": "Which port?", "default": "80"}), "One."],
@@ -383,7 +383,7 @@ async def test_each_question_expires_by_itself_and_keeps_its_time_when_the_other
     model.assert_used_up()
 
 
-async def test_an_answer_in_time_is_taken_and_what_is_over_beside_it_is_assumed(clock: Clock) -> None:
+async def test_expiry_spares_the_question_answered_in_time_beside_it(clock: Clock) -> None:
     model = model_of(
         lead=[BOTH, "All done."], one=[Call("ask_user", FRAMEWORK), "1"], two=[Call("ask_user", DATABASE), "2"]
     )
@@ -398,7 +398,7 @@ async def test_an_answer_in_time_is_taken_and_what_is_over_beside_it_is_assumed(
     assert (done.result, {answer.text for answer in done.answers}) == ("All done.", {"PostgreSQL", "Express"})
 
 
-async def test_a_failure_beside_an_expired_question_is_resumed_with_what_is_assumed(clock: Clock) -> None:
+async def test_failure_beside_an_expired_question_resumes_with_its_assumption(clock: Clock) -> None:
     model = model_of(
         lead=[BOTH, "All done."],
         one=[Call("ask_user", FRAMEWORK), Fail("Connection lost", 500), "1"],
@@ -449,7 +449,7 @@ class AtWork:
             await asyncio.sleep(0.01)
 
 
-async def test_a_question_beside_others_at_work_expires_while_they_work(clock: Clock) -> None:
+async def test_expiry_happens_while_other_agents_work(clock: Clock) -> None:
     work = AtWork("One.", on_expiry="assume")
     await soon(work.asked())
     clock.now += HOUR
@@ -466,7 +466,7 @@ async def test_a_question_beside_others_at_work_expires_while_they_work(clock: C
     work.model.assert_used_up()
 
 
-async def test_a_question_beside_others_at_work_takes_the_run_with_it_once_they_are_done(clock: Clock) -> None:
+async def test_expiry_fails_the_run_once_others_are_done(clock: Clock) -> None:
     work = AtWork(on_expiry="cancel")
     await soon(work.asked())
     clock.now += HOUR
@@ -481,7 +481,7 @@ async def test_a_question_beside_others_at_work_takes_the_run_with_it_once_they_
 # -- calls in doubt ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_question_about_a_call_in_doubt_never_expires(clock: Clock) -> None:
+async def test_question_about_a_call_in_doubt_never_expires(clock: Clock) -> None:
     solo = Solo(asks(FRAMEWORK), expires_after=3600, on_expiry="cancel")
     asked = await solo.app.start("Build it")
     stored = await solo.app.store.load(asked.id)
@@ -514,7 +514,7 @@ async def with_more_time(app: Upcall, run: Run, question: Question) -> None:
     await app.store.save(stored, stored.run.model_copy(update={"records": records}))
 
 
-async def test_a_late_assignee_hears_of_their_own_question_and_cannot_resume(clock: Clock) -> None:
+async def test_late_assignee_sees_their_own_question_and_cannot_resume(clock: Clock) -> None:
     app, _, asked, by = await asked_of_two("assume")
     clock.now += HOUR
     with pytest.raises(QuestionExpired, match=f"{by['two'].id} expired.*{LATE}. What is assumed instead: SQLite.$"):
@@ -529,9 +529,7 @@ async def test_a_late_assignee_hears_of_their_own_question_and_cannot_resume(clo
 
 
 @pytest.mark.parametrize(("how", "status"), [("cancel", "cancelled"), ("fail", "expired")])
-async def test_that_a_run_ended_with_anothers_question_is_told_without_naming_it(
-    clock: Clock, how: str, status: str
-) -> None:
+async def test_expiry_by_anothers_question_is_reported_without_its_name(clock: Clock, how: str, status: str) -> None:
     app, _, asked, by = await asked_of_two(how)
     await with_more_time(app, asked, by["two"])
     clock.now += HOUR
@@ -544,7 +542,7 @@ async def test_that_a_run_ended_with_anothers_question_is_told_without_naming_it
     assert by["one"].id not in str(again.value)
 
 
-async def test_what_is_assumed_beside_an_assignees_answer_is_not_theirs_to_see(clock: Clock) -> None:
+async def test_assumption_beside_an_assignees_answer_is_hidden_from_them(clock: Clock) -> None:
     app, model, asked, by = await asked_of_two("assume")
     await with_more_time(app, asked, by["two"])
     clock.now += HOUR
@@ -556,7 +554,7 @@ async def test_what_is_assumed_beside_an_assignees_answer_is_not_theirs_to_see(c
     model.assert_used_up()
 
 
-async def test_runs_of_all_users_expire_whoever_the_user_of_the_settings_is(clock: Clock) -> None:
+async def test_expiry_covers_runs_of_all_users(clock: Clock) -> None:
     _, model, asked, _ = await asked_of_two("assume")
     clock.now += HOUR
     app = Upcall(store="runs.db", team=crew(model, "one", "two"), settings=Settings.read(None, user="mallory"))
@@ -565,7 +563,7 @@ async def test_runs_of_all_users_expire_whoever_the_user_of_the_settings_is(cloc
 
 
 @pytest.mark.parametrize("default", [None, "none"])
-async def test_a_secret_that_nobody_told_in_time_leaves_no_sealed_text(
+async def test_expiry_of_a_secret_leaves_no_sealed_text(
     clock: Clock, monkeypatch: pytest.MonkeyPatch, default: str | None
 ) -> None:
     monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
@@ -600,7 +598,7 @@ async def test_reminders_are_events_and_in_the_log_each_once(clock: Clock) -> No
     assert (await solo.app.answer(asked.id, "1")).result == "Done."
 
 
-def test_a_reminder_of_one_question_is_none_of_another() -> None:
+def test_reminder_of_one_question_is_none_of_another() -> None:
     early, late = (Question(question="Which?", asked_at=NOON + HOUR * at) for at in (0, 0.5))
     run = Run(task="Build it", records=QuestionRecords.build([early, late]), config=RunConfig(remind_after=3_600))
     after_an_hour, told = note_due(run, NOON + HOUR)
@@ -612,7 +610,7 @@ def test_a_reminder_of_one_question_is_none_of_another() -> None:
 # -- whose team it is, and who acts -----------------------------------------------------------------------------------
 
 
-async def test_a_run_of_another_programs_team_is_left_as_it_is_and_told_of_once(
+async def test_expiry_leaves_runs_of_unknown_teams_and_warns_once(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     solo = Solo(asks(FRAMEWORK), "Done.", **ASSUME)
@@ -647,7 +645,7 @@ def started_long_ago(server: LoopbackServer, *options: str) -> str:
 
 
 @pytest.mark.slow
-def test_two_processes_expire_a_run_at_once_and_it_is_done_once() -> None:
+def test_expiry_by_two_processes_happens_once() -> None:
     """S4-50."""
     with LoopbackServer(script()) as server:
         run_id = started_long_ago(server, "--on-expiry", "assume")
@@ -661,7 +659,7 @@ def test_two_processes_expire_a_run_at_once_and_it_is_done_once() -> None:
 
 
 @pytest.mark.slow
-def test_the_command_line_expires_the_runs_of_all_users(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_line_expires_the_runs_of_all_users(monkeypatch: pytest.MonkeyPatch) -> None:
     with LoopbackServer(script()) as server:
         run_id = started_long_ago(server, "--on-expiry", "assume", "--user", "alice")
         monkeypatch.setenv("UPCALL_USER", "mallory")
@@ -670,7 +668,7 @@ def test_the_command_line_expires_the_runs_of_all_users(monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
-def test_the_command_line_says_a_line_for_what_it_did_and_a_late_answer_is_wrong_use() -> None:
+def test_expire_command_prints_its_acts_and_refuses_late_answers() -> None:
     with LoopbackServer(ASKS_ONLY) as server:
         run_id = started_long_ago(server, "--on-expiry", "fail")
         shown = upcall("show", run_id)
@@ -686,7 +684,7 @@ def test_the_command_line_says_a_line_for_what_it_did_and_a_late_answer_is_wrong
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
-def test_watching_tells_of_a_question_that_waits_too_long_until_it_is_stopped(stop: signal.Signals) -> None:
+def test_watch_reports_a_question_that_waits_too_long(stop: signal.Signals) -> None:
     with LoopbackServer(ASKS_ONLY) as server:
         run_id = started_long_ago(server)
         watching = subprocess.Popen(
@@ -715,6 +713,6 @@ def test_watching_tells_of_a_question_that_waits_too_long_until_it_is_stopped(st
         (("expire", "--watch", "--json"), "--watch"),
     ],
 )
-def test_a_wrong_option_is_wrong_use(options: tuple[str, ...], said: str) -> None:
+def test_wrong_option_is_wrong_use(options: tuple[str, ...], said: str) -> None:
     ended = upcall(*options)
     assert (ended.status, said in ended.error) == (2, True)

@@ -57,7 +57,7 @@ def of(model: ScriptedModelClient, name: str) -> list[Request]:
 BUILD = Call("coder", {"task": "Build the login"})
 
 
-async def test_a_parent_that_was_told_the_answer_gives_it_and_nobody_is_asked() -> None:
+async def test_parent_that_knows_the_answer_gives_it() -> None:
     """S4-23"""
     model = model_of(lead=[BUILD, knows(), "All done."], coder=[ASK, "Built."])
     done = await app_of(tree(model)).start("Build it")
@@ -71,7 +71,7 @@ async def test_a_parent_that_was_told_the_answer_gives_it_and_nobody_is_asked() 
     model.assert_used_up()
 
 
-async def test_the_parent_looks_with_its_own_context_and_is_shown_question_options_and_task() -> None:
+async def test_parent_decides_by_its_context_question_options_and_task() -> None:
     model = model_of(lead=[BUILD, knows(), "."], coder=[ASK, "Built."])
     await app_of(tree(model)).start("Build it with care")
     looked = of(model, "lead")[1]
@@ -115,13 +115,13 @@ async def test_in_doubt_the_question_is_passed_up(reply: Reply) -> None:
     model.assert_used_up()  # The parent was asked once, also over the pause.
 
 
-async def test_an_answer_that_is_no_option_is_passed_up_where_only_options_count() -> None:
+async def test_parent_answer_that_is_no_option_is_passed_up() -> None:
     strict = Call("ask_user", {**ASK.arguments, "allow_free_text": False})  # type: ignore[dict-item]  # a mapping here
     model = model_of(lead=[BUILD, knows(answer="Flask"), "."], coder=[strict, "Built."])
     assert (await app_of(tree(model)).start("Build it")).waiting
 
 
-async def test_a_risk_confirmation_is_not_shown_to_the_parent() -> None:
+async def test_risk_confirmation_is_not_shown_to_the_parent() -> None:
     risk = Call("ask_user", {"question": "Drop the table?", "clarification_type": "risk_confirmation"})
     model = model_of(lead=[BUILD], coder=[risk])
     assert (await app_of(tree(model)).start("Build it")).waiting
@@ -136,7 +136,7 @@ async def test_ledger_and_facts_come_before_the_parent() -> None:
     assert len(of(model, "lead")) == 3
 
 
-async def test_what_the_parent_answered_is_given_again_to_those_it_speaks_for() -> None:
+async def test_parent_answer_is_reused_for_those_it_speaks_for() -> None:
     again = Call("ask_user", {"question": "What framework do you want?"})
     model = model_of(lead=[BUILD, knows(), BUILD, "."], coder=[ASK, "1", again, "2"])
     done = await app_of(tree(model)).start("Build it")
@@ -144,13 +144,13 @@ async def test_what_the_parent_answered_is_given_again_to_those_it_speaks_for() 
     model.assert_used_up()
 
 
-async def test_what_the_parent_answered_is_not_given_to_the_parent_itself() -> None:
+async def test_parent_answer_is_not_given_to_the_parent_itself() -> None:
     own = Call("ask_user", {"question": "What framework do you want?"})
     model = model_of(lead=[BUILD, knows(), own, "."], coder=[ASK, "1"])
     assert (await app_of(tree(model)).start("Build it")).questions[0].path == ("lead",)
 
 
-async def test_each_level_on_the_way_up_is_asked_in_turn() -> None:
+async def test_parent_levels_are_asked_one_after_the_other() -> None:
     delegate = Call("lead", {"task": "Lead it"})
     model = model_of(
         boss=[delegate, knows(known_from="user", quote="Use FastAPI", answer="FastAPI"), "The end."],
@@ -166,13 +166,13 @@ async def test_each_level_on_the_way_up_is_asked_in_turn() -> None:
     model.assert_used_up()
 
 
-async def test_the_lower_level_that_knows_leaves_nothing_for_the_upper() -> None:
+async def test_parent_that_knows_spares_the_levels_above() -> None:
     model = model_of(boss=[Call("lead", {"task": "x"}), "."], lead=[BUILD, knows(), "Led."], coder=[ASK, "Built."])
     done = await app_of(tree(model, boss=True)).start("Build it")
     assert (done.result, done.answered_questions[0].path) == (".", ("boss", "lead", "coder"))
 
 
-async def test_of_two_questions_the_known_one_is_answered_and_the_other_waits() -> None:
+async def test_parent_answers_the_known_of_two_questions() -> None:
     """The one that waits is not looked at again when its sibling's answer goes down."""
     two = Calls([ASK, Call("ask_user", {"question": "Which database?"})])
     model = model_of(lead=[BUILD, knows(), knows(known_from="nowhere"), "Done."], coder=[two, "Built."])
@@ -191,7 +191,7 @@ async def test_unattended_the_default_comes_after_the_parent() -> None:
     assert [(answer.by.value, answer.text) for answer in done.answers] == [("parent", "Express")]
 
 
-async def test_a_look_that_is_cut_off_is_taken_again_and_nothing_else_is() -> None:
+async def test_parent_look_that_is_cut_off_is_repeated_alone() -> None:
     model = model_of(lead=[BUILD, Hang(), knows(), "All done."], coder=[ASK, "Built."])
     task = asyncio.create_task(app_of(tree(model)).start("Build it"))
     while len(of(model, "lead")) < 2:
@@ -205,7 +205,7 @@ async def test_a_look_that_is_cut_off_is_taken_again_and_nothing_else_is() -> No
     assert len(of(model, "coder")) == 2
 
 
-async def test_the_stream_tells_of_the_look_and_of_the_answer_and_requests_nothing() -> None:
+async def test_parent_look_and_answer_are_streamed_without_a_request() -> None:
     model = model_of(lead=[BUILD, knows(), "."], coder=[ASK, "Built."])
     items = [item async for item in app_of(tree(model)).start_stream("Build it")]
     thoughts = [item for item in items if isinstance(item, ThoughtEvent)]
@@ -223,7 +223,7 @@ async def test_it_works_in_a_plain_autogen_script() -> None:
     assert result.messages[-1].content == "All done."
 
 
-async def test_a_server_without_json_is_asked_in_words() -> None:
+async def test_server_without_json_is_asked_in_words() -> None:
     info = ModelInfo(
         vision=False,
         function_calling=True,
@@ -237,7 +237,7 @@ async def test_a_server_without_json_is_asked_in_words() -> None:
     assert (await app_of(tree(model)).start("Build it")).answers[0].by is AnsweredBy.PARENT
 
 
-async def test_the_lead_of_the_root_team_answers_where_the_settings_say_so() -> None:
+async def test_lead_of_the_root_team_answers_where_configured() -> None:
     lead = [Call("coder", {"task": "Build"}), knows(known_from="user", quote=TASK), '{"summary": "All done."}']
     coder = [ASK, "Built.", "Built."]
 
@@ -249,7 +249,7 @@ async def test_the_lead_of_the_root_team_answers_where_the_settings_say_so() -> 
     assert (await run_with()).waiting
 
 
-async def test_a_state_from_before_a_look_still_loads() -> None:
+async def test_state_from_before_a_look_still_loads() -> None:
     model = model_of(lead=[BUILD, knows(known_from="nowhere")], coder=[ASK])
     agent = PausableAgent(
         "lead",

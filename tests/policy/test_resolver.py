@@ -57,7 +57,7 @@ WORDINGS = {
 }
 
 
-async def test_four_agents_that_work_at_once_need_the_same_fact_and_the_human_is_asked_once() -> None:
+async def test_same_fact_for_four_parallel_agents_is_asked_once() -> None:
     replies = {name: [ask(text, options=FRAMEWORKS), f"{name} is done."] for name, text in WORDINGS.items()}
     model = model_of(lead=[at_once(*FOUR), "All done."], **replies)
     asked = await app_of(crew(model, *FOUR)).start("Build it")
@@ -71,7 +71,7 @@ async def test_four_agents_that_work_at_once_need_the_same_fact_and_the_human_is
     model.assert_used_up()
 
 
-async def test_a_number_in_own_words_is_no_option_of_a_question_that_is_asked_again() -> None:
+async def test_number_in_own_words_is_no_option_when_repeated() -> None:
     sizes = ["4", "8"]
     replies = {name: [ask(WORDINGS[name], options=sizes), f"{name} is done."] for name in FOUR}
     model = model_of(lead=[at_once(*FOUR), "All done."], **replies)
@@ -80,7 +80,7 @@ async def test_a_number_in_own_words_is_no_option_of_a_question_that_is_asked_ag
     assert [results_in(model, f"<{name}>") for name in FOUR] == [["2"]] * 4
 
 
-async def test_four_agents_that_work_one_after_another_need_the_same_fact_and_the_human_is_asked_once() -> None:
+async def test_same_fact_for_four_successive_agents_is_asked_once() -> None:
     calls = [Call(name, {"task": "Your part"}) for name in FOUR]
     replies = {name: [ask(text, options=FRAMEWORKS), f"{name} is done."] for name, text in WORDINGS.items()}
     model = model_of(lead=[*calls, "All done."], **replies)
@@ -109,7 +109,7 @@ async def test_only_what_has_another_meaning_is_asked_too() -> None:
     assert sorted(question.question for question in asked.questions) == sorted(texts)
 
 
-async def test_an_answer_that_a_repeated_question_does_not_accept_leaves_it_open() -> None:
+async def test_answer_a_repeated_question_refuses_leaves_it_open() -> None:
     must, may = ask(), ask(required=False)
     model = model_of(lead=[at_once("one", "two"), "Done."], one=[may, "1"], two=[must, "2"])
     asked = await app_of(crew(model, "one", "two")).start("Build it")
@@ -120,7 +120,7 @@ async def test_an_answer_that_a_repeated_question_does_not_accept_leaves_it_open
     assert (await app_of(crew(model, "one", "two")).answer(asked.id, "Express")).result == "Done."
 
 
-async def test_the_answer_may_name_a_question_that_is_not_shown() -> None:
+async def test_answer_may_name_a_question_that_is_hidden() -> None:
     model = model_of(lead=[at_once("one", "two"), "Done."], one=[ask(), "1"], two=[ask(), "2"])
     asked = await app_of(crew(model, "one", "two")).start("Build it")
     done = await app_of(crew(model, "one", "two")).answer(asked.id, {asked.duplicates[0].id: "Express"})
@@ -148,7 +148,7 @@ async def test_what_was_no_answer_is_not_given_again(said: str) -> None:
     assert (again.status, len(again.answers)) == (RunStatus.AWAITING_CLARIFICATION, 1)
 
 
-async def test_a_risk_confirmation_is_asked_every_time() -> None:
+async def test_risk_confirmation_is_asked_every_time() -> None:
     model = model_of(lead=[at_once("one", "two"), RISK, "Done."], one=[RISK, "1"], two=[RISK, "2"])
     asked = await app_of(crew(model, "one", "two")).start("Tidy up", facts={"table drop": "logs"})
     assert (len(asked.questions), asked.duplicates) == (2, ())
@@ -157,7 +157,7 @@ async def test_a_risk_confirmation_is_asked_every_time() -> None:
     assert [question.path for question in again.questions] == [("lead",)]
 
 
-async def test_a_secret_is_given_again_to_its_own_asker_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_secret_is_reused_for_its_own_asker_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
 
     def question(*path: str, secret: bool = True, tool: str | None = "deploy") -> Question:
@@ -183,12 +183,12 @@ async def test_a_secret_is_given_again_to_its_own_asker_alone(monkeypatch: pytes
     assert await resolver.answer_to(question("lead", "one")) is None
 
 
-def test_the_default_of_a_secret_question_is_no_secret() -> None:
+def test_default_of_a_secret_question_is_no_secret() -> None:
     assumed = answer_by_default(Question(question="Which account?", secret=True, default="guest"), "Nobody is there.")
     assert (assumed.outcome, assumed.text, assumed.sealed) == (Outcome.ASSUMED, "guest", False)
 
 
-async def test_a_tool_that_needs_the_user_gets_what_was_answered_already() -> None:
+async def test_tool_that_needs_the_user_gets_the_earlier_answer() -> None:
     def deploy() -> str:
         """Deploy it."""
         raise UserInputRequired("What framework do you want?", FRAMEWORKS)
@@ -199,7 +199,7 @@ async def test_a_tool_that_needs_the_user_gets_what_was_answered_already() -> No
     assert (done.result, results_in(model)) == ("Done.", ["Express", "Express"])
 
 
-async def test_an_answer_outlives_a_failure_of_the_stretch_in_which_it_was_given() -> None:
+async def test_answer_outlives_the_failure_of_its_segment() -> None:
     model, team = alone(ask(), Fail(500), "Done.")
     failed = await app_of(team, facts={"framework": "Express"}).start("Build it")
     done = await app_of(team).resume(failed.id)
@@ -233,7 +233,7 @@ def judging(reply: Reply) -> Callable[[Request], Reply]:
         (Fail(500), ["human"]),
     ],
 )
-async def test_a_model_tells_what_means_the_same_only_where_it_says_so(reply: Reply, by: list[str]) -> None:
+async def test_model_judges_sameness_only_where_it_is_clear(reply: Reply, by: list[str]) -> None:
     model = ScriptedModelClient(judging(reply))
     settings = Settings.read(None, ledger_model=True)
     asked = await Upcall(model, store="runs.db", settings=settings).start(TASK)
@@ -248,7 +248,7 @@ async def test_without_the_setting_no_model_judges() -> None:
     assert (await Upcall(model, store="runs.db").answer(asked.id, "Express")).waiting
 
 
-async def test_a_team_of_ones_own_needs_a_model_to_judge_with() -> None:
+async def test_team_of_ones_own_needs_a_model_to_judge() -> None:
     with pytest.raises(ConfigurationError, match="ledger_model is true, but there is no model"):
         await app_of(alone()[1], ledger_model=True).start("Build it")
 
@@ -256,7 +256,7 @@ async def test_a_team_of_ones_own_needs_a_model_to_judge_with() -> None:
 # -- facts ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_fact_of_the_project_answers_and_says_where_it_stands() -> None:
+async def test_fact_of_the_project_answers_and_names_its_file() -> None:
     """S4-25"""
     write_settings("user: alice\nfacts:\n  framework: Express\n")
     model, team = alone(ask(options=FRAMEWORKS), "Done.")
@@ -267,7 +267,7 @@ async def test_a_fact_of_the_project_answers_and_says_where_it_stands() -> None:
     assert answer.reason == "the fact 'framework' (upcall.yaml, line 3)"
 
 
-async def test_the_facts_of_a_run_come_before_those_of_the_project() -> None:
+async def test_fact_of_a_run_precedes_those_of_the_project() -> None:
     """S4-25"""
     model, team = alone(ask(), ask("Which database?"), "Done.")
     app = app_of(team, facts={"framework": "Express", "database": "SQLite"})
@@ -276,7 +276,7 @@ async def test_the_facts_of_a_run_come_before_those_of_the_project() -> None:
     assert done.answers[0].reason == "the fact 'framework' (this run)"
 
 
-async def test_a_run_keeps_the_facts_it_was_started_with() -> None:
+async def test_run_keeps_the_facts_it_was_started_with() -> None:
     model, team = alone(ask("Which color?"), ask(), "Done.")
     asked = await app_of(team, facts={"framework": "Express"}).start("Build it")
     await app_of(team, facts={"framework": "Flask"}).answer(asked.id, "Red")
@@ -298,7 +298,7 @@ async def test_where_no_fact_fits_the_human_is_asked(question: Call) -> None:
     assert (await app_of(alone(question)[1], facts=facts).start("Build it")).waiting
 
 
-async def test_a_number_as_a_fact_is_not_the_number_of_an_option() -> None:
+async def test_fact_that_is_a_number_picks_no_option() -> None:
     question = ask("How many replicas?", options=["one", "two", "three"])
     assert (await app_of(alone(question)[1], facts={"how many replicas": 2}).start("Build it")).waiting
 
@@ -308,7 +308,7 @@ async def test_two_facts_that_disagree_answer_nothing() -> None:
     assert (await app_of(alone(ask())[1], facts=facts).start("Build it")).waiting
 
 
-async def test_what_was_answered_in_the_run_comes_before_a_fact() -> None:
+async def test_answer_of_the_run_precedes_a_fact() -> None:
     """The ledger is the first step."""
     earlier = Question(question="Which framework?", path=("solo",))
     ladder_facts = Settings.read(None, facts={"framework": "Express"}).standing_facts()
@@ -332,14 +332,14 @@ async def test_what_was_answered_in_the_run_comes_before_a_fact() -> None:
         ("facts: bad.yaml\n", "bad.yaml, line 2: the fact 'database' = a list is wrong"),
     ],
 )
-def test_a_wrong_fact_is_told_with_its_line(text: str, error: str) -> None:
+def test_wrong_fact_is_told_with_its_line(text: str, error: str) -> None:
     write_settings(text)
     Path("bad.yaml").write_text("framework: Express\ndatabase: [a]\n")
     with pytest.raises(ConfigurationError, match=error.replace("[", r"\[")):
         Settings.read()
 
 
-def test_facts_are_read_from_a_file_of_their_own_and_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_facts_are_read_from_file_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("facts.yaml").write_text("framework: Express\nport: 8080\nuse tests: yes\n")
     facts = Settings.read(None, facts="facts.yaml").standing_facts()
     assert [(fact.answer, fact.where) for fact in facts] == [
@@ -352,7 +352,7 @@ def test_facts_are_read_from_a_file_of_their_own_and_from_the_environment(monkey
     assert (fact.answer, fact.where) == ("Flask", "UPCALL_FACTS or the program")
 
 
-async def test_a_wrong_fact_of_a_run_is_refused_before_anything_is_stored() -> None:
+async def test_fact_that_is_wrong_is_refused_before_storing() -> None:
     app = app_of(alone()[1])
     with pytest.raises(ConfigurationError, match="this run: the fact 'framework' = a list is wrong"):
         await app.start("Build it", facts={"framework": ["Express"]})
@@ -362,7 +362,7 @@ async def test_a_wrong_fact_of_a_run_is_refused_before_anything_is_stored() -> N
 # -- the agents that answer in JSON -----------------------------------------------------------------------------------
 
 
-async def test_clarifier_and_planner_go_on_in_the_same_turn_with_what_a_fact_says() -> None:
+async def test_fact_lets_clarifier_and_planner_continue_their_turn() -> None:
     clarifies = json.dumps({"needs_clarification": True, "clarification_question": "Which framework?"})
     aspect = {"aspect": "db", "clarification_question": "Which database should I use?"}
     unclear = json.dumps({"needs_clarification": True, "ambiguity_details": [aspect]})
@@ -377,7 +377,7 @@ async def test_clarifier_and_planner_go_on_in_the_same_turn_with_what_a_fact_say
     model.assert_used_up()
 
 
-async def test_a_no_that_a_fact_says_does_not_end_the_clarification() -> None:
+async def test_fact_of_no_does_not_end_clarification() -> None:
     asks = [
         {"needs_clarification": True, "clarification_question": f"Do you want {each}?"} for each in ("ads", "tests")
     ]
@@ -386,7 +386,7 @@ async def test_a_no_that_a_fact_says_does_not_end_the_clarification() -> None:
     assert [question.question for question in run.questions] == ["Do you want tests?"]
 
 
-async def test_a_structured_agent_that_asks_two_things_waits_for_the_one_that_is_not_known() -> None:
+async def test_structured_agent_waits_for_the_unknown_of_two_answers() -> None:
     details = [{"aspect": "x", "clarification_question": f"Which {each}?"} for each in ("database", "framework")]
     unclear = json.dumps({"needs_clarification": True, "ambiguity_details": details})
     model = ScriptedModelClient(script(planner=[unclear, CLEAR, PLAN], coder=["Done.", "Done."]))
@@ -426,7 +426,7 @@ async def test_unattended_a_question_comes_to_its_own_default() -> None:
 
 
 @pytest.mark.parametrize("default", [None, " ", "Flask"])
-async def test_unattended_without_a_default_that_can_be_taken_the_question_expires(default: str | None) -> None:
+async def test_unattended_question_without_a_default_expires(default: str | None) -> None:
     model, team = alone(ask(options=FRAMEWORKS, allow_free_text=False, default=default), "Done.")
     done = await app_of(team, unattended=True).start("Build it")
     assert (done.result, done.answers[0].outcome, done.assumptions) == ("Done.", Outcome.EXPIRED, [])
@@ -460,7 +460,7 @@ async def test_unattended_a_risk_confirmation_waits_for_the_human() -> None:
     assert (done.result, results_in(model)[0]) == ("Done.", "logs")
 
 
-def test_a_risk_confirmation_that_nobody_answers_expires_and_is_no_consent() -> None:
+def test_unattended_risk_confirmation_expires_without_consent() -> None:
     answer = answer_by_default(Question(question="Drop it?", clarification_type="risk_confirmation"), "Too late.")
     assert answer.outcome is Outcome.EXPIRED
     assert answer.as_text().startswith("Too late. Do not take this as consent")
@@ -473,7 +473,7 @@ async def test_unattended_a_plan_is_not_approved_by_anybody() -> None:
     assert (run.waiting, run.plan is not None and run.plan.approved) == (True, False)
 
 
-async def test_unattended_a_stock_agents_question_expires_and_the_run_goes_on() -> None:
+async def test_unattended_question_of_a_stock_agent_expires() -> None:
     model = ScriptedModelClient([Call("transfer_to_user"), "Done."])
 
     def team() -> Team:
@@ -485,7 +485,7 @@ async def test_unattended_a_stock_agents_question_expires_and_the_run_goes_on() 
 
 
 @pytest.mark.slow
-async def test_a_stock_agent_that_goes_on_asking_makes_the_run_wait_in_the_end() -> None:
+async def test_stock_agent_that_asks_forever_finally_waits() -> None:
     model = ScriptedModelClient(lambda request: Call("transfer_to_user"))
 
     def team() -> Team:
@@ -500,7 +500,7 @@ async def test_attended_a_default_is_only_shown() -> None:
 
 @pytest.mark.parametrize("as_json", [pytest.param(True, marks=pytest.mark.slow), False])
 @pytest.mark.slow
-def test_the_command_line_says_what_was_assumed(as_json: bool) -> None:
+def test_command_line_says_what_was_assumed(as_json: bool) -> None:
     coder = [ask("Which framework?", default="Express"), "Built.", "Built."]
     with LoopbackServer(script(coder=coder)) as server:
         options = ("--model", "m", "--base-url", server.base_url, *(["--json"] if as_json else []))
@@ -514,7 +514,7 @@ def test_the_command_line_says_what_was_assumed(as_json: bool) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_line_keeps_running_unattended_without_a_default() -> None:
+def test_command_line_keeps_running_unattended_without_a_default() -> None:
     ended = upcall("run", TASK, "--unattended", "--json")
     assert (ended.status, ended.json["status"], ended.json["questions"]) == (0, "completed", [])
     assert (ended.json["assumptions"], "with Express" in ended.json["result"]) == ([], True)
@@ -529,7 +529,7 @@ def about(subject: str, **fields: Any) -> Call:
     return ask(f"Which {subject}?", **fields)
 
 
-async def test_beyond_the_budget_of_the_run_the_asker_is_told_so() -> None:
+async def test_question_budget_beyond_its_limit_is_explained_to_askers() -> None:
     model, team = alone(about("color"), about("port"), about("host"), about("database", default="SQLite"), "Done.")
     run = await app_of(team, max_questions_run=2).start("Build it")
     run = await app_of(team).answer(run.id, "red")
@@ -542,7 +542,7 @@ async def test_beyond_the_budget_of_the_run_the_asker_is_told_so() -> None:
     ]
 
 
-async def test_of_questions_asked_at_once_the_first_ones_are_put() -> None:
+async def test_question_budget_lets_the_first_ones_through() -> None:
     model, team = alone(Calls([about(subject) for subject in SUBJECTS]), "Done.")
     run = await app_of(team, max_questions_run=3).start("Build it")
     assert [question.question for question in run.questions] == ["Which color?", "Which port?", "Which database?"]
@@ -570,7 +570,7 @@ async def test_several_that_ask_the_same_count_once() -> None:
     assert (len(run.questions), len(run.duplicates), run.answers) == (1, 1, ())
 
 
-async def test_the_questions_of_the_planner_have_a_limit_of_their_own() -> None:
+async def test_question_budget_of_the_planner_is_separate() -> None:
     details = [{"aspect": "x", "clarification_question": f"Which {each}?"} for each in SUBJECTS]
     unclear = json.dumps({"needs_clarification": True, "ambiguity_details": details})
     model = ScriptedModelClient(script(planner=[unclear]))
@@ -578,7 +578,7 @@ async def test_the_questions_of_the_planner_have_a_limit_of_their_own() -> None:
     assert len(run.questions) == 4
 
 
-async def test_a_risk_beyond_the_budget_is_no_consent() -> None:
+async def test_risk_beyond_the_budget_is_no_consent() -> None:
     model, team = alone(about("color"), RISK, "Done.")
     run = await app_of(team, max_questions_run=1).start("Build it")
     done = await app_of(team).answer(run.id, "red")
@@ -593,7 +593,7 @@ async def items_of(app: Upcall, **choices: Any) -> list[Any]:
     return [item async for item in app.start_stream("Build it", **choices)]
 
 
-async def test_the_stream_tells_who_answered_and_requests_nothing() -> None:
+async def test_stream_tells_who_answered_and_requests_nothing() -> None:
     model = model_of(lead=[at_once("one"), "Done."], one=[ask(), "1"])
     items = await items_of(app_of(crew(model, "one")), facts={"framework": "Express"})
     (thought,) = [item for item in items if isinstance(item, ThoughtEvent)]
@@ -604,14 +604,14 @@ async def test_the_stream_tells_who_answered_and_requests_nothing() -> None:
     assert kinds[:3] == ["ToolCallRequestEvent", "ThoughtEvent", "ToolCallExecutionEvent"]
 
 
-async def test_one_request_is_told_for_several_questions_of_one_meaning() -> None:
+async def test_questions_of_one_meaning_emit_one_request() -> None:
     model = model_of(lead=[at_once("one", "two"), "."], one=[ask(), "1"], two=[ask(), "2"])
     items = await items_of(app_of(crew(model, "one", "two")))
     requested = [item.request_id for item in items if isinstance(item, UserInputRequestedEvent)]
     assert requested == [question.id for question in items[-1].questions]
 
 
-async def test_what_is_assumed_is_told_in_the_place_of_the_request() -> None:
+async def test_assumption_is_emitted_in_place_of_the_request() -> None:
     _, team = alone(ask(default="Express"), "Done.")
     items = await items_of(app_of(team), unattended=True)
     assert not any(isinstance(item, UserInputRequestedEvent) for item in items)
@@ -619,7 +619,7 @@ async def test_what_is_assumed_is_told_in_the_place_of_the_request() -> None:
     assert "assumed: Express" in thought.content
 
 
-async def test_an_answer_of_a_rung_cannot_be_overruled_silently() -> None:
+async def test_answer_of_a_rung_cannot_be_overruled_silently() -> None:
     _, team = alone(ask(), "Done.")
     done = await app_of(team, facts={"framework": "Express"}).start("Build it")
     asked = done.answered_questions[0].id
@@ -628,14 +628,14 @@ async def test_an_answer_of_a_rung_cannot_be_overruled_silently() -> None:
     assert (await app_of(team).answer(done.id, {asked: "Express"})).answers == done.answers
 
 
-async def test_the_same_answer_again_is_harmless_also_after_the_ledger_gave_it() -> None:
+async def test_answer_repeated_is_harmless_after_reuse_too() -> None:
     _, team = alone(ask(), ask("What framework do you want?"), "Done.")
     asked = await app_of(team).start("Build it")
     done = await app_of(team).answer(asked.id, "Express")
     assert (await app_of(team).answer(asked.id, "Express")).answers == done.answers
 
 
-async def test_a_cancelled_run_closes_repeated_questions_too() -> None:
+async def test_cancelled_run_closes_repeated_questions_too() -> None:
     model = model_of(lead=[at_once("one", "two"), "."], one=[ask(), "1"], two=[ask(), "2"])
     asked = await app_of(crew(model, "one", "two")).start("Build it")
     cancelled = await app_of(crew(model, "one", "two")).cancel(asked.id)
@@ -644,7 +644,7 @@ async def test_a_cancelled_run_closes_repeated_questions_too() -> None:
 
 
 @pytest.mark.parametrize("below", [True, False])
-async def test_a_member_of_an_inner_team_is_answered_under_its_whole_path(below: bool) -> None:
+async def test_answer_reaches_an_inner_member_by_its_whole_path(below: bool) -> None:
     """The team nested in an agent, or a member of the root team."""
     model = ScriptedModelClient({"<lead>": [Call("crew", {"task": "x"}), "Done."], "<one>": [ask(), "1"]})
 
@@ -659,7 +659,7 @@ async def test_a_member_of_an_inner_team_is_answered_under_its_whole_path(below:
     assert done.answered_questions[0].path == (("lead", "crew", "one") if below else ("crew", "one"))
 
 
-async def test_a_stock_team_as_a_member_is_part_of_the_path_too() -> None:
+async def test_path_includes_a_stock_team_as_member() -> None:
     model = ScriptedModelClient({"<one>": [ask(), "1"], "<two>": [ask(), "2"]})
 
     def team() -> Team:

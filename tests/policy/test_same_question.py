@@ -86,11 +86,11 @@ def test_what_may_be_answered_has_to_fit(one: dict[str, Any], other: dict[str, A
         ("framework", "Express", "What do you want?", False),
     ],
 )
-def test_a_fact_answers_what_asks_for_just_this(asked: str, answer: str, text: str, answers: bool) -> None:
+def test_fact_answers_what_asks_for_just_this(asked: str, answer: str, text: str, answers: bool) -> None:
     assert has_answer(Fact(asked=asked, answer=answer, where="here"), question(text)) is answers
 
 
-def test_the_words_of_a_questions_own_options_do_not_count_against_a_fact() -> None:
+def test_words_of_own_options_do_not_rule_out_facts() -> None:
     text = "Which framework: Express, FastAPI or Django?"
     fact = Fact(asked="framework", answer="Express", where="here")
     assert has_answer(fact, question(text, options=["Express", "FastAPI", "Django"]))

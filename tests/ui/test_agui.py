@@ -83,7 +83,7 @@ def node() -> None:
 
 
 @pytest.mark.slow
-async def test_a_nested_question_comes_up_and_its_answer_goes_down(node: None) -> None:
+async def test_agui_nested_question_rises_and_its_answer_returns(node: None) -> None:
     async with serving(model="demo", stream=True) as site, connected(f"{site.url}/agui", OPERATOR) as client:
         asked = await client.run(say=TASK)
         assert asked["error"] is None
@@ -109,7 +109,7 @@ async def test_a_nested_question_comes_up_and_its_answer_goes_down(node: None) -
 
 
 @pytest.mark.slow
-async def test_text_is_told_while_the_rest_is_not_written_yet() -> None:
+async def test_agui_text_streams_before_the_reply_is_complete() -> None:
     read = asyncio.Event()
 
     class Waiting(ScriptedModelClient):
@@ -159,7 +159,7 @@ async def test_texts_that_follow_each_other_quickly_are_told_apart() -> None:
 
 
 @pytest.mark.slow
-async def test_an_agent_that_is_called_twice_at_once_writes_two_texts() -> None:
+async def test_agui_agent_called_twice_at_once_writes_two_texts() -> None:
     begun, read = asyncio.Event(), asyncio.Event()
     told = dict[str, str]()
 
@@ -219,7 +219,7 @@ async def test_several_are_answered_together_and_the_next_task_follows(node: Non
 
 
 @pytest.mark.slow
-async def test_a_service_that_was_killed_goes_on_when_the_same_is_sent_again() -> None:
+async def test_agui_service_killed_continues_when_the_input_returns() -> None:
     replies = script(coder=[ASK, WRITE, Hang(), '{"summary": "Written."}'])
     with LoopbackServer(replies) as server:
         with serve_apart(*model(server)) as process:
@@ -248,7 +248,7 @@ async def test_a_service_that_was_killed_goes_on_when_the_same_is_sent_again() -
 
 
 @pytest.mark.slow
-async def test_the_same_request_begins_one_run() -> None:
+async def test_same_request_begins_one_run() -> None:
     async with serving(one_agent(ASK, ASK)) as site, await site.caller("alice") as alice:
         first, again = [await post(alice, "Build it") for _ in range(2)]
         assert open_questions(first) == open_questions(again)
@@ -260,7 +260,7 @@ async def test_the_same_request_begins_one_run() -> None:
 
 
 @pytest.mark.slow
-async def test_a_front_end_without_memory_sees_all_of_a_run() -> None:
+async def test_agui_client_without_memory_sees_the_whole_run() -> None:
     async with serving(one_agent(ASK, "Built.")) as site, await site.caller("alice") as alice:
         asked = await post(alice, "Build it")
         state = find(asked, "STATE_SNAPSHOT")[-1]["snapshot"]
@@ -277,7 +277,7 @@ async def test_a_front_end_without_memory_sees_all_of_a_run() -> None:
 
 
 @pytest.mark.slow
-async def test_an_approval_is_the_interrupt_of_its_tool_call() -> None:
+async def test_approval_is_the_interrupt_of_its_tool_call() -> None:
     sent: list[dict[str, str]] = []
 
     def send(to: str, text: str) -> str:
@@ -301,7 +301,7 @@ async def test_an_approval_is_the_interrupt_of_its_tool_call() -> None:
 
 
 @pytest.mark.slow
-async def test_a_call_that_is_not_approved_is_not_made() -> None:
+async def test_call_that_is_not_approved_is_not_made() -> None:
     def send(to: str) -> str:
         """Send a mail."""
         raise AssertionError(to)
@@ -370,7 +370,7 @@ async def test_what_is_no_input_is_refused_before_a_stream() -> None:
 
 
 @pytest.mark.slow
-async def test_how_a_run_ends_is_how_that_of_the_front_end_does() -> None:
+async def test_agui_run_ends_as_its_front_end_expects() -> None:
     async with serving(one_agent(ASK)) as site, await site.caller() as me:
         asked = await post(me, "Build it")
         run_id = find(asked, "STATE_SNAPSHOT")[-1]["snapshot"]["run_id"]
@@ -381,7 +381,7 @@ async def test_how_a_run_ends_is_how_that_of_the_front_end_does() -> None:
 
 
 @pytest.mark.slow
-async def test_a_call_that_comes_to_nothing_ends_before_its_agent_does() -> None:
+async def test_agui_call_without_effect_ends_before_its_agent() -> None:
     """The protocol's client takes no news of a nested agent that has finished, and none that is left at work."""
     model = ScriptedModelClient({"You lead": [Call("coder", {"task": "Code"})], "You code": [ASK]})
 
@@ -398,7 +398,7 @@ async def test_a_call_that_comes_to_nothing_ends_before_its_agent_does() -> None
     assert agents == ["SUBAGENT_STARTED", "SUBAGENT_FINISHED"]
 
 
-def test_an_agent_waits_for_no_other_whose_name_begins_like_its_own() -> None:
+def test_agui_agent_waits_for_none_with_a_similar_name() -> None:
     conversation = Conversation("run", [])
     for name in ("code", "coder"):
         assert [*conversation.write(Token(("lead", name), "Hm.", "0-1"))]
@@ -411,7 +411,7 @@ def test_an_agent_waits_for_no_other_whose_name_begins_like_its_own() -> None:
 
 
 @pytest.mark.slow
-async def test_what_is_sent_again_is_told_how_the_run_stands() -> None:
+async def test_agui_repeated_input_gets_the_state_of_the_run() -> None:
     async with serving(one_agent(ASK, "Built.")) as site, await site.caller() as me:
         question = open_questions(await post(me, "Build it"))
         again = find(await post(me, "Build it"), "STATE_SNAPSHOT")
@@ -421,7 +421,7 @@ async def test_what_is_sent_again_is_told_how_the_run_stands() -> None:
 
 
 @pytest.mark.slow
-async def test_a_run_that_somebody_else_lets_go_on_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_agui_run_resumed_by_somebody_else_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     """One reader answers the first of two questions, another one the second while the first looks what is open."""
     read, read_new = asyncio.Event(), Reader.read_new
 
@@ -458,7 +458,7 @@ async def test_images_and_documents_come_along() -> None:
 
 
 @pytest.mark.slow
-async def test_who_is_assigned_a_question_answers_it_and_sees_nothing_else() -> None:
+async def test_agui_assignee_answers_the_question_and_sees_nothing_else() -> None:
     async with serving(one_agent(ASK, "Secret result."), assign=[{"to": "bob"}]) as site:
         alice, bob = await site.caller("alice"), await site.caller("bob")
         async with alice, bob:
@@ -483,5 +483,5 @@ async def test_who_is_assigned_a_question_answers_it_and_sees_nothing_else() -> 
         ),
     ],
 )
-def test_a_question_describes_its_answer(fields: dict[str, Any], schema: dict[str, Any]) -> None:
+def test_question_describes_its_answer(fields: dict[str, Any], schema: dict[str, Any]) -> None:
     assert describe_answer(Question(question="Which?", **fields)) == schema

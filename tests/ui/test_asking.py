@@ -23,7 +23,7 @@ OWN = Question(question="How many?", options=("1", "2", "8"))
 @pytest.mark.parametrize(
     ("question", "text"), [(THREE, "7"), (THREE, "0"), (MANY, "1, 7"), (MANY, "4"), (THREE, "٧"), (OWN, "9")]
 )
-def test_a_number_beyond_the_options_is_asked_again(question: Question, text: str) -> None:
+def test_number_beyond_the_options_is_asked_again(question: Question, text: str) -> None:
     with pytest.raises(AnswerRefused, match=r"There is no option .*: choose 1 to 3"):
         read_answer(question, text)
 
@@ -63,13 +63,13 @@ def run(count: int) -> Run:
     return Run(task="x", records=QuestionRecords.build(questions))
 
 
-async def test_back_leads_to_the_question_before_with_what_was_said() -> None:
+async def test_back_leads_to_the_earlier_question_and_its_answer() -> None:
     skipped = Answer(question_id="q2", outcome=Outcome.SKIPPED)
     asker = Scripted(["a", Back(), Back(), "b", skipped])
     assert await ask_questions(run(2), asker) == {"q1": "b", "q2": skipped}
     assert asker.asked == [(1, None), (2, None), (1, "a"), (1, "a"), (2, None)]
 
 
-async def test_an_answer_is_changed_at_the_end_and_the_others_stand() -> None:
+async def test_answer_changed_at_the_end_leaves_the_others() -> None:
     asker = Scripted(["a", "b", "c", "other"], changes=[0, None])
     assert await ask_questions(run(3), asker) == {"q1": "other", "q2": "b", "q3": "c"}

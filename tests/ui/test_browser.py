@@ -109,7 +109,7 @@ async def drawn(image: Locator) -> None:
 
 
 @pytest.mark.parametrize("front_end", FRONT_ENDS)
-async def test_a_click_answers_and_the_result_is_seen(notebook: Notebook, lab: Lab, front_end: str) -> None:
+async def test_click_answers_and_the_result_is_seen(notebook: Notebook, lab: Lab, front_end: str) -> None:
     name = front_end.partition("/")[0]
     store = await opened(notebook, lab, name, START, FORM, PICTURE, front_end=front_end)
     await notebook.run(0)
@@ -141,7 +141,7 @@ async def test_after_a_restart_the_question_is_still_there(notebook: Notebook, l
     assert await answered(store) == [("Express", "alice")]
 
 
-async def test_a_double_click_answers_once(notebook: Notebook, lab: Lab) -> None:
+async def test_double_click_answers_once(notebook: Notebook, lab: Lab) -> None:
     store = await opened(notebook, lab, "double", START, FORM)
     await notebook.run(0)
     await notebook.run(1)
@@ -181,7 +181,7 @@ app.form(app.start_stream("Build it", user="alice"), user="alice")
 """
 
 
-async def test_a_question_is_answered_while_others_work(notebook: Notebook, lab: Lab) -> None:
+async def test_question_is_answered_while_others_work(notebook: Notebook, lab: Lab) -> None:
     store = await opened(notebook, lab, "live", LIVE, "found.set()")
     await notebook.run(0)
     form = form_in(notebook, 0)
@@ -323,7 +323,7 @@ async def says_how_to_answer(notebook: Notebook, at: int) -> None:
     await expect(page.get_by_text("app.answer(").filter(visible=True)).to_have_count(1)
 
 
-async def test_a_notebook_without_its_kernel_shows_the_run_and_how_to_answer(notebook: Notebook, lab: Lab) -> None:
+async def test_notebook_without_its_kernel_shows_how_to_answer(notebook: Notebook, lab: Lab) -> None:
     await opened(notebook, lab, "first", START, FORM)
     await notebook.run(0)
     await notebook.run(1)
@@ -368,7 +368,7 @@ def of_size(agents: int, waits: int) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("agents", "waits"), [(1, 0), (5, 3), (20, 10), (50, 20)])
-async def test_texts_of_pictures_do_not_overlap_as_the_browser_draws_them(agents: int, waits: int) -> None:
+async def test_diagram_texts_do_not_overlap_in_the_browser(agents: int, waits: int) -> None:
     async with chromium() as browser, looking(browser, width=800) as (page, elsewhere):
         for name, svg in of_size(agents, waits).items():
             await page.set_content(f'<body style="margin:0">{svg}</body>')

@@ -23,7 +23,7 @@ SHALLOW = '{"intent": "research", "meta_response": null, "research_depth": "shal
 
 
 @pytest.mark.slow
-def test_the_demo_stops_at_the_nested_question_and_prints_one_json_object() -> None:
+def test_demo_stops_at_the_question_with_one_json_object() -> None:
     ended = upcall("run", TASK, "--detach", "--json")
     assert ended.status == 0
     question = ended.json["questions"][0]
@@ -32,18 +32,18 @@ def test_the_demo_stops_at_the_nested_question_and_prints_one_json_object() -> N
     assert question["options"] == [{"label": "Express"}, {"label": "FastAPI"}, {"label": "Django"}]
 
 
-def test_the_demo_says_that_it_is_scripted_in_its_first_line() -> None:
+def test_demo_announces_in_line_one_that_it_is_scripted() -> None:
     assert upcall("run", "Hello! What can you do?").err.splitlines()[0].startswith("Demo: the replies")
 
 
 @pytest.mark.slow
-def test_the_demo_says_so_where_it_has_no_script() -> None:
+def test_demo_says_so_where_it_has_no_script() -> None:
     ended = upcall("run", "Sing me a song")
     assert (ended.status, "no script for this task" in ended.error) == (1, True)
 
 
 @pytest.mark.slow
-def test_a_demo_run_completes_with_the_answer_given_in_another_process() -> None:
+def test_demo_completes_with_an_answer_from_another_process() -> None:
     """S3-35, S3-43."""
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     ended = upcall("answer", run_id, "Express", "--json")
@@ -52,7 +52,7 @@ def test_a_demo_run_completes_with_the_answer_given_in_another_process() -> None
 
 
 @pytest.mark.slow
-def test_the_answer_becomes_the_result_of_the_very_call_that_asked_and_nothing_is_done_twice() -> None:
+def test_answer_is_the_asking_calls_result_without_repeated_work() -> None:
     """S4-10 to S4-12, and none of S4-13 to S4-16: counted over three processes."""
     with LoopbackServer(script()) as server:
         asked = upcall("run", TASK, "--detach", "--json", *model(server)).json
@@ -65,7 +65,7 @@ def test_the_answer_becomes_the_result_of_the_very_call_that_asked_and_nothing_i
 
 
 @pytest.mark.slow
-def test_without_a_terminal_a_run_stops_and_says_how_to_answer() -> None:
+def test_run_without_a_terminal_stops_and_explains_answering() -> None:
     ended = upcall("run", TASK)
     assert "Which framework?" in ended.out
     assert "upcall answer" in ended.out
@@ -73,7 +73,7 @@ def test_without_a_terminal_a_run_stops_and_says_how_to_answer() -> None:
 
 
 @pytest.mark.slow
-def test_the_command_that_answers_is_one_also_where_the_option_begins_with_a_dash() -> None:
+def test_answer_command_works_for_options_beginning_with_a_dash() -> None:
     flag = Call("ask_user", {"question": "How is it pushed?", "options": ["--force", "--no-verify"]})
     with LoopbackServer(script(coder=[flag, "Done.", "Done."])) as server:
         told = upcall("run", TASK, "--detach", "--store", "its own.db", *model(server)).out
@@ -83,7 +83,7 @@ def test_the_command_that_answers_is_one_also_where_the_option_begins_with_a_das
 
 
 @pytest.mark.slow
-def test_a_branch_is_named_by_the_first_characters_of_a_question_and_ticks_its_steps() -> None:
+def test_fork_takes_short_question_ids_and_ticks_its_steps() -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     question = upcall("show", run_id, "--json").json["questions"][0]["id"]
     upcall("answer", run_id, "Express")
@@ -93,7 +93,7 @@ def test_a_branch_is_named_by_the_first_characters_of_a_question_and_ticks_its_s
 
 
 @pytest.mark.slow
-def test_a_line_that_is_only_copied_agrees_to_no_risk() -> None:
+def test_line_that_is_only_copied_agrees_to_no_risk() -> None:
     risk = {"question": "Delete it?", "clarification_type": "risk_confirmation", "options": ["Delete", "Keep"]}
     with LoopbackServer(script(coder=[Call("ask_user", risk), "Kept.", "Kept."])) as server:
         told = upcall("run", TASK, "--detach", *model(server)).out
@@ -103,7 +103,7 @@ def test_a_line_that_is_only_copied_agrees_to_no_risk() -> None:
 
 
 @pytest.mark.slow
-def test_two_questions_are_answered_by_id_one_after_the_other() -> None:
+def test_answers_by_id_settle_two_questions_in_turn() -> None:
     both = script(
         lead=[Calls([Call("coder", {"task": "x"}), Call("researcher", {"task": "y"})]), '{"summary": "Both."}'],
         researcher=[Call("ask_user", {"question": "Which edition?"}), '{"summary": "Read."}'],
@@ -118,7 +118,7 @@ def test_two_questions_are_answered_by_id_one_after_the_other() -> None:
 
 
 @pytest.mark.slow
-def test_a_plain_answer_is_refused_where_two_questions_are_open() -> None:
+def test_answer_without_id_is_refused_for_two_open_questions() -> None:
     both = script(
         lead=[Calls([Call("coder", {"task": "x"}), Call("coder", {"task": "y"})])],
         coder=[ASK, Call("ask_user", {"question": "Which database?"})],
@@ -131,7 +131,7 @@ def test_a_plain_answer_is_refused_where_two_questions_are_open() -> None:
 
 
 @pytest.mark.slow
-def test_two_agents_that_ask_the_same_are_shown_as_one_question_and_both_get_the_answer() -> None:
+def test_same_question_of_two_agents_is_answered_once() -> None:
     both = script(
         lead=[Calls([Call("coder", {"task": "x"}), Call("researcher", {"task": "y"})]), '{"summary": "All done."}'],
         coder=[ASK, "Coded.", "Coded."],
@@ -149,7 +149,7 @@ def test_two_agents_that_ask_the_same_are_shown_as_one_question_and_both_get_the
 
 
 @pytest.mark.slow
-def test_a_number_that_is_no_option_is_refused_and_in_quotes_it_is_the_number() -> None:
+def test_number_beyond_the_options_is_text_only_in_quotes() -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     for given in ("7", f"{upcall('show', run_id, '--json').json['questions'][0]['id']}=7"):
         ended = upcall("answer", run_id, given)
@@ -159,7 +159,7 @@ def test_a_number_that_is_no_option_is_refused_and_in_quotes_it_is_the_number() 
 
 
 @pytest.mark.slow
-def test_an_answer_that_is_not_an_option_is_refused_with_the_options() -> None:
+def test_answer_that_is_no_option_is_refused_with_them() -> None:
     only = Call("ask_user", {"question": "Which?", "options": ["A", "B"], "allow_free_text": False})
     with LoopbackServer(script(coder=[only], lead=[Call("coder", {"task": "x"})])) as server:
         run_id = upcall("run", TASK, "--detach", "--json", *model(server)).json["run_id"]
@@ -171,7 +171,7 @@ def test_an_answer_that_is_not_an_option_is_refused_with_the_options() -> None:
 
 
 @pytest.mark.slow
-def test_the_same_answer_again_is_harmless_and_a_different_one_says_who_answered() -> None:
+def test_answer_repeated_is_harmless_and_another_names_the_answerer() -> None:
     run_id = upcall("run", TASK, "--detach", "--json", "--user", "alice").json["run_id"]
     upcall("answer", run_id, "Express", "--user", "alice")
     for again in ("express", "1"):
@@ -183,7 +183,7 @@ def test_the_same_answer_again_is_harmless_and_a_different_one_says_who_answered
 
 
 @pytest.mark.slow
-def test_a_question_can_be_declined() -> None:
+def test_question_can_be_declined() -> None:
     asked = upcall("run", TASK, "--detach", "--json").json
     done = upcall("answer", asked["run_id"], "--decline", asked["questions"][0]["id"], "--json").json
     assert "because none was chosen" in done["result"]
@@ -237,7 +237,7 @@ def test_wrong_use_gets_one_line_and_status_2(arguments: tuple[str, ...], says: 
     ],
     ids=str,
 )
-def test_a_failing_model_fails_the_run_in_one_line_and_the_run_goes_on_afterwards(reply: Reply, says: str) -> None:
+def test_model_failure_is_one_line_and_the_run_resumes(reply: Reply, says: str) -> None:
     quick = {
         "UPCALL_MAX_RETRIES": "0",
         "UPCALL_TIMEOUT": "2",
@@ -256,7 +256,7 @@ def test_a_failing_model_fails_the_run_in_one_line_and_the_run_goes_on_afterward
 
 
 @pytest.mark.slow
-def test_a_stream_that_is_cut_short_fails_the_run_and_is_never_taken_for_the_whole_reply() -> None:
+def test_stream_cut_short_fails_the_run_and_completes_nothing() -> None:
     with LoopbackServer([SHALLOW, CutShort("half of a"), Say('{"summary": "Whole."}')]) as server:
         ended = upcall("run", "What is CUDA?", *model(server), UPCALL_STREAM="true", UPCALL_MAX_RETRIES="0")
         run_id = ended.error.rsplit(" ", 1)[1]
@@ -266,14 +266,14 @@ def test_a_stream_that_is_cut_short_fails_the_run_and_is_never_taken_for_the_who
 
 
 @pytest.mark.slow
-def test_a_server_that_is_not_there_is_said() -> None:
+def test_server_that_is_not_there_is_said() -> None:
     ended = upcall("run", "x", "--model", "m", "--base-url", "http://127.0.0.1:9/v1", UPCALL_MAX_RETRIES="0")
     assert ended.status == 1
     assert "cannot be reached" in ended.error
 
 
 @pytest.mark.slow
-def test_a_key_that_the_server_repeats_is_not_printed() -> None:
+def test_key_that_the_server_repeats_is_not_printed() -> None:
     with LoopbackServer([Fail(400, "bad request with key sk-very-secret")]) as server:
         ended = upcall("run", "x", *model(server), "--debug", OPENAI_API_KEY="sk-very-secret")
     assert "with key [key]" in ended.error
@@ -282,7 +282,7 @@ def test_a_key_that_the_server_repeats_is_not_printed() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
-def test_an_interrupted_run_is_stored_and_resume_repeats_nothing(stop: signal.Signals) -> None:
+def test_interrupted_run_is_stored_and_resume_repeats_nothing(stop: signal.Signals) -> None:
     hanging = script(coder=[WRITE, Hang(60), '{"summary": "Written."}'])
     with LoopbackServer(hanging) as server:
         status, said = interrupted_at(server, 7, stop)
@@ -294,7 +294,7 @@ def test_an_interrupted_run_is_stored_and_resume_repeats_nothing(stop: signal.Si
 
 
 @pytest.mark.slow
-def test_a_killed_run_is_shown_as_interrupted_and_goes_on_from_its_last_checkpoint() -> None:
+def test_killed_run_is_interrupted_and_continues_from_its_checkpoint() -> None:
     replies = script(
         coder=[ASK, WRITE, Hang(60), WRITE, '{"summary": "Written."}'],
     )
@@ -312,7 +312,7 @@ def test_a_killed_run_is_shown_as_interrupted_and_goes_on_from_its_last_checkpoi
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pause", [0, 0.02, 0.1, 0.3])
-def test_two_quick_stops_in_a_model_call_end_with_one_status_and_no_traceback(pause: float) -> None:
+def test_stop_pressed_twice_ends_with_one_status_without_traceback(pause: float) -> None:
     hanging = script(coder=[WRITE, Hang(60)], lead=[Call("coder", {"task": "Build authentication"})])
     with LoopbackServer(hanging) as server:
         status, said = interrupted_at(server, 7, signal.SIGINT, again_after=pause)
@@ -341,7 +341,7 @@ def interrupted_at(
 
 
 @pytest.mark.slow
-def test_a_run_keeps_its_model_over_processes_and_a_flag_overrules_it() -> None:
+def test_model_of_a_run_stays_unless_a_flag_overrides() -> None:
     begin = script(lead=[Call("coder", {"task": "x"})], coder=[ASK])
     end = script(
         classifier=[], clarifier=[], planner=[], lead=['{"summary": "Done."}'], coder=[WRITE, '{"summary": "Ok."}']
@@ -363,7 +363,7 @@ def test_show_prints_plan_answers_and_tokens() -> None:
 
 
 @pytest.mark.slow
-def test_list_is_an_array_newest_first_and_empty_without_a_store() -> None:
+def test_list_is_an_array_newest_first_or_empty() -> None:
     assert json.loads(upcall("list", "--json").out) == []
     assert not Path("upcall.db").exists()
     for task in ("Hello! What can you do?", "What is CUDA?"):
@@ -372,7 +372,7 @@ def test_list_is_an_array_newest_first_and_empty_without_a_store() -> None:
 
 
 @pytest.mark.slow
-def test_runs_that_start_together_on_a_new_store_are_all_kept() -> None:
+def test_runs_started_together_on_a_new_store_all_stay() -> None:
     with ThreadPoolExecutor(4) as pool:
         ended = list(pool.map(lambda task: upcall("run", task, "--store", "new.db"), ["What is CUDA?"] * 4))
     assert [each.status for each in ended] == [0] * 4
@@ -389,7 +389,7 @@ def test_runs_that_start_together_on_a_new_store_are_all_kept() -> None:
     ],
     ids=lambda text: text[:14],
 )
-def test_a_workspace_that_cannot_be_made_is_refused_before_any_work_is_done(workspace: str, said: str) -> None:
+def test_workspace_that_cannot_be_made_is_refused_early(workspace: str, said: str) -> None:
     Path("notes.txt").write_text("this is no folder")
     ended = upcall("run", TASK, "--workspace", workspace)
     assert (ended.status, said in ended.error, "\n" in ended.error) == (2, True, False)
@@ -397,13 +397,13 @@ def test_a_workspace_that_cannot_be_made_is_refused_before_any_work_is_done(work
 
 
 @pytest.mark.slow
-def test_a_workspace_is_not_made_before_its_first_file() -> None:
+def test_workspace_is_not_made_before_its_first_file() -> None:
     assert upcall("run", TASK, "--workspace", "deep/shop", "--detach").status == 0
     assert sorted(each.name for each in Path().iterdir() if each.is_dir()) == []
 
 
 @pytest.mark.slow
-def test_a_run_can_be_resumed_at_another_address_with_its_own_model() -> None:
+def test_run_resumes_at_another_address_with_its_own_model() -> None:
     with LoopbackServer(['{"intent": "meta", "meta_response": "Hello."}']) as server:
         wrong = ("--model", "mine", "--base-url", "http://127.0.0.1:9/v1")
         run_id = upcall("run", "hi", *wrong, UPCALL_MAX_RETRIES="0").error.rsplit(" ", 1)[1]
@@ -412,7 +412,7 @@ def test_a_run_can_be_resumed_at_another_address_with_its_own_model() -> None:
     assert server.requests[0].body["model"] == "mine"
 
 
-def test_a_refused_command_is_one_json_object_too() -> None:
+def test_refused_command_is_one_json_object_too() -> None:
     ended = upcall("show", "nosuchrun", "--json")
     assert (ended.status, ended.json["run_id"]) == (2, None)
     assert "Unknown run" in ended.json["error"]
@@ -428,7 +428,7 @@ def test_without_arguments_the_help_is_shown() -> None:
 
 
 @pytest.mark.slow
-def test_show_prints_the_open_question_where_it_prints_the_run() -> None:
+def test_show_prints_the_open_question_with_the_run() -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     shown = upcall("show", run_id).out
     assert "Which framework?" in shown
@@ -436,21 +436,21 @@ def test_show_prints_the_open_question_where_it_prints_the_run() -> None:
 
 
 @pytest.mark.slow
-def test_cancel_ends_a_run_and_an_answer_is_then_refused() -> None:
+def test_cancel_ends_a_run_and_later_answers_are_refused() -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     assert upcall("cancel", run_id, "--json").json["status"] == "cancelled"
     ended = upcall("answer", run_id, "Express")
     assert (ended.status, "is cancelled" in ended.error) == (2, True)
 
 
-def test_a_read_only_folder_is_said_before_any_model_is_called() -> None:
+def test_read_only_folder_is_reported_before_any_model_call() -> None:
     Path("notes.txt").write_text("this is no folder")
     ended = upcall("run", TASK, "--store", "notes.txt/runs.db")
     assert ended.status == 1
     assert "its folder does not exist" in ended.error
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone() -> None:
+def test_file_that_is_no_database_is_refused_and_kept() -> None:
     Path("letter.txt").write_text("Dear reader, " * 100)
     ended = upcall("run", TASK, "--store", "letter.txt")
     assert "Cannot write the store" in ended.error
@@ -458,7 +458,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone() -> None:
 
 
 @pytest.mark.slow
-def test_a_plan_is_reviewed_over_processes() -> None:
+def test_plan_is_reviewed_over_processes() -> None:
     """S0-14, S0-15: an edit, then the approval; neither later process is told of the review by an option."""
     run_id = upcall("run", TASK, "--review-plan", "--json").json["run_id"]
     shown = upcall("answer", run_id, "edit step 1: Use Argon2", "--json").json["questions"][0]
@@ -470,7 +470,7 @@ def test_a_plan_is_reviewed_over_processes() -> None:
 
 
 @pytest.mark.slow
-def test_the_blocks_of_the_seeds_run_as_they_stand_and_what_they_leave_open_is_noted() -> None:
+def test_seed_blocks_run_unchanged_and_their_gaps_are_noted() -> None:
     """S0-48, S0-49, S2-23, S2-25: with `verbose` each reply of the model is printed."""
     write_settings(BLOCKS)
     ended = upcall("run", TASK)
@@ -486,7 +486,7 @@ def test_the_blocks_of_the_seeds_run_as_they_stand_and_what_they_leave_open_is_n
     assert "Do you approve this plan?" in ended.out
 
 
-def test_the_keys_of_a_tool_are_kept_out_of_a_traceback() -> None:
+def test_keys_of_a_tool_stay_out_of_tracebacks() -> None:
     tool = {
         "provider": "autogen_core.tools.FunctionTool",
         "config": {"name": "search", "headers": {"Authorization": "Bearer verysecret123"}},
@@ -498,11 +498,11 @@ def test_the_keys_of_a_tool_are_kept_out_of_a_traceback() -> None:
     assert "verysecret123" not in ended.err + ended.out
 
 
-def test_a_misspelt_variable_of_the_environment_is_noted() -> None:
+def test_misspelt_variable_of_the_environment_is_noted() -> None:
     assert "note: UPCALL_MODLE is no setting" in upcall("run", "Hello", UPCALL_MODLE="gpt-4o").err
 
 
-def test_prompts_of_ones_own_are_refused_at_the_start_where_they_name_an_unknown_variable() -> None:
+def test_prompts_with_unknown_variables_are_refused_at_the_start() -> None:
     """S0-54."""
     Path("mine").mkdir()
     Path("mine", "lead.j2").write_text("You are the lead of {{ everybody }}.")
@@ -540,7 +540,7 @@ def test_json_is_all_that_stands_on_standard_output() -> None:
 
 
 @pytest.mark.slow
-def test_a_failed_run_is_one_json_object_too() -> None:
+def test_failed_run_is_one_json_object_too() -> None:
     with LoopbackServer([Fail(401)]) as server:
         ended = upcall("run", "x", "--json", *model(server))
     assert (ended.status, ended.json["status"]) == (1, "failed")
@@ -548,7 +548,7 @@ def test_a_failed_run_is_one_json_object_too() -> None:
 
 
 @pytest.mark.slow
-def test_a_reader_that_goes_away_and_an_output_without_unicode_are_no_faults() -> None:
+def test_output_closed_early_or_without_unicode_is_no_fault() -> None:
     task = "T\u00e4sk \u65e5\u672c"
     run_id = upcall("run", task, "--detach", "--json", "--model", "demo").json["run_id"]
     show = f"{sys.executable} -m upcall show {run_id}"

@@ -169,7 +169,7 @@ SIZES = [(agents, waits) for agents in (1, 2, 7, 20, 50) for waits in (0, 1, 5, 
 
 
 @pytest.mark.parametrize(("agents", "waits"), SIZES)
-def test_a_timeline_is_neat_at_any_size(agents: int, waits: int) -> None:
+def test_timeline_is_neat_at_any_size(agents: int, waits: int) -> None:
     for seed, long in ((0, False), (1, True)):
         run, worked = made(agents, waits, long=long, seed=seed)
         picture = assert_neat(timeline(run, worked))
@@ -193,7 +193,7 @@ def test_without_times_there_are_still_agents_questions_and_waits(agents: int, w
 
 
 @pytest.mark.parametrize(("agents", "waits"), SIZES)
-def test_a_tree_is_neat_at_any_size(agents: int, waits: int) -> None:
+def test_tree_is_neat_at_any_size(agents: int, waits: int) -> None:
     for seed, long in ((0, False), (1, True)):
         run, _ = made(agents, waits, long=long, seed=seed)
         said = [each.what for each in texts(assert_neat(tree(run)))]
@@ -210,7 +210,7 @@ def test_hundreds_of_agents_and_waits_are_cut_and_counted() -> None:
 
 
 @pytest.mark.parametrize("text", NASTY)
-def test_what_models_and_users_say_is_text_and_nothing_else(text: str) -> None:
+def test_text_of_models_and_users_stays_text(text: str) -> None:
     run, _ = made(3, 2)
     question = Question(question=f"Q {text}", path=("lead", text), asked_at=START)
     answer = Answer(question_id=question.id, text=text, user=text, answered_at=START + timedelta(seconds=5))
@@ -231,7 +231,7 @@ def test_what_models_and_users_say_is_text_and_nothing_else(text: str) -> None:
         picture.encode()
 
 
-def test_a_secret_is_not_in_a_picture() -> None:
+def test_secret_is_not_in_a_picture() -> None:
     run, worked = made(2, 0)
     question = Question(question="Which key?", secret=True, path=("lead",), asked_at=START)
     answer = Answer(question_id=question.id, text="gAAAAsealed", sealed=True, answered_at=START + timedelta(seconds=5))
@@ -241,7 +241,7 @@ def test_a_secret_is_not_in_a_picture() -> None:
         assert "gAAAAsealed" not in picture
 
 
-def test_an_answer_of_any_length_is_cut() -> None:
+def test_answer_of_any_length_is_cut() -> None:
     """A log that was pasted is not in the file once more for each place where a pointer may rest."""
     run, worked = made(2, 0)
     question = Question(question="Which error?", path=("lead",), asked_at=START)
@@ -252,7 +252,7 @@ def test_an_answer_of_any_length_is_cut() -> None:
         assert len(picture) < 40_000
 
 
-def test_calls_at_the_same_time_are_in_rows_of_their_own() -> None:
+def test_parallel_calls_have_rows_of_their_own() -> None:
     at = [START + timedelta(seconds=each) for each in range(5)]
     calls = [TimedCall(("lead",), at[0], at[3]), TimedCall(("lead",), at[1], at[2]), TimedCall(("lead",), at[3], at[4])]
     run = Run(task=TASK, created_at=START, updated_at=at[4])
@@ -262,7 +262,7 @@ def test_calls_at_the_same_time_are_in_rows_of_their_own() -> None:
     assert sorted(bar.top for bar in bars)[0] < sorted(bar.top for bar in bars)[-1]
 
 
-def test_a_wait_is_where_its_question_was_asked_and_answered_though_these_are_known_to_the_second() -> None:
+def test_wait_spans_question_and_answer_known_to_the_second() -> None:
     at = [START + timedelta(seconds=each) for each in (0.2, 0.7, 9.6, 9.9)]
     calls = TimedCall(("lead",), at[0], at[1]), TimedCall(("lead",), at[2], at[3])
     question = Question(question="Which?", path=("lead",), asked_at=START)
@@ -286,7 +286,7 @@ def test_answers_of_no_human_are_no_wait() -> None:
     assert "answered by facts" in timeline(run)
 
 
-def test_a_notebook_shows_an_svg_as_a_picture_and_stores_it_once() -> None:
+def test_notebook_shows_an_svg_picture_and_stores_it_once() -> None:
     formatter = DisplayFormatter()  # type: ignore[no-untyped-call]
     shows, _ = formatter.format(picture := tree(Run(id="r", task="Build it")))  # type: ignore[no-untyped-call]
     assert shows == {
@@ -303,7 +303,7 @@ def test_two_pictures_in_one_page_do_not_share_ids() -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_the_contrast_of_all_text_is_that_of_wcag_aa() -> None:
+def test_contrast_of_all_text_meets_wcag_aa() -> None:
     def light(colour: str) -> float:
         parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
         red, green, blue = (each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts)
@@ -335,7 +335,7 @@ def test_texts_are_cut_to_their_place() -> None:
 # -- what a run leaves to be drawn ------------------------------------------------------------------------------------
 
 
-async def test_the_calls_of_a_run_are_timed_and_its_log_stays_as_it_was() -> None:
+async def test_calls_are_timed_without_changing_the_log() -> None:
     replies: dict[str, list[Reply]] = {
         "You are the lead.": [Call("coder", {"task": "Do it."}), "All done."],
         "You are the coder.": [
@@ -387,7 +387,7 @@ async def test_times_are_not_kept_where_nobody_wants_them() -> None:
 
 
 @pytest.mark.slow
-def test_the_command_line_draws_runs_and_the_team() -> None:
+def test_command_line_draws_runs_and_the_team() -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     done = upcall("show", run_id, "--svg", "run.svg")
     assert done.status == 0, done.err
@@ -466,14 +466,14 @@ def test_teams_of_any_kind_are_drawn(team: Team, there: list[str]) -> None:
             assert name in text
 
 
-def test_a_tool_s_name_is_no_directive_to_mermaid() -> None:
+def test_tool_s_name_is_no_directive_to_mermaid() -> None:
     """Mermaid takes those from anywhere in the text, labels too."""
     tool = FunctionTool(search, name="%%{init: {'theme': 'dark'}}%%", description="x")
     team = RoundRobinGroupChat([AssistantAgent("one", ScriptedModelClient({}), tools=[tool])])
     assert "%%" not in team_mermaid(team)
 
 
-def test_a_team_is_a_tree_of_text() -> None:
+def test_team_is_a_tree_of_text() -> None:
     stock = AssistantAgent("finder", ScriptedModelClient({}), tools=[search])
     lead = PausableAgent("lead", ScriptedModelClient({}), agents=[stock])
     assert team_lines(RoundRobinGroupChat([lead], name="crew")) == [
@@ -547,12 +547,12 @@ def test_large_and_deep_teams_are_neat(size: int) -> None:
     assert_mermaid(team_mermaid(team))
 
 
-def test_a_run_with_nothing_in_it_is_drawn() -> None:
+def test_run_with_nothing_in_it_is_drawn() -> None:
     assert_neat(timeline(Run(task="")))
     assert_neat(tree(Run(task="")))
 
 
-def test_the_root_team_has_each_agent_once_and_no_class_of_ours() -> None:
+def test_root_team_diagram_has_each_agent_once_unadorned() -> None:
     root = read_team(Upcall(store="x.db", settings=Settings(model="demo", executor="none")).team())
     names = [each.name for each in root.inside]
     assert names == ["classifier", "clarifier", "planner", "lead", "coder", "researcher", "user"]
@@ -561,7 +561,7 @@ def test_the_root_team_has_each_agent_once_and_no_class_of_ours() -> None:
     assert {each.kind for each in root.inside} == {"", "you"}
 
 
-def test_a_tree_as_text_has_agents_below_those_they_work_for_and_what_they_asked() -> None:
+def test_tree_as_text_nests_agents_and_their_questions() -> None:
     question = Question(id="q1", question="Which?", path=("lead", "coder"))
     records = QuestionRecords.build([], [(question, Answer(question_id="q1", text="This", user="ada"))])
     run = Run(id="r", task="T", records=records, usage={"lead": Usage(prompt_tokens=9, completion_tokens=1)})
@@ -572,6 +572,6 @@ def test_a_tree_as_text_has_agents_below_those_they_work_for_and_what_they_asked
     assert lines[4].strip().startswith("answered by ada")
 
 
-def test_the_readme_has_the_picture_of_the_team() -> None:
+def test_readme_has_the_picture_of_the_team() -> None:
     team = Upcall(store="x.db", settings=Settings(model="demo", executor="none")).team()
     assert f"```mermaid\n{team_mermaid(team)}```" in (ROOT / "README.md").read_text()

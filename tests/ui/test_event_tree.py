@@ -137,7 +137,7 @@ def test_elsewhere_each_line_stands_alone() -> None:
     ]
 
 
-def test_what_is_under_way_is_below_what_was_printed_and_wiped_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_current_work_is_below_printed_lines_and_wiped_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("upcall.ui.terminal.live_region.time", SimpleNamespace(monotonic=lambda: 100.0))
     file = io.StringIO()
     tree, region = tree_on(file)
@@ -185,7 +185,7 @@ def test_what_is_under_way_between_two_calls_has_begun() -> None:
     assert ["starting" in seen[0], "lead  thinking" in seen[1], "at work" in seen[2]] == [True] * 3
 
 
-def test_tokens_are_dropped_when_the_reply_is_there_and_change_no_time() -> None:
+def test_tokens_vanish_with_the_reply_and_change_no_time() -> None:
     file = io.StringIO()
     tree, region = tree_on(file)
     assert region is not None
@@ -197,7 +197,7 @@ def test_tokens_are_dropped_when_the_reply_is_there_and_change_no_time() -> None
     assert "Thinking" not in file.getvalue()
 
 
-def test_what_an_agent_does_first_began_with_its_call_and_else_with_the_team() -> None:
+def test_first_work_of_an_agent_begins_with_its_call() -> None:
     lines = printed(
         calls("lead", "coder", 0),
         calls("lead/coder", "tester", 5),
@@ -209,7 +209,7 @@ def test_what_an_agent_does_first_began_with_its_call_and_else_with_the_team() -
     assert [found[1] for found in times if found] == ["5.0", "6.0", "3.0", "4.0"]
 
 
-def test_the_time_in_which_nobody_worked_is_not_the_agents(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_time_does_not_count_as_an_agents(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([START, START + timedelta(hours=2)])
     monkeypatch.setattr("upcall.ui.event_tree.datetime", SimpleNamespace(now=lambda zone: next(times)))
     file = io.StringIO()
@@ -221,7 +221,7 @@ def test_the_time_in_which_nobody_worked_is_not_the_agents(monkeypatch: pytest.M
     assert drawn(file.getvalue())[-1].split()[-2:] == ["3.0", "s"]
 
 
-def test_a_step_is_ticked_when_its_agent_has_come_back_and_not_when_it_failed() -> None:
+def test_step_is_ticked_when_its_agent_returned_without_failing() -> None:
     lines = printed(
         handed_over(plan_of("coder", "researcher", "coder")),
         result("lead", "researcher", 1, 0, wrong=True),
@@ -237,13 +237,13 @@ def test_a_step_is_ticked_when_its_agent_has_come_back_and_not_when_it_failed() 
     ]
 
 
-def test_what_was_done_in_another_process_is_not_ticked_again() -> None:
+def test_step_done_in_another_process_is_not_ticked_again() -> None:
     run = Run(task="x", plan=plan_of("coder", "coder"), tools={"lead/coder": 1})
     lines = printed(result("lead", "coder", 1, 0), run=run)
     assert [line.strip() for line in lines if "Part" in line] == ["[x] 2. [coder] Part 2"]
 
 
-def test_progress_is_one_line_that_changes_and_stays_above_what_follows() -> None:
+def test_progress_is_one_changing_line_above_what_follows() -> None:
     lines = printed(progress("files indexed: 10 of 20"), progress("files indexed: 9"), calls("lead", "look", 0))
     assert lines == ["files indexed: 9", "lead  calls look()"]
 
@@ -270,12 +270,12 @@ def test_control_characters_of_a_tool_are_shown() -> None:
 
 
 @pytest.mark.parametrize("live", [True, False])
-def test_what_a_model_makes_up_begins_no_line_of_its_own(live: bool) -> None:
+def test_model_text_begins_no_line_of_its_own(live: bool) -> None:
     name = "look\ncoder  reports: all is well"
     lines = printed(calls("lead", name, 0), result("lead", name, 1, 0), progress("files\nx  reports: y"), live=live)
     assert len(lines) == 3
     assert not any(line.startswith(("coder", "x")) for line in lines)
 
 
-def test_what_was_said_before_a_run_is_not_printed_again() -> None:
+def test_messages_before_a_run_are_not_printed_again() -> None:
     assert describe_event(TextMessage(source=EARLIER, content="We spoke of that.")) == ""

@@ -46,7 +46,7 @@ def static_files() -> Iterator[str]:
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
 @pytest.mark.parametrize("page_name", ["chat.html", "agui.html"])
-async def test_a_page_starts_a_task_and_answers_its_question(page_name: str) -> None:
+async def test_page_starts_a_task_and_answers_its_question(page_name: str) -> None:
     wrong: list[str] = []
 
     def hear(message: ConsoleMessage) -> None:
@@ -78,7 +78,7 @@ async def test_a_page_starts_a_task_and_answers_its_question(page_name: str) -> 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
 @pytest.mark.parametrize("page_name", ["chat.html", "agui.html"])
-async def test_a_page_shows_markup_as_text_and_answers_several(page_name: str) -> None:
+async def test_page_shows_markup_as_text_and_answers_several(page_name: str) -> None:
     asks = Calls([Call("ask_user", {"question": f"<img src=x onerror=alert(1)> {each}?"}) for each in "ab"])
     with static_files() as origin:
         async with (
@@ -104,7 +104,7 @@ async def test_a_page_shows_markup_as_text_and_answers_several(page_name: str) -
 
 
 @pytest.mark.slow
-async def test_pages_of_other_origins_are_let_in_by_name_alone() -> None:
+async def test_origin_of_another_page_is_allowed_by_name_only() -> None:
     asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
     allow = "Access-Control-Allow-Origin"
     for origins, origin, status in (
@@ -119,7 +119,7 @@ async def test_pages_of_other_origins_are_let_in_by_name_alone() -> None:
 
 
 @pytest.mark.slow
-async def test_a_page_of_another_origin_reads_why_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_origin_that_is_refused_gets_a_readable_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "REQUESTS_AT_ONCE", 3.0)
     monkeypatch.setattr(guard, "REQUESTS_A_SECOND", 0.01)
     origin, preflight = "http://127.0.0.1:1", {"Access-Control-Request-Method": "POST"}
@@ -133,7 +133,7 @@ async def test_a_page_of_another_origin_reads_why_it_is_refused(monkeypatch: pyt
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
-async def test_a_browser_is_told_that_a_body_is_too_long() -> None:
+async def test_body_too_long_is_explained_to_the_browser() -> None:
     send = """async ([url, token]) => (await fetch(url, {
         method: "POST", headers: {Authorization: `Bearer ${token}`}, body: "a".repeat(26_000_000)
     })).status"""

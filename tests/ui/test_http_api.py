@@ -32,7 +32,7 @@ def select_kept(events: list[Event]) -> dict[str, list[Any]]:
 
 
 @pytest.mark.slow
-async def test_a_run_is_started_answered_and_shown() -> None:
+async def test_run_is_started_answered_and_shown() -> None:
     async with serving(one_agent(ASK, "Built with Express.")) as site, await site.caller("alice") as alice:
         asked = await start(alice)
         assert (asked["status"], asked["user"]) == ("awaiting_clarification", "alice")
@@ -48,7 +48,7 @@ async def test_a_run_is_started_answered_and_shown() -> None:
 
 
 @pytest.mark.slow
-async def test_a_run_of_the_built_in_team_goes_on_with_it_in_a_service_with_another_one() -> None:
+async def test_run_keeps_the_built_in_team_in_another_service() -> None:
     run_id = upcall("run", TASK, "--detach", "--json", "--model", "demo", "--store", "runs.db").json["run_id"]
     async with serving(one_agent("Other."), store="runs.db") as site:
         run = await site.service.app_for(Caller(None)).get(run_id)
@@ -67,7 +67,7 @@ async def test_several_questions_are_answered_at_once() -> None:
 
 
 @pytest.mark.slow
-async def test_a_run_forks_and_is_cancelled() -> None:
+async def test_run_forks_and_is_cancelled() -> None:
     async with serving(one_agent(ASK, "One.", "Other.")) as site, await site.caller("alice") as alice:
         asked = await start(alice)
         path, question = f"/api/runs/{asked['run_id']}", asked["questions"][0]["id"]
@@ -156,7 +156,7 @@ async def test_documents_and_images_come_along() -> None:
 
 
 @pytest.mark.slow
-async def test_documents_have_a_limit_together_and_go_with_their_run() -> None:
+async def test_documents_share_a_limit_and_leave_with_their_run() -> None:
     async def send(caller: httpx.AsyncClient) -> httpx.Response:
         files = {"documents": ("a.md", b"text")}
         return await caller.post("/api/runs", data={"start": '{"task": "Hello!"}'}, files=files)
@@ -207,7 +207,7 @@ async def test_what_is_wrong_is_said_as_a_problem(method: str, path: str, body: 
 
 
 @pytest.mark.slow
-async def test_a_second_answer_is_a_conflict_and_the_same_one_is_none() -> None:
+async def test_second_answer_conflicts_unless_it_is_the_same() -> None:
     async with serving(one_agent(ASK, "Done.")) as site, await site.caller() as me:
         run = await start(me)
         path, question = f"/api/runs/{run['run_id']}/answers", run["questions"][0]["id"]
@@ -216,7 +216,7 @@ async def test_a_second_answer_is_a_conflict_and_the_same_one_is_none() -> None:
 
 
 @pytest.mark.slow
-async def test_a_stream_goes_on_behind_the_last_event_that_was_read() -> None:
+async def test_stream_continues_after_the_last_event_read() -> None:
     async with serving(one_agent(ASK, Say("Built.")), stream=True) as site, await site.caller() as me:
         run = await start(me)
         path = f"/api/runs/{run['run_id']}/events"
@@ -246,7 +246,7 @@ async def test_text_is_told_as_it_is_written() -> None:
 
 
 @pytest.mark.slow
-async def test_a_new_question_is_told_to_who_waits_for_some() -> None:
+async def test_new_question_is_emitted_to_those_waiting() -> None:
     stream = "/api/questions/events"
     async with serving(one_agent(ASK)) as site, await site.caller() as me, me.stream("GET", stream) as response:
         lines = response.aiter_lines()
@@ -258,7 +258,7 @@ async def test_a_new_question_is_told_to_who_waits_for_some() -> None:
 
 
 @pytest.mark.slow
-async def test_an_answer_is_told_before_a_team_has_taken_it_in() -> None:
+async def test_answer_is_emitted_before_a_team_has_taken_it() -> None:
     question = Question(id="q1", question="Which framework?")
     run = Run(id="a-run", task="Build it", status=RunStatus.EXECUTING, records=QuestionRecords.build([question]))
     path = "/api/runs/a-run/events"
@@ -274,7 +274,7 @@ async def test_an_answer_is_told_before_a_team_has_taken_it_in() -> None:
 
 
 @pytest.mark.slow
-async def test_the_api_describes_itself_from_local_files() -> None:
+async def test_api_describes_itself_from_local_files() -> None:
     async with serving(one_agent()) as site, await site.caller() as me:
         described = (await me.get("/openapi.json")).json()["paths"]
         assert {"/api/runs", "/api/runs/{run_id}/answers", "/api/questions", "/healthz"} <= described.keys()
@@ -298,7 +298,7 @@ async def test_every_act_is_in_the_audit_trail() -> None:
 
 
 @pytest.mark.slow
-async def test_a_killed_service_comes_back_and_its_stream_has_no_gap() -> None:
+async def test_killed_service_returns_and_its_stream_has_no_gap() -> None:
     replies = script(coder=[ASK, WRITE, Hang(), '{"summary": "Written."}'])
     with LoopbackServer(replies) as server:
         with serve_apart(*model(server)) as process:
@@ -327,7 +327,7 @@ async def test_a_killed_service_comes_back_and_its_stream_has_no_gap() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_a_stopped_service_leaves_its_runs_to_be_resumed(how: signal.Signals) -> None:
+def test_stopped_service_leaves_its_runs_to_be_resumed(how: signal.Signals) -> None:
     replies = script(coder=[Hang()], lead=[Call("coder", {"task": "Build"})])
     with LoopbackServer(replies) as server, serve_apart(*model(server)) as process:
         run_id = process.client.post("/api/runs", json={"task": TASK}).json()["run_id"]
@@ -341,7 +341,7 @@ def test_a_stopped_service_leaves_its_runs_to_be_resumed(how: signal.Signals) ->
 
 
 @pytest.mark.slow
-def test_a_service_for_other_machines_needs_tokens() -> None:
+def test_service_for_other_machines_needs_tokens() -> None:
     refused = upcall("serve", "--host", "0.0.0.0", "--port", "0")
     assert (refused.status, "upcall token create USER" in refused.error) == (2, True)
     with socket.socket() as taken:

@@ -25,7 +25,7 @@ def find(root: Any, kind: type[Widget]) -> list[Any]:
 
 
 @pytest.mark.slow
-async def test_three_doors_answer_the_same_run_at_the_same_time() -> None:
+async def test_three_doors_answer_one_run_at_the_same_time() -> None:
     replies = script(coder=[ASKS, WRITE, '{"summary": "Heard all three."}'])
     with LoopbackServer(replies) as server:
         app = Upcall(settings=Settings.read(None, model="scripted", base_url=server.base_url, store="runs.db"))

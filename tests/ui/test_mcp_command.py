@@ -70,7 +70,7 @@ async def call(session: ClientSession, tool: str, **arguments: Any) -> Any:
 
 
 @pytest.mark.slow
-async def test_a_question_comes_up_at_the_client_in_the_middle_of_the_call() -> None:
+async def test_question_reaches_the_client_in_the_middle_of_calls() -> None:
     human = User(
         ElicitResult(action="accept", content={"chosen": "Rails"}),
         ElicitResult(action="accept", content={"chosen": "FastAPI"}),
@@ -86,7 +86,7 @@ async def test_a_question_comes_up_at_the_client_in_the_middle_of_the_call() -> 
 
 @pytest.mark.parametrize("reply", [ErrorData(code=-32601, message="not supported"), {"action": "maybe"}])
 @pytest.mark.slow
-async def test_client_that_cannot_ask_as_it_declares_gets_the_open_question(reply: Any) -> None:
+async def test_client_that_cannot_ask_after_all_gets_open_questions(reply: Any) -> None:
     async def refuse(*_: Any) -> Any:
         return reply if isinstance(reply, ErrorData) else ElicitResult.model_construct(**reply)
 
@@ -98,7 +98,7 @@ async def test_client_that_cannot_ask_as_it_declares_gets_the_open_question(repl
 
 
 @pytest.mark.slow
-async def test_a_client_that_asks_nobody_lists_and_passes_on() -> None:
+async def test_client_that_asks_nobody_lists_and_passes_on() -> None:
     async with serving(one_agent(ASK, "Built.")) as site, connected(site, "alice") as session:
         run = await call(session, "start", task="Build it")
         (asked,) = (await call(session, "inbox"))["questions"]
@@ -110,7 +110,7 @@ async def test_a_client_that_asks_nobody_lists_and_passes_on() -> None:
 
 
 @pytest.mark.slow
-async def test_a_model_confirms_no_risk_in_its_users_place() -> None:
+async def test_model_confirms_no_risk_in_its_users_place() -> None:
     async with serving(one_agent(RISK, "Deleted.")) as site:
         async with connected(site, "alice") as session:
             run = await call(session, "start", task="Tidy up")
@@ -131,7 +131,7 @@ def unlock() -> str:
 
 @pytest.mark.parametrize("action", ["accept", "decline"])
 @pytest.mark.slow
-async def test_secret_is_typed_on_our_page_and_passes_no_client(action: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_secret_is_typed_on_our_page_only(action: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
     pages: list[str] = []
 
@@ -154,7 +154,7 @@ async def test_secret_is_typed_on_our_page_and_passes_no_client(action: Any, mon
 
 
 @pytest.mark.slow
-async def test_a_user_sees_their_own_runs_alone() -> None:
+async def test_user_sees_their_own_runs_alone() -> None:
     async with serving(one_agent(ASK)) as site:
         async with connected(site, "alice") as session:
             run = await call(session, "start", task="Build it")
@@ -188,7 +188,7 @@ async def test_session_of_another_caller_is_not_found(other: str | None) -> None
 
 
 @pytest.mark.slow
-async def test_warning_of_a_dead_server_is_shown_at_every_door() -> None:
+async def test_warning_of_a_dead_server_reaches_every_door() -> None:
     dead = McpTools("shop", McpServer(command=sys.executable, args=["-c", "raise SystemExit(3)"]))
     async with serving(one_agent("Done.", workbench=dead)) as site, connected(site, "alice") as session:
         run = await call(session, "start", task="Look")
@@ -204,7 +204,7 @@ async def test_warning_of_a_dead_server_is_shown_at_every_door() -> None:
 
 
 @pytest.mark.slow
-async def test_the_command_speaks_over_standard_input_and_output() -> None:
+async def test_command_speaks_over_standard_input_and_output() -> None:
     human = User(ElicitResult(action="accept", content={"own_words": "", "chosen": "Express"}))
     server = StdioServerParameters(
         command=sys.executable, args=["-m", "upcall", "mcp", "--model", "demo"], env={**os.environ}
@@ -220,7 +220,7 @@ async def test_the_command_speaks_over_standard_input_and_output() -> None:
 
 
 @pytest.mark.parametrize(("error", "told"), [(ClosedResourceError(), 0), (ValueError("wrong"), 1)])
-async def test_the_end_of_a_session_is_no_error_of_the_log(
+async def test_session_end_is_no_error_in_the_log(
     error: Exception, told: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(one_agent()):

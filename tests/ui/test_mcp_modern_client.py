@@ -98,7 +98,7 @@ async def send_apart(process: Process, *given: Any, **said: ElicitResult) -> Any
         return await send(client, *given, **said)
 
 
-async def test_questions_are_required_input_and_its_answers_complete_the_call() -> None:
+async def test_mcp_questions_are_required_input_whose_answers_complete_calls() -> None:
     asked, user = human(accept(chosen="Rails"), accept(chosen="FastAPI"))
     async with serving(one_agent(STRICT, "Built.")) as site, connected(await at(site, "alice"), user) as client:
         run = read(await client.call_tool("start", {"task": "Build it"}))
@@ -107,7 +107,7 @@ async def test_questions_are_required_input_and_its_answers_complete_the_call() 
     assert asked[1].message.startswith("'Rails' is not an option")
 
 
-async def test_client_of_the_older_protocol_is_asked_by_a_request() -> None:
+async def test_mcp_client_of_the_older_protocol_gets_a_request() -> None:
     asked, user = human(accept(chosen="Rails"), accept(chosen="FastAPI"))
     team = one_agent(STRICT, "Built.")
     async with serving(team) as site, connected(await at(site, "alice"), user, mode="legacy") as client:
@@ -116,7 +116,7 @@ async def test_client_of_the_older_protocol_is_asked_by_a_request() -> None:
     assert asked[1].message.startswith("'Rails' is not an option")
 
 
-async def test_all_open_questions_are_required_at_once_and_asked_again_where_an_answer_is_missing() -> None:
+async def test_mcp_open_questions_are_required_together_until_all_answered() -> None:
     other = Call("ask_user", {"question": "Which port?"})
     async with serving(one_agent(Calls([ASK, other]), "Built.")) as site, connected(await at(site, "alice")) as client:
         given = "start", {"task": "Build it"}
@@ -146,7 +146,7 @@ async def test_answers_that_never_fit_leave_the_question_open() -> None:
     assert (run["status"], len(run["questions"]), len(asked)) == ("awaiting_clarification", 1, mcp_tools.MAX_TRIES)
 
 
-async def test_call_ends_with_the_open_question_before_a_client_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_mcp_call_returns_the_question_before_clients_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_tools, "MAX_ROUNDS", 2)
     asked, user = human(*[accept(chosen="Express")] * 2)
     asks = [Call("ask_user", {**ASK.arguments, "question": f"Which framework for part {each}?"}) for each in range(3)]
@@ -185,7 +185,7 @@ def unlock() -> str:
 
 
 @pytest.mark.parametrize("action", ["accept", "decline"])
-async def test_secret_is_typed_on_our_page_and_passes_no_client(action: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_mcp_secret_is_typed_on_our_page_only(action: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
 
     async def show(_: Any, params: Any) -> ElicitResult:
@@ -232,7 +232,7 @@ async def test_state_that_is_not_of_this_call_is_refused(who: str, tool: str, ta
 
 
 @pytest.mark.slow
-async def test_answer_over_http_completes_the_run_in_another_process_after_a_kill() -> None:
+async def test_mcp_answer_over_http_completes_elsewhere_after_a_kill() -> None:
     given = "start", {"task": TASK}
     with serve_apart("--model", "demo", "--store", "runs.db") as process:
         async with connected(apart(process)) as client:
@@ -253,7 +253,7 @@ runpy.run_module("upcall", run_name="__main__", alter_sys=True)
 
 
 @pytest.mark.slow
-async def test_same_call_made_again_continues_a_run_whose_process_was_killed_at_work() -> None:
+async def test_mcp_call_repeated_continues_a_run_killed_at_work() -> None:
     given = "start", {"task": TASK}
     with LoopbackServer(script(coder=[ASK, Hang(), WRITE, '{"summary": "Built."}'])) as server:
         with serve_apart(*model(server), "--store", "runs.db") as process:
@@ -279,7 +279,7 @@ def command() -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["2026-07-28", "auto"])
-async def test_answer_over_standard_input_completes_the_run_in_another_process_after_a_kill(mode: str) -> None:
+async def test_mcp_answer_over_stdin_completes_elsewhere_after_a_kill(mode: str) -> None:
     given = "start", {"task": TASK}
     async with connected(command(), mode=mode) as client:
         required = await send(client, *given)

@@ -49,13 +49,13 @@ def shop() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_remembers_its_team_for_answers_in_other_processes() -> None:
+def test_team_of_a_run_is_remembered_by_other_processes() -> None:
     run = upcall("run", "Test it", "--team", "shop:make_team", "--json").json
     ended = upcall("answer", run["run_id"], "3.12", "--json")
     assert ended.json["result"] == "Tested on 3.12"
 
 
-def test_team_loads_its_neighbours_and_no_file_in_the_place_of_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_team_loads_its_neighbours_but_shadows_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "modules", {**sys.modules})
     Path("mailbox.py").write_text("raise SystemExit('loaded in the place of a library')")
@@ -66,7 +66,7 @@ def test_team_loads_its_neighbours_and_no_file_in_the_place_of_a_library(monkeyp
 
 @pytest.mark.parametrize("name", ["sched", "teams.inner"])
 @pytest.mark.slow
-def test_team_module_in_the_folder_wins_over_an_installed_one(name: str) -> None:
+def test_team_module_in_the_folder_wins_over_installed_ones(name: str) -> None:
     path = Path(name.replace(".", "/")).with_suffix(".py")
     path.parent.mkdir(exist_ok=True)
     path.write_text(MODULE)
@@ -81,13 +81,13 @@ def test_team_module_that_fails_is_not_left_half_loaded() -> None:
 
 
 @pytest.mark.slow
-def test_a_branch_has_the_team_of_its_run() -> None:
+def test_branch_has_the_team_of_its_run() -> None:
     run = upcall("run", "Test it", "--team", "shop:make_team", "--json").json
     branch = upcall("fork", run["run_id"], run["questions"][0]["id"], "3.11", "--json")
     assert branch.json["result"] == "Tested on 3.11"
 
 
-def test_no_demo_is_announced_for_a_team_of_ones_own() -> None:
+def test_team_of_ones_own_announces_no_demo() -> None:
     assert "Demo" not in upcall("run", "Test it", "--team", "shop:make_team").err
 
 
@@ -101,21 +101,21 @@ def test_no_demo_is_announced_for_a_team_of_ones_own() -> None:
         ("shop:__name__", "is no function"),
     ],
 )
-def test_a_team_that_cannot_be_imported_is_refused_in_one_line(name: str, problem: str) -> None:
+def test_team_that_cannot_be_imported_is_one_line(name: str, problem: str) -> None:
     ended = upcall("run", "Test it", "--team", name)
     assert (ended.status, problem in ended.error) == (2, True)
     assert not Path("upcall.db").exists()
 
 
 @pytest.mark.slow
-def test_a_remembered_team_that_has_gone_is_named_when_the_run_is_answered() -> None:
+def test_team_that_is_gone_is_named_at_the_answer() -> None:
     run_id = upcall("run", "Test it", "--team", "shop:make_team", "--json").json["run_id"]
     Path("shop.py").unlink()
     assert "The team 'shop:make_team' cannot be imported" in upcall("answer", run_id, "3.12").error
 
 
 @pytest.mark.slow
-def test_an_imported_run_imports_no_module_that_it_names() -> None:
+def test_imported_run_imports_no_module_that_it_names() -> None:
     run_id = upcall("run", "Test it", "--team", "shop:make_team", "--json").json["run_id"]
     upcall("store", "export", run_id, "run.json")
     upcall("store", "import", "run.json", "--store", "other.db")
@@ -125,7 +125,7 @@ def test_an_imported_run_imports_no_module_that_it_names() -> None:
 
 
 @pytest.mark.slow
-def test_a_program_asks_its_own_run_on_the_terminal() -> None:
+def test_program_asks_its_own_run_on_the_terminal() -> None:
     Path("program.py").write_text(PROGRAM)
     child = pexpect.spawn(sys.executable, ["program.py"], encoding="utf-8", timeout=60)
     child.expect("Which Python")
@@ -135,7 +135,7 @@ def test_a_program_asks_its_own_run_on_the_terminal() -> None:
 
 
 @pytest.mark.slow
-def test_a_chat_asks_for_tasks_that_follow_each_other() -> None:
+def test_chat_asks_for_tasks_that_follow_each_other() -> None:
     child = pexpect.spawn(
         sys.executable, ["-m", "upcall", "chat", "--team", "shop:make_team", "--plain"], encoding="utf-8", timeout=60
     )
@@ -153,7 +153,7 @@ def test_a_chat_asks_for_tasks_that_follow_each_other() -> None:
 
 
 @pytest.mark.slow
-def test_a_chat_without_a_terminal_takes_its_tasks_from_a_pipe() -> None:
+def test_chat_without_a_terminal_reads_tasks_from_a_pipe() -> None:
     done = upcall("chat", given="Hello! What can you do?\n" * 2)
     runs = upcall("list", "--json").json
     assert (done.status, [each["status"] for each in runs]) == (0, ["completed", "completed"])  # type: ignore[index]

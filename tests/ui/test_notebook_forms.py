@@ -82,7 +82,7 @@ def waiting_for(*questions: Question) -> Run:
 
 
 @pytest.mark.parametrize("status", RunStatus)
-def test_a_run_of_every_status_shows_itself(status: RunStatus) -> None:
+def test_run_of_every_status_shows_itself(status: RunStatus) -> None:
     bundle = run_with(status=status)._repr_mimebundle_()
     Tags(bundle["text/html"])
     assert status.value.replace("_", " ") in bundle["text/html"]
@@ -145,7 +145,7 @@ def test_markdown_loads_nothing_and_links_to_the_web_only() -> None:
     assert ("rel", "noopener noreferrer") in seen.attributes
 
 
-def test_a_number_that_cites_says_its_source_and_code_stays_code() -> None:
+def test_citation_number_names_its_source_and_code_stays_code() -> None:
     source = CitedSource(number=1, ref="notes.md", quotes=(Quotation(place="lines 3-9", quote="<it> is fast"),))
     report = CheckedReport(summary="It is fast [1], and `x[1]` is code; [7] is none.", cited=(source,)).to_text()
     page = markdown_html(report)
@@ -155,7 +155,7 @@ def test_a_number_that_cites_says_its_source_and_code_stays_code() -> None:
     assert "<sup>[7]" not in page
 
 
-def test_the_plan_has_its_ticks_and_secrets_stay_hidden() -> None:
+def test_plan_has_its_ticks_and_secrets_stay_hidden() -> None:
     steps = [PlanStep(step_id=str(n), name="coder", description=f"Part {n}") for n in (1, 2)]
     sealed = Answer(question_id="q0", text="gAAAA-sealed", sealed=True)
     run = run_with(
@@ -174,7 +174,7 @@ def hint(run: Run) -> str:
     return next(line for line in run_text(run).splitlines() if "app.answer" in line)
 
 
-def test_the_hint_is_a_line_of_python_that_agrees_to_no_risk_and_holds_no_secret() -> None:
+def test_hint_is_python_without_agreement_to_risk_or_secrets() -> None:
     assert hint(waiting_for(asking(options=["Ex'press"]))).endswith("""app.answer('run1', "Ex'press")""")
     risk = asking(clarification_type="risk_confirmation", options=["Delete", "Keep"], allow_free_text=False)
     assert hint(waiting_for(risk)).endswith("app.answer('run1', '...')")
@@ -182,7 +182,7 @@ def test_the_hint_is_a_line_of_python_that_agrees_to_no_risk_and_holds_no_secret
     assert hint(several).endswith("app.answer('run1', {'q1': getpass.getpass(), 'q2': '...'})")
 
 
-def test_the_inbox_and_its_entries_show_themselves() -> None:
+def test_inbox_and_its_entries_show_themselves() -> None:
     entries = OpenQuestions([InboxEntry("run1", asking()), InboxEntry("run2", asking(id="q2", question="Which port?"))])
     page = html.unescape(entries._repr_mimebundle_()["text/html"])
     assert "app.answer('run1', '...')" in page
@@ -230,7 +230,7 @@ async def clicked(form: Form, text: str, at: int = 0) -> Run:
     return run
 
 
-async def test_an_option_answers_and_the_form_shows_what_follows() -> None:
+async def test_option_answers_and_the_form_shows_what_follows() -> None:
     app, model = app_with(ASK, "Done with *FastAPI*.")
     form = app.form(await app.start("Build it"))
     (radio,) = found(form.widget, RadioButtons)
@@ -256,7 +256,7 @@ async def test_nothing_chosen_changes_nothing() -> None:
     assert len(model.requests) == 1
 
 
-async def test_own_words_beside_a_chosen_option_are_asked_back_until_it_is_clear() -> None:
+async def test_form_asks_back_about_words_beside_a_chosen_option() -> None:
     app, _ = app_with(ASK, "Done.")
     form = app.form(await app.start("Build it"))
     (radio,), (text,) = found(form.widget, RadioButtons), found(form.widget, Text)
@@ -267,7 +267,7 @@ async def test_own_words_beside_a_chosen_option_are_asked_back_until_it_is_clear
     assert (await clicked(form, "Answer")).answers[0].text == "Koa, please"
 
 
-async def test_a_number_that_is_no_option_is_a_slip() -> None:
+async def test_number_that_is_no_option_is_a_slip() -> None:
     app, _ = app_with(ASK, "Done.")
     form = app.form(await app.start("Build it"))
     found(form.widget, Text)[0].value = "7"
@@ -286,13 +286,13 @@ async def test_several_options_are_ticked() -> None:
 
 
 @pytest.mark.parametrize(("text", "outcome"), [("Skip", Outcome.SKIPPED), ("Decline", Outcome.DECLINED)])
-async def test_a_question_may_be_skipped_or_declined(text: str, outcome: Outcome) -> None:
+async def test_question_may_be_skipped_or_declined(text: str, outcome: Outcome) -> None:
     app, _ = app_with(ASK_DATABASE, "Done.")
     form = app.form(await app.start("Build it"))
     assert (await clicked(form, text)).answers[0].outcome is outcome
 
 
-async def test_a_required_question_has_no_button_to_skip() -> None:
+async def test_required_question_has_no_button_to_skip() -> None:
     app, _ = app_with(ASK)
     form = app.form(await app.start("Build it"))
     assert [each.description for each in found(form.widget, Button)] == ["Answer", "Decline", "Look again"]
@@ -308,7 +308,7 @@ async def test_several_questions_are_sent_together() -> None:
     assert len(model.requests) == 2
 
 
-async def test_what_is_typed_for_one_question_stays_when_another_is_answered() -> None:
+async def test_form_keeps_typed_text_when_another_question_is_answered() -> None:
     app, _ = app_with(Calls([ASK, ASK_DATABASE]), "Done.")
     form = app.form(await app.start("Build it"))
     found(form.widget, Textarea)[0].value = "SQLi"
@@ -319,7 +319,7 @@ async def test_what_is_typed_for_one_question_stays_when_another_is_answered() -
     assert (await clicked(form, "Answer")).status is RunStatus.COMPLETED
 
 
-async def test_a_secret_is_a_password_field_that_is_empty_once_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_secret_is_a_password_field_emptied_after_sending(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
     had: list[str] = []
 
@@ -352,7 +352,7 @@ async def test_two_clicks_are_one_answer() -> None:
     assert "error" not in said(form).lower()
 
 
-async def test_a_click_from_another_thread_works_on_the_loop_of_the_cell() -> None:
+async def test_click_from_another_thread_works_on_the_cells_loop() -> None:
     app, _ = app_with(ASK, "Done.")
     form = app.form(await app.start("Build it"))
     found(form.widget, RadioButtons)[0].index = 0
@@ -365,7 +365,7 @@ async def test_a_click_from_another_thread_works_on_the_loop_of_the_cell() -> No
     assert done.status is RunStatus.COMPLETED
 
 
-async def test_where_somebody_else_answered_the_form_says_so_and_shows_the_run_as_it_is() -> None:
+async def test_form_answered_elsewhere_explains_it_and_shows_the_run() -> None:
     app, _ = app_with(ASK, "Done.")
     form = app.form(await app.start("Build it", user="bob"))
     assert form.run is not None
@@ -377,7 +377,7 @@ async def test_where_somebody_else_answered_the_form_says_so_and_shows_the_run_a
     assert found(form.widget, RadioButtons) == []
 
 
-async def test_a_failed_run_is_resumed_by_a_button() -> None:
+async def test_failed_run_is_resumed_by_a_button() -> None:
     app, _ = app_with(ASK, Fail("the server is down"), "Done.")
     form = app.form(await app.start("Build it"))
     found(form.widget, RadioButtons)[0].index = 0
@@ -385,7 +385,7 @@ async def test_a_failed_run_is_resumed_by_a_button() -> None:
     assert (await clicked(form, "Resume")).status is RunStatus.COMPLETED
 
 
-async def test_a_form_is_made_from_an_id_after_a_restart() -> None:
+async def test_form_is_made_from_an_id_after_a_restart() -> None:
     app, _ = app_with(ASK, "Done.")
     await app.start("Build it")
     (entry,) = await app.inbox()
@@ -395,13 +395,13 @@ async def test_a_form_is_made_from_an_id_after_a_restart() -> None:
     assert (await clicked(form, "Answer")).status is RunStatus.COMPLETED
 
 
-async def test_an_unknown_run_is_one_line() -> None:
+async def test_unknown_run_is_one_line() -> None:
     form = app_with()[0].form("nothing")
     assert await form.settle() is None
     assert "nothing" in said(form)
 
 
-async def test_a_form_starts_a_run_and_shows_it_live() -> None:
+async def test_form_starts_a_run_and_shows_it_live() -> None:
     app, _ = app_with(Calls([Call("look", {})]), ASK, "Done.", tools=[look])
     form = app.form(app.start_stream("Build it"))
     assert form.run is None
@@ -417,7 +417,7 @@ def look() -> str:
     return "It is <b>empty</b>."
 
 
-async def test_a_form_shows_tokens_until_the_whole_text_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_form_shows_tokens_until_the_text_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forms, "SECONDS_BETWEEN_TOKENS", -1.0)
     events = forms._Events()
 
@@ -431,7 +431,7 @@ async def test_a_form_shows_tokens_until_the_whole_text_is_there(monkeypatch: py
     assert events.list_shown()[:2] == ["lead > coder  reports: Express it is.", 'planner  {"title": 1']
 
 
-def test_a_form_shows_two_texts_of_one_agent_apart() -> None:
+def test_form_shows_two_texts_of_one_agent_apart() -> None:
     events, path = forms._Events(), {PATH: "lead/coder"}
     for message, text in (("a", "One "), ("b", "Two "), ("a", "and a half"), ("b", "and more")):
         events.tell(
@@ -450,9 +450,7 @@ async def test_what_the_events_say_is_no_markup() -> None:
     assert "<b>empty" not in pages
 
 
-async def test_a_form_shows_widgets_and_a_page_for_where_there_are_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_form_shows_widgets_or_a_page_without_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     monkeypatch.setattr(InteractiveShell, "_instance", InteractiveShell())
     app, _ = app_with(ASK, "Done.")
@@ -477,7 +475,7 @@ def test_without_a_loop_a_form_says_where_it_belongs() -> None:
         app_with()[0].form("run1")
 
 
-def test_without_ipywidgets_a_run_says_how_to_answer_and_a_form_what_to_install(
+def test_form_without_ipywidgets_explains_answering_and_installing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
@@ -489,7 +487,7 @@ def test_without_ipywidgets_a_run_says_how_to_answer_and_a_form_what_to_install(
         app_with()[0].form("run1")
 
 
-async def test_a_question_for_somebody_else_is_shown_and_has_no_fields() -> None:
+async def test_form_for_somebody_else_has_no_fields() -> None:
     app, _ = app_with(ASK, "Done.")
     run = await app.start("Build it", user="alice")
     run = await app.assign(run.id, run.questions[0].id, "bob", user="alice")
@@ -504,7 +502,7 @@ async def test_a_question_for_somebody_else_is_shown_and_has_no_fields() -> None
     assert (await clicked(form, "Look again")).answers[0].user == "bob"
 
 
-async def test_nothing_that_a_model_asks_becomes_markup_in_a_form() -> None:
+async def test_form_turns_no_question_of_a_model_into_markup() -> None:
     hostile = {"question": HOSTILE, "context": HOSTILE, "options": [HOSTILE, "No"], "required": False}
     app, _ = app_with(Call("ask_user", hostile))
     form = app.form(await app.start(HOSTILE))
@@ -513,7 +511,7 @@ async def test_nothing_that_a_model_asks_becomes_markup_in_a_form() -> None:
     assert not any(each.description_allow_html for each in found(form.widget, RadioButtons))
 
 
-async def test_a_risk_is_not_confirmed_by_pressing_answer_alone() -> None:
+async def test_risk_is_not_confirmed_by_pressing_answer_alone() -> None:
     risk = {"question": "Delete it?", "options": ["Delete", "Keep"], "clarification_type": "risk_confirmation"}
     app, model = app_with(Call("ask_user", risk | {"allow_free_text": False}), "Done.")
     form = app.form(await app.start("Clean up"))
@@ -575,7 +573,7 @@ class Work:
         return self.form.run
 
 
-async def test_a_question_is_answered_in_the_form_while_others_work() -> None:
+async def test_form_answers_a_question_while_others_work() -> None:
     work = Work(CODER_ASKS)
     await work.until(lambda: work.can("Answer"))
     assert (work.run.status, work.run.asked_since_checkpoint) == (RunStatus.EXECUTING, (work.run.questions[0].id,))
@@ -609,7 +607,7 @@ async def test_two_clicks_while_others_work_are_one_answer() -> None:
     assert (run.status, said(work.form).count("Nothing is answered")) == (RunStatus.COMPLETED, 0)
 
 
-async def test_what_is_typed_stays_when_another_question_comes_and_the_others_come_to_rest() -> None:
+async def test_form_keeps_typed_text_while_other_questions_arrive() -> None:
     work = Work(CODER_ASKS | {"You are the searcher": [Call("search", {}), ASK_DATABASE, "Searched."]})
     await work.until(lambda: work.can("Answer"))
     (field,) = found(work.form.widget, Text)
@@ -626,7 +624,7 @@ async def test_what_is_typed_stays_when_another_question_comes_and_the_others_co
     assert (run.status, {answer.text for answer in run.answers}) == (RunStatus.COMPLETED, {"SQLite", "Koa"})
 
 
-async def test_a_question_that_was_answered_does_not_come_back_before_the_team_hears_the_answer(
+async def test_form_does_not_show_an_answered_question_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("upcall.execution.segment.SECONDS_BETWEEN_MAILS", 60)
@@ -653,7 +651,7 @@ async def test_a_question_that_was_answered_does_not_come_back_before_the_team_h
     assert (run.status, {answer.text for answer in run.answers}) == (RunStatus.COMPLETED, {"Express", "SQLite"})
 
 
-async def test_what_comes_late_of_an_earlier_state_is_not_shown() -> None:
+async def test_form_ignores_late_events_of_an_earlier_state() -> None:
     """An answer is left for a team, and the team is done before that is told."""
     app, _ = app_with(ASK, "Done.")
     waiting = await app.start("Build it")
@@ -670,7 +668,7 @@ async def test_what_comes_late_of_an_earlier_state_is_not_shown() -> None:
 
 
 @pytest.mark.slow
-async def test_a_question_that_stays_open_can_be_answered_while_the_answer_to_another_is_worked_on() -> None:
+async def test_form_answers_the_second_question_during_the_first() -> None:
     replies = CODER_ASKS | {
         "You are the coder": [ASK, "It is coded."],
         "You are the searcher": [ASK_DATABASE, Call("search", {}), "Searched."],
@@ -694,7 +692,7 @@ async def test_a_question_that_stays_open_can_be_answered_while_the_answer_to_an
     assert (run.status, [answer.text for answer in run.answers]) == (RunStatus.COMPLETED, ["SQLite", "Express"])
 
 
-async def test_an_answer_that_is_refused_while_others_work_leaves_the_question_open() -> None:
+async def test_form_leaves_a_question_open_after_a_refused_answer() -> None:
     work = Work(CODER_ASKS)
     await work.until(lambda: work.can("Answer"))
     found(work.form.widget, Text)[0].value = "7"
@@ -710,7 +708,7 @@ async def test_an_answer_that_is_refused_while_others_work_leaves_the_question_o
 # -- what other front ends ask for ------------------------------------------------------------------------------------
 
 
-async def test_a_form_is_made_of_core_widgets_without_scripts() -> None:
+async def test_form_is_made_of_core_widgets_without_scripts() -> None:
     """VS Code and others load no widget modules beyond ipywidgets' own, and run no script of an output."""
     work = Work(CODER_ASKS)
     await work.until(lambda: work.can("Answer"))
@@ -728,7 +726,7 @@ async def test_a_form_is_made_of_core_widgets_without_scripts() -> None:
     await work.form.settle()
 
 
-async def test_a_run_at_rest_has_its_pictures_behind_a_click() -> None:
+async def test_form_of_a_paused_run_hides_diagrams_behind_clicks() -> None:
     app, _ = app_with(ASK, "Done.")
     form = app.form(await app.start("Build it"))
     await form.settle()

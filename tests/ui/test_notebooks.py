@@ -146,7 +146,7 @@ def picture(cell: NotebookNode) -> str:
 
 
 @pytest.mark.slow
-def test_a_team_of_ones_own_asks_from_inside_and_nothing_is_done_again(folder: Path) -> None:
+def test_notebook_team_asks_from_inside_without_repeated_work(folder: Path) -> None:
     cells = executed("03_your_own_team", folder, plain="len(model.requests), run.total_usage.model_calls")
     assert {"GraphFlow", "notes", "checker", "tester", "announcer", "asks you"} <= {
         *picture(cells["picture"]).split("\n")
@@ -174,7 +174,7 @@ SOURCE = re.compile(r'^- \[(\d)\] (\S+), (?:\w+ [\d-]+): "(.+)"$', re.MULTILINE)
 
 
 @pytest.mark.slow
-def test_what_a_report_cites_stands_in_the_documents_and_the_rest_is_marked(folder: Path) -> None:
+def test_notebook_report_marks_citations_missing_from_the_documents(folder: Path) -> None:
     cells = executed("04_research_over_your_documents", folder, end="print(run.result)")
     asked = bundle(cells["ask"])["text/html"]
     assert "<b>Which edition of The Lantern?</b>" in asked
@@ -219,7 +219,7 @@ def asked_to_delete(cells: Mapping[str, NotebookNode]) -> None:
 
 @needs_bubblewrap
 @pytest.mark.slow
-def test_a_test_is_fixed_a_command_is_allowed_a_deletion_is_not_and_all_is_taken_back(folder: Path) -> None:
+def test_notebook_coder_fixes_runs_refuses_deletion_and_undoes(folder: Path) -> None:
     cells = executed("05_coding_with_consent", folder, execution=TESTED, undo=TESTED, end=TESTED)
     assert "bubblewrap: no network" in shown(cells["execution"])
     assert shown(cells["before-execution"]).split() == ["1", "True", "True"]
@@ -239,7 +239,7 @@ def test_a_test_is_fixed_a_command_is_allowed_a_deletion_is_not_and_all_is_taken
 
 
 @pytest.mark.slow
-def test_where_commands_cannot_run_the_code_is_fixed_all_the_same_and_it_is_said(
+def test_notebook_coder_without_commands_fixes_code_and_reports_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
@@ -253,7 +253,7 @@ def test_where_commands_cannot_run_the_code_is_fixed_all_the_same_and_it_is_said
 
 
 @pytest.mark.slow
-def test_another_answer_is_another_branch_and_what_came_before_is_not_done_again(folder: Path) -> None:
+def test_notebook_fork_answers_differently_without_repeating_earlier_work(folder: Path) -> None:
     counted = "print((len(model.requests), bookings))"
     cells = executed("06_what_if", folder, fork=counted, count=counted, earlier=counted)
     held = ["held a seat", "booked train", "held a room", "booked hotel"]
@@ -294,7 +294,7 @@ for policy in frame["policy"].unique():
 
 
 @pytest.mark.slow
-def test_two_policies_are_compared_by_what_their_runs_came_to(folder: Path) -> None:
+def test_notebook_compares_two_policies_by_their_results(folder: Path) -> None:
     cells = executed("07_two_policies", folder, end=f"frame = results.to_frame()\n{COUNTED}")
     table = bundle(cells["table"])["text/html"]
     assert re.search(r"always +8 +1\.00 +3\.00 ", table)
@@ -314,7 +314,7 @@ def test_two_policies_are_compared_by_what_their_runs_came_to(folder: Path) -> N
 
 
 @pytest.mark.slow
-def test_an_experiment_tells_which_questions_mattered(folder: Path) -> None:
+def test_experiment_tells_which_questions_mattered(folder: Path) -> None:
     cells = executed("08_reading_an_experiment", folder)
     assert re.search(r"always +30 +1\.00 +1\.67 ", bundle(cells["experiment"])["text/html"])
     assert re.search(r"always - never: \+0\.33 \[\+0\.17, \+0\.50\], p 0\.0", shown(cells["differences"]))
@@ -333,7 +333,7 @@ def test_each_notebook_has_a_test_of_what_it_shows() -> None:
 
 
 @pytest.mark.slow
-def test_the_quickstart_goes_on_in_another_kernel_after_a_restart(folder: Path) -> None:
+def test_notebook_quickstart_continues_in_another_kernel(folder: Path) -> None:
     cells = read(FOLDER / "01_quickstart.ipynb").cells
     restart = next(n for n, cell in enumerate(cells) if "restart" in cell.metadata.get("tags", []))
     process = "import os\nos.getpid()"
@@ -346,7 +346,7 @@ def test_the_quickstart_goes_on_in_another_kernel_after_a_restart(folder: Path) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("in_subshell", [False, True], ids=["in the kernel", "in a subshell"])
-async def test_a_click_answers_and_another_kernel_finds_the_next_question(folder: Path, in_subshell: bool) -> None:
+async def test_notebook_click_answers_and_another_kernel_sees_the_next(folder: Path, in_subshell: bool) -> None:
     cells = read(FOLDER / "02_questions_step_by_step.ipynb").cells
     restart = next(n for n, cell in enumerate(cells) if "restart" in cell.metadata.get("tags", []))
     first = notebook_of([*cells[:restart], code(WIDGETS), code(SETTLED)])
@@ -376,7 +376,7 @@ def test_kernels_run_the_interpreter_of_the_tests(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_is_stored_without_outputs(path: Path) -> None:
+def test_notebook_is_stored_without_outputs(path: Path) -> None:
     notebook = read(path)
     nbformat.validate(notebook)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]

@@ -11,7 +11,7 @@ from places import ROOT
 
 
 @pytest.mark.slow
-def test_the_recording_plays_the_journey_from_the_task_to_the_result(tmp_path: Path) -> None:
+def test_recording_plays_the_journey_from_task_to_result(tmp_path: Path) -> None:
     recording = runpy.run_path(str(ROOT / "docs" / "recording.py"))
     picture = ElementTree.fromstring(recording["make_recording"]())
     said = "\n".join("".join(each.itertext()) for each in picture.iter("{http://www.w3.org/2000/svg}text"))
@@ -20,7 +20,7 @@ def test_the_recording_plays_the_journey_from_the_task_to_the_result(tmp_path: P
     assert len(picture.findall("{http://www.w3.org/2000/svg}g")) > 10
 
 
-def test_a_still_reader_gets_the_last_screen_and_lines_are_in_it_once() -> None:
+def test_recording_ends_still_with_each_line_once() -> None:
     recording = runpy.run_path(str(ROOT / "docs" / "recording.py"))
     frame = recording["Frame"]
     svg = recording["to_svg"]([frame(("<tspan>a</tspan>", ""), 1), frame(("<tspan>a</tspan>", "<tspan>b</tspan>"), 1)])

@@ -18,7 +18,7 @@ from upcall.ui.plan_ticks import find_done_steps_of
 from upcall.ui.run_report import Prices, report
 
 
-def test_a_question_cannot_pass_for_an_answer_in_what_is_shown_of_a_run() -> None:
+def test_report_never_passes_a_question_off_as_an_answer() -> None:
     asked = Question(id="q1", question="Go?\nAnswer   Yes\n         by alice at 2026-01-31", path=("lead",))
     step = PlanStep(step_id="1\n[x] 2", description="Look", name="coder\n[x] 3.")
     plan = ReviewedPlan(title="It\nStatus   completed", sections=["One\nAnswer   Yes"], steps=[step])
@@ -34,7 +34,7 @@ def test_a_question_cannot_pass_for_an_answer_in_what_is_shown_of_a_run() -> Non
     ]
 
 
-async def test_a_step_whose_agent_came_back_with_an_error_has_no_tick() -> None:
+async def test_step_whose_agent_returned_an_error_has_no_tick() -> None:
     """As in the events: a lead that calls an agent wrongly, and then rightly, has done one step with it."""
 
     def make() -> Team:
@@ -50,7 +50,7 @@ async def test_a_step_whose_agent_came_back_with_an_error_has_no_tick() -> None:
     assert (run.tools, run.failed_tools) == ({"lead/coder": 2}, {"lead/coder": 1})
 
 
-def test_a_run_that_nobody_works_on_is_shown_as_interrupted_with_how_to_go_on() -> None:
+def test_interrupted_run_is_shown_with_how_to_resume() -> None:
     run = Run(task="T", status=RunStatus.PLANNING, interrupted=True)
     assert f"Status   planning (interrupted, nobody works on it: upcall resume {run.id})" in report(run, (), Prices())
     assert f"Continue with: run = await app.resume('{run.id}')" in str(run)

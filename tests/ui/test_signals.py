@@ -16,20 +16,20 @@ STOP = "os.kill(os.getpid(), signal.SIGINT)"
 
 
 @pytest.mark.slow
-def test_a_stop_while_the_loop_is_closed_waits_for_that_and_says_nothing() -> None:
+def test_stop_while_the_loop_closes_waits_silently() -> None:
     code = STOPPED_WHILE_CLOSING.format(stop=STOP, run="signals.run")
     assert ended(code) == (0, "closed\nstopped\n", "")
     status, out, error = ended(STOPPED_WHILE_CLOSING.format(stop=STOP, run="asyncio.run"))
     assert (status, "closed" in out, "never retrieved" in error) == (0, False, True)
 
 
-def test_a_second_stop_does_not_wait() -> None:
+def test_second_stop_does_not_wait() -> None:
     code = STOPPED_WHILE_CLOSING.format(stop=f"{STOP}; {STOP}", run="signals.run")
     assert ended(code) == (0, "stopped\n", "")
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
-def test_a_stop_cancels_the_work_and_closes_what_it_has_open(stop: signal.Signals) -> None:
+def test_stop_cancels_the_work_and_closes_open_things(stop: signal.Signals) -> None:
     closed: list[str] = []
 
     async def living() -> AsyncGenerator[None, None]:
@@ -54,13 +54,13 @@ def test_a_stop_cancels_the_work_and_closes_what_it_has_open(stop: signal.Signal
     assert closed == ["closed"]
 
 
-def test_a_stop_before_anything_is_open_ends_the_process_in_one_line() -> None:
+def test_stop_before_anything_opens_ends_in_one_line() -> None:
     code = "import os, signal\nfrom upcall import signals\n"
     code += f"signals.exit_on_stop()\n{STOP}\nprint('goes on')"
     assert ended(code) == (130, "", "\nStopped.\n")
 
 
-def test_a_job_in_the_background_still_ignores_ctrl_c() -> None:
+def test_job_in_the_background_still_ignores_ctrl_c() -> None:
     code = (
         "import os, signal\nfrom upcall import signals\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         f"signals.exit_on_stop()\n{STOP}\nsignals.raise_on_stop()\n{STOP}\nprint('goes on')"
@@ -69,7 +69,7 @@ def test_a_job_in_the_background_still_ignores_ctrl_c() -> None:
 
 
 @pytest.mark.slow
-def test_a_stop_between_two_events_of_a_run_says_only_how_to_go_on() -> None:
+def test_stop_between_two_events_only_explains_how_to_resume() -> None:
     code = (
         "import asyncio, os, signal, sys\nfrom upcall.__main__ import main\n"
         "from upcall.ui.cli.run_command import RunCommand\n\n"

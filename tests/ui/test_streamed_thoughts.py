@@ -125,7 +125,7 @@ async def test_agui_takes_back_a_text_that_was_a_thought(opens: str) -> None:
 
 
 @pytest.mark.slow
-async def test_agui_has_what_is_said_beside_calls_apart_from_the_result() -> None:
+async def test_agui_keeps_text_beside_calls_apart_from_results() -> None:
     events = await run_agui(solo(Calls([Call("look", {})], thought="<think>Hm.</think>I look."), Say("Done.")))
     reasoning = [each["content"] for each in events[-2]["messages"] if each["role"] == "reasoning"]
     assert (reasoning, events[-1]["result"]) == (["Hm.\n\nI look."], "Done.")

@@ -17,7 +17,7 @@ _ = terminal  # The fixture.
 
 
 @pytest.mark.slow
-def test_a_question_is_asked_in_place_with_path_reason_and_options(terminal: Terminal) -> None:
+def test_question_is_asked_with_path_reason_and_options(terminal: Terminal) -> None:
     child = terminal.start("run", TASK)
     child.expect_exact(PROMPT)
     for shown in (
@@ -42,7 +42,7 @@ def test_events_stream_above_the_question(terminal: Terminal) -> None:
 
 
 @pytest.mark.slow
-def test_an_empty_answer_and_a_wrong_one_are_asked_again(terminal: Terminal) -> None:
+def test_answer_that_is_empty_or_wrong_is_asked_again(terminal: Terminal) -> None:
     only = Call("ask_user", {"question": "Which?", "options": ["A", "B"], "allow_free_text": False})
     with LoopbackServer(script(coder=[only, "Done.", "Done."])) as server:
         child = terminal.start("run", TASK, "--model", "m", "--base-url", server.base_url)
@@ -70,7 +70,7 @@ def test_several_questions_are_asked_one_after_the_other(terminal: Terminal) -> 
 
 
 @pytest.mark.slow
-def test_a_question_that_is_not_required_is_skipped_with_return(terminal: Terminal) -> None:
+def test_question_that_is_optional_is_skipped_with_return(terminal: Terminal) -> None:
     optional = Call("ask_user", {"question": "A colour?", "required": False})
     with LoopbackServer(script(coder=[optional, "Done.", "Done."])) as server:
         child = terminal.start("run", TASK, "--model", "m", "--base-url", server.base_url)
@@ -85,7 +85,7 @@ def test_a_question_that_is_not_required_is_skipped_with_return(terminal: Termin
     "key", [pytest.param("\x03", id="Ctrl-C"), pytest.param("\x04", id="Ctrl-D", marks=pytest.mark.slow)]
 )
 @pytest.mark.slow
-def test_ctrl_c_at_a_question_leaves_it_open_and_says_how_to_answer(terminal: Terminal, key: str) -> None:
+def test_ctrl_c_leaves_the_question_open_and_explains_answering(terminal: Terminal, key: str) -> None:
     child = terminal.start("run", TASK)
     child.expect_exact(PROMPT)
     child.send(key)
@@ -114,7 +114,7 @@ def test_detach_does_not_ask_on_a_terminal_either(terminal: Terminal) -> None:
     assert "upcall answer" in said
 
 
-def test_a_written_file_is_shown_as_a_coloured_diff_of_its_first_lines() -> None:
+def test_diff_of_a_written_file_is_coloured_and_short() -> None:
     diff = "--- /dev/null\n+++ b/a.py\n@@ -0,0 +1,3 @@\n+def f():\n+    return 1\n+# end\n"
     change = Change(tool="write_file", folder="/w", files=(FileChange(path="a.py", diff=diff),))
     lines = list(coloured_diff(change, 2))
@@ -122,6 +122,6 @@ def test_a_written_file_is_shown_as_a_coloured_diff_of_its_first_lines() -> None
     assert len({span.style for span in lines[1].spans}) > 1
 
 
-def test_a_diff_sends_no_control_characters_of_a_file_to_the_terminal() -> None:
+def test_diff_sends_no_control_characters_to_the_terminal() -> None:
     change = Change(tool="t", folder="/w", files=(FileChange(path="a\x1b[2J.py", diff="+x = '\x1b[31m'\n-\x07\n"),))
     assert "\x1b" not in "".join(line.plain for line in coloured_diff(change, 9))

@@ -78,7 +78,7 @@ form = pytest.mark.parametrize("asks", [Calls([FRAMEWORK, FEATURES, NAME])], ind
 
 @one
 @pytest.mark.slow
-def test_an_option_is_chosen_with_the_arrow_keys(asks: LoopbackServer, desk: Desk) -> None:
+def test_option_is_chosen_with_the_arrow_keys(asks: LoopbackServer, desk: Desk) -> None:
     screen = desk.start("run", TASK, *model(asks))
     same_as_golden("options", screen.wait_for("answer later"))
     screen.press(DOWN, DOWN, UP, ENTER)
@@ -89,9 +89,7 @@ def test_an_option_is_chosen_with_the_arrow_keys(asks: LoopbackServer, desk: Des
 
 @pytest.mark.slow
 @one
-def test_an_option_is_chosen_by_its_number_and_one_that_is_not_there_is_asked_again(
-    asks: LoopbackServer, desk: Desk
-) -> None:
+def test_option_is_chosen_by_number_and_missing_ones_refused(asks: LoopbackServer, desk: Desk) -> None:
     screen = desk.start("run", TASK, *model(asks))
     screen.wait_for("answer later")
     screen.press("7")
@@ -103,7 +101,7 @@ def test_an_option_is_chosen_by_its_number_and_one_that_is_not_there_is_asked_ag
 
 @pytest.mark.slow
 @one
-def test_text_of_ones_own_by_the_other_entry_and_back_from_it(asks: LoopbackServer, desk: Desk) -> None:
+def test_own_text_is_typed_by_the_other_entry(asks: LoopbackServer, desk: Desk) -> None:
     screen = desk.start("run", TASK, *model(asks))
     screen.wait_for("answer later")
     screen.press("4", ENTER)
@@ -117,9 +115,7 @@ def test_text_of_ones_own_by_the_other_entry_and_back_from_it(asks: LoopbackServ
 
 @pytest.mark.slow
 @workers
-def test_a_number_of_ones_own_is_no_option_and_a_key_that_types_nothing_no_text(
-    asks: LoopbackServer, desk: Desk
-) -> None:
+def test_own_number_is_no_option_and_keys_type_nothing(asks: LoopbackServer, desk: Desk) -> None:
     screen = desk.start("run", TASK, *model(asks))
     screen.wait_for("answer later")
     screen.press("2")
@@ -157,7 +153,7 @@ def test_several_are_ticked_and_ones_own_text_beside_them(asks: LoopbackServer, 
 
 @pytest.mark.slow
 @several
-def test_a_question_is_skipped(asks: LoopbackServer, desk: Desk) -> None:
+def test_question_is_skipped(asks: LoopbackServer, desk: Desk) -> None:
     screen = desk.start("run", TASK, *model(asks))
     same_as_golden("can-be-skipped", screen.wait_for("answer later"))
     screen.press(DOWN, DOWN, DOWN, DOWN, ENTER)
@@ -167,9 +163,7 @@ def test_a_question_is_skipped(asks: LoopbackServer, desk: Desk) -> None:
 
 @pytest.mark.slow
 @form
-def test_several_questions_are_a_form_with_a_way_back_and_a_look_at_all_answers(
-    asks: LoopbackServer, desk: Desk
-) -> None:
+def test_form_of_several_questions_goes_back_and_shows_answers(asks: LoopbackServer, desk: Desk) -> None:
     screen = desk.start("run", TASK, *model(asks), rows=60)
     screen.wait_for("answer later")
     screen.press("2", ENTER)
@@ -192,7 +186,7 @@ def test_several_questions_are_a_form_with_a_way_back_and_a_look_at_all_answers(
 
 
 @pytest.mark.slow
-def test_ctrl_c_leaves_the_question_open_and_answer_asks_it_again(desk: Desk) -> None:
+def test_ctrl_c_leaves_the_question_for_the_answer_command(desk: Desk) -> None:
     first = desk.start("run", TASK)
     first.wait_for("answer later")
     first.press(DOWN, CTRL_C)
@@ -208,7 +202,7 @@ def test_ctrl_c_leaves_the_question_open_and_answer_asks_it_again(desk: Desk) ->
 
 
 @pytest.mark.slow
-def test_ctrl_c_in_answer_and_in_the_inbox_loses_nothing_and_says_so(desk: Desk) -> None:
+def test_ctrl_c_in_answer_and_inbox_loses_nothing(desk: Desk) -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     asked = desk.start("answer", run_id)
     asked.wait_for("> 1. Express")
@@ -223,7 +217,7 @@ def test_ctrl_c_in_answer_and_in_the_inbox_loses_nothing_and_says_so(desk: Desk)
 
 
 @pytest.mark.slow
-def test_a_model_that_thinks_for_long_is_seen_to_be_at_work(desk: Desk) -> None:
+def test_model_that_thinks_for_long_is_visibly_at_work(desk: Desk) -> None:
     thinks = LoopbackServer(lambda _: "never sent", delay=600).start()
     try:
         screen = desk.start("run", TASK, *model(thinks))
@@ -237,7 +231,7 @@ def test_a_model_that_thinks_for_long_is_seen_to_be_at_work(desk: Desk) -> None:
 
 
 @pytest.mark.slow
-def test_tokens_are_shown_as_they_come_unless_nobody_wants_them(desk: Desk) -> None:
+def test_tokens_are_shown_as_they_come_unless_unwanted(desk: Desk) -> None:
     lead = [Call("coder", {"task": "Build authentication"})]
     with LoopbackServer(script(lead=lead, coder=[Say("Now I write the login page.", pace=4)])) as server:
         screen = desk.start("run", TASK, *model(server))
@@ -254,7 +248,7 @@ def test_tokens_are_shown_as_they_come_unless_nobody_wants_them(desk: Desk) -> N
 
 @pytest.mark.slow
 @one
-def test_a_terminal_is_made_smaller_and_larger_at_a_question(asks: LoopbackServer, desk: Desk) -> None:
+def test_terminal_is_resized_at_a_question(asks: LoopbackServer, desk: Desk) -> None:
     screen = desk.start("run", TASK, *model(asks))
     screen.wait_for("answer later")
     screen.press(DOWN)
@@ -271,7 +265,7 @@ def test_a_terminal_is_made_smaller_and_larger_at_a_question(asks: LoopbackServe
 
 
 @pytest.mark.slow
-def test_a_list_longer_than_the_screen_scrolls_and_has_numbers_of_two_digits(desk: Desk) -> None:
+def test_list_longer_than_the_screen_scrolls_with_two_digits(desk: Desk) -> None:
     many = Call("ask_user", {"question": "Which?", "options": [f"Option {n}" for n in range(1, 41)]})
     with LoopbackServer(script(coder=[many, DONE, DONE])) as server:
         screen = desk.start("run", TASK, *model(server), rows=12)
@@ -285,7 +279,7 @@ def test_a_list_longer_than_the_screen_scrolls_and_has_numbers_of_two_digits(des
 
 
 @pytest.mark.slow
-def test_a_service_manager_that_stops_it_at_a_list_gets_the_terminal_back(desk: Desk) -> None:
+def test_list_stopped_by_a_service_manager_restores_the_terminal(desk: Desk) -> None:
     screen = desk.start("run", TASK)
     screen.wait_for("answer later")
     assert not screen.child.getecho()
@@ -321,7 +315,7 @@ def test_where_nothing_can_be_drawn_there_are_only_lines(asks: LoopbackServer, d
 
 @pytest.mark.slow
 @form
-def test_a_plain_form_goes_back_too(asks: LoopbackServer, desk: Desk) -> None:
+def test_plain_form_goes_back_too(asks: LoopbackServer, desk: Desk) -> None:
     screen = desk.start("run", TASK, *model(asks), "--plain", rows=60)
     for mark, said in (("[1/3]", "1"), ("[2/3]", "/back"), ("[1/3]", "2"), ("[2/3]", "1,3"), ("[3/3]", "Gate")):
         screen.child.expect_exact(mark)
@@ -333,7 +327,7 @@ def test_a_plain_form_goes_back_too(asks: LoopbackServer, desk: Desk) -> None:
 
 @pytest.mark.slow
 @one
-def test_a_pipe_gets_lines_that_stand_alone_and_no_control_character(asks: LoopbackServer) -> None:
+def test_pipe_gets_standalone_lines_and_no_control_characters(asks: LoopbackServer) -> None:
     ended = upcall("run", TASK, *model(asks), UPCALL_EXECUTOR="none")
     upcall("answer", ended.out.split("upcall answer ")[1].split()[0], "Express")
     assert "\x1b" not in ended.err + ended.out
@@ -357,7 +351,7 @@ def test_enter_alone_consents_to_nothing(desk: Desk) -> None:
 
 
 @pytest.mark.slow
-def test_the_inbox_is_cleared_in_place_and_waits_for_new_questions(desk: Desk) -> None:
+def test_inbox_is_cleared_in_place_and_awaits_new_questions(desk: Desk) -> None:
     first = upcall("run", TASK, "--detach", "--json").json["run_id"]
     screen = desk.start("inbox", "--watch", rows=60)
     same_as_golden("inbox", screen.wait_for("Esc quits"))
@@ -382,7 +376,7 @@ def test_the_inbox_is_cleared_in_place_and_waits_for_new_questions(desk: Desk) -
 
 
 @pytest.mark.slow
-def test_a_plain_inbox_asks_for_a_number(desk: Desk) -> None:
+def test_plain_inbox_asks_for_a_number(desk: Desk) -> None:
     upcall("run", TASK, "--detach")
     screen = desk.start("inbox", "--plain")
     screen.wait_for("Number of the question")
@@ -396,7 +390,7 @@ def test_a_plain_inbox_asks_for_a_number(desk: Desk) -> None:
 
 
 @pytest.mark.slow
-def test_show_has_plan_answers_timeline_and_cost_in_80_columns(desk: Desk) -> None:
+def test_show_has_plan_answers_timeline_cost_in_80_columns(desk: Desk) -> None:
     write_settings("model: demo\nprices: {demo: {prompt: 2, completion: 10}}\ncurrency: EUR\n")
     run_id = upcall("run", TASK, "--detach", "--json", "--user", "alice").json["run_id"]
     upcall("answer", run_id, "Express", "--user", "alice")

@@ -19,7 +19,7 @@ def entry(kind: EntryKind, text: str = "", name: str = "", *, failed: bool = Fal
     return TranscriptEntry(kind, ("lead", "coder"), AT, text, name, failed)
 
 
-def test_the_command_prints_calls_results_questions_and_answers_over_two_processes() -> None:
+def test_transcript_prints_calls_results_questions_over_two_processes() -> None:
     with LoopbackServer(script()) as server:
         run_id = upcall("run", TASK, "--detach", "--json", *model(server)).json["run_id"]
         upcall("answer", run_id, "Express")
@@ -34,14 +34,14 @@ def test_the_command_prints_calls_results_questions_and_answers_over_two_process
     }
 
 
-def test_an_agent_that_is_not_in_it_is_refused_with_those_that_are() -> None:
+def test_transcript_refuses_unknown_agents_and_lists_the_known() -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     ended = upcall("transcript", run_id, "--agent", "tester")
     assert ended.status == 2
     assert "Agents: user, classifier, clarifier, planner, lead, lead/coder." in ended.error
 
 
-def test_a_written_file_stands_below_its_call() -> None:
+def test_written_file_stands_below_its_call() -> None:
     call = entry(EntryKind.CALL, '{"path": "a.py", "content": "x = 1\\ny = 2\\n"}', "write_file")
     assert transcript_lines(Transcript("r", (call,)))[1:] == [
         "  calls write_file(path: a.py, content: x = 1 y = 2)",
@@ -57,7 +57,7 @@ def test_markdown_fences_hold_whatever_a_tool_returned() -> None:
     )
 
 
-def test_a_notebook_shows_it_without_raw_html_of_the_agents() -> None:
+def test_transcript_in_a_notebook_holds_no_raw_html() -> None:
     said = Transcript("r", (entry(EntryKind.MESSAGE, "<script>alert(1)</script> **done**"),))
     shown = said._repr_mimebundle_()["text/html"]
     assert "<script>" not in shown

@@ -76,7 +76,7 @@ def test_found_settings_take_effect_only_when_agreed_to(attack: str, name: str, 
 
 
 @pytest.mark.slow
-def test_stored_address_gets_the_key_of_the_account_that_named_it() -> None:
+def test_stored_address_gets_the_key_of_its_account() -> None:
     answers = ("--json", "--store", "runs.db")
     with LoopbackServer(script()) as server:
         upcall("run", TASK, *model(server), *answers, OPENAI_API_KEY=KEY)

@@ -53,7 +53,7 @@ async def log_in(browser: Browser, address: str) -> Page:
     return page
 
 
-async def test_a_task_is_started_answered_killed_resumed_and_forked(tmp_path: Path) -> None:
+async def test_task_is_started_answered_killed_resumed_and_forked(tmp_path: Path) -> None:
     secret = upcall("token", "create", "alice", "--json").json["secret"]
     async with chromium() as browser:
         with serve_apart("--model", "demo", UPCALL_ENABLE_PLAN_APPROVAL="true") as process:
@@ -117,7 +117,7 @@ async def test_answering_works_without_scripts_and_by_keys_alone() -> None:
 
 
 @pytest.mark.parametrize("scripts", [True, False])
-async def test_what_is_for_good_takes_a_second_click_that_names_it(scripts: bool) -> None:
+async def test_irreversible_action_takes_a_second_click_that_names_it(scripts: bool) -> None:
     async with chromium() as browser, serving(model="demo") as site:
         page = await (await browser.new_context(java_script_enabled=scripts)).new_page()
         await page.goto(f"{site.url}/login?token=the-operator")

@@ -34,7 +34,7 @@ async def calling(
 
 
 @pytest.mark.slow
-async def test_proxy_says_who_calls_and_their_rights_are_the_same() -> None:
+async def test_proxy_names_callers_without_changing_their_rights() -> None:
     async with serving(one_agent(ASK, "Done."), **BEHIND) as site, await site.caller("alice") as alice:
         run_id = (await start(alice))["run_id"]
         for user, status in (("alice", 200), ("bob", 404)):
@@ -97,7 +97,7 @@ async def test_header_tricks_of_a_caller_behind_the_proxy(headers: Any, status: 
 
 
 @pytest.mark.slow
-async def test_forms_behind_the_proxy_are_still_those_of_our_pages() -> None:
+async def test_proxy_leaves_the_forms_of_our_pages_valid() -> None:
     async with serving(one_agent(ASK, "Done."), **BEHIND) as site, calling(site, {USER: "alice"}) as alice:
         form = {"task": "Build it", "key": "k"}
         assert (await alice.post("/start", data=form)).status_code == 403
@@ -135,7 +135,7 @@ async def test_programs_behind_the_proxy_show_tokens() -> None:
 
 
 @pytest.mark.slow
-async def test_one_user_behind_the_proxy_does_not_use_up_the_pace_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxy_users_have_rate_limits_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "REQUESTS_AT_ONCE", 3.0)
     monkeypatch.setattr(guard, "REQUESTS_A_SECOND", 0.01)
     async with serving(one_agent(), **BEHIND) as site:

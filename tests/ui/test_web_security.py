@@ -304,7 +304,7 @@ async def test_each_caller_gets_what_is_theirs_of_each_run(method: str, path: st
 
 
 @pytest.mark.slow
-async def test_lists_have_what_is_the_callers_and_what_is_open(site: Site) -> None:
+async def test_lists_have_the_callers_runs_and_open_ones(site: Site) -> None:
     hers, operators = await store_run(site), await store_run(site, user=None)
     shared = await store_run(site, is_open=True)
     for who, runs in (("mallory", {shared}), ("alice", {hers, shared}), ("operator", {hers, operators, shared})):
@@ -354,7 +354,7 @@ async def test_key_of_a_request_is_its_callers_own(site: Site) -> None:
 
 
 @pytest.mark.slow
-async def test_a_role_of_a_token_answers_what_is_assigned_to_the_role() -> None:
+async def test_token_role_answers_questions_assigned_to_it() -> None:
     async with serving(one_agent(), roles={"legal": []}) as site:
         run, question = await store_run(site, assignee="role:legal")
         for role, status in ((None, 404), ("legal", 200)):
@@ -386,7 +386,7 @@ async def test_strangers_and_users_learn_nothing_of_the_store() -> None:
 
 
 @pytest.mark.slow
-async def test_a_browser_changes_nothing_for_another_page(site: Site) -> None:
+async def test_browser_changes_nothing_for_another_page(site: Site) -> None:
     run, question = await store_run(site)
     posts = [path.replace("RUN", run) for method, path in [*ROUTES, *OF_NO_RUN] if method == "POST" and path != "/mcp"]
     async with await site.browser("alice") as alice:
@@ -397,7 +397,7 @@ async def test_a_browser_changes_nothing_for_another_page(site: Site) -> None:
 
 
 @pytest.mark.slow
-async def test_a_good_form_of_another_origin_is_refused(site: Site) -> None:
+async def test_good_form_of_another_origin_is_refused(site: Site) -> None:
     run, _ = await store_run(site)
     async with await site.browser("alice") as alice:
         csrf = find_csrf((await alice.get(f"/runs/{run}")).text)
@@ -414,7 +414,7 @@ def find_csrf(page: str) -> str:
 
 
 @pytest.mark.slow
-async def test_a_session_is_new_at_each_login_and_ends_with_logout(site: Site) -> None:
+async def test_session_is_new_at_each_login_until_logout(site: Site) -> None:
     name = f"upcall-session-{site.url.rpartition(':')[2]}"
     async with httpx.AsyncClient(base_url=site.url, cookies={name: "chosen-by-another"}, headers=PAGE) as client:
         entered = await client.get("/login", params={"token": OPERATOR})
@@ -434,7 +434,7 @@ async def test_a_session_is_new_at_each_login_and_ends_with_logout(site: Site) -
 
 
 @pytest.mark.slow
-async def test_a_page_of_another_name_reads_nothing(site: Site) -> None:
+async def test_page_of_another_name_reads_nothing(site: Site) -> None:
     async with await site.caller() as me:
         for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", ""):
             assert (await me.get("/api/runs", headers={"Host": host})).status_code in (400, 421)
@@ -466,7 +466,7 @@ LONG = {"/api/runs": 26_000_000, "/agui": 26_000_000, "/api/runs/x/answers": 1_1
 
 @pytest.mark.parametrize("counted", [True, False])
 @pytest.mark.slow
-async def test_a_body_that_is_too_long_is_refused(site: Site, counted: bool) -> None:
+async def test_body_that_is_too_long_is_refused(site: Site, counted: bool) -> None:
     async def pieces(size: int) -> AsyncIterator[bytes]:
         for _ in range(size // 100_000):
             yield b"a" * 100_000
@@ -491,7 +491,7 @@ async def test_json_of_too_many_pieces_is_refused(site: Site, path: str) -> None
 
 
 @pytest.mark.slow
-async def test_json_in_a_form_of_too_many_pieces_is_refused(site: Site) -> None:
+async def test_json_form_of_too_many_nodes_is_refused(site: Site) -> None:
     async with await site.caller() as me:
         start = json.dumps({"task": "x", "data_sources": [1] * 100_000})
         response = await me.post("/api/runs", data={"start": start}, files={"documents": ("a.md", b"text")})
@@ -501,7 +501,7 @@ async def test_json_in_a_form_of_too_many_pieces_is_refused(site: Site) -> None:
 
 
 @pytest.mark.slow
-async def test_a_slow_body_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_body_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "SECONDS_A_BODY", 0.2)
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -528,7 +528,7 @@ async def test_too_many_requests_are_told_to_wait(site: Site, monkeypatch: pytes
 
 
 @pytest.mark.slow
-async def test_who_writes_a_token_in_many_ways_has_one_pace(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_token_spelled_in_many_ways_has_one_rate_limit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "REQUESTS_AT_ONCE", 5.0)
     monkeypatch.setattr(guard, "REQUESTS_A_SECOND", 0.01)
     async with await site.caller("alice") as alice:
@@ -552,7 +552,7 @@ async def test_who_guesses_locks_nobody_out_and_has_one_pace(site: Site, monkeyp
 
 
 @pytest.mark.slow
-async def test_a_link_of_another_page_logs_nobody_in(site: Site) -> None:
+async def test_link_of_another_page_logs_nobody_in(site: Site) -> None:
     async with await site.caller("eve") as eve, httpx.AsyncClient(base_url=site.url) as browser:
         token = eve.headers["Authorization"].removeprefix("Bearer ")
         elsewhere = {"Sec-Fetch-Site": "cross-site"}
@@ -561,7 +561,7 @@ async def test_a_link_of_another_page_logs_nobody_in(site: Site) -> None:
             assert (entered.status_code, "set-cookie" in entered.headers) == (status, status == 303)
 
 
-async def test_a_caller_opens_so_many_streams_at_most(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_caller_opens_so_many_streams_at_most(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "STREAMS_A_CALLER", 1)
     async with await site.caller("alice") as alice, alice.stream("GET", "/api/questions/events") as one:
         lines = one.aiter_lines()  # Held: who drops it closes the stream.
@@ -706,7 +706,7 @@ async def test_no_text_becomes_part_of_a_page(site: Site) -> None:
 
 
 @pytest.mark.slow
-async def test_an_answer_that_is_refused_is_shown_as_text(site: Site) -> None:
+async def test_answer_that_is_refused_is_shown_as_text(site: Site) -> None:
     run, _ = await store_run(site)
     async with await site.browser("alice") as alice:
         csrf = find_csrf((await alice.get("/")).text)
