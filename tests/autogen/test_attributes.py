@@ -275,7 +275,7 @@ async def test_what_orders_a_turn_is_not_missed(make: Callable[[], Any]) -> None
     assert run.status is RunStatus.COMPLETED
 
 
-async def test_memory_that_a_run_without_pause_cannot_keep_is_no_failure() -> None:
+async def test_memory_that_plain_runs_cannot_keep_is_no_failure() -> None:
     app = Upcall(store="runs.db", team=lambda: team_with(Memo(None, set_to(Opaque)), asks=False))
     assert (await app.start("the task")).status is RunStatus.COMPLETED
 

@@ -174,7 +174,7 @@ async def test_cancellable_work_ends_with_its_token() -> None:
         await waiting
 
 
-async def test_caller_that_is_cancelled_is_not_taken_for_the_token() -> None:
+async def test_cancelled_caller_is_not_taken_for_the_token() -> None:
     token = SegmentToken()
     waiting = await start_waiting(token)
     waiting.cancel()

@@ -151,7 +151,7 @@ def test_every_shape_carries_a_question(wraps: list[Wrap], place: Callable[[Chat
     st.lists(st.sampled_from(CARRY), max_size=2),
     st.sampled_from(PLACES),
 )
-def test_a_run_that_lost_its_question_never_completes(
+def test_run_that_lost_its_question_never_completes(
     below: list[Wrap], lose: Wrap, above: list[Wrap], place: Callable[[ChatAgent], Team]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -140,7 +140,7 @@ async def test_nothing_recorded_is_done_again(kind: str) -> None:
     assert len(scene.client.requests) == before + more
 
 
-async def test_the_model_with_which_a_team_selects_is_recorded_too() -> None:
+async def test_journal_records_the_model_a_team_selects_with() -> None:
     scene = Scene(one=["First."], two=[Hang()])
     scene.replies["Select"] = []
     asked: list[str] = []
@@ -242,7 +242,7 @@ def slow(scene: Scene, kind: str, *, again: bool = False) -> Upcall:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("said", ["Run it again", "Do not run it again", "It came to 42."])
-async def test_a_call_in_doubt_is_put_to_the_human_and_the_answer_is_its_result(kind: str, said: str) -> None:
+async def test_journal_asks_about_a_call_in_doubt(kind: str, said: str) -> None:
     scene = Scene(**SLOW)
     run = await scene.cut_off(slow(scene, kind))
     asked = await soon(slow(scene, kind).resume(run.id))
@@ -263,7 +263,7 @@ async def test_a_call_in_doubt_is_put_to_the_human_and_the_answer_is_its_result(
     assert {"Run it again": "did slow", "It came to 42.": "It came to 42."}.get(said, "may or may not have") in result
 
 
-async def test_a_branch_cannot_take_back_a_call_in_doubt() -> None:
+async def test_branch_cannot_take_back_a_call_in_doubt() -> None:
     scene = Scene(**SLOW)
     run = await scene.cut_off(slow(scene, "ours"))
     (question,) = (await soon(slow(scene, "ours").resume(run.id))).questions
@@ -272,7 +272,7 @@ async def test_a_branch_cannot_take_back_a_call_in_doubt() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_call_that_is_idempotent_is_made_again_without_a_question(kind: str) -> None:
+async def test_journal_repeats_an_idempotent_call_without_asking(kind: str) -> None:
     scene = Scene(**SLOW)
     run = await scene.cut_off(slow(scene, kind, again=True))
     done = await soon(slow(scene, kind, again=True).resume(run.id))
@@ -280,7 +280,7 @@ async def test_a_call_that_is_idempotent_is_made_again_without_a_question(kind: 
     assert scene.done == ["one", "slow", "slow"]
 
 
-async def test_a_call_in_doubt_that_the_human_will_not_decide_is_not_made_again() -> None:
+async def test_journal_repeats_no_call_in_doubt_left_undecided() -> None:
     scene = Scene(**SLOW)
     run = await scene.cut_off(slow(scene, "ours"))
     asked = await slow(scene, "ours").resume(run.id)
@@ -289,7 +289,7 @@ async def test_a_call_in_doubt_that_the_human_will_not_decide_is_not_made_again(
     assert (done.status, scene.done) == (RunStatus.COMPLETED, ["one", "slow"])
 
 
-async def test_two_calls_in_doubt_are_answered_one_after_the_other_and_the_team_waits_for_both() -> None:
+async def test_journal_asks_about_two_calls_in_doubt_in_turn() -> None:
     scene = Scene(solo=[Calls([work("slow"), Call("other", {"what": "slow"})]), "Done."])
 
     async def other(what: str) -> str:
@@ -316,7 +316,7 @@ async def test_two_calls_in_doubt_are_answered_one_after_the_other_and_the_team_
     assert (done.status, len(scene.done)) == (RunStatus.COMPLETED, 3)
 
 
-async def test_a_tool_that_asks_is_not_in_doubt() -> None:
+async def test_tool_that_asks_is_not_in_doubt() -> None:
     scene = Scene(solo=[Call("deploy"), Hang()])
 
     def deploy() -> str:
@@ -350,7 +350,7 @@ async def test_a_tool_that_asks_is_not_in_doubt() -> None:
     ],
 )
 @pytest.mark.slow
-async def test_ctrl_c_stops_what_listens_to_no_token_and_leaves_nothing_behind(kind: str) -> None:
+async def test_ctrl_c_stops_work_that_ignores_tokens(kind: str) -> None:
     command = [sys.executable, str(SUPPORT / "stop_process.py"), kind]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -366,7 +366,7 @@ async def test_ctrl_c_stops_what_listens_to_no_token_and_leaves_nothing_behind(k
 # -- keys, and what is not ours ---------------------------------------------------------------------------------------
 
 
-async def test_a_tool_has_a_key_that_stays_the_same_however_often_it_is_called() -> None:
+async def test_tool_keeps_its_idempotency_key_over_all_calls() -> None:
     scene, keys = Scene(solo=[Call("note", id="c1"), Call("plain", id="c2"), Call("work", {"what": "slow"}), "."]), []
 
     @idempotent
@@ -396,7 +396,7 @@ def scene_tool(scene: Scene) -> Any:
     return work
 
 
-async def test_a_journal_that_cannot_be_read_is_refused_with_what_to_do() -> None:
+async def test_journal_that_cannot_be_read_is_refused_with_advice() -> None:
     scene = Scene(**SOLO)
     app = app_of(lambda: team_of(scene.ours("solo")))
     run = await scene.cut_off(app, 3)
@@ -421,7 +421,7 @@ class OddClient(ScriptedModelClient):
 
 
 @pytest.mark.parametrize("stock", [False, True])
-async def test_a_reply_that_cannot_be_read_back_is_requested_again(stock: bool) -> None:
+async def test_journal_reply_that_cannot_be_read_is_requested_again(stock: bool) -> None:
     client = OddClient({"<solo>": ["Lost.", "Done."]})
     client.odd = {"usage": RequestUsage(prompt_tokens=float("nan"), completion_tokens=1)}  # type: ignore[arg-type]
 
@@ -434,7 +434,7 @@ async def test_a_reply_that_cannot_be_read_back_is_requested_again(stock: bool) 
     assert (await app.resume(run.id)).result == "Done."
 
 
-async def test_a_numeric_id_of_a_call_is_recorded_as_text() -> None:
+async def test_journal_records_a_numeric_call_id_as_text() -> None:
     scene = Scene(solo=[Call("work", {"what": "one"}), Hang()])
     client = scene.client = OddClient(scene._reply)
     client.odd = {"content": [FunctionCall(id=7, name="work", arguments='{"what": "one"}')]}  # type: ignore[arg-type]
@@ -449,7 +449,7 @@ async def noted(what: str) -> str:
     return what
 
 
-def test_a_team_with_a_journal_dumps_as_it_was_made() -> None:
+def test_journal_leaves_the_dump_of_a_team_unchanged() -> None:
     client = OpenAIChatCompletionClient(model="gpt-4o", api_key="none")
 
     def make() -> Team:
@@ -459,7 +459,7 @@ def test_a_team_with_a_journal_dumps_as_it_was_made() -> None:
     assert make_resumable(make()).dump_component() == make().dump_component()
 
 
-async def test_the_log_of_a_run_has_no_word_of_what_was_said(tmp_path: Path) -> None:
+async def test_log_of_a_run_holds_no_content(tmp_path: Path) -> None:
     scene = Scene(solo=[Call("ask_user", {"question": "Which framework?"}), "Done."])
     app = app_of(lambda: team_of(scene.ours("solo")))
     run = await app.start("Build it")
@@ -469,7 +469,7 @@ async def test_the_log_of_a_run_has_no_word_of_what_was_said(tmp_path: Path) -> 
     assert not any(word in str(entries) for word in ("framework", "Express", "Build"))
 
 
-async def test_what_a_tool_gives_that_is_no_utf_8_is_recorded_and_sent() -> None:
+async def test_tool_result_outside_utf_8_is_recorded_and_sent() -> None:
     scene = Scene(solo=[Call("listed"), "Done."])
 
     def listed() -> str:
@@ -488,7 +488,7 @@ DONE = CreateResult(
 
 
 @pytest.mark.slow
-async def test_no_reply_is_written_behind_the_checkpoint_that_ends_its_journal(tmp_path: Path) -> None:
+async def test_journal_takes_no_reply_after_its_last_checkpoint(tmp_path: Path) -> None:
     async def fetch() -> CreateResult:
         return DONE
 
@@ -527,7 +527,7 @@ async def test_each_recorded_reply_is_replayed_once() -> None:
     assert [await ask(again, word) for word in "cde"] == ["a", "b", "e"]
 
 
-async def test_what_led_to_a_model_call_is_written_before_it() -> None:
+async def test_journal_writes_the_causes_before_a_model_call() -> None:
     written: dict[str, str | None] = {}
     before_call: list[int] = []
 
@@ -544,7 +544,7 @@ async def test_what_led_to_a_model_call_is_written_before_it() -> None:
     assert before_call == [0, 1, 2]
 
 
-async def test_a_reply_that_comes_while_another_is_written_is_written_too(tmp_path: Path) -> None:
+async def test_journal_writes_a_reply_that_arrives_during_another(tmp_path: Path) -> None:
     store = RunStore(tmp_path / "runs.db")
     stored = await store.create(Run(task="Build it"), Checkpoint())
     asking, writing, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -573,9 +573,7 @@ async def test_a_reply_that_comes_while_another_is_written_is_written_too(tmp_pa
 
 
 @pytest.mark.parametrize("large", ["result", "reply"])
-async def test_a_record_that_is_too_large_fails_the_run_in_words_and_keeps_no_other_back(
-    tmp_path: Path, large: str
-) -> None:
+async def test_journal_record_too_large_fails_the_run_alone(tmp_path: Path, large: str) -> None:
     scene = Scene(solo=[Call("read"), "x" * (60_000 if large == "reply" else 6)])
 
     def read() -> str:
@@ -595,7 +593,7 @@ async def test_a_record_that_is_too_large_fails_the_run_in_words_and_keeps_no_ot
     assert (run.status, run.error) == (RunStatus.COMPLETED, None)
 
 
-async def test_a_stock_agent_is_told_that_a_result_is_too_large(tmp_path: Path) -> None:
+async def test_stock_agent_gets_an_error_for_too_large_results(tmp_path: Path) -> None:
     scene = Scene(solo=[Call("read"), "Done."])
 
     def read() -> str:
@@ -612,7 +610,7 @@ async def test_a_stock_agent_is_told_that_a_result_is_too_large(tmp_path: Path) 
     assert "max_state_bytes" in str(scene.client.requests[-1].messages)
 
 
-async def test_a_team_that_ends_with_nothing_behind_a_tool_goes_on_when_it_is_resumed() -> None:
+async def test_team_that_ends_silently_after_a_tool_resumes() -> None:
     scene = Scene(solo=[Call("silent"), "Done."])
 
     def silent() -> str:
@@ -628,7 +626,7 @@ async def test_a_team_that_ends_with_nothing_behind_a_tool_goes_on_when_it_is_re
     assert (await soon(app.resume(failed.id))).result == "Done."
 
 
-async def test_the_exit_status_of_code_reaches_the_agent() -> None:
+async def test_exit_status_of_code_reaches_the_agent() -> None:
     scene = Scene(coder=["```python\nprint(1)\n```"])
 
     class Timeout(Executor):
@@ -644,9 +642,7 @@ async def test_the_exit_status_of_code_reaches_the_agent() -> None:
 @pytest.mark.parametrize("stock", [False, True])
 @pytest.mark.parametrize("lost", [False, True])
 @pytest.mark.slow
-async def test_a_function_that_gets_its_thread_late_runs_only_if_the_run_is_still_its_workers(
-    lost: bool, stock: bool
-) -> None:
+async def test_function_with_a_late_thread_needs_its_workers_lease(lost: bool, stock: bool) -> None:
     """All threads are taken for a while, or the process stands still: somebody else may have the run by then."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     done: list[str] = []
@@ -677,9 +673,7 @@ async def test_a_function_that_gets_its_thread_late_runs_only_if_the_run_is_stil
 
 @pytest.mark.parametrize("kind", [AssistantAgent, PausableAgent])
 @pytest.mark.slow
-async def test_a_process_that_stands_still_behind_the_look_at_the_clock_looks_again(
-    kind: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_lease_is_checked_again_after_a_standstill(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
 
     async def stamp(text: str) -> str:
@@ -705,7 +699,7 @@ async def test_a_process_that_stands_still_behind_the_look_at_the_clock_looks_ag
 
 
 @pytest.mark.slow
-async def test_a_late_call_that_cannot_be_looked_after_did_not_run_and_is_not_in_doubt() -> None:
+async def test_late_call_that_was_refused_is_not_in_doubt() -> None:
     kept: dict[str, str | None] = {}
 
     async def write(records: Mapping[str, str | None]) -> None:

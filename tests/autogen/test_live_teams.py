@@ -92,7 +92,7 @@ TEAMS: list[Any] = [
 
 @pytest.mark.parametrize("human", [stock, ours])
 @pytest.mark.parametrize(("make", "more", "ends"), TEAMS)
-async def test_the_console_shows_the_question_and_the_team_goes_on_with_what_is_typed(
+async def test_console_shows_the_question_and_continues_with_typed_text(
     make: Callable[[ChatCompletionClient, UserProxyAgent], Team],
     more: dict[str, Sequence[Reply]],
     ends: str,
@@ -109,7 +109,7 @@ async def test_the_console_shows_the_question_and_the_team_goes_on_with_what_is_
     assert coder[-1].messages[-1]["content"] == "Express"
 
 
-async def test_upcall_takes_a_live_team_and_asks_nobody_at_the_prompt() -> None:
+async def test_upcall_takes_a_live_team_without_a_prompt() -> None:
     def never(prompt: str) -> str:
         raise AssertionError(prompt)
 
@@ -121,7 +121,7 @@ async def test_upcall_takes_a_live_team_and_asks_nobody_at_the_prompt() -> None:
     assert [answer.text for answer in done.answers] == ["Express"]
 
 
-async def test_a_team_without_a_user_stops_with_the_question_and_goes_on_when_it_is_run_with_the_answer() -> None:
+async def test_team_without_a_user_stops_and_resumes_by_rerun() -> None:
     with ScriptedModelClient({"You are the coder": CODER, "You are the tester": TESTER}) as client:
         members = [worker("coder", client), worker("tester", client)]
         team = make_resumable(RoundRobinGroupChat(members, max_turns=2))
@@ -138,7 +138,7 @@ def openai(base_url: str) -> ChatCompletionClient:
 
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.slow
-async def test_a_dumped_team_is_loaded_pauses_and_resumes(nested: bool, tmp_path: Path) -> None:
+async def test_dumped_team_is_loaded_pauses_and_resumes(nested: bool, tmp_path: Path) -> None:
     """S1, S4: what AutoGen Studio stores is this JSON. The key is not in it."""
     lead: list[Reply] = [Call("crew", {"task": "Build it"}), "Led to the end."]
     script = {"You are the coder": CODER, "You are the tester": TESTER, "You are the lead": lead if nested else []}
@@ -159,7 +159,7 @@ async def test_a_dumped_team_is_loaded_pauses_and_resumes(nested: bool, tmp_path
 
 
 @pytest.mark.slow
-async def test_a_dumped_live_team_asks_in_the_console_of_who_loads_it(
+async def test_live_team_loaded_from_a_dump_asks_its_console(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with LoopbackServer({"You are the coder": CODER, "You are the tester": TESTER}) as server:

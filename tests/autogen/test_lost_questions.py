@@ -39,7 +39,7 @@ async def failed(make: object) -> Run:
     return run
 
 
-async def test_a_member_that_swallows_a_question_is_named() -> None:
+async def test_member_that_swallows_a_question_is_named() -> None:
     client = models(clerk=[ASK])
     run = await failed(lambda: team(Deaf("deaf", agent("clerk", client))))
     assert run.error == (
@@ -48,7 +48,7 @@ async def test_a_member_that_swallows_a_question_is_named() -> None:
     )
 
 
-async def test_a_run_goes_on_after_the_remedy() -> None:
+async def test_run_goes_on_after_the_remedy() -> None:
     client = models(clerk=[ASK, "Bought."])
     run = await failed(lambda: team(Deaf("deaf", agent("clerk", client))))
     app = Upcall(team=lambda: team(agent("clerk", client)), store="runs.db")
@@ -57,7 +57,7 @@ async def test_a_run_goes_on_after_the_remedy() -> None:
     assert (done.status, done.result) == (RunStatus.COMPLETED, "Bought.")
 
 
-async def test_a_function_that_runs_an_agent_is_named() -> None:
+async def test_function_that_runs_an_agent_is_named() -> None:
     client = models(lead=[Call("delegate"), "Led."], clerk=[ASK])
 
     async def delegate() -> str:
@@ -73,14 +73,14 @@ async def test_a_function_that_runs_an_agent_is_named() -> None:
     assert "Give 'clerk' to 'lead' as an agent" in run.error
 
 
-async def test_a_question_that_is_swallowed_beside_another_is_found_before_the_run_waits() -> None:
+async def test_question_swallowed_beside_another_is_found_before_the_pause() -> None:
     client = models(clerk=[ASK], other=[Call("ask_user", {"question": "When?"})])
     run = await failed(lambda: team(Deaf("deaf", agent("clerk", client)), agent("other", client)))
     assert "member 'deaf'" in str(run.error)
 
 
 @pytest.mark.slow
-async def test_what_a_nested_agent_asked_before_its_time_was_over_is_not_missed() -> None:
+async def test_question_of_a_timed_out_nested_agent_is_kept() -> None:
     client = models(
         lead=[Call("slow", {"task": "<slow>"}), "Led."],
         slow=[Calls([Call("clerk", {"task": "<clerk>"}), Call("wait")])],
@@ -102,7 +102,7 @@ async def test_what_a_nested_agent_asked_before_its_time_was_over_is_not_missed(
 
 
 @pytest.mark.parametrize("kind", [PausableAgent, AssistantAgent])
-async def test_a_question_lost_in_a_tool_of_a_plain_script_raises(kind: Any) -> None:
+async def test_question_lost_in_a_scripts_tool_raises(kind: Any) -> None:
     client = models(lead=[Call("delegate"), "Led."], clerk=[ASK])
 
     async def delegate() -> str:
@@ -114,13 +114,13 @@ async def test_a_question_lost_in_a_tool_of_a_plain_script_raises(kind: Any) -> 
         await make_resumable(team(lead)).run(task="Buy it")
 
 
-async def test_a_question_lost_by_a_member_of_a_plain_inner_team_raises() -> None:
+async def test_question_lost_by_an_inner_teams_member_raises() -> None:
     inner = team(Deaf("deaf", agent("clerk", models(clerk=[ASK]))))
     with pytest.raises(AgentFailed, match="member 'deaf' ended its turn"):
         await make_resumable(RoundRobinGroupChat([inner], max_turns=1)).run(task="Buy it")
 
 
-async def test_a_question_answered_inside_a_tool_of_a_plain_script_is_not_lost() -> None:
+async def test_question_answered_inside_a_scripts_tool_is_kept() -> None:
     client = models(lead=[Call("delegate"), "Led."], clerk=[ASK, "Bought."])
 
     async def delegate() -> str:

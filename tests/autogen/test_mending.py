@@ -179,7 +179,7 @@ def test_schema_in_other_words_is_read(field: dict[str, Any], given: Any, wanted
     assert json.loads(mended) == {"x": wanted}
 
 
-def test_arguments_that_come_as_an_object_are_written_as_json() -> None:
+def test_arguments_that_are_an_object_are_written_as_json() -> None:
     assert mend_arguments(OSLO, BOOK) == (json.dumps(OSLO), [])
 
 

@@ -93,7 +93,7 @@ async def test_refusal_says_whose_fault_in_the_servers_words(status: int, body: 
 
 
 @pytest.mark.parametrize("shown", [KEY, f"{KEY[:8]}***{KEY[-4:]}", f"{KEY[:7]}...{KEY[-4:]}", f"Bearer {KEY}"])
-async def test_refusal_does_not_show_the_key_or_a_part_of_it(shown: str) -> None:
+async def test_refusal_does_not_show_the_key_in_part(shown: str) -> None:
     told = await fail(401, {"error": {"message": f"Incorrect API key provided: {shown}. See your keys."}})
     assert "Incorrect API key provided: " in told
     assert "See your keys." in told

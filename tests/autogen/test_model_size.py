@@ -45,7 +45,7 @@ async def test_small_that_was_said_stands_above_the_name() -> None:
     assert not is_small(ScriptedModelClient([], small=False))
 
 
-async def test_small_is_not_a_model_whose_server_does_not_tell() -> None:
+async def test_size_unknown_to_the_server_is_not_small() -> None:
     client = OpenAICompatibleClient("m", base_url="http://127.0.0.1:9/v1")
     await learn_size(client)
     assert not is_small(client)

@@ -178,9 +178,7 @@ async def test_zoo_rules_are_learned_once_from_a_refusal(
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("behaviour", played(refusing=True, replying=True), ids=lambda each: each.name)
 @pytest.mark.slow
-async def test_zoo_items_of_a_reply_go_back_as_its_server_takes_them(
-    behaviour: Behaviour, stream: bool, make: Make
-) -> None:
+async def test_zoo_items_of_a_reply_return_in_accepted_form(behaviour: Behaviour, stream: bool, make: Make) -> None:
     with ZooServer(behaviour) as server:
         client = make(server.base_url)
         messages = [*ASKED, *await order_once(client, ASKED, stream=stream)]
@@ -192,14 +190,14 @@ async def test_zoo_items_of_a_reply_go_back_as_its_server_takes_them(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_reply_that_its_server_cannot_read_is_asked_for_again(stream: bool) -> None:
+async def test_reply_that_its_server_cannot_read_is_requested_again(stream: bool) -> None:
     refusals = iter(["Failed to call a function. See 'failed_generation'.", "error parsing tool call: raw='{'"])
     with ZooServer(Behaviour("tool_use_failed", "Groq", refuse=lambda _: next(refusals, None))) as server:
         reply, _ = await ask(ours(server.base_url), stream=stream)
     assert (reply.content, server.refused) == (DONE, 2)
 
 
-async def test_schema_of_a_tool_is_sent_in_a_simple_form_where_it_is_refused() -> None:
+async def test_schema_of_a_tool_is_simplified_where_refused() -> None:
     refused = "Unknown name 'type': Proto field is not repeating, cannot start list."
     several = {"type": ["string", "null"], "x-note": 1}
     parameters: Any = {"type": "object", "properties": {"item": several, "place": {"anyOf": [{}, {"type": "null"}]}}}
@@ -232,7 +230,7 @@ async def test_overflow_is_not_tried_again_and_names_a_remedy(words: str) -> Non
         assert len(server.bodies) == 1
 
 
-async def test_placeholder_of_a_tool_without_parameters_is_taken_out_of_its_calls() -> None:
+async def test_placeholder_of_a_parameterless_tool_leaves_its_calls() -> None:
     made = {"name": "look", "arguments": '{"no_argument_needed": ""}'}
     with ZooServer(Behaviour("x", "x", body=completion({"tool_calls": [call(0, function=made)]}))) as server:
         reply, _ = await ask(ours(server.base_url))
@@ -392,7 +390,7 @@ async def test_redirect_on_the_same_server_is_followed() -> None:
 
 
 @pytest.mark.parametrize("status", [200, 400])
-async def test_a_reply_that_unpacks_to_too_much_is_one_line(status: int) -> None:
+async def test_reply_that_unpacks_to_too_much_is_one_line(status: int) -> None:
     bomb = gzip.compress(b" " * 40_000_000, compresslevel=1)
     packed = Sent(bomb, "application/json", status=status, headers={"content-encoding": "gzip"})
     with serving(lambda _: packed) as server, pytest.raises(ModelReplyInvalid, match="larger than 32 MB"):
@@ -408,7 +406,7 @@ async def test_event_that_unpacks_to_too_much_is_one_line(event: bytes) -> None:
         await ask(ours(f"{server.url}/v1"))
 
 
-async def test_a_packed_reply_is_unpacked() -> None:
+async def test_packed_reply_is_unpacked() -> None:
     packed = gzip.compress(json.dumps(completion({"content": DONE})).encode())
     with serving(lambda _: Sent(packed, "application/json", headers={"content-encoding": "gzip"})) as server:
         assert (await ask(ours(f"{server.url}/v1")))[0].content == DONE
@@ -439,7 +437,7 @@ async def test_component_dump_hides_the_key_and_loads_again() -> None:
     assert loaded.dump_component().config["temperature"] == 0.5
 
 
-async def test_a_call_outside_of_runs_returns_what_its_server_wants_back() -> None:
+async def test_call_outside_of_runs_returns_the_servers_items() -> None:
     ordered = call(0, extra_content={"google": {"thought_signature": "sig"}})
     wanting = Behaviour("x", "x", body=completion({"tool_calls": [ordered], "reasoning_content": THOUGHT}))
     with WantsBack(wanting) as server:
@@ -458,7 +456,7 @@ async def collect(stream: AsyncIterator[str | CreateResult]) -> list[str | Creat
     return [each async for each in stream]
 
 
-async def test_stream_of_a_taken_over_client_ends_with_its_reply() -> None:
+async def test_stream_of_a_wrapped_client_ends_with_its_reply() -> None:
     with ZooServer(ZOO["usage in every chunk"]) as server:
         items = await collect(calling_client(stock(server.base_url)).create_stream(ASKED))
     assert items[:-1] == ["Do", "ne."]
@@ -466,7 +464,7 @@ async def test_stream_of_a_taken_over_client_ends_with_its_reply() -> None:
     assert items[-1].usage.prompt_tokens == 1
 
 
-async def test_json_of_a_class_is_asked_for_by_its_schema() -> None:
+async def test_json_of_a_class_is_requested_by_its_schema() -> None:
     with serving(echo) as server:
         call_it = call_model(
             ours(f"{server.url}/v1"), ASKED, agent="a", json_output=City, cancellation_token=CancellationToken()

@@ -96,7 +96,7 @@ async def test_anthropic_gets_thought_and_call_back_after_a_pause() -> None:
     assert (first["model"], "temperature" in first) == ("claude-opus-4-7", False)
 
 
-async def test_anthropic_arguments_unknown_to_its_package_go_into_the_body() -> None:
+async def test_anthropic_arguments_unknown_to_its_package_join_the_body() -> None:
     with serving(answer_anthropic) as server:
         client = AnthropicChatCompletionClient(
             model="claude-opus-4-7", api_key="k", base_url=server.url, temperature=0.5, top_k=3
@@ -142,7 +142,7 @@ async def test_anthropic_info_that_the_user_gave_stays() -> None:
 # -- Ollama, llama.cpp ------------------------------------------------------------------------------------------------
 
 
-async def test_ollama_asks_twice_in_one_reply_though_ids_are_one() -> None:
+async def test_ollama_asks_twice_in_a_reply_despite_equal_ids() -> None:
     def answer(request: Request) -> Sent:
         said = json.loads(answer_ollama(request).body)
         if calls := said["message"].get("tool_calls"):
@@ -158,7 +158,7 @@ async def test_ollama_asks_twice_in_one_reply_though_ids_are_one() -> None:
     assert (run.result, results) == (DONE, ["Whi", "How"])
 
 
-async def test_ollama_call_of_a_stock_agent_waits_for_its_answer() -> None:
+async def test_ollama_call_of_a_stock_agent_awaits_its_answer() -> None:
     def ask_user(question: str) -> str:
         """Ask."""
         return f"the human said {ask(question)}"
@@ -185,7 +185,7 @@ class NoText(ReplayChatCompletionClient):
 
 
 @pytest.mark.parametrize("stock", [False, True])
-async def test_text_of_a_stream_that_ends_with_no_calls_is_its_result(stock: bool) -> None:
+async def test_stream_text_that_ends_without_calls_is_the_result(stock: bool) -> None:
     client = NoText([DONE])
     agent = AssistantAgent("a", client, model_client_stream=True) if stock else PausableAgent("a", client, stream=True)
     assert (await app_of(lambda: agent).start("Go.")).result == DONE
@@ -276,7 +276,7 @@ def test_component_of_a_new_model_needs_no_model_info(provider: str, model: str)
     assert ModelClients(settings)("lead").model_info["vision"]
 
 
-async def test_client_that_does_not_fit_its_package_is_said_in_one_line() -> None:
+async def test_client_unfit_for_its_package_fails_in_one_line() -> None:
     def send(*, model: str) -> None: ...
 
     client = make_anthropic("http://127.0.0.1:9")
@@ -295,7 +295,7 @@ async def test_unreadable_reply_names_the_kind_of_server() -> None:
     assert "Check that the base URL is that of a server for AnthropicChatCompletionClient." in run.error
 
 
-async def test_usage_of_the_users_client_is_counted_behind_a_cache() -> None:
+async def test_usage_of_the_users_client_counts_behind_caches() -> None:
     with ZooServer(asking()) as server:
         client = make_client(server.base_url, False)
         cache = ChatCompletionCache(client)

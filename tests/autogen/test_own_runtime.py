@@ -11,7 +11,7 @@ from upcall import RunStatus, Upcall, idempotency_key, with_questions
 from upcall.testing import Call, ScriptedModelClient
 
 
-async def test_a_run_on_a_runtime_of_the_users_own_is_recorded_and_asks() -> None:
+async def test_runtime_of_the_users_own_is_recorded_and_asks() -> None:
     clerk = [Call("buy"), Call("ask_user", {"question": "Which region?"}), Call("buy"), "Bought."]
     client, keys = ScriptedModelClient({"<clerk>": clerk}), list[str]()
 

@@ -101,7 +101,7 @@ async def test_memory_of_a_new_team_gets_what_was_added() -> None:
     assert [each.content for each in other.content] == ["new"]
 
 
-async def test_state_of_a_shared_model_is_saved_as_it_was_loaded() -> None:
+async def test_model_state_shared_by_agents_is_saved_as_loaded() -> None:
     model = ReplayChatCompletionClient(["one", "two", "three"])
     first, second = PartStates(model=model), PartStates(model=model)
     await first.begin()
@@ -117,7 +117,7 @@ async def test_memory_without_changes_has_no_state() -> None:
     assert await PartStates([memory]).save() == []
 
 
-async def test_canvas_of_a_new_team_is_the_one_that_its_tools_write_on() -> None:
+async def test_canvas_of_a_new_team_is_its_tools_canvas() -> None:
     memory, other = TextCanvasMemory(), TextCanvasMemory()
     states, canvas = PartStates([memory]), other.canvas
     memory.canvas.add_or_update_file("a.md", "red")

@@ -73,7 +73,7 @@ async def test_plain_task_stays_the_message_that_it_is() -> None:
     assert (type(first), first.to_text()) == (TextMessage, SAID)  # type: ignore[union-attr]
 
 
-async def test_plain_task_that_is_no_answer_asks_again_and_says_why() -> None:
+async def test_plain_task_that_is_no_answer_asks_again() -> None:
     choice = {"question": "Which?", "options": [{"label": "Red"}, {"label": "Blue"}], "allow_free_text": False}
     team = make_resumable(alone(PausableAgent("lazy", after_asking(Call("ask_user", choice)))))
     await team.run(task="Weather?")

@@ -35,7 +35,7 @@ def segment(*arguments: str) -> dict[str, Any]:
         ("magentic_one", "Which archive?", ["surfer", "clerk"], "north", "It is in the north archive."),
     ],
 )
-def test_a_program_of_autogens_documentation_goes_on_in_another_process(
+def test_program_of_autogens_documentation_continues_in_another_process(
     program: str, asked: str, path: list[str], answer: str, result: str
 ) -> None:
     run = segment(program, "start")
@@ -45,7 +45,7 @@ def test_a_program_of_autogens_documentation_goes_on_in_another_process(
     assert (run["status"], run["error"], run["result"]) == ("completed", None, result)
 
 
-def test_the_documentation_counts_the_lines_that_each_program_changes() -> None:
+def test_documentation_counts_the_lines_that_each_program_changes() -> None:
     table = (SUPPORT.parents[1] / "docs" / "coming-from" / "autogen.md").read_text().lower()
     *parts, main = re.split(r"^(?:async )?def (?=\w+\(.*-> (?:Team|Run):)", PROGRAM.read_text(), flags=re.M)[1:]
     for part in parts:

@@ -85,7 +85,7 @@ async def body_of(call: Callable[[OpenAICompatibleClient], Any], reply: Json | N
 # -- what is sent -----------------------------------------------------------------------------------------------------
 
 
-async def test_responses_input_has_an_item_for_each_message_and_call() -> None:
+async def test_responses_input_has_items_for_messages_and_calls() -> None:
     body = await body_of(lambda made: made.create(TALK))
     image = body["input"][-1]["content"].pop()
     assert body["input"] == [
@@ -135,7 +135,7 @@ async def test_responses_options_have_the_names_of_the_api(given: Json, sent: Js
     assert not (given.keys() - sent.keys() - {"reasoning"}) & body.keys()
 
 
-async def test_responses_json_of_a_class_is_asked_for_by_its_schema() -> None:
+async def test_responses_json_of_a_class_uses_its_schema() -> None:
     body = await body_of(lambda made: made.create(ASKED, json_output=City), response(message('{"name": "Oslo"}')))
     form = body["text"]["format"]
     assert (form["type"], form["name"], form["schema"]["required"]) == ("json_schema", "City", ["name"])
@@ -230,7 +230,7 @@ async def test_api_of_a_wrong_address_gives_the_first_refusal() -> None:
         assert [each.path for each in server.requests] == ["/v2/chat/completions", "/v2/responses"]
 
 
-async def test_api_is_a_setting_for_all_models_and_for_one() -> None:
+async def test_api_is_a_setting_for_all_or_one_model() -> None:
     with ZooServer(ZOO["Responses: text"]) as server:
         settings = Settings.read(
             model="m", base_url=server.base_url, api="responses", agents={"coder": {"api": "chat_completions"}}
@@ -334,7 +334,7 @@ async def test_responses_items_are_not_shown_nor_sent_elsewhere() -> None:
     assert THOUGHT not in json.dumps(run.as_json())
 
 
-async def test_responses_items_come_back_from_a_nested_agent_and_its_caller() -> None:
+async def test_responses_items_return_from_nested_agents_and_callers() -> None:
     """Each of two agents in one run gets its own."""
     inner = function_call(0, name="ask_user", arguments='{"question": "Which?"}')
     outer = function_call(1, name="inner", arguments='{"task": "Ask."}')

@@ -42,14 +42,14 @@ async def run_with(server: LoopbackServer, tmp_path: Path, *, stock: bool = Fals
 
 @pytest.mark.parametrize("stock", [False, True], ids=["ours", "stock"])
 @pytest.mark.parametrize("reply", [LOADING, BUSY], ids=["loading", "busy"])
-async def test_a_server_that_asks_for_time_gets_it(reply: Fail, stock: bool, tmp_path: Path) -> None:
+async def test_server_that_asks_for_time_gets_it(reply: Fail, stock: bool, tmp_path: Path) -> None:
     with LoopbackServer([reply, reply, reply, reply, "Hello."]) as server:
         run, said = await run_with(server, tmp_path, stock=stock)
     assert (run.result, len(server.requests)) == ("Hello.", 5)
     assert f"seconds waited for the model server (HTTP {reply.status}): 0 of 60" in said
 
 
-async def test_a_server_that_asks_for_more_than_the_limit_fails_the_run_at_once(tmp_path: Path) -> None:
+async def test_wait_beyond_the_limit_fails_the_run_at_once(tmp_path: Path) -> None:
     with LoopbackServer([Fail(503, "Loading model", retry_after=600)]) as server:
         run, _ = await run_with(server, tmp_path)
     assert "failed (HTTP 503): Loading model" in (run.error or "")
@@ -57,14 +57,14 @@ async def test_a_server_that_asks_for_more_than_the_limit_fails_the_run_at_once(
 
 
 @pytest.mark.slow
-async def test_a_quota_that_is_used_up_is_not_waited_for(tmp_path: Path) -> None:
+async def test_quota_that_is_used_up_is_not_awaited(tmp_path: Path) -> None:
     with LoopbackServer([Fail(429, "You exceeded your quota")] * 3) as server:
         run, said = await run_with(server, tmp_path)
     assert "You exceeded your quota" in (run.error or "")
     assert "waited" not in said
 
 
-async def test_a_reply_is_bounded_and_cool_where_the_settings_say_so(tmp_path: Path) -> None:
+async def test_reply_is_bounded_and_cool_where_settings_want(tmp_path: Path) -> None:
     with LoopbackServer(["Hello."]) as server:
         settings = Settings.read(None, model="scripted", base_url=server.base_url, max_reply_tokens=700, temperature=0)
         client = ModelClients(settings)("coder")

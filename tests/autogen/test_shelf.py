@@ -63,7 +63,7 @@ def outcome_in(shown: dict[str, Any]) -> tuple[str, str, str]:
     ],
 )
 @pytest.mark.slow
-def test_shelf_row_ends_as_in_autogen_after_a_pause_and_a_kill(row: Row) -> None:
+def test_shelf_row_ends_like_autogen_after_pause_and_kill(row: Row) -> None:
     wanted = outcome_in(end_of(run_segment(row, "stock")))
     assert row.result in wanted[0]
     shutil.rmtree("work")

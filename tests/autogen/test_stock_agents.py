@@ -71,7 +71,7 @@ Make = Callable[[ScriptedModelClient, Path], ChatAgent]
 
 @STOCK
 @pytest.mark.parametrize("nested", [False, True])
-async def test_a_stock_agent_speaks_after_ours_has_its_answer(
+async def test_stock_agent_speaks_after_ours_has_its_answer(
     make: Make, replies: dict[str, list[Reply]], says: str, nested: bool, tmp_path: Path
 ) -> None:
     with ScriptedModelClient({"You are the coder": CODER, **replies}) as client:
@@ -95,7 +95,7 @@ async def test_a_stock_agent_speaks_after_ours_has_its_answer(
         (society, {"You are the inner": ["Thought."], "Earlier you were asked": ["Helped."]}, "Helped."),
     ],
 )
-async def test_a_stock_agent_is_a_tool_beside_a_question(
+async def test_stock_agent_is_a_tool_beside_a_question(
     make: Make, replies: dict[str, list[Reply]], says: str, tmp_path: Path
 ) -> None:
     lead: list[Reply] = [Call("helper", {"task": "Help"}), Call("ask_user", {"question": "Enough?"}), "Done."]

@@ -80,7 +80,7 @@ def test_text_is_read_wherever_a_piece_ends(reply: str, around: Around, text: st
 
 
 @pytest.mark.parametrize(("reply", "text"), CALLS, ids=[reply[:30] for reply, _ in CALLS])
-def test_text_of_a_written_call_is_that_of_its_report(reply: str, text: str) -> None:
+def test_text_of_a_written_call_is_its_report(reply: str, text: str) -> None:
     assert {read(reply, size, StructuredText(SUMMARY, Around.REPLY, MARKUP)) for size in (1, 2, 3, 7, 1000)} == {text}
 
 

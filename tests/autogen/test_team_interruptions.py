@@ -84,7 +84,7 @@ def once(world: World, *notes: str) -> None:
 
 @pytest.mark.parametrize("place", some_slow(LEVELS))
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_a_failed_model_call_of_a_member_is_made_again_and_nothing_else(shape: str, place: str) -> None:
+async def test_member_model_call_that_failed_is_repeated_alone(shape: str, place: str) -> None:
     make = PLACES[place].put(SHAPES[shape].make)
     coder = [note("began"), Fail(500, "broken"), ask("Which?"), Fail(429, "slow down"), note("ended"), "Coded."]
     others = {**SHAPES[shape].others}
@@ -104,7 +104,7 @@ async def test_a_failed_model_call_of_a_member_is_made_again_and_nothing_else(sh
 
 @pytest.mark.parametrize("place", some_slow(LEVELS))
 @pytest.mark.parametrize("call", range(3), ids=["facts", "plan", "step"])
-async def test_a_failed_model_call_of_an_orchestrator_names_it_and_is_made_again(call: int, place: str) -> None:
+async def test_orchestrator_model_call_that_failed_is_named_and_repeated(call: int, place: str) -> None:
     shape = SHAPES["magentic"]
     orchestrator = [*shape.others[""][:call], Fail(500, "broken"), *shape.others[""][call:]]
     with script(shape.others, PLACES[place].others, {"": orchestrator, "coder": ["Coded."]}) as client:
@@ -139,7 +139,7 @@ def crew_of(*members: Any) -> Team:
 
 
 @pytest.mark.parametrize("place", some_slow(LEVELS))
-async def test_an_agent_nested_in_a_member_that_raises_fails_the_run_and_begins_anew(place: str) -> None:
+async def test_member_with_a_nested_failing_agent_starts_anew(place: str) -> None:
     failures: list[Exception] = [ValueError("two\nlines")]
 
     def make(world: World) -> Team:
@@ -154,7 +154,7 @@ async def test_an_agent_nested_in_a_member_that_raises_fails_the_run_and_begins_
 
 
 @pytest.mark.parametrize("place", some_slow(LEVELS))
-async def test_what_a_function_tool_raises_is_for_the_model_of_its_agent(place: str) -> None:
+async def test_function_tool_exception_reaches_its_agents_model(place: str) -> None:
     def fragile() -> str:
         """Break."""
         raise ValueError("it broke")
@@ -175,7 +175,7 @@ async def test_what_a_function_tool_raises_is_for_the_model_of_its_agent(place: 
 
 
 @pytest.mark.parametrize("place", some_slow(LEVELS))
-async def test_a_stock_member_that_fails_is_named_and_begins_its_turn_anew(place: str) -> None:
+async def test_stock_member_that_fails_is_named_and_starts_anew(place: str) -> None:
     def make(world: World) -> Team:
         stock = AssistantAgent("helper", world.client, system_message=said_to("helper"), tools=[world.note])
         return crew_of(world.agent("coder"), stock, world.agent("tester"))
@@ -220,7 +220,7 @@ async def cut_off(app: Upcall, how: str, busy: Any, **given: Any) -> None:
 
 @pytest.mark.parametrize("place", some_slow(LEVELS))
 @pytest.mark.parametrize("at", ["the model", "a tool", "an idempotent tool"])
-async def test_a_run_whose_task_is_cancelled_goes_on_with_what_was_in_flight(at: str, place: str) -> None:
+async def test_cancelled_run_continues_with_what_was_in_flight(at: str, place: str) -> None:
     hanging: list[bool] = [True]
     tried: list[str] = []
 
@@ -259,7 +259,7 @@ async def test_a_run_whose_task_is_cancelled_goes_on_with_what_was_in_flight(at:
 
 
 @pytest.mark.parametrize("how", ["token", "task"])
-async def test_a_nested_team_that_is_cancelled_goes_on_in_another_object(how: str) -> None:
+async def test_nested_team_that_is_cancelled_continues_when_rebuilt(how: str) -> None:
     def crew(world: World) -> NestedTeam:
         return NestedTeam(crew_of(world.agent("coder"), world.agent("tester")))
 
@@ -280,7 +280,7 @@ async def test_a_nested_team_that_is_cancelled_goes_on_in_another_object(how: st
 
 @pytest.mark.parametrize("place", some_slow(LEVELS))
 @pytest.mark.parametrize("fails", ["left", "right"])
-async def test_a_question_stays_open_when_its_asker_s_neighbour_fails(fails: str, place: str) -> None:
+async def test_question_stays_open_when_a_neighbour_fails(fails: str, place: str) -> None:
     make = PLACES[place].put(SHAPES["round robin"].make)
     said = {**TWO, fails: [TWO[fails][0], Fail(500), *TWO[fails][1:]]}
     with script(SHAPES["round robin"].others, PLACES[place].others, said) as client:
@@ -297,7 +297,7 @@ async def test_a_question_stays_open_when_its_asker_s_neighbour_fails(fails: str
 
 @pytest.mark.parametrize("place", some_slow(LEVELS))
 @pytest.mark.parametrize("order", ["asked, then failed", "failed, then asked"])
-async def test_a_question_of_one_branch_stays_open_when_another_branch_fails(order: str, place: str) -> None:
+async def test_question_of_a_branch_survives_another_branchs_failure(order: str, place: str) -> None:
     def make(world: World) -> Team:
         starter, red, blue, join = (world.agent(name) for name in ("starter", "red", "blue", "tester"))
         return join_branches(starter, red, blue, join)
@@ -370,7 +370,7 @@ LEFT = [
 
 @pytest.mark.parametrize(("shape", "place"), LEFT)
 @pytest.mark.slow
-async def test_a_reader_who_leaves_at_any_event_has_only_what_was_in_flight_done_again(shape: str, place: str) -> None:
+async def test_reader_who_leaves_repeats_only_work_in_flight(shape: str, place: str) -> None:
     make = PLACES[place].put(SHAPES[shape].make)
     coder: list[Reply] = [note("began"), note("went_on"), ask("Which?"), "Coded."]
     parts: list[Replies] = [SHAPES[shape].others, PLACES[place].others, {"coder": coder}]

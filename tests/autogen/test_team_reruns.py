@@ -84,7 +84,7 @@ SHAPES = [round_robin, selected, handing_over, graph, orchestrated, nested]
 
 @pytest.mark.parametrize("failures", [1, 2])
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_team_run_again_after_an_error_continues_with_the_member_that_failed(
+async def test_team_rerun_after_an_error_continues_with_its_member(
     shape: Callable[[World], Team], failures: int
 ) -> None:
     world = World(failures)
@@ -97,7 +97,7 @@ async def test_team_run_again_after_an_error_continues_with_the_member_that_fail
     assert sum("<writer>" in request.system for request in world.client.requests) == (shape is not orchestrated)
 
 
-async def test_team_with_a_new_task_after_an_error_hears_it_after_the_turn_that_failed() -> None:
+async def test_team_rerun_with_a_task_finishes_the_turn_first() -> None:
     world = World()
     team = make_resumable(round_robin(world))
     with pytest.raises(RuntimeError, match="503"):
@@ -118,7 +118,7 @@ async def test_team_counts_the_messages_of_a_failed_run_once() -> None:
     assert [each.source for each in result.messages] == ["critic", "writer"]
 
 
-async def test_team_in_a_tool_continues_when_its_agent_is_run_again() -> None:
+async def test_team_in_a_tool_continues_with_its_agent() -> None:
     world = World()
     tool = TeamTool(round_robin(world), "write", "Writes.", return_value_as_last_message=True)
     client = ScriptedModelClient({"<lead>": [Call("write", {"task": "A poem"}), "Done."]})

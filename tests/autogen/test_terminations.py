@@ -96,7 +96,7 @@ DOORS = pytest.mark.parametrize("door", [by_run, by_script])
 
 @DOORS
 @pytest.mark.parametrize("shape", [in_turn, chain, in_an_inner_team, selected])
-async def test_termination_by_a_word_in_question_and_answer_is_none(door: Any, shape: Any) -> None:
+async def test_termination_word_in_question_and_answer_ends_nothing(door: Any, shape: Any) -> None:
     two = members()
     result, _ = await door(lambda: shape(two, TextMentionTermination("TERMINATE") | done()))
     assert result == "Second done. ALLDONE"
@@ -145,7 +145,7 @@ async def test_termination_by_tokens_counts_what_it_cost_to_ask(door: Any) -> No
     assert sum(shown) == sum(each._model_client.total_usage().completion_tokens for each in two)
 
 
-async def test_termination_by_its_task_is_the_failure_of_the_run() -> None:
+async def test_termination_by_its_task_fails_the_run() -> None:
     two = members()
     plain = await in_turn(two, SourceMatchTermination(["user"])).run(task="Do it")
     run = await Upcall(team=lambda: in_turn(two, SourceMatchTermination(["user"])), store="runs.db").start("Do it")
@@ -153,7 +153,7 @@ async def test_termination_by_its_task_is_the_failure_of_the_run() -> None:
     assert run.error == "The team stopped without a result ('user' answered). Resume the run to try again."
 
 
-async def test_selector_function_sees_neither_call_nor_result_of_a_question() -> None:
+async def test_selector_function_sees_no_call_of_a_question() -> None:
     seen: list[Any] = []
 
     def select(thread: Sequence[Any]) -> str:

@@ -119,7 +119,7 @@ def test_thought_streams_as_a_thought() -> None:
     ]
 
 
-def test_thought_that_the_prompt_opened_is_withdrawn_from_the_text() -> None:
+def test_thought_opened_by_the_prompt_leaves_the_text() -> None:
     splitter = ThoughtSplitter()
     parts = [part for piece in ("Hm.", "\n</think>", "\n\nDone.") for part in splitter.add(piece)]
     assert parts == [(Kind.TEXT, "Hm."), (Kind.TEXT, "\n"), (Kind.WITHDRAWN, "Hm."), (Kind.TEXT, "Done.")]
@@ -148,5 +148,5 @@ def test_huge_reply_is_read_once(text: str) -> None:
     assert read(cut(text, 4))[1] == split_thoughts(text).text
 
 
-def test_marks_are_dropped_from_what_is_shown_as_a_thought() -> None:
+def test_thought_is_shown_without_marks() -> None:
     assert drop_marks("<think>Hm.</think>I look it up.") == "Hm.\n\nI look it up."

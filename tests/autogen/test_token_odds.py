@@ -62,7 +62,7 @@ def models(*owners: str | None) -> dict[str, Sent]:
 
 
 @pytest.mark.parametrize("owned_by", ["llamacpp", "vllm", "sglang"])
-async def test_a_server_that_tells_is_asked_for_one_token(owned_by: str, connect: Connect) -> None:
+async def test_server_that_tells_is_asked_for_one_token(owned_by: str, connect: Connect) -> None:
     with LoopbackServer([Say("yes", logprobs=ODDS)], owned_by=owned_by) as server:
         reply = await ask(connect(server.base_url))
     assert {name: server.requests[0].body[name] for name in FIRST_TOKEN} == FIRST_TOKEN
@@ -79,26 +79,26 @@ async def test_any_other_server_gets_no_request(owners: tuple[str | None, ...], 
 
 
 @pytest.mark.parametrize("sent", [Sent(status=404), Sent(status=503), Sent("no JSON"), Sent("{}", "application/json")])
-async def test_a_server_that_lists_no_models_gets_no_request(sent: Sent, connect: Connect) -> None:
+async def test_server_that_lists_no_models_gets_no_request(sent: Sent, connect: Connect) -> None:
     with serving(sent) as server:
         assert await ask(connect(f"{server.url}/v1")) == NO_CALL
     assert len(server.requests) == 1
 
 
-async def test_a_server_that_is_not_there_is_not_known_to_tell(connect: Connect) -> None:
+async def test_server_that_is_missing_has_unknown_odds(connect: Connect) -> None:
     with LoopbackServer([], owned_by="vllm") as server:
         client = connect(server.base_url)
     assert await tells_odds(client) is False
 
 
-async def test_a_client_asks_for_the_models_once(connect: Connect) -> None:
+async def test_client_asks_for_the_models_once(connect: Connect) -> None:
     with serving(models("llamacpp")) as server:
         client = connect(f"{server.url}/v1")
         assert [await tells_odds(client), await tells_odds(ChatCompletionCache(client))] == [True, True]
     assert len(server.requests) == 1
 
 
-async def test_a_client_of_another_kind_is_never_asked() -> None:
+async def test_client_of_another_kind_is_never_asked() -> None:
     with ScriptedModelClient([]) as client:
         assert not may_tell_odds(client)
         assert not may_tell_odds(ChatCompletionCache(client))

@@ -79,7 +79,7 @@ async def test_nested_agents_and_a_pause_are_one_trace(spans: InMemorySpanExport
     assert all((span.attributes or {})["gen_ai.conversation.id"] == run.id for span in done if span.name != "write")
 
 
-async def test_agents_that_work_at_the_same_time_have_spans_side_by_side(spans: InMemorySpanExporter) -> None:
+async def test_span_of_each_parallel_agent_is_its_own(spans: InMemorySpanExporter) -> None:
     replies: dict[str, Sequence[Reply]] = {
         "lead": [Calls([work("coder"), work("tester")]), "All done."],
         "coder": [Call("note", {"text": "a"}), "Coded."],
@@ -98,7 +98,7 @@ async def test_agents_that_work_at_the_same_time_have_spans_side_by_side(spans: 
         assert sorted(each.name for each in inside) == ["chat", "chat", "execute_tool note"]
 
 
-async def test_a_stock_agent_has_the_same_spans(spans: InMemorySpanExporter) -> None:
+async def test_stock_agent_has_the_same_spans(spans: InMemorySpanExporter) -> None:
     replies: dict[str, Sequence[Reply]] = {"lead": ["Well begun."], "last": [Call("note", {"text": "a"}), "Done."]}
     run = await app_of(team_of(replies, stock=True)).start("Build it.")
     assert run.result == "Done.", run.error
@@ -112,7 +112,7 @@ async def test_a_stock_agent_has_the_same_spans(spans: InMemorySpanExporter) -> 
     ]
 
 
-async def test_errors_are_marked_with_their_type_and_without_their_text(spans: InMemorySpanExporter) -> None:
+async def test_span_errors_have_a_type_without_text(spans: InMemorySpanExporter) -> None:
     replies: dict[str, Sequence[Reply]] = {
         "lead": [work("coder")],
         "coder": [Call("broken", {"text": "a"}), Fail(RuntimeError(SECRET))],
@@ -141,7 +141,7 @@ async def test_what_the_journal_knows_has_no_span_again(spans: InMemorySpanExpor
     assert sorted(named(spans)) == ["chat", "end_run", "invoke_agent lead", "invoke_workflow RoundRobinGroupChat"]
 
 
-async def test_a_run_is_part_of_the_trace_of_its_caller(spans: InMemorySpanExporter) -> None:
+async def test_trace_of_a_run_is_its_callers(spans: InMemorySpanExporter) -> None:
     replies: dict[str, Sequence[Reply]] = {"lead": [ASK, "Done."]}
     app = app_of(team_of(replies))
     with trace.get_tracer("web").start_as_current_span("POST /runs") as request:
@@ -154,7 +154,7 @@ async def test_a_run_is_part_of_the_trace_of_its_caller(spans: InMemorySpanExpor
     assert [link.context.trace_id for link in second.links] == [other.get_span_context().trace_id]
 
 
-async def test_a_branch_is_a_trace_of_its_own_linked_to_its_run(spans: InMemorySpanExporter) -> None:
+async def test_trace_of_a_fork_is_linked_to_its_run(spans: InMemorySpanExporter) -> None:
     replies: dict[str, Sequence[Reply]] = {"lead": [ASK, "Done.", "Done otherwise."]}
     app = app_of(team_of(replies))
     run = await app.start("Build it.")
@@ -172,7 +172,7 @@ async def test_without_the_setting_there_is_nothing_of_ours(spans: InMemorySpanE
     assert not [span for span in spans.get_finished_spans() if span.instrumentation_scope.name == "upcall"]
 
 
-async def test_a_run_that_began_without_tracing_gets_a_trace_where_it_goes_on(spans: InMemorySpanExporter) -> None:
+async def test_trace_begins_where_an_untraced_run_is_resumed(spans: InMemorySpanExporter) -> None:
     replies: dict[str, Sequence[Reply]] = {"lead": [ASK, ASK, "Done."]}
     make = team_of(replies)
     run = await app_of(make, tracing=False).start("Build it.")
@@ -230,7 +230,7 @@ def test_without_the_setting_the_sdk_is_not_even_imported() -> None:
 
 
 @pytest.mark.slow
-def test_the_command_line_exports_to_the_console() -> None:
+def test_command_line_exports_to_the_console() -> None:
     done = upcall("run", TASK, "--detach", "--json", UPCALL_TRACING="true", OTEL_TRACES_EXPORTER="console")
     assert done.json["status"] == "awaiting_clarification", done.err
     told = re.findall(r'^    "name": "(.*)"', done.err, re.MULTILINE)
@@ -239,7 +239,7 @@ def test_the_command_line_exports_to_the_console() -> None:
 
 
 @pytest.mark.slow
-def test_the_command_line_exports_nothing_where_the_environment_says_so() -> None:
+def test_trace_is_not_exported_where_the_environment_forbids() -> None:
     nowhere = {"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
     done = upcall("run", TASK, "--detach", "--json", UPCALL_TRACING="true", **nowhere)
     assert done.json["status"] == "awaiting_clarification"
@@ -247,7 +247,7 @@ def test_the_command_line_exports_nothing_where_the_environment_says_so() -> Non
 
 
 @pytest.mark.slow
-def test_the_command_line_exports_by_otlp() -> None:
+def test_command_line_exports_by_otlp() -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
     came: list[tuple[str, bytes]] = []
 
@@ -271,7 +271,7 @@ def test_the_command_line_exports_by_otlp() -> None:
 
 
 @pytest.mark.slow
-def test_a_collector_that_is_not_there_is_one_line_and_breaks_nothing() -> None:
+def test_trace_collector_that_is_missing_is_one_line() -> None:
     with socket.socket() as taken:  # Bound and not listening: whoever connects is refused.
         taken.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -281,7 +281,7 @@ def test_a_collector_that_is_not_there_is_one_line_and_breaks_nothing() -> None:
     assert len([line for line in done.err.splitlines() if "export" in line]) == 1
 
 
-async def test_a_client_that_cannot_be_hashed_is_traced_too(spans: InMemorySpanExporter) -> None:
+async def test_client_that_cannot_be_hashed_is_traced_too(spans: InMemorySpanExporter) -> None:
     """As one that is a dataclass."""
 
     class Compared(ScriptedModelClient):

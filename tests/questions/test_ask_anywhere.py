@@ -218,7 +218,7 @@ async def run_with(make: Callable[[], Team | ChatAgent], *answers: str) -> Run:
 
 @pytest.mark.parametrize("agent", [ours, pytest.param(stock, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("way", WAYS)
-async def test_question_gets_out_of_a_tool_whatever_its_code_makes_of_it(agent: Any, way: Any) -> None:
+async def test_question_leaves_a_tool_that_swallows_exceptions(agent: Any, way: Any) -> None:
     def book(to: str) -> Any:
         """Book."""
         return way(to)
@@ -233,7 +233,7 @@ async def test_question_gets_out_of_a_tool_whatever_its_code_makes_of_it(agent: 
 
 
 @pytest.mark.parametrize("agent", [ours, stock])
-async def test_calls_at_once_get_their_own_answers_in_one_pool(agent: Any) -> None:
+async def test_calls_at_once_get_their_answers_in_one_pool(agent: Any) -> None:
     def book(to: str) -> str:
         """Book."""
         return in_a_shared_pool(to)
@@ -261,7 +261,7 @@ async def test_workbench_that_makes_texts_of_errors_asks() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor")
-async def test_function_that_approves_code_asks_though_it_drops_the_question() -> None:
+async def test_function_that_approves_code_asks_despite_dropping_the_question() -> None:
     classes: list[str] = []
 
     def approve(_: object) -> ApprovalResponse:
@@ -302,7 +302,7 @@ async def test_question_after_the_end_of_its_call_is_refused() -> None:
         await tasks[0]
 
 
-async def test_question_in_a_thread_of_no_call_fails_the_run_in_one_line() -> None:
+async def test_question_in_a_foreign_thread_fails_the_run() -> None:
     old = ThreadPool(1)  # Its thread has begun already.
 
     def book() -> str:
@@ -407,7 +407,7 @@ PLACES: dict[str, Callable[[], Team | ChatAgent]] = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-async def test_question_where_nobody_can_wait_fails_the_run_in_one_line(place: str) -> None:
+async def test_question_where_nobody_can_wait_fails_the_run(place: str) -> None:
     run = await run_with(PLACES[place])
     assert run.status is RunStatus.FAILED
     assert run.error is not None
@@ -416,7 +416,7 @@ async def test_question_where_nobody_can_wait_fails_the_run_in_one_line(place: s
     assert "\n" not in run.error
 
 
-async def test_user_input_required_in_a_turn_fails_the_run_in_one_line() -> None:
+async def test_user_input_required_in_a_turn_fails_the_run() -> None:
     def turn() -> str:
         raise UserInputRequired("Which?")
 
@@ -425,7 +425,7 @@ async def test_user_input_required_in_a_turn_fails_the_run_in_one_line() -> None
     assert error.startswith("Agent 'own' raised UserInputRequired ('Which?') outside of a tool call: only the call")
 
 
-async def test_question_in_a_team_that_a_tool_runs_is_the_question_of_the_tool() -> None:
+async def test_question_of_a_tools_team_is_the_tools() -> None:
     async def book() -> str:
         """Book."""
         team = select(selector_func=lambda _: {"1st": "one", "2nd": "two"}[ask_class()])

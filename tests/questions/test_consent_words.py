@@ -78,7 +78,7 @@ def test_consent_of_a_tool_takes_words_by_its_labels(labels: tuple[str, str]) ->
     assert [parse_answer(asked, each).text for each in ("ok", "nope", "ok?")] == [*labels, "ok?"]
 
 
-def test_consent_words_choose_none_of_two_options_that_say_yes() -> None:
+def test_consent_words_choose_neither_of_two_yes_options() -> None:
     labels = ("Yes, all of it", "Yes, a part", "No")
     asked = Question(
         question="Publish?", options=labels, clarification_type="risk_confirmation", path=["a"], calls=["b"]
@@ -91,7 +91,7 @@ def test_consent_words_choose_nothing_of_other_questions() -> None:
     assert parse_answer(asked, "ok").selected == ()
 
 
-def test_consent_in_a_json_object_is_arguments_and_no_word() -> None:
+def test_consent_in_a_json_object_is_only_arguments() -> None:
     with pytest.raises(AnswerRefused, match="cannot be used"):
         parse_answer(APPROVAL.model_copy(update={"approval": strict()}), '{"query": "yes"}')
 
@@ -121,7 +121,7 @@ def test_consents_are_answered_in_one_line(reply: str, said: list[Side | None]) 
     assert [each.says if each else None for each in chosen] == said
 
 
-def test_consent_in_one_line_is_not_cut_out_of_a_text() -> None:
+def test_consent_in_one_line_is_not_cut_out() -> None:
     free = Question(question="Where to?")
     found = match_answers("1. To room 2. yes", [free, DELETION])
     assert [(each.question_id, each.text) for each in found] == [(free.id, "To room 2. yes")]

@@ -97,7 +97,7 @@ def test_answer_that_does_not_fit_is_asked_for_again(name: str, field: dict[str,
     assert why in str(asked[1].context)
 
 
-def test_form_is_asked_field_by_field_and_only_of_the_human() -> None:
+def test_form_is_asked_by_field_and_of_humans_only() -> None:
     fields = {"name": {"type": "string", "title": "Your name"}, "old": {"type": "boolean", "description": "Over 18?"}}
     result, asked = talk(form(fields), "Ann", "yes")
     assert result == {"action": "accept", "content": {"name": "Ann", "old": True}}

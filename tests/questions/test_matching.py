@@ -63,9 +63,7 @@ def test_answers_are_matched_by_id_and_never_by_order(turn: int) -> None:
     ],
     ids=["one", "none", "some", "prefix", "whole id", "named", "no id", "no id, alone", "one twice", "numbered"],
 )
-def test_an_answer_finds_its_question_and_the_rest_stays_open(
-    given: Any, asked: list[Question], answered: list[str]
-) -> None:
+def test_answer_finds_its_question_and_others_stay_open(given: Any, asked: list[Question], answered: list[str]) -> None:
     assert [answer.question_id for answer in match_answers(given, asked)] == answered
 
 
@@ -81,9 +79,7 @@ def test_an_answer_finds_its_question_and_the_rest_stays_open(
         ({"aaaa1111": "Express", "aaaa": "FastAPI"}, [OPEN], "two different answers"),
     ],
 )
-def test_an_answer_to_no_one_open_question_is_refused_with_their_ids(
-    given: Any, asked: list[Question], says: str
-) -> None:
+def test_answer_to_no_open_question_is_refused_with_ids(given: Any, asked: list[Question], says: str) -> None:
     with pytest.raises(AnswerError, match=says) as refused:
         match_answers(given, asked)
     if isinstance(refused.value, UnknownQuestion):
@@ -92,7 +88,7 @@ def test_an_answer_to_no_one_open_question_is_refused_with_their_ids(
 
 @pytest.mark.parametrize("outcome", [Outcome.ANSWERED, Outcome.DECLINED])
 @pytest.mark.parametrize("mapped", [True, False], ids=["under another id", "alone"])
-def test_an_answer_to_one_question_never_answers_another(outcome: Outcome, mapped: bool) -> None:
+def test_answer_to_one_question_never_answers_another(outcome: Outcome, mapped: bool) -> None:
     """Authority: an answer to one question cannot approve another"""
     other = whole("bbbb2222", text="Delete", outcome=outcome)
     with pytest.raises(AnswerError, match="bbbb2222"):
@@ -118,13 +114,13 @@ CHOSEN = parse_answer(SEVERAL, "Tests, Docs")
         ],
     ],
 )
-def test_the_same_answer_twice_is_harmless(again: AnswerValue, earlier: Answer) -> None:
+def test_same_answer_twice_is_harmless(again: AnswerValue, earlier: Answer) -> None:
     """In any case and order, as a text or whole; a refusal too."""
     assert match_answers({earlier.question_id: again}, [], [earlier]) == []
 
 
 @pytest.mark.parametrize("again", ["FastAPI", "Express, FastAPI", "", [], whole("eeee9999", outcome=Outcome.DECLINED)])
-def test_a_different_second_answer_is_refused_and_says_who_answered_what_and_when(again: AnswerValue) -> None:
+def test_answer_that_differs_is_refused_with_the_first_answerer(again: AnswerValue) -> None:
     with pytest.raises(AlreadyAnswered, match=r"eeee9999.*alice at 2026-01-02T12:00:00.*'Express'"):
         match_answers({"eeee9999": again, "aaaa1111": "Express"}, [OPEN], [EARLIER])
 
@@ -174,7 +170,7 @@ def test_what_was_answered_otherwise_stays(again: str, earlier: Answer, says: st
     ],
     ids=lambda value: repr(value)[:20] if not isinstance(value, Question) else "",
 )
-def test_an_answer_is_read_by_its_question(
+def test_answer_is_read_by_its_question(
     asked: Question, given: AnswerValue, text: str, selected: tuple[str, ...]
 ) -> None:
     """By label in any case, number as shown, or id; own words stay as they are."""
@@ -282,14 +278,14 @@ TOO_LONG = r"has 10,000,000 characters; at most 100,000 are taken"
     ],
     ids=lambda value: repr(value)[:20] if not isinstance(value, Question) else "",
 )
-def test_what_a_question_does_not_accept_is_refused_in_a_short_line(asked: Question, given: Any, says: str) -> None:
+def test_answer_not_accepted_is_refused_in_a_short_line(asked: Question, given: Any, says: str) -> None:
     with pytest.raises(AnswerRefused, match=says) as refused:
         parse_answer(asked, given)
     assert len(str(refused.value)) < 300
 
 
 @pytest.mark.parametrize("typed", ["2", "Option 2", "option2", "#2", "2.", "2)"])
-def test_number_of_an_option_is_read_as_people_write_it(typed: str) -> None:
+def test_number_of_an_option_is_read_in_common_spellings(typed: str) -> None:
     assert parse_answer(OPEN, read_numbers(OPEN, typed)).selected == (OPEN.options[1].label,)
 
 
@@ -297,12 +293,12 @@ def test_in_quotes_a_number_is_typed_as_itself() -> None:
     assert [parse_answer(SIZES, read_numbers(SIZES, typed)).text for typed in ("2", '"2"', '"3"')] == ["8", "2", "3"]
 
 
-def test_an_answer_that_was_read_reads_the_same_again() -> None:
+def test_answer_that_was_read_reads_the_same_again() -> None:
     once = parse_answer(SEVERAL, "1, 3")
     assert parse_answer(SEVERAL, once).says_the_same(once)
 
 
-def test_own_words_again_are_the_same_answer_to_a_question_that_is_closed() -> None:
+def test_own_words_repeated_are_the_same_answer_when_closed() -> None:
     answer = parse_answer(SIZES, OwnWords("2"))
     assert match_answers({"aaaa1111": OwnWords("2")}, (), [answer], closed=[SIZES]) == []
 
@@ -317,7 +313,7 @@ def test_everything_can_be_declined_with_a_reason(asked: Question) -> None:
     assert (answer.outcome, answer.text) == (Outcome.DECLINED, "none of these")
 
 
-def test_a_model_may_give_options_as_numbers() -> None:
+def test_model_may_give_options_as_numbers() -> None:
     assert [option.label for option in question(options=[8080, {"label": 3000}]).options] == ["8080", "3000"]
 
 
@@ -326,14 +322,14 @@ def test_a_model_may_give_options_as_numbers() -> None:
 
 @pytest.mark.parametrize("by", [each for each in AnsweredBy if each is not AnsweredBy.HUMAN])
 @pytest.mark.parametrize("outcome", [Outcome.ANSWERED, Outcome.SKIPPED, Outcome.DECLINED])
-def test_whatever_comes_in_is_the_humans_that_is_known_to_answer_now(by: AnsweredBy, outcome: Outcome) -> None:
+def test_answer_of_any_shape_is_the_known_answering_human(by: AnsweredBy, outcome: Outcome) -> None:
     claimed = whole(by=by, outcome=outcome, text="Express", user="mallory", answered_at=NOON)
     asked = question(required=False)
     for answer in (parse_answer(asked, claimed, "alice"), *match_answers({asked.id: claimed}, [asked], user="alice")):
         assert (answer.by, answer.user, answer.answered_at != NOON) == (AnsweredBy.HUMAN, "alice", True)
 
 
-def test_the_answer_to_a_secret_question_reaches_its_asker_and_not_the_group() -> None:
+def test_secret_answer_reaches_its_asker_and_not_the_group() -> None:
     asked = Question(id="aaaa1111", question="Which password?", secret=True)
     message = answer_message([whole(text="hunter2")], target="lead", questions=[asked])
     assert "hunter2" not in message.content
@@ -344,13 +340,13 @@ def test_the_answer_to_a_secret_question_reaches_its_asker_and_not_the_group() -
 
 
 @pytest.mark.parametrize("reply", ["1. Express; 2. yes", "2) yes\n1) Express", " 1: Express ；2: yes"], ids=repr)
-def test_a_numbered_reply_answers_several_questions(reply: str) -> None:
+def test_numbered_reply_answers_several_questions(reply: str) -> None:
     matched = match_answers(reply, [question("bbbb2222"), question("aaaa1111", options=())])
     assert {answer.question_id: answer.text for answer in matched} == {"bbbb2222": "Express", "aaaa1111": "yes"}
 
 
 @pytest.mark.parametrize("reply", ["1. Express; 3. yes", "1. a; 1. b", "yes", "1", "Express, then 2. yes"], ids=repr)
-def test_a_reply_that_may_be_for_any_question_is_refused_with_how_to_say_it(reply: str) -> None:
+def test_reply_that_fits_any_question_is_refused_with_advice(reply: str) -> None:
     with pytest.raises(AnswerRefused, match=r"'1\. Express; 2\. yes'.*aaaa1111, bbbb2222"):
         match_answers(reply, TWO)
 
@@ -359,7 +355,7 @@ def aspect(question_id: str, **fields: Any) -> Question:
     return question(question_id, **{"options": (), "path": ("planner",), **fields})
 
 
-def test_one_sentence_answers_the_aspects_that_one_agent_asks_about_together() -> None:
+def test_sentence_answers_aspects_one_agent_asks_together() -> None:
     """S3-38"""
     reply = "Renewable energy, recent advancements in solar technology"
     matched = match_answers(reply, [aspect("aaaa1111"), aspect("bbbb2222", options=("summary", "report"))])
@@ -379,6 +375,6 @@ def test_one_sentence_answers_the_aspects_that_one_agent_asks_about_together() -
     ],
     ids=lambda fields: next(iter(fields)),
 )
-def test_one_sentence_is_not_taken_for_all_where_that_is_a_guess(other: dict[str, Any]) -> None:
+def test_sentence_does_not_answer_all_where_that_guesses(other: dict[str, Any]) -> None:
     with pytest.raises(AnswerRefused, match="2 questions are open"):
         match_answers("solar", [aspect("aaaa1111"), aspect("bbbb2222", **other)])

@@ -44,24 +44,24 @@ def answer(**fields: Any) -> Answer:
         ("expiresAt", "expires_at", NOON),
     ],
 )
-def test_a_question_reads_camel_case(camel: str, snake: str, value: object) -> None:
+def test_question_reads_camel_case(camel: str, snake: str, value: object) -> None:
     """X8"""
     asked = Question.model_validate({"question": "Which?", "options": ["A"], camel: value})
     assert getattr(asked, snake) == value
 
 
-def test_an_answer_reads_camel_case() -> None:
+def test_answer_reads_camel_case() -> None:
     """X8"""
     assert Answer.model_validate({"questionId": "q1", "answeredAt": NOON}) == answer()
 
 
-def test_what_is_written_is_snake_case_in_data_and_in_the_schema() -> None:
+def test_question_fields_are_snake_case_in_data_and_schema() -> None:
     """X8"""
     written = [*question().model_dump(mode="json"), *Question.model_json_schema()["properties"]]
     assert [name for name in written if name != name.lower()] == []
 
 
-def test_the_texts_of_a_question_are_trimmed() -> None:
+def test_texts_of_a_question_are_trimmed() -> None:
     """S1-28"""
     asked = question(question="  Which?\n", context=" why ", header=" h ", options=[" A ", {"label": " B "}])
     assert (asked.question, asked.context, asked.header) == ("Which?", "why", "h")
@@ -69,12 +69,12 @@ def test_the_texts_of_a_question_are_trimmed() -> None:
 
 
 @pytest.mark.parametrize("blank", ["", "  ", None, {}, {"label": ""}, {"label": " ", "description": None}])
-def test_an_option_that_says_nothing_is_dropped(blank: object) -> None:
+def test_option_that_says_nothing_is_dropped(blank: object) -> None:
     """S1-28"""
     assert question(options=["A", blank, "B"]).options == (Option(label="A"), Option(label="B"))
 
 
-def test_an_option_with_a_description_and_no_label_is_refused() -> None:
+def test_option_without_a_label_is_refused_despite_its_description() -> None:
     with pytest.raises(ValidationError, match="label"):
         question(options=[{"label": "", "description": "the fast one"}])
 
@@ -121,12 +121,12 @@ def test_without_options_free_text_must_be_allowed() -> None:
     ],
     ids=lambda fields: repr(fields)[:40],
 )
-def test_a_question_that_nobody_could_answer_is_refused(fields: dict[str, Any]) -> None:
+def test_question_that_nobody_could_answer_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         question(**fields)
 
 
-def test_the_longest_question_with_the_most_options_is_accepted() -> None:
+def test_longest_question_with_the_most_options_is_accepted() -> None:
     """S4-49"""
     asked = question(question="x" * MAX_QUESTION_CHARS, options=[str(number) for number in range(MAX_OPTIONS)])
     assert len(asked.options) == MAX_OPTIONS
@@ -144,18 +144,18 @@ def test_control_characters_of_a_model_never_reach_a_terminal() -> None:
     assert "\x9b" not in asked.as_text()
 
 
-def test_an_option_cannot_pass_for_two() -> None:
+def test_option_cannot_pass_for_two() -> None:
     shown = question(options=["A\n  2. B", "C"]).details()
     assert shown[:2] == ["  1. A 2. B", "  2. C"]
 
 
-def test_a_question_cannot_be_changed() -> None:
+def test_question_cannot_be_changed() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         question().question = "Another?"  # type: ignore[misc]  # that it is refused at run time too is the test
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["type first", "type last"])
-def test_a_risk_can_neither_be_skipped_nor_assumed(order: int) -> None:
+def test_risk_can_neither_be_skipped_nor_assumed(order: int) -> None:
     """Authority: a risk_confirmation is answered by the human's own choice only"""
     fields = {"clarification_type": "risk_confirmation", "required": False, "default": "Yes"}
     asked = question(**dict(list(fields.items())[::order]))
@@ -166,7 +166,7 @@ def test_a_risk_can_neither_be_skipped_nor_assumed(order: int) -> None:
 # -- how it travels up ------------------------------------------------------------------------------------------------
 
 
-def test_each_level_puts_its_name_and_its_call_in_front() -> None:
+def test_path_grows_by_name_and_call_at_each_level() -> None:
     asked = question(path=("coder",), calls=("c3",)).raise_through("lead", "c2").raise_through("root", "c1")
     assert asked.path == ("root", "lead", "coder")
     assert asked.calls == ("c1", "c2", "c3")
@@ -178,7 +178,7 @@ def test_raising_changes_nothing_but_path_and_calls() -> None:
     assert raised.model_copy(update={"path": asked.path, "calls": asked.calls}) == asked
 
 
-def test_the_asker_is_the_innermost_agent() -> None:
+def test_asker_is_the_innermost_agent() -> None:
     assert question(path=("lead", "coder")).asker == "coder"
     assert question().asker == "agent"
 
@@ -186,7 +186,7 @@ def test_the_asker_is_the_innermost_agent() -> None:
 # -- as text ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_question_as_text_stands_alone() -> None:
+def test_question_as_text_stands_alone() -> None:
     """S1-21, S1-32, S4-08"""
     asked = question(
         path=("lead", "coder"),
@@ -208,7 +208,7 @@ def test_a_question_as_text_stands_alone() -> None:
     ]
 
 
-def test_a_question_says_no_more_than_there_is() -> None:
+def test_question_says_no_more_than_there_is() -> None:
     """S1-32: own words are offered only where they are allowed."""
     assert question(path=("coder",)).as_text() == "coder needs to know: Which framework?"
     assert "own words" not in question(options=["A"], allow_free_text=False).as_text()
@@ -223,7 +223,7 @@ def test_a_question_says_no_more_than_there_is() -> None:
         ("密码是什么？", "deploy", "只交给工具 deploy"),
     ],
 )
-def test_a_secret_question_says_who_gets_the_answer(asked: str, tool: str | None, line: str) -> None:
+def test_secret_question_says_who_gets_the_answer(asked: str, tool: str | None, line: str) -> None:
     assert line in question(question=asked, secret=True, tool=tool).as_text()
     assert line not in question(question=asked, tool=tool).as_text()
 
@@ -231,18 +231,18 @@ def test_a_secret_question_says_who_gets_the_answer(asked: str, tool: str | None
 # -- as JSON ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_question_in_json_has_the_fields_of_the_contract() -> None:
+def test_question_in_json_has_the_fields_of_the_contract() -> None:
     contract = """id question header clarification_type context options allow_free_text multi_select required default
     secret tool approval consent path calls asked_at expires_at assignee detail weight"""
     assert list(question().model_dump(mode="json")) == contract.split()
 
 
-def test_an_answer_in_json_has_the_fields_of_the_contract() -> None:
+def test_answer_in_json_has_the_fields_of_the_contract() -> None:
     contract = "question_id outcome text selected by user answered_at reason sealed"
     assert list(answer().model_dump(mode="json")) == contract.split()
 
 
-def test_the_command_line_shows_a_question_as_agreed() -> None:
+def test_command_line_shows_a_question_as_agreed() -> None:
     asked = question(clarification_type="approach_choice", path=("lead", "coder"), options=["Express", "FastAPI"])
     shown = asked.model_dump(mode="json", exclude_none=True)
     assert shown["options"] == [{"label": "Express"}, {"label": "FastAPI"}]
@@ -250,13 +250,13 @@ def test_the_command_line_shows_a_question_as_agreed() -> None:
     assert (shown["clarification_type"], shown["allow_free_text"]) == ("approach_choice", True)
 
 
-def test_a_question_survives_json() -> None:
+def test_question_survives_json() -> None:
     asked = question(path=("lead", "coder"), calls=("a", "b"), options=["Ä", "日本"], expires_at=NOON, secret=True)
     assert Question.model_validate_json(asked.model_dump_json()) == asked
     assert Question.model_validate(json.loads(asked.model_dump_json(exclude_none=True))) == asked
 
 
-def test_an_answer_survives_json() -> None:
+def test_answer_survives_json() -> None:
     given = answer(text="Ä", selected=("Ä",), by=AnsweredBy.LEDGER, user="alice", outcome=Outcome.ASSUMED)
     assert Answer.model_validate_json(given.model_dump_json()) == given
 
@@ -269,7 +269,7 @@ def test_choices_are_closed() -> None:
     assert [each.value for each in AnsweredBy] == ["human", "facts", "ledger", "parent", "policy"]
 
 
-def test_what_is_not_said_is_missing_info_required_and_open() -> None:
+def test_question_defaults_are_missing_info_required_and_open() -> None:
     """S1-12, S1-14 to S1-16"""
     asked = Question(question="Which?")
     assert asked.clarification_type is ClarificationType.MISSING_INFO
@@ -299,7 +299,7 @@ def test_ids_and_the_clock_come_from_outside(monkeypatch: pytest.MonkeyPatch) ->
         ({"outcome": Outcome.ASSUMED, "text": "Express"}, ["assumed: Express."]),
     ],
 )
-def test_an_answer_reads_as_what_was_said_and_what_to_do(fields: dict[str, Any], parts: list[str]) -> None:
+def test_answer_reads_as_its_text_and_instruction(fields: dict[str, Any], parts: list[str]) -> None:
     text = answer(**fields).as_text()
     assert [part for part in parts if part not in text] == []
     assert "outcome" in fields or text == parts[0]
@@ -311,6 +311,6 @@ def test_every_answer_says_something(outcome: Outcome, text: str) -> None:
     assert answer(outcome=outcome, text=text).as_text().strip()
 
 
-def test_who_answered_and_when_does_not_change_what_is_said() -> None:
+def test_answer_text_is_independent_of_answerer_and_time() -> None:
     assert answer(text="A", user="alice").says_the_same(Answer(question_id="q1", text="A", by=AnsweredBy.FACTS))
     assert not answer(text="A").says_the_same(answer(text="A", outcome=Outcome.DECLINED))

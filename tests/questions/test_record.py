@@ -32,7 +32,7 @@ def answer(question_id: str = "q1", outcome: Outcome = Outcome.ANSWERED, by: Ans
 # -- the table --------------------------------------------------------------------------------------------------------
 
 
-def test_the_table_has_a_row_for_every_state() -> None:
+def test_table_has_a_row_for_every_state() -> None:
     """S4-48: a declared state machine."""
     assert set(TRANSITIONS) == set(QuestionState)
 
@@ -48,7 +48,7 @@ def test_closed_are_just_the_states_of_an_outcome() -> None:
 
 
 @pytest.mark.parametrize(("state", "event"), ILLEGAL, ids=lambda each: each.value)
-def test_an_illegal_event_raises_and_names_state_and_event(state: QuestionState, event: QuestionEvent) -> None:
+def test_illegal_event_raises_and_names_state_and_event(state: QuestionState, event: QuestionEvent) -> None:
     with pytest.raises(IllegalTransition, match=f"q1 is {state.value}; it cannot be {event.value}") as refused:
         next_state(state, event, "q1")
     assert (refused.value.state, refused.value.event) == (state, event)
@@ -57,7 +57,7 @@ def test_an_illegal_event_raises_and_names_state_and_event(state: QuestionState,
 # -- one record -------------------------------------------------------------------------------------------------------
 
 
-def test_an_illegal_move_changes_nothing() -> None:
+def test_illegal_move_changes_nothing() -> None:
     closed = QuestionRecord(question=ASKED).publish().close(answer())
     before = closed.model_dump()
     for move in (closed.publish, closed.separate, lambda: closed.close(answer()), lambda: closed.attach_to("q2")):
@@ -68,18 +68,18 @@ def test_an_illegal_move_changes_nothing() -> None:
 
 @pytest.mark.parametrize("outcome", [Outcome.ANSWERED, Outcome.SKIPPED, Outcome.ASSUMED])
 @pytest.mark.parametrize("by", [each for each in AnsweredBy if each is not AnsweredBy.HUMAN])
-def test_a_risk_is_settled_by_the_human_alone(outcome: Outcome, by: AnsweredBy) -> None:
+def test_risk_is_settled_by_the_human_alone(outcome: Outcome, by: AnsweredBy) -> None:
     with pytest.raises(IllegalTransition):
         QuestionRecord(question=RISK).publish().close(answer("r1", outcome, by))
 
 
 @pytest.mark.parametrize("outcome", [Outcome.EXPIRED, Outcome.CANCELLED, Outcome.DECLINED])
-def test_a_risk_can_end_without_consent(outcome: Outcome) -> None:
+def test_risk_can_end_without_consent(outcome: Outcome) -> None:
     assert QuestionRecord(question=RISK).publish().close(answer("r1", outcome, AnsweredBy.POLICY)).is_closed
 
 
 @pytest.mark.parametrize("outcome", [Outcome.ASSUMED, Outcome.EXPIRED, Outcome.SKIPPED])
-def test_a_call_in_doubt_is_never_settled_by_time(outcome: Outcome) -> None:
+def test_call_in_doubt_is_never_settled_by_time(outcome: Outcome) -> None:
     with pytest.raises(IllegalTransition):
         QuestionRecord(question=RISK).doubt("a/call").close(answer("r1", outcome))
 
@@ -95,7 +95,7 @@ def test_a_call_in_doubt_is_never_settled_by_time(outcome: Outcome) -> None:
     ],
     ids=lambda each: each["state"],
 )
-def test_a_stored_record_that_contradicts_itself_is_refused(contradiction: dict[str, object]) -> None:
+def test_stored_record_that_contradicts_itself_is_refused(contradiction: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         QuestionRecord.model_validate({"question": ASKED, **contradiction})
 
@@ -103,21 +103,21 @@ def test_a_stored_record_that_contradicts_itself_is_refused(contradiction: dict[
 # -- the records of a run ---------------------------------------------------------------------------------------------
 
 
-def test_answers_are_in_the_order_in_which_they_were_given() -> None:
+def test_answers_are_in_the_order_of_their_arrival() -> None:
     asked = [ASKED.model_copy(update={"id": each}) for each in ("a", "b", "c")]
     records = QuestionRecords.build(asked).close([answer("c")]).close([answer("a")])
     assert [each.question_id for each in records.answers] == ["c", "a"]
     assert [each.id for each in records.shown] == ["b"]
 
 
-def test_a_duplicate_without_its_original_is_shown_and_the_others_follow_it() -> None:
+def test_duplicate_without_its_original_is_shown_before_the_others() -> None:
     others = [QuestionRecord(question=ASKED.model_copy(update={"id": each})).attach_to("q1") for each in ("a", "b")]
     records = QuestionRecords.build([ASKED]).add(others).close([answer()])
     assert [each.id for each in records.shown] == ["a"]
     assert [each.id for each in records.duplicates_of("a")] == ["b"]
 
 
-def test_the_records_survive_json() -> None:
+def test_records_survive_json() -> None:
     records = QuestionRecords.build([ASKED], [(RISK, answer("r1"))])
     assert QuestionRecords.model_validate_json(records.model_dump_json(exclude_none=True)) == records
 

@@ -46,24 +46,24 @@ def said(reply: Any, question: Question) -> Answer:
     return answer
 
 
-def test_the_table_is_long_and_has_every_reply_once() -> None:
+def test_table_is_long_and_has_every_reply_once() -> None:
     replies = [reply for reply, _, _ in READ]
     assert len(replies) == len(set(replies)) >= 60
 
 
 @pytest.mark.parametrize(("reply", "skips"), [(reply, skips) for reply, skips, _ in READ], ids=repr)
-def test_a_reply_while_clarifying_is_an_answer_unless_it_is_a_skip_word(reply: str, skips: bool) -> None:
+def test_reply_while_clarifying_answers_unless_it_skips(reply: str, skips: bool) -> None:
     """S0-60, S0-61, X6"""
     assert ends_clarification(said(reply, CLARIFYING)) is skips
 
 
 @pytest.mark.parametrize(("reply", "says"), [(reply, says) for reply, _, says in READ], ids=repr)
-def test_a_reply_at_plan_review_is_feedback_unless_it_is_a_word_for_it(reply: str, says: Verdict) -> None:
+def test_reply_at_plan_review_is_feedback_unless_a_command(reply: str, says: Verdict) -> None:
     """S0-58 to S0-60, X6"""
     assert read_verdict(said(reply, REVIEW)) is says
 
 
-def test_the_words_are_those_of_the_seed() -> None:
+def test_words_are_those_of_the_seed() -> None:
     """S0-58, S0-59, S0-61"""
     assert {
         "approve",
@@ -82,7 +82,7 @@ def test_the_words_are_those_of_the_seed() -> None:
 
 
 @pytest.mark.parametrize("reply", ["", " ", "\n\t", "\u00a0", "\u3000\r\n"], ids=repr)
-def test_a_blank_reply_skips_and_is_no_answer_to_anything_else(reply: str) -> None:
+def test_reply_that_is_blank_skips_and_answers_nothing_else(reply: str) -> None:
     """S0-61, X7: it neither approves nor rejects a plan"""
     with pytest.raises(AnswerRefused, match="is empty"):
         said(reply, REVIEW)
@@ -91,13 +91,13 @@ def test_a_blank_reply_skips_and_is_no_answer_to_anything_else(reply: str) -> No
 
 
 @pytest.mark.parametrize("reply", ["Approve", "APPROVE", " approve ", "1", [" 1 "], ["approve", "1"]], ids=repr)
-def test_the_option_to_approve_is_chosen_by_label_or_number(reply: Any) -> None:
+def test_option_to_approve_is_chosen_by_label_or_number(reply: Any) -> None:
     answer = said(reply, REVIEW)
     assert (answer.selected, read_verdict(answer)) == (("Approve",), Verdict.APPROVED)
 
 
 @pytest.mark.parametrize("reply", ["Reject", "rEJECT", "2", ["2", "Reject"]], ids=repr)
-def test_the_option_to_reject_is_chosen_by_label_or_number(reply: Any) -> None:
+def test_option_to_reject_is_chosen_by_label_or_number(reply: Any) -> None:
     answer = said(reply, REVIEW)
     assert (answer.selected, read_verdict(answer)) == (("Reject",), Verdict.REJECTED)
 
@@ -105,12 +105,12 @@ def test_the_option_to_reject_is_chosen_by_label_or_number(reply: Any) -> None:
 @pytest.mark.parametrize(
     "reply", [["Approve", "but add costs"], ["2", "too long"], ["1", "yes"], ["yes", "no"]], ids=repr
 )
-def test_an_option_with_a_remark_is_feedback(reply: list[str]) -> None:
+def test_option_with_a_remark_is_feedback(reply: list[str]) -> None:
     assert read_verdict(said(reply, REVIEW)) is Verdict.FEEDBACK
 
 
 @pytest.mark.parametrize("reply", ["0", "3", 3])
-def test_a_number_that_is_neither_option_is_refused(reply: Any) -> None:
+def test_number_that_is_neither_option_is_refused(reply: Any) -> None:
     with pytest.raises(AnswerRefused, match="choose 1 to 2"):
         said(reply, REVIEW)
 
@@ -121,7 +121,7 @@ def test_both_options_at_once_are_refused() -> None:
 
 
 @pytest.mark.parametrize("reply", ["no", "NO", "2", "continue", "3", "yes"])
-def test_an_option_that_reads_like_a_skip_word_is_an_answer(reply: str) -> None:
+def test_option_that_resembles_a_skip_word_is_an_answer(reply: str) -> None:
     """X6"""
     answer = said(reply, CHOICE)
     assert answer.selected
@@ -129,13 +129,13 @@ def test_an_option_that_reads_like_a_skip_word_is_an_answer(reply: str) -> None:
 
 
 @pytest.mark.parametrize("reply", ["skip", "no.", "n", "proceed", '{"query": "no"}'])
-def test_a_skip_word_that_is_no_option_skips_beside_options_too(reply: str) -> None:
+def test_skip_word_that_is_no_option_skips_beside_options(reply: str) -> None:
     assert ends_clarification(said(reply, CHOICE))
 
 
 @pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.ANSWERED])
 @pytest.mark.parametrize("text", ["", "yes", "Approve"])
-def test_what_is_no_answer_ends_the_clarification_and_never_approves(outcome: Outcome, text: str) -> None:
+def test_reply_without_an_answer_ends_clarification_without_approval(outcome: Outcome, text: str) -> None:
     """X7"""
     answer = Answer(question_id="q", outcome=outcome, text=text)
     assert ends_clarification(answer) is (not text or outcome is not Outcome.ASSUMED)  # More may have to be assumed.
@@ -149,17 +149,17 @@ def test_no_answer_at_all_ends_the_clarification_and_rejects() -> None:
 
 
 @pytest.mark.parametrize("reply", rows("reply_intents/leaves it to the agent"), ids=repr)
-def test_a_reply_that_leaves_it_to_the_agent_dismisses_the_question(reply: str) -> None:
+def test_reply_leaving_it_to_the_agent_dismisses_the_question(reply: str) -> None:
     assert is_dismissed(said(reply, CLARIFYING))
 
 
 @pytest.mark.parametrize("reply", rows("reply_intents/is an answer"), ids=repr)
-def test_a_reply_that_holds_more_than_such_a_word_or_says_no_is_an_answer(reply: str) -> None:
+def test_reply_that_adds_or_denies_is_an_answer(reply: str) -> None:
     assert not is_dismissed(said(reply, CLARIFYING))
 
 
 @pytest.mark.parametrize(("reply", "dismisses"), [("2", True), ("skip it", False), ("Continue", False)])
-def test_an_option_dismisses_where_its_label_says_so(reply: str, dismisses: bool) -> None:
+def test_option_dismisses_where_its_label_says_so(reply: str, dismisses: bool) -> None:
     choice = Question(question="Which tone?", options=("Formal", "No preference", "Continue"), path=("clarifier",))
     assert is_dismissed(said(reply, choice)) is dismisses
 
@@ -192,6 +192,6 @@ def test_only_the_human_approves(by: AnsweredBy, text: str) -> None:
     ],
     ids=["bare", "wrapped", "wrapped with blanks", "a number in it", "deep", "long number"],
 )
-def test_a_wrapped_reply_is_unwrapped_and_any_other_is_trimmed(reply: str, text: str) -> None:
+def test_reply_that_is_wrapped_is_unwrapped_others_are_trimmed(reply: str, text: str) -> None:
     """S0-60"""
     assert unwrap_reply(reply) == text

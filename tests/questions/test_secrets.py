@@ -114,9 +114,7 @@ async def stored(app: Upcall, run: Run) -> str:
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["coroutine", "function"])
-async def test_a_secret_reaches_its_tool_and_nothing_that_is_stored_told_logged_or_sent(
-    plain: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_secret_reaches_its_tool_and_no_record_or_log(plain: bool, caplog: pytest.LogCaptureFixture) -> None:
     """The one that asks is nested two levels deep, beside another, in a team with a further member."""
     caplog.set_level(logging.DEBUG)
     for name in ("autogen_core", "autogen_core.events", "autogen_agentchat", "autogen_agentchat.events"):
@@ -167,7 +165,7 @@ async def test_a_secret_reaches_its_tool_and_nothing_that_is_stored_told_logged_
     assert any("Deployed to example.org." in text for text in everything[1:2]), "the log was looked at"
 
 
-async def test_what_a_tool_says_of_its_secret_is_hidden_in_its_result() -> None:
+async def test_secret_is_hidden_in_its_tools_result() -> None:
     async def login() -> str:
         """Log in."""
         return f"Logged in with {ask_secret(ASKED)}."
@@ -203,7 +201,7 @@ class Login(BaseStreamTool[NoArguments, ThoughtEvent, str]):
         raise AssertionError("it is streamed")
 
 
-async def test_what_a_tool_says_of_its_secret_is_hidden_in_its_events() -> None:
+async def test_secret_is_hidden_in_its_tools_events() -> None:
     app, _ = app_with(Login(), Call("login"), "Done.")
     asked = await app.start("Log in")
     told = [item async for item in app.answer_stream(asked.id, SECRET)]
@@ -212,7 +210,7 @@ async def test_what_a_tool_says_of_its_secret_is_hidden_in_its_events() -> None:
 
 
 @pytest.mark.slow
-async def test_the_example_of_the_documentation_runs() -> None:
+async def test_example_of_the_documentation_runs() -> None:
     text = (ROOT / "docs" / "settings.md").read_text()
     (example,) = (each for each in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "ask_secret" in each)
     scope: dict[str, Any] = {}
@@ -223,7 +221,7 @@ async def test_the_example_of_the_documentation_runs() -> None:
     assert results_in(model) == [f"Backed up users with a password of {len(SECRET)} characters."]
 
 
-async def test_a_secret_is_hidden_in_what_code_prints() -> None:
+async def test_secret_is_hidden_in_what_code_prints() -> None:
     class Deploying(CodeExecutor):
         """It runs nothing, and prints the secret that it asks for."""
 
@@ -243,13 +241,13 @@ async def test_a_secret_is_hidden_in_what_code_prints() -> None:
     assert SECRET not in str(done.result) + await stored(app, done)
 
 
-def test_a_short_secret_is_left_in_words_and_a_long_one_hidden_before_its_beginning() -> None:
+def test_secret_that_is_short_stays_in_words() -> None:
     answers = {text: parse_answer(secret_question(), text) for text in ("on", "correct", SECRET)}
     with tool_context(answers):
         assert redact_secrets(f"{SECRET} is correct, go on") == f"{HIDDEN} is {HIDDEN}, go on"
 
 
-async def test_a_tool_may_ask_for_two_secrets_and_have_both() -> None:
+async def test_secret_requests_of_one_tool_may_be_two() -> None:
     had: list[tuple[str, str]] = []
 
     def login() -> str:
@@ -266,7 +264,7 @@ async def test_a_tool_may_ask_for_two_secrets_and_have_both() -> None:
     assert [(answer.text[:10], answer.selected) for answer in done.answers] == [("sealed:v1:", ())] * 2
 
 
-async def test_a_refusal_is_the_result_of_the_call() -> None:
+async def test_refusal_is_the_result_of_the_call() -> None:
     server = Server()
     app, model = app_with(server.deploy, DEPLOY, "Done.")
     asked = await app.start("Deploy it")
@@ -276,7 +274,7 @@ async def test_a_refusal_is_the_result_of_the_call() -> None:
     assert results_in(model)[0].startswith("The user declined to answer.")
 
 
-async def test_a_tool_that_does_not_take_its_secret_is_not_put_to_the_human_again() -> None:
+async def test_secret_a_tool_cannot_take_is_not_asked_again() -> None:
     def deploy(host: str) -> str:
         """Deploy to a host."""
         raise UserInputRequired(ASKED, secret=True)
@@ -288,7 +286,7 @@ async def test_a_tool_that_does_not_take_its_secret_is_not_put_to_the_human_agai
     assert "asked again for a secret that it was given" in results_in(model)[0]
 
 
-async def test_a_secret_is_told_once_to_a_tool_and_not_to_another_one() -> None:
+async def test_secret_is_given_once_and_to_one_tool() -> None:
     server, mail = Server(), list[str]()
 
     async def send() -> str:
@@ -306,7 +304,7 @@ async def test_a_secret_is_told_once_to_a_tool_and_not_to_another_one() -> None:
     assert SECRET not in await stored(app, done)
 
 
-async def test_a_secret_given_while_others_work_reaches_its_tool_at_once() -> None:
+async def test_secret_given_during_work_reaches_its_tool_at_once() -> None:
     server, told = Server(), asyncio.Event()
 
     async def search() -> str:
@@ -355,14 +353,14 @@ def keepers() -> Team:
     return RoundRobinGroupChat([Keeper("keeper", "Asks")], max_turns=1)
 
 
-async def test_an_agent_of_ones_own_opens_its_answer_itself() -> None:
+async def test_agent_of_ones_own_opens_its_answer_itself() -> None:
     asked = await app_of(keepers).start("Log in")
     done = await app_of(keepers).answer(asked.id, SECRET)
     assert (done.status, Keeper.told) == (RunStatus.COMPLETED, SECRET)
     assert SECRET not in await stored(app_of(keepers), done)
 
 
-async def test_a_live_team_of_ones_own_script_keeps_a_secret_too() -> None:
+async def test_secret_is_kept_by_a_scripts_live_team() -> None:
     server = Server()
     with ScriptedModelClient([DEPLOY, "Done."]) as model, ScriptedHuman({ASKED: [SECRET]}) as human:
         solo_agent = PausableAgent("solo", model, tools=[server.deploy])
@@ -377,7 +375,7 @@ async def test_a_live_team_of_ones_own_script_keeps_a_secret_too() -> None:
 # -- the key ----------------------------------------------------------------------------------------------------------
 
 
-async def test_without_a_key_no_model_is_called_for_a_tool_that_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_secret_tool_without_a_key_calls_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(KEY)
     app, model = app_with(Server().deploy, DEPLOY, "Done.")
     with pytest.raises(ConfigurationError, match=rf"Tool 'deploy' of agent 'solo' asks for a secret, and {KEY} is not"):
@@ -385,9 +383,7 @@ async def test_without_a_key_no_model_is_called_for_a_tool_that_asks(monkeypatch
     assert (model.requests, await app.list()) == ([], [])
 
 
-async def test_a_tool_that_asks_out_of_sight_fails_its_run_until_there_is_a_key(
-    monkeypatch: pytest.MonkeyPatch, key: str
-) -> None:
+async def test_secret_tool_out_of_sight_fails_without_a_key(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.delenv(KEY)
     server = Server()
 
@@ -403,7 +399,7 @@ async def test_a_tool_that_asks_out_of_sight_fails_its_run_until_there_is_a_key(
     assert [each.question for each in asked.questions] == [ASKED]
 
 
-async def test_without_a_key_the_question_of_any_other_agent_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_secret_question_of_any_agent_needs_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(KEY)
     done = await app_of(keepers).start("Log in")
     assert (done.status, done.questions) == (RunStatus.COMPLETED, ())
@@ -411,7 +407,7 @@ async def test_without_a_key_the_question_of_any_other_agent_is_refused_too(monk
 
 
 @pytest.mark.parametrize("wrong", ["swordfish", "x" * 44, "{new},swordfish"])
-async def test_a_malformed_key_is_told_in_one_line_without_it(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_secret_key_that_is_malformed_is_reported_without_it(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY, wrong.format(new=new_key()))
     app, _ = app_with(Server().deploy, DEPLOY, "Done.")
     with pytest.raises(ConfigurationError) as refused:
@@ -424,7 +420,7 @@ async def test_a_malformed_key_is_told_in_one_line_without_it(wrong: str, monkey
     assert "xxxx" not in error
 
 
-async def test_an_answer_without_a_key_changes_nothing(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+async def test_answer_without_a_key_changes_nothing(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     app, _ = app_with(Server().deploy, DEPLOY, "Done.")
     asked = await app.start("Deploy it")
     monkeypatch.delenv(KEY)
@@ -435,7 +431,7 @@ async def test_an_answer_without_a_key_changes_nothing(monkeypatch: pytest.Monke
     assert (await app.answer(asked.id, SECRET)).result == "Done."
 
 
-async def test_an_answer_under_another_key_waits_for_that_key(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+async def test_answer_under_another_key_waits_for_that_key(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     """The process that took the answer in ended before the tool got it."""
     server = Server()
     app, model = app_with(server.deploy, DEPLOY, "Done.")
@@ -474,7 +470,7 @@ def test_what_is_damaged_is_not_opened(damaged: str) -> None:
         unseal(damaged)
 
 
-def test_a_key_in_the_env_file_alone_is_noted() -> None:
+def test_key_in_the_env_file_alone_is_noted() -> None:
     os.environ.pop(KEY)
     write_settings(f"{KEY}={new_key()}\n", ".env")
     assert [note for note in Settings.read(model="demo").notes if KEY in note] == [
@@ -482,7 +478,7 @@ def test_a_key_in_the_env_file_alone_is_noted() -> None:
     ]
 
 
-def test_a_key_in_the_environment_is_no_stray_variable() -> None:
+def test_key_in_the_environment_is_no_stray_variable() -> None:
     assert not [note for note in Settings.read(model="demo").notes if KEY in note]
 
 
@@ -493,7 +489,7 @@ def secret_question(**fields: Any) -> Question:
     return Question(id="aaaa1111", question=ASKED, secret=True, **fields)
 
 
-def test_the_same_secret_twice_is_harmless_and_another_one_is_refused_unseen() -> None:
+def test_secret_repeated_is_harmless_and_another_refused_unseen() -> None:
     asked = secret_question()
     (answer,) = match_answers(SECRET, [asked])
     assert match_answers({asked.id: SECRET}, [], [answer], closed=[asked]) == []
@@ -512,13 +508,13 @@ def test_two_sealed_answers_are_compared_by_what_they_say() -> None:
 
 
 @pytest.mark.parametrize("value", [SECRET, [SECRET, "A"], 7, [7]])
-def test_a_refused_secret_is_not_shown(value: Any) -> None:
+def test_refused_secret_is_not_shown(value: Any) -> None:
     with pytest.raises(AnswerRefused) as refused:
         parse_answer(secret_question(options=["A", "B"], allow_free_text=False), value)
     assert not any(each in str(refused.value) for each in ("horse", "7"))
 
 
-def test_a_sealed_text_given_as_an_answer_is_a_text_like_any_other() -> None:
+def test_sealed_text_given_as_an_answer_is_ordinary_text() -> None:
     """Else whoever sees one in an export could have it opened for a run of their own."""
     stolen = parse_answer(secret_question(), SECRET)
     for given in (stolen.text, stolen):
@@ -526,11 +522,11 @@ def test_a_sealed_text_given_as_an_answer_is_a_text_like_any_other() -> None:
     assert parse_answer(Question(id="aaaa1111", question="Which framework?"), stolen).unseal().text == stolen.text
 
 
-def test_whoever_shows_a_sealed_answer_shows_that_there_is_one() -> None:
+def test_sealed_answer_is_shown_only_as_existing() -> None:
     assert parse_answer(secret_question(), SECRET).as_text() == HIDDEN
 
 
-def test_an_answer_that_is_not_the_secret_is_not_sealed() -> None:
+def test_sealed_form_is_for_the_secret_only() -> None:
     given = Answer(question_id="aaaa1111", outcome=Outcome.DECLINED, text="Ask the admin.")
     assert parse_answer(secret_question(), given).text == "Ask the admin."
 
@@ -567,7 +563,7 @@ def server() -> Any:
 
 
 @pytest.mark.slow
-def test_another_process_takes_the_secret_from_standard_input_and_no_command_shows_it(server: LoopbackServer) -> None:
+def test_secret_comes_from_standard_input_and_is_never_shown(server: LoopbackServer) -> None:
     started = upcall("run", "Deploy it", UPCALL_VERBOSE="true")
     run_id = started.out.split("upcall answer ")[1].split()[0]
     assert f"upcall answer {run_id} -\n" in started.out
@@ -601,7 +597,7 @@ def test_on_a_terminal_a_secret_is_not_echoed(server: LoopbackServer, terminal: 
 
 
 @pytest.mark.slow
-def test_on_a_terminal_that_can_be_drawn_on_a_secret_is_stars(server: LoopbackServer, desk: Desk) -> None:
+def test_secret_typed_in_a_terminal_is_stars(server: LoopbackServer, desk: Desk) -> None:
     screen = desk.start("run", "Deploy it")
     screen.wait_for(PROMPT.strip())
     screen.press(SECRET, "\r")
@@ -611,7 +607,7 @@ def test_on_a_terminal_that_can_be_drawn_on_a_secret_is_stars(server: LoopbackSe
 
 
 @pytest.mark.slow
-def test_a_dash_on_a_terminal_is_a_line_that_is_not_echoed(server: LoopbackServer, terminal: Terminal) -> None:
+def test_secret_typed_after_a_dash_is_not_echoed(server: LoopbackServer, terminal: Terminal) -> None:
     run_id = upcall("run", "Deploy it", "--json").json["run_id"]
     child = terminal.start("answer", run_id, "-")
     child.expect_exact("Answer (not shown): ")

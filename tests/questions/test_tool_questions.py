@@ -48,7 +48,7 @@ def release_tool(done: list[str]) -> Callable[[str], str]:
     return release
 
 
-async def test_a_tool_asks_twice_and_goes_on_each_time_with_all_its_answers() -> None:
+async def test_tool_asks_twice_and_continues_with_all_answers() -> None:
     done: list[str] = []
     with ScriptedModelClient([RELEASE, "Done."]) as model:
         first = await app_of(model, release_tool(done)).start("Release it")
@@ -62,7 +62,7 @@ async def test_a_tool_asks_twice_and_goes_on_each_time_with_all_its_answers() ->
     assert results(model) == ["Released to Production, tonight."]
 
 
-async def test_a_tool_learns_that_its_question_was_declined() -> None:
+async def test_tool_learns_that_its_question_was_declined() -> None:
     with ScriptedModelClient([RELEASE, "Done."]) as model:
         asked = await app_of(model, release_tool([])).start("Release it")
         declined = Answer(question_id=asked.questions[0].id, outcome=Outcome.DECLINED)
@@ -70,7 +70,7 @@ async def test_a_tool_learns_that_its_question_was_declined() -> None:
     assert results(model) == ["Not released: declined."]
 
 
-async def test_an_answer_in_a_text_is_its_words() -> None:
+async def test_answer_in_a_text_is_its_words() -> None:
     def bucket() -> str:
         """Name the bucket."""
         return f"logs-{ask('Which region?')}"
@@ -92,7 +92,7 @@ async def region_later() -> Answer:
 
 
 @pytest.mark.parametrize("tool", [region, region_later])
-async def test_an_answer_that_a_tool_returns_is_its_words(tool: Callable[[], Answer]) -> None:
+async def test_answer_that_a_tool_returns_is_its_words(tool: Callable[[], Answer]) -> None:
     with ScriptedModelClient([Call(tool.__name__), "Done."]) as model:
         asked = await app_of(model, tool).start("Do it")
         await app_of(model, tool).answer(asked.id, "eu")
@@ -100,7 +100,7 @@ async def test_an_answer_that_a_tool_returns_is_its_words(tool: Callable[[], Ans
 
 
 @pytest.mark.parametrize("tool", [region, region_later])
-async def test_an_answer_that_a_tool_of_a_stock_agent_returns_is_its_words(tool: Callable[[], Answer]) -> None:
+async def test_tool_answer_in_a_stock_agent_is_its_words(tool: Callable[[], Answer]) -> None:
     def make() -> Team:
         return RoundRobinGroupChat([AssistantAgent("solo", model, tools=[tool])], max_turns=1)
 
@@ -110,7 +110,7 @@ async def test_an_answer_that_a_tool_of_a_stock_agent_returns_is_its_words(tool:
     assert (last.status, last.result) == (RunStatus.COMPLETED, "eu")
 
 
-async def test_a_question_that_comes_out_otherwise_the_second_time_is_asked_again() -> None:
+async def test_tool_question_that_changes_is_asked_again() -> None:
     contents = ["one line", "two lines"]
 
     def overwrite() -> str:
@@ -127,7 +127,7 @@ async def test_a_question_that_comes_out_otherwise_the_second_time_is_asked_agai
     assert results(model) == ["No: two lines"]
 
 
-async def test_a_tool_that_asks_the_same_for_ever_gets_an_error() -> None:
+async def test_tool_that_repeats_a_question_forever_gets_an_error() -> None:
     def stubborn() -> str:
         """Ask for ever."""
         raise UserInputRequired("Really?", again=True)
@@ -138,7 +138,7 @@ async def test_a_tool_that_asks_the_same_for_ever_gets_an_error() -> None:
     assert results(model) == ["Error: the tool asked again what it was answered; it takes the answer with upcall.ask."]
 
 
-async def test_beyond_the_budget_a_tool_whose_words_change_does_not_ask_nobody_for_ever(
+async def test_tool_with_changing_words_is_limited_by_the_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(resolver, "MAX_WITHOUT_HUMAN", 3)
@@ -154,7 +154,7 @@ async def test_beyond_the_budget_a_tool_whose_words_change_does_not_ask_nobody_f
     assert run.status is RunStatus.AWAITING_CLARIFICATION
 
 
-async def test_an_answer_that_was_given_in_the_run_lets_the_tool_go_on_at_once() -> None:
+async def test_tool_continues_at_once_with_a_known_answer() -> None:
     done: list[str] = []
     both = [RELEASE, Call("release", {"version": "1.2"}), "Done."]
     with ScriptedModelClient(both) as model:
@@ -173,7 +173,7 @@ async def test_an_answer_that_was_given_in_the_run_lets_the_tool_go_on_at_once()
         (("Delete it!", "a.py"), False),
     ],
 )
-def test_an_answer_counts_for_the_very_words_that_the_human_read(asked: tuple[str, str], same: bool) -> None:
+def test_tool_answer_counts_only_for_the_words_read(asked: tuple[str, str], same: bool) -> None:
     question = Question(question="Delete it?", context="a.py", options=[Option(label="Yes", id="y")])
     answer = Answer(question_id=question.id, text="Yes", selected=("Yes",))
     with tool_context({name_question(question): answer}):

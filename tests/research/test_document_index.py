@@ -64,13 +64,13 @@ def test_only_what_is_new_or_changed_is_read(folder: Path) -> None:
     assert (read(folder), read(folder)) == (2, 0)
 
 
-def test_a_file_that_was_only_touched_is_not_read_again(folder: Path) -> None:
+def test_index_does_not_read_a_touched_file_again(folder: Path) -> None:
     read(folder)
     os.utime(folder / "sun.md", (LONG_AGO + 5, LONG_AGO + 5))
     assert read(folder) == 0
 
 
-def test_a_change_of_the_same_size_in_the_same_moment_is_seen(tmp_path: Path) -> None:
+def test_index_notices_changes_of_equal_size_and_time(tmp_path: Path) -> None:
     now = time.time()
     write(tmp_path / "a.md", "Wind: 1", now)
     index = DocumentIndex([tmp_path], tmp_path / "index")
@@ -80,7 +80,7 @@ def test_a_change_of_the_same_size_in_the_same_moment_is_seen(tmp_path: Path) ->
     assert index.text(tmp_path / "a.md").units == ["Wind: 2"]
 
 
-async def test_a_search_sees_what_became_of_the_files_meanwhile(folder: Path) -> None:
+async def test_search_sees_what_became_of_the_files_meanwhile(folder: Path) -> None:
     documents = Documents([folder])
     assert await found(documents, "grew") == ["sun.md", "wind.md"]
     (folder / "sun.md").unlink()
@@ -98,7 +98,7 @@ def test_what_no_file_holds_any_more_leaves_the_index(folder: Path) -> None:
             assert db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
 
 
-def test_a_file_that_left_the_index_meanwhile_is_to_be_read_again(folder: Path) -> None:
+def test_index_reads_a_file_again_that_had_left(folder: Path) -> None:
     index = index_of(folder)
     index.refresh(sorted(folder.iterdir()))
     index.refresh([])  # As another process does that sees the folder without its files.
@@ -132,7 +132,7 @@ async def test_one_long_document_does_not_crowd_out_the_others(folder: Path) -> 
 
 
 @pytest.mark.parametrize("damage", [b"no database at all", b""])
-async def test_a_damaged_index_is_made_anew(folder: Path, damage: bytes) -> None:
+async def test_damaged_index_is_made_anew(folder: Path, damage: bytes) -> None:
     documents = Documents([folder])
     await documents.search("wind")
     file = documents._index.file
@@ -142,7 +142,7 @@ async def test_a_damaged_index_is_made_anew(folder: Path, damage: bytes) -> None
     assert await found(documents, "Norway") == ["wind.md"]
 
 
-async def test_an_index_that_is_damaged_in_the_middle_is_made_anew(folder: Path) -> None:
+async def test_index_that_is_damaged_is_rebuilt(folder: Path) -> None:
     for number in range(200):
         write(folder / f"{number}.md", f"Text {number} of something else. " * 20)
     documents = Documents([folder])
@@ -154,7 +154,7 @@ async def test_an_index_that_is_damaged_in_the_middle_is_made_anew(folder: Path)
     assert await found(documents, "Norway") == ["wind.md"]
 
 
-async def test_an_index_of_another_version_is_made_anew(folder: Path) -> None:
+async def test_index_of_another_version_is_made_anew(folder: Path) -> None:
     documents = Documents([folder])
     await documents.search("wind")
     with closing(sqlite3.connect(documents._index.file)) as db, db:
@@ -163,7 +163,7 @@ async def test_an_index_of_another_version_is_made_anew(folder: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions")
-async def test_a_folder_that_cannot_be_written_and_a_cache_that_cannot_either(
+async def test_index_works_where_folder_and_cache_are_read_only(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "cache").write_text("a file where the folder would be")
@@ -176,7 +176,7 @@ async def test_a_folder_that_cannot_be_written_and_a_cache_that_cannot_either(
         folder.chmod(0o700)
 
 
-def test_an_index_that_nobody_used_for_long_is_deleted(folder: Path) -> None:
+def test_index_that_nobody_used_for_long_is_deleted(folder: Path) -> None:
     index = index_of(folder)
     index.refresh([])
     old = index.file.with_name("old.db")
@@ -218,7 +218,7 @@ async def test_two_processes_index_the_same_folder_at_once(folder: Path) -> None
 
 
 @pytest.mark.slow
-async def test_a_kill_in_the_middle_leaves_an_index_that_is_gone_on_with(folder: Path) -> None:
+async def test_index_continues_after_a_kill_in_the_middle(folder: Path) -> None:
     many(folder, 2_000)
     process = indexing(folder)
     index = index_of(folder)
@@ -239,7 +239,7 @@ async def test_a_kill_in_the_middle_leaves_an_index_that_is_gone_on_with(folder:
 
 
 @pytest.mark.slow
-async def test_what_cannot_be_read_is_told_by_name_and_the_rest_works(folder: Path) -> None:
+async def test_index_names_unreadable_files_and_handles_the_rest(folder: Path) -> None:
     pdf(folder / "report.pdf", ["Wind grew in Norway, the report says."], title="Energy")
     word(folder / "letter.docx", ["A letter on Norway."])
     pdf(folder / "locked.pdf", ["secret"], password="x")
@@ -269,7 +269,7 @@ async def test_what_cannot_be_read_is_told_by_name_and_the_rest_works(folder: Pa
 
 
 @pytest.mark.slow
-async def test_a_pdf_is_found_and_read_by_its_pages(folder: Path) -> None:
+async def test_pdf_is_found_and_read_by_its_pages(folder: Path) -> None:
     pdf(folder / "report.pdf", [f"Page {number} on {topic}." for number, topic in enumerate("abcdefg", start=1)])
     documents = Documents([folder])
     (hit, *_) = await documents.search("Page 3")
@@ -278,7 +278,7 @@ async def test_a_pdf_is_found_and_read_by_its_pages(folder: Path) -> None:
     assert (passage.place, passage.next, passage.note) == ("pages 3-6", 7, "1 more page.")
 
 
-async def test_a_document_is_found_by_its_name_and_its_headings(folder: Path) -> None:
+async def test_document_is_found_by_name_and_headings(folder: Path) -> None:
     write(folder / "tariff-review_2024.md", "# Offshore cables\n\nThey cost more.")
     documents = Documents([folder])
     assert await found(documents, "tariff review") == ["tariff-review_2024.md"]
@@ -286,7 +286,7 @@ async def test_a_document_is_found_by_its_name_and_its_headings(folder: Path) ->
 
 
 @pytest.mark.slow
-def test_documents_are_listed_with_summaries_and_very_many_are_counted(folder: Path) -> None:
+def test_documents_are_listed_with_summaries_or_counted(folder: Path) -> None:
     pdf(folder / "a.pdf", ["Wind grew by ten percent."], title="Energy review")
     many(folder, 200)
     listed = Documents([folder]).list_first()
@@ -322,14 +322,14 @@ async def test_no_query_breaks_the_search(folder: Path, query: str) -> None:
     ("query", "terms"),
     rows("document_index/a_query_is_its_telling_words"),
 )
-def test_a_query_is_its_telling_words(query: str, terms: list[str]) -> None:
+def test_query_is_its_telling_words(query: str, terms: list[str]) -> None:
     assert choose_terms(query) == terms
 
 
 # -- progress ---------------------------------------------------------------------------------------------------------
 
 
-async def test_indexing_says_how_far_it_is_and_says_nothing_where_nothing_is_new(folder: Path) -> None:
+async def test_indexing_reports_progress_only_for_new_documents(folder: Path) -> None:
     told: list[Progress] = []
     documents = Documents([folder])
     with enter_scope(RunScope(progress=told.append)):
@@ -341,7 +341,7 @@ async def test_indexing_says_how_far_it_is_and_says_nothing_where_nothing_is_new
 
 
 @pytest.mark.slow
-async def test_a_search_that_is_given_up_does_not_index_all_the_rest(folder: Path) -> None:
+async def test_search_that_is_abandoned_stops_indexing(folder: Path) -> None:
     """The program would not end before, and Ctrl-C seem to do nothing."""
     for number in range(2_000):
         write(folder / f"{number}.md", f"Item {number}.")

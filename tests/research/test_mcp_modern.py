@@ -60,7 +60,7 @@ async def test_tools_of_a_modern_server_are_called() -> None:
     assert ("Found wind" in str(run.result), run.warnings) == (True, ())
 
 
-async def test_required_input_is_asked_over_pauses_of_a_server_that_keeps_its_state() -> None:
+async def test_mcp_required_input_is_asked_over_pauses_with_state() -> None:
     """Over HTTP the server lives on, so that its state is good: it sees a call for each round."""
     with start_http_server(SHOP) as (url, _):
         app = app_of("order", {"item": "hat"}, url=url)
@@ -69,7 +69,7 @@ async def test_required_input_is_asked_over_pauses_of_a_server_that_keeps_its_st
     assert calls_of_the_server() == ["order"] * 3
 
 
-async def test_server_that_takes_its_state_no_more_is_answered_from_the_beginning() -> None:
+async def test_mcp_server_that_refuses_its_state_is_answered_anew() -> None:
     app = app_of("order", {"item": "hat"})  # Its process, and the key of its state, end with each segment.
     run = await answer_all(app, await app.start("Buy"), "l", "yes", "3")
     assert "hat, size=accept:{'size': 'l'} sure=accept:{}, count=accept:{'n': 3}" in str(run.result)
@@ -103,7 +103,7 @@ async def test_required_input_may_be_declined() -> None:
     assert "page=decline:None" in str(run.result)
 
 
-async def test_call_that_is_only_put_off_is_made_again_at_once() -> None:
+async def test_mcp_call_that_is_postponed_is_repeated_at_once() -> None:
     run = await app_of("busy").start("Go")
     assert (run.status, "done" in str(run.result), calls_of_the_server()) == (RunStatus.COMPLETED, True, ["busy"] * 3)
 
@@ -111,7 +111,7 @@ async def test_call_that_is_only_put_off_is_made_again_at_once() -> None:
 @pytest.mark.parametrize(
     ("tool", "why"), [("endless", "wants the same call again"), ("sample", "asks for sampling/createMessage")]
 )
-async def test_result_that_requires_what_nobody_can_give_is_an_error(tool: str, why: str) -> None:
+async def test_mcp_result_requiring_the_impossible_is_an_error(tool: str, why: str) -> None:
     run = await app_of(tool).start("Go")
     assert (run.status, run.questions) == (RunStatus.COMPLETED, ())
     assert why in str(run.result)

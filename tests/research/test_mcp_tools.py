@@ -84,7 +84,7 @@ async def test_what_goes_wrong_is_an_error_result(notes: McpTools) -> None:
 
 
 @pytest.mark.slow
-async def test_a_call_that_takes_too_long_is_given_up() -> None:
+async def test_call_that_takes_too_long_is_given_up() -> None:
     tools = McpTools("notes", server(timeout=5))
     await tools.list_tools()
     tools._server = server(timeout=0.2)  # It may take longer to start.
@@ -95,7 +95,7 @@ async def test_a_call_that_takes_too_long_is_given_up() -> None:
 
 
 @pytest.mark.slow
-async def test_a_server_that_ends_in_the_middle_is_an_error_result() -> None:
+async def test_mcp_server_that_ends_during_calls_is_an_error() -> None:
     tools = McpTools("notes", server(timeout=3))
     result = await tools.call_tool("notes_leave")
     assert result.is_error
@@ -115,7 +115,7 @@ async def test_a_server_that_ends_in_the_middle_is_an_error_result() -> None:
     ],
     ids=["no command", "ends", "says nothing", "no server"],
 )
-async def test_a_server_that_cannot_be_reached_is_left_out_with_a_warning(
+async def test_mcp_server_that_is_unreachable_is_skipped_with_warning(
     given: dict[str, object], caplog: pytest.LogCaptureFixture
 ) -> None:
     tools = McpTools("notes", McpServer.model_validate(given))
@@ -126,7 +126,7 @@ async def test_a_server_that_cannot_be_reached_is_left_out_with_a_warning(
 
 
 @pytest.mark.slow
-async def test_all_pages_of_tools_are_listed_under_names_of_their_own(notes: McpTools) -> None:
+async def test_mcp_tools_of_all_pages_have_their_own_names(notes: McpTools) -> None:
     schemas = {schema["name"]: schema for schema in await notes.list_tools()}
     assert (len(schemas), max(map(len, schemas))) == (9, MAX_NAME_CHARS)
     assert schemas["notes_travel"]["parameters"]["$defs"]["Place"]["type"] == "object"  # type: ignore[typeddict-item]
@@ -143,7 +143,7 @@ async def test_it_can_be_used_again_after_it_was_stopped(notes: McpTools) -> Non
 
 
 @pytest.mark.slow
-async def test_it_dumps_and_loads_as_a_component_without_its_keys(notes: McpTools) -> None:
+async def test_mcp_tools_are_dumped_and_loaded_without_keys(notes: McpTools) -> None:
     dumped = notes.dump_component()
     assert dumped.provider == "upcall.agents.McpTools"
     assert "n-123" not in dumped.model_dump_json()
@@ -166,7 +166,7 @@ async def researched(**settings: object) -> tuple[ScriptedModelClient, str]:
 
 
 @pytest.mark.slow
-async def test_the_researcher_of_a_run_has_its_tools() -> None:
+async def test_researcher_of_a_run_has_its_tools() -> None:
     client, result = await researched()
     assert "- notes: Tools of the MCP server notes." in client.requests[0].system
     assert parse_fenced(result)[0].text.startswith("Notes on wind")
@@ -174,7 +174,7 @@ async def test_the_researcher_of_a_run_has_its_tools() -> None:
 
 @pytest.mark.parametrize("stock", [False, True])
 @pytest.mark.slow
-async def test_a_server_is_stopped_by_the_run_that_started_it(stock: bool) -> None:
+async def test_mcp_server_is_stopped_by_its_run(stock: bool) -> None:
     client = ScriptedModelClient([Call("notes_whoami"), Call("wait"), "Done."])
     made: list[McpTools] = []
 
@@ -195,7 +195,7 @@ async def test_a_server_is_stopped_by_the_run_that_started_it(stock: bool) -> No
     assert (run.result, {each.is_running for each in made}) == ("Done.", {False})
 
 
-async def test_a_server_that_ran_before_goes_on(notes: McpTools) -> None:
+async def test_server_that_ran_before_goes_on(notes: McpTools) -> None:
     await notes.list_tools()
     client = ScriptedModelClient([Call("notes_whoami"), "Done."])
 
@@ -207,7 +207,7 @@ async def test_a_server_that_ran_before_goes_on(notes: McpTools) -> None:
 
 
 @pytest.mark.slow
-async def test_a_shared_server_runs_until_the_last_run_pauses() -> None:
+async def test_shared_server_runs_until_the_last_run_pauses() -> None:
     shared, both, paused = McpTools("notes", server()), asyncio.Event(), asyncio.Event()
     seen: list[bool] = []
 
@@ -254,7 +254,7 @@ async def test_data_sources_name_a_server() -> None:
         ({"ask user": {"command": "x"}}, "ask user"),
     ],
 )
-def test_a_wrong_setting_is_one_line(given: dict[str, object], said: str) -> None:
+def test_wrong_setting_is_one_line(given: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said) as refused:
         Settings.read(None, mcp_servers=given)
     assert "\n" not in str(refused.value)

@@ -83,7 +83,7 @@ async def test_ddgs_without_a_network_says_so() -> None:
         (Sent("<html>"), "Tavily sent something that is no JSON."),
     ],
 )
-async def test_a_search_that_fails_is_a_line_for_the_model_and_the_key_is_nowhere(
+async def test_search_that_fails_is_a_line_without_its_key(
     answer: Sent, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -95,12 +95,12 @@ async def test_a_search_that_fails_is_a_line_for_the_model_and_the_key_is_nowher
 
 
 @pytest.mark.parametrize("answer", [{}, {"results": None}, {"results": [1, {"url": 5}]}, [], 7])
-async def test_an_odd_answer_is_no_hit(answer: object) -> None:
+async def test_odd_answer_is_no_hit(answer: object) -> None:
     with serving(as_json(answer)) as server:
         assert await Web(Tavily(KEY, server.url)).search("wind") == []
 
 
-async def test_a_server_that_is_not_there_is_a_line_for_the_model() -> None:
+async def test_server_that_is_missing_is_a_line_for_models() -> None:
     with serving(Sent()) as server:
         pass
     with pytest.raises(SourceUnavailable, match=r"Tavily cannot be reached \(ConnectError\)"):
@@ -111,7 +111,7 @@ async def test_a_server_that_is_not_there_is_a_line_for_the_model() -> None:
 
 
 @pytest.mark.slow
-async def test_a_page_is_read_as_its_own_text_and_fetched_once() -> None:
+async def test_page_is_read_as_its_text_and_fetched_once() -> None:
     with serving({"/a": Sent(ARTICLE)}) as server:
         source = web("127.0.0.1")
         workbench = SourcesWorkbench([source])
@@ -124,7 +124,7 @@ async def test_a_page_is_read_as_its_own_text_and_fetched_once() -> None:
 
 
 @pytest.mark.slow
-async def test_a_pdf_on_the_web_is_read_by_its_pages(tmp_path: Path) -> None:
+async def test_pdf_on_the_web_is_read_by_pages(tmp_path: Path) -> None:
     data = pdf(tmp_path / "a.pdf", ["First.", "Second."]).read_bytes()
     with serving({"/a": Sent(data, "application/pdf")}) as server:
         passage = await web("127.0.0.1").read(f"{server.url}/a", 2)
@@ -141,19 +141,19 @@ async def test_a_pdf_on_the_web_is_read_by_its_pages(tmp_path: Path) -> None:
     ],
     ids=["image", "damaged", "missing", "loop"],
 )
-async def test_a_page_that_cannot_be_read_says_why(answer: Sent, said: str) -> None:
+async def test_page_that_cannot_be_read_says_why(answer: Sent, said: str) -> None:
     with serving({"/a": answer}) as server, pytest.raises(ValueError, match=said):
         await web("127.0.0.1").read(f"{server.url}/a")
 
 
-async def test_a_page_that_is_too_large_is_given_up() -> None:
+async def test_page_that_is_too_large_is_given_up() -> None:
     large = Sent(b"x" * (MAX_BYTES + 1), "text/plain")
     with serving(large) as server, pytest.raises(SourceUnavailable, match="The page sent more than 10 MB"):
         await web("127.0.0.1").read(f"{server.url}/a")
 
 
 @pytest.mark.slow
-async def test_a_page_that_never_ends_is_given_up() -> None:
+async def test_page_that_never_ends_is_given_up() -> None:
     said = r"The page did not answer within 0\.3 seconds"
     with serving(Sent("begun", forever=True)) as server, pytest.raises(SourceUnavailable, match=said):
         await fetch("The page", f"{server.url}/a", seconds=0.3)
@@ -176,17 +176,17 @@ async def test_no_way_of_writing_it_reaches_this_machine(host: str) -> None:
     "address",
     rows("network_sources/an_address_that_is_not_of_the_public_internet_is_none"),
 )
-def test_an_address_that_is_not_of_the_public_internet_is_none(address: str) -> None:
+def test_address_outside_the_public_internet_is_refused(address: str) -> None:
     assert not is_public(address)
 
 
 @pytest.mark.parametrize("address", ["93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c", "64:ff9b::5db8:d70e"])
-def test_an_address_of_the_public_internet_is_one(address: str) -> None:
+def test_address_of_the_public_internet_is_one(address: str) -> None:
     assert is_public(address)
 
 
 @pytest.mark.skipif(not (shutil.which("unshare") and shutil.which("ip")), reason="no namespaces of networks")
-def test_a_public_address_of_this_machine_is_none() -> None:
+def test_public_address_of_this_machine_is_none() -> None:
     code = "from upcall.addresses import is_public; print(is_public('93.184.215.14'), is_public('93.184.215.15'))"
     script = f'ip address add 93.184.215.14/32 dev lo && exec {sys.executable} -c "{code}"'
     done = subprocess.run(["unshare", "-rn", "sh", "-c", script], capture_output=True, text=True, check=True)
@@ -202,7 +202,7 @@ async def resolved(host: str, port: int) -> Sequence[str]:
 
 
 @pytest.mark.parametrize("host", ["one.test", "two.test"])
-async def test_a_name_with_a_private_address_is_refused(host: str) -> None:
+async def test_name_with_a_private_address_is_refused(host: str) -> None:
     source, said = Web(Tavily(KEY), resolve=resolved), f"{host} is a private address, which is not read"
     with serving(Sent(ARTICLE)) as server, pytest.raises(ValueError, match=said):
         await source.read(f"http://{host}:{server.port}/a")
@@ -210,7 +210,7 @@ async def test_a_name_with_a_private_address_is_refused(host: str) -> None:
 
 
 @pytest.mark.slow
-async def test_the_connection_goes_to_the_address_that_was_looked_at() -> None:
+async def test_connection_goes_to_the_address_that_was_checked() -> None:
     """No second look-up that could tell something else: only the first one knows this name."""
     with serving({"/a": Sent(ARTICLE)}) as server:
         source = Web(Tavily(KEY), private_hosts=["site.test"], resolve=resolved)
@@ -219,7 +219,7 @@ async def test_the_connection_goes_to_the_address_that_was_looked_at() -> None:
     assert [request.headers["Host"] for request in server.requests] == [f"site.test:{server.port}"]
 
 
-async def test_a_redirect_to_a_private_address_is_refused() -> None:
+async def test_redirect_to_a_private_address_is_refused() -> None:
     with serving(Sent(ARTICLE)) as inner:
         for target in (f"{inner.url}/a", f"http://one.test:{inner.port}/a", "http://169.254.169.254/latest/meta-data"):
             redirect = Sent(status=302, headers={"Location": target})
@@ -232,7 +232,7 @@ async def test_a_redirect_to_a_private_address_is_refused() -> None:
 
 
 @pytest.mark.slow
-async def test_a_redirect_within_what_is_allowed_is_followed() -> None:
+async def test_redirect_within_what_is_allowed_is_followed() -> None:
     with serving({"/a": Sent(status=301, headers={"Location": "/b"}), "/b": Sent(ARTICLE)}) as server:
         passage = await Web(Tavily(KEY), private_hosts=["site.test"], resolve=resolved).read(
             f"http://site.test:{server.port}/a"
@@ -291,7 +291,7 @@ async def test_arxiv_is_searched() -> None:
     assert server.requests[0].query["search_query"] == "all:wind AND all:AND AND all:sun"
 
 
-async def test_a_paper_is_read_by_its_pages(tmp_path: Path) -> None:
+async def test_paper_is_read_by_its_pages(tmp_path: Path) -> None:
     data = pdf(tmp_path / "a.pdf", ["First.", "Second."]).read_bytes()
     with serving({"/pdf/2401.01234": Sent(data, "application/pdf")}) as server:
         source = Arxiv(f"{server.url}/api", f"{server.url}/pdf")
@@ -299,7 +299,7 @@ async def test_a_paper_is_read_by_its_pages(tmp_path: Path) -> None:
     assert (first.place, second.text, len(server.requests)) == ("pages 1-2", "Second.", 1)
 
 
-async def test_where_the_paper_cannot_be_had_its_abstract_is_given() -> None:
+async def test_paper_that_is_unavailable_gives_its_abstract() -> None:
     with serving({"/api": Sent(FEED, "application/atom+xml")}) as server:
         passage = await Arxiv(f"{server.url}/api", f"{server.url}/pdf").read("2401.01234v2")
     assert passage.place == "abstract"
@@ -311,7 +311,7 @@ BOMB = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><feed xmlns="http:/
 
 
 @pytest.mark.parametrize("feed", [BOMB, "<feed", "", '<!DOCTYPE x SYSTEM "file:///etc/passwd"><feed/>'])
-async def test_a_feed_that_is_none_or_a_bomb_is_not_taken(feed: str) -> None:
+async def test_feed_that_is_invalid_or_a_bomb_is_refused(feed: str) -> None:
     with serving(Sent(feed, "application/atom+xml")) as server:
         source = Arxiv(server.url, server.url)
         if feed.endswith("<feed/>"):
@@ -330,11 +330,11 @@ async def test_only_an_arxiv_id_is_read(ref: str) -> None:
 # -- as they are configured -------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_asked_on_the_network_unless_it_is_configured() -> None:
+def test_network_is_used_only_where_configured() -> None:
     assert network_sources(Settings.read()) == []
 
 
-def test_the_settings_turn_sources_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_turn_sources_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BRAVE_API_KEY", KEY)
     settings = Settings.read(None, sources=["wikipedia", "web", "arxiv", "web"])
     workbench = SourcesWorkbench(network_sources(settings))
@@ -344,7 +344,7 @@ def test_the_settings_turn_sources_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert KEY not in repr(settings)
 
 
-def test_a_source_without_its_key_says_so_and_has_no_tools() -> None:
+def test_source_without_its_key_explains_it_without_tools() -> None:
     settings = Settings.read(None, sources=["web", "wikipedia"], web_search="tavily")
     workbench = SourcesWorkbench(network_sources(settings))
     assert workbench.problems == ("web needs a key: set TAVILY_API_KEY",)

@@ -54,7 +54,7 @@ def test_every_literal_quote_of_the_tuned_table_is_taken() -> None:
     assert lost == []
 
 
-def test_quotes_that_the_rules_were_not_made_for_are_told_apart() -> None:
+def test_quotes_beyond_the_rules_are_distinguished() -> None:
     """The figures are in docs/benchmarks.md."""
     wrong = [(each["holds"], each["quote"]) for each, taken in judged(HELD_OUT) if taken is not each["holds"]]
     assert wrong == []
@@ -74,7 +74,7 @@ def test_quotes_are_told_by_what_surrounds_them() -> None:
     ("quote", "reason"),
     rows("quotes/a_refusal_says_what_is_left_out"),
 )
-def test_a_refusal_says_what_is_left_out(quote: str, reason: str) -> None:
+def test_refusal_says_what_is_left_out(quote: str, reason: str) -> None:
     text = (
         "The compound may cause cancer in rats. In the play, the king dies. Prices rose and costs fell by 12 percent."
     )
@@ -84,7 +84,7 @@ def test_a_refusal_says_what_is_left_out(quote: str, reason: str) -> None:
     assert not reason or refused.sentence in text
 
 
-def test_a_passage_that_begins_within_a_sentence_hides_no_context() -> None:
+def test_passage_that_begins_within_a_sentence_hides_no_context() -> None:
     cut, whole = map(SearchableText, ("the dam is unsafe.", "It is a myth that the dam is unsafe."))
     assert find_in("the dam is unsafe", [cut]) is not None
     assert find_in("the dam is unsafe", [cut, whole]) is None
@@ -99,7 +99,7 @@ def test_passage_within_a_story_is_judged_by_the_story() -> None:
     assert find_in("Goods come by air", [part, story, elsewhere]) is not None
 
 
-def test_nearest_sentence_is_that_with_most_words_of_a_quote() -> None:
+def test_nearest_sentence_is_that_with_most_words() -> None:
     text = SearchableText("The mill closed in May. The brewery opened in June.")
     assert find_nearest("The brewery opened in July", [text]) == "The brewery opened in June."
     assert find_nearest("Nothing of the kind happened", [text]) == ""
@@ -126,7 +126,7 @@ def test_two_writings_of_the_same_words_are_the_same(written: str, read: str) ->
     ("text", "words"),
     rows("quotes/a_text_is_cut_into_words_figures_and_ends"),
 )
-def test_a_text_is_cut_into_words_figures_and_ends(text: str, words: str) -> None:
+def test_text_is_cut_into_words_figures_and_ends(text: str, words: str) -> None:
     assert " ".join(split_words(text).words) == words
 
 
@@ -134,7 +134,7 @@ def test_a_text_is_cut_into_words_figures_and_ends(text: str, words: str) -> Non
     ("text", "borders"),
     [("He met Dr. Holm. It rained.", 1), ("Messrs. Holm and Mr. Aske, vol. 5. Then", 1), ("One. Two", 1)],
 )
-def test_a_full_stop_behind_an_abbreviation_parts_no_sentences(text: str, borders: int) -> None:
+def test_full_stop_behind_an_abbreviation_parts_no_sentences(text: str, borders: int) -> None:
     words = split_words(text)
     assert len([at for at in words.borders if at < len(words.words) - 1]) == borders
 
@@ -162,7 +162,7 @@ def test_how_a_quote_is_found(quote: str, match: Match | None) -> None:
     assert found is None or (found.score == 100) == (found.match is not Match.FUZZY)
 
 
-def test_a_quote_of_too_many_parts_is_stitched_together() -> None:
+def test_quote_of_too_many_parts_is_stitched_together() -> None:
     parts = [f"piece {number}" for number in range(MAX_PARTS + 1)]
     text = f"He showed {', then '.join(parts)}."
     assert find_quote(" … ".join(parts[1:]), text) is not None
@@ -187,7 +187,7 @@ def test_a_quote_of_too_many_parts_is_stitched_together() -> None:
         ("he saw Berlin then he died happily", "He saw Berlin. Then he died happily", False),
     ],
 )
-def test_a_slip_does_not_make_another_word(quote: str, text: str, held: bool) -> None:
+def test_slip_does_not_make_another_word(quote: str, text: str, held: bool) -> None:
     assert (find_quote(quote, text) is not None) is held
 
 
@@ -195,7 +195,7 @@ def test_a_slip_does_not_make_another_word(quote: str, text: str, held: bool) ->
     ("quote", "enough"),
     rows("quotes/a_word_is_no_evidence"),
 )
-def test_a_word_is_no_evidence(quote: str, enough: bool) -> None:
+def test_word_is_no_evidence(quote: str, enough: bool) -> None:
     assert says_enough(quote) is enough
 
 
@@ -203,6 +203,6 @@ def test_a_word_is_no_evidence(quote: str, enough: bool) -> None:
 @pytest.mark.parametrize(
     "quote", ["Wind turbines are repaired by robots in most of them", "the of the and the of " * 30]
 )
-def test_a_long_read_is_searched_in_parts_of_a_second(quote: str) -> None:
+def test_long_read_is_searched_in_parts_of_seconds(quote: str) -> None:
     """No time is asserted: it must end, at ten times what one run reads."""
     assert find_quote(quote, "\n".join([ENERGY] * 20_000)) is None

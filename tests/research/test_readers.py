@@ -41,19 +41,19 @@ def why_not(path: Path) -> str:
 # -- kinds ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_pdf_is_pages(tmp_path: Path) -> None:
+def test_pdf_is_pages(tmp_path: Path) -> None:
     text = read_file(pdf(tmp_path / "a.pdf", ["Wind power grew.\nSolar too.", "Page two"], title="Energy 2024"))
     assert text == Text("page", ["Wind power grew.\nSolar too.", "Page two"], "Energy 2024")
     assert (text.place(2, 2), text.place(1, 2)) == ("page 2", "pages 1-2")
 
 
-def test_a_docx_is_paragraphs_and_the_rows_of_its_tables(tmp_path: Path) -> None:
+def test_docx_is_paragraphs_and_rows_of_its_tables(tmp_path: Path) -> None:
     rows = [("Country", "Wind"), ("Germany", "52 %")]
     text = read_file(word(tmp_path / "a.docx", ["Energy", "Wind grew."], rows, title="Report"))
     assert text == Text("paragraph", ["Energy", "Wind grew.", "Country | Wind", "Germany | 52 %"], "Report")
 
 
-def test_a_page_is_its_own_text_without_what_is_around_it() -> None:
+def test_page_is_its_own_text_without_its_surroundings() -> None:
     text = read_html(PAGE)
     assert text.title == "Wind & sun"
     said = "\n".join(text.units)
@@ -61,7 +61,7 @@ def test_a_page_is_its_own_text_without_what_is_around_it() -> None:
     assert not any(word in said for word in ("Imprint", "About", "alert"))
 
 
-def test_without_the_package_a_page_is_all_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_without_the_package_is_all_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "trafilatura", None)
     said = "\n".join(read_html(PAGE).units)
     assert "Wind power grew by ten percent in Germany last year, says the agency." in said
@@ -69,7 +69,7 @@ def test_without_the_package_a_page_is_all_of_its_text(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
-def test_a_table_is_rows_with_the_names_of_their_columns(tmp_path: Path, separator: str) -> None:
+def test_table_is_rows_with_column_names(tmp_path: Path, separator: str) -> None:
     rows = [["country", "wind", "note"], ["Germany", "52", ""], ["Japan", "2", "new"]]
     path = written(tmp_path / "a.csv", "\n".join(separator.join(row) for row in rows) + "\n")
     text = read_file(path)
@@ -83,11 +83,11 @@ def test_quoted_cells_with_line_breaks_are_one_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "cp1252"])
-def test_a_text_in_another_encoding_is_read(encoding: str) -> None:
+def test_text_in_another_encoding_is_read(encoding: str) -> None:
     assert decode("Größe: 5 €".encode(encoding)) == "Größe: 5 €"
 
 
-def test_a_longer_text_is_read_in_the_encoding_that_it_looks_like() -> None:
+def test_encoding_of_a_longer_text_is_guessed() -> None:
     text = "Возобновляемая энергия в Европе выросла, сообщает агентство. " * 10
     assert decode(text.encode("cp1251")) == text
 
@@ -107,13 +107,13 @@ def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_zip_bomb_is_not_unpacked(tmp_path: Path) -> None:
+def test_zip_bomb_is_not_unpacked(tmp_path: Path) -> None:
     bomb = zip_bomb(tmp_path / "bomb.docx")
     assert bomb.stat().st_size < 3_000_000
     assert why_not(bomb) == "unpacks to more than 300 MB"
 
 
-def test_a_file_that_is_too_large_is_not_opened(tmp_path: Path) -> None:
+def test_file_that_is_too_large_is_not_opened(tmp_path: Path) -> None:
     with (tmp_path / "huge.txt").open("wb") as file:
         file.truncate(500_000_000)
     assert why_not(tmp_path / "huge.txt") == "is larger than 100 MB"
@@ -132,7 +132,7 @@ def test_without_the_package_the_remedy_is_said(
 
 
 @pytest.mark.slow
-def test_a_file_that_takes_too_long_ends_its_reader_and_not_the_next_file(tmp_path: Path) -> None:
+def test_reader_of_a_slow_file_ends_before_the_next(tmp_path: Path) -> None:
     page = written(tmp_path / "page.html", PAGE)
     with IsolatedReader(seconds=0.005) as reader:  # No Python starts in that time.
         with pytest.raises(NotReadable, match=r"took more than 0\.005 seconds"):
@@ -143,7 +143,7 @@ def test_a_file_that_takes_too_long_ends_its_reader_and_not_the_next_file(tmp_pa
 
 
 @pytest.mark.slow
-def test_a_reader_that_is_killed_is_replaced(tmp_path: Path) -> None:
+def test_reader_that_is_killed_is_replaced(tmp_path: Path) -> None:
     page = written(tmp_path / "page.html", PAGE)
     with IsolatedReader() as reader:
         reader.read(page)
@@ -166,7 +166,7 @@ def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.slow
-def test_a_reader_imports_nothing_from_the_current_folder(
+def test_reader_imports_nothing_from_the_current_folder(
     isolation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("json", "trafilatura", "upcall", "sitecustomize", "readers"):
@@ -188,7 +188,7 @@ def look_around(code: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return said
 
 
-def test_a_reader_has_no_environment(isolation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reader_has_no_environment(isolation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     said = look_around("print(open('/proc/self/environ').read(), os.environ, os.getcwd())", monkeypatch)
     assert said
@@ -208,7 +208,7 @@ def test_a_reader_has_no_environment(isolation: str, monkeypatch: pytest.MonkeyP
         "print(os.memfd_create('a'))",
     ],
 )
-def test_a_reader_in_the_sandbox_reaches_nothing(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reader_in_the_sandbox_reaches_nothing(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if explain_unusable() is not None:
         pytest.skip("no bubblewrap")
     written(tmp_path / "page.html", PAGE)
@@ -217,7 +217,7 @@ def test_a_reader_in_the_sandbox_reaches_nothing(code: str, tmp_path: Path, monk
         assert look_around(f"print('here', flush=True)\n{code}", monkeypatch) == "here\n"
 
 
-def test_the_limits_of_a_reader_are_for_good(isolation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_of_a_reader_are_for_good(isolation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     code = isolated._START.replace("serve", "limit_process") + (
         "import resource, threading\nthreading.Thread(target=print).start()\n"
         "print([resource.getrlimit(getattr(resource, f'RLIMIT_{name}')) for name in ('AS', 'FSIZE')])"
@@ -236,9 +236,7 @@ def test_the_limits_of_a_reader_are_for_good(isolation: str, monkeypatch: pytest
     ],
 )
 @pytest.mark.slow
-def test_a_reader_that_says_anything_else_is_replaced(
-    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reader_that_says_anything_else_is_replaced(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = written(tmp_path / "page.html", PAGE)
     with IsolatedReader() as reader, monkeypatch.context() as taken_over:
         taken_over.setattr(isolated, "_START", f"input()\n{code}")
@@ -251,7 +249,7 @@ def test_a_reader_that_says_anything_else_is_replaced(
 # -- passages ---------------------------------------------------------------------------------------------------------
 
 
-def test_passages_hold_all_of_a_document_and_say_where_it_stands() -> None:
+def test_passages_cover_a_document_and_know_their_place() -> None:
     lines = [f"Sentence {number} says something about wind." for number in range(100)]
     parts = list(cut_into_parts(Text("line", lines)))
     assert [line for part in parts for line in part.text.splitlines()] == lines
@@ -259,14 +257,14 @@ def test_passages_hold_all_of_a_document_and_say_where_it_stands() -> None:
     assert max(len(part.text) for part in parts) <= PASSAGE_CHARS
 
 
-def test_a_heading_begins_a_passage_and_goes_with_all_below_it() -> None:
+def test_heading_begins_a_passage_with_all_below_it() -> None:
     text = Text("line", ["# Wind", "", "It grew.", "## Offshore", "", *["It grew more."] * 100])
     parts = list(cut_into_parts(text))
     assert [(part.first, part.heading) for part in parts[:2]] == [(1, "Wind"), (4, "Offshore")]
     assert {part.heading for part in parts[1:]} == {"Offshore"}
 
 
-def test_a_page_is_a_passage_and_a_long_one_several_of_the_same_page() -> None:
+def test_page_is_one_passage_or_several_if_long() -> None:
     long = "Wind grew a lot in this year. " * 100
     parts = list(cut_into_parts(Text("page", ["Short.", long, "", "Last."])))
     assert [(part.first, part.last) for part in parts[:2]] == [(1, 1), (2, 2)]

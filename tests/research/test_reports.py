@@ -33,14 +33,14 @@ def coded(*made: MadeCall, tools: frozenset[str] = TOOLS) -> CodingReport:
     return report
 
 
-def test_prose_is_a_report_with_the_lists_of_the_calls() -> None:
+def test_prose_is_a_report_with_lists_of_calls() -> None:
     report = coded(
         wrote("./a.py"), wrote("a.py"), MadeCall("apply_patch", {"patch": PATCH}, ""), ran("make"), ran("ls")
     )
     assert (report.summary, report.files, report.commands) == ("Done.", ("a.py", "old.py", "new.md"), ("make", "ls"))
 
 
-def test_claims_without_a_call_are_warned_of_and_not_listed() -> None:
+def test_claims_without_a_call_are_warned_of_and_unlisted() -> None:
     claimed = CodingReport(summary="x", files=("a.md", "made_up.py"), commands=("make release",), tests=("tox",))
     report = claimed.verify_against(WorkDone([ran("ls"), wrote("a.md")], TOOLS))
     assert isinstance(report, CodingReport)
@@ -49,26 +49,26 @@ def test_claims_without_a_call_are_warned_of_and_not_listed() -> None:
 
 
 @pytest.mark.parametrize("claimed", ["out/a.txt", "/home/me/work/out/a.txt", "./out/a.txt", "b, c.txt", "/w/d.md"])
-def test_a_true_claim_stands_by_command_and_by_absolute_path(claimed: str) -> None:
+def test_true_claim_matches_command_and_absolute_path(claimed: str) -> None:
     done = ran("make", '[exit status 0, after 0.1 s; wrote out/a.txt, "b, c.txt", 3 more; deleted old]\n[; wrote lie]')
     report = CodingReport(summary="x", files=(claimed,)).verify_against(WorkDone([done, wrote("d.md")], TOOLS))
     assert report.warnings == ()
 
 
 @pytest.mark.parametrize("claimed", ["lie", "txt", "a.txt", "/a.txt", "out/a.txt/x", "3 mor"])
-def test_a_false_claim_does_not(claimed: str) -> None:
+def test_false_claim_does_not(claimed: str) -> None:
     done = ran("make", "[exit status 0, after 0.1 s; wrote out/a.txt, 3 more]\n[exit status 0; wrote lie]")
     report = CodingReport(summary="x", files=(claimed,)).verify_against(WorkDone([done], TOOLS))
     assert report.warnings == (f"no call changed {show_name(claimed)}",)
 
 
-def test_a_test_is_reported_with_the_outcome_of_its_last_run() -> None:
+def test_test_is_reported_with_its_last_outcome() -> None:
     made = [failed("pytest -q"), wrote("a.py"), ran("pytest  -q")]
     assert coded(*made).tests == ("pytest -q (exit status 0, after 0.1 s): 3 passed",)
     assert coded(*made[:1]).tests == ("pytest -q (exit status 1, after 0.2 s): 1 failed",)
 
 
-def test_a_test_that_ran_before_the_last_change_says_so() -> None:
+def test_test_that_ran_before_the_last_change_warns() -> None:
     report = coded(ran("pytest"), wrote("a.py"))
     assert report.tests == ("pytest (exit status 0, after 0.1 s): 3 passed (files were changed after that)",)
 
@@ -115,7 +115,7 @@ def test_work_that_stands_is_not_warned_of(made: list[MadeCall]) -> None:
         ([ran("make", "[exit status 0, after 0.1 s; wrote a.md]")], ()),
     ],
 )
-def test_a_file_that_every_change_failed_of_is_warned_of(made: list[MadeCall], warnings: tuple[str, ...]) -> None:
+def test_file_whose_changes_all_failed_is_warned_of(made: list[MadeCall], warnings: tuple[str, ...]) -> None:
     failed_edit = MadeCall("edit_file", {"path": "./a.md"}, "Error")
     work = WorkDone(made, TOOLS, failed=[failed_edit, failed_edit])
     assert CodingReport.from_text("Done.").verify_against(work).warnings == warnings
@@ -125,14 +125,14 @@ def test_a_file_that_every_change_failed_of_is_warned_of(made: list[MadeCall], w
 @pytest.mark.parametrize(
     ("made", "warnings"), [([wrote("a.md")], ()), ([], ("it changed no file and ran no command",))]
 )
-def test_a_change_that_names_no_file_failed_of_none(
+def test_change_that_names_no_file_failed_of_none(
     named: dict[str, object], made: list[MadeCall], warnings: tuple[str, ...]
 ) -> None:
     work = WorkDone(made, TOOLS, failed=[MadeCall("edit_file", named, "Error")])
     assert CodingReport.from_text("Done.").verify_against(work).warnings == warnings
 
 
-def test_code_is_not_expected_to_be_run_where_nothing_can_be_run() -> None:
+def test_code_need_not_run_where_nothing_can() -> None:
     assert coded(wrote("a.py"), tools=frozenset({"write_file"})).warnings == ()
 
 
@@ -144,18 +144,18 @@ def test_code_is_not_expected_to_be_run_where_nothing_can_be_run() -> None:
         (WorkDone([]), ()),
     ],
 )
-def test_a_report_of_an_agent_that_called_nobody_is_warned_of(work: WorkDone, warnings: tuple[str, ...]) -> None:
+def test_report_of_an_agent_without_calls_is_warned_of(work: WorkDone, warnings: tuple[str, ...]) -> None:
     assert Report.from_text("All done.").verify_against(work).warnings == warnings
 
 
-def test_an_answer_that_looked_nothing_up_is_warned_of_where_there_are_sources() -> None:
+def test_answer_without_a_lookup_is_warned_of_with_sources() -> None:
     sources = frozenset({"search_documents"})
     report = ResearchReport.from_text("It is 28.").verify_against(WorkDone([], sources, sources))
     assert report.warnings == ("it looked nothing up in its sources",)
     assert ResearchReport.from_text("It is 28.").verify_against(WorkDone([])).warnings == ()
 
 
-def test_a_change_that_the_user_refused_is_not_told_as_failed() -> None:
+def test_change_that_the_user_refused_is_no_failure() -> None:
     refused = MadeCall("delete_file", {"path": "a.md"}, "The user said no. Nothing was changed.")
     failed_edit = MadeCall("edit_file", {"path": "b.md"}, "Error")
     report = CodingReport(summary="x").verify_against(WorkDone([ran("make")], TOOLS, failed=[refused, failed_edit]))

@@ -50,7 +50,7 @@ def crew_of(*members: Any, name: str = "crew") -> Team:
 # -- names ------------------------------------------------------------------------------------------------------------
 
 
-async def test_two_members_of_one_name_are_refused_in_one_line_before_anything_is_stored() -> None:
+async def test_member_names_that_repeat_are_refused_before_storing() -> None:
     now = app(lambda world: crew_of(world.agent("coder"), world.agent("coder")), World(script()))
     with pytest.raises(ConfigurationError, match="names must be unique") as refused:
         await now.start("Build it")
@@ -58,7 +58,7 @@ async def test_two_members_of_one_name_are_refused_in_one_line_before_anything_i
     assert await now.list() == []
 
 
-async def test_two_teams_of_one_name_nested_in_one_agent_are_refused_by_name() -> None:
+async def test_team_names_that_repeat_in_an_agent_are_refused() -> None:
     world = World(script())
     with pytest.raises(ConfigurationError, match=r"'lead'.*are called crew"):
         world.agent("lead", *(NestedTeam(crew_of(world.agent("coder"))) for _ in range(2)))
@@ -66,9 +66,7 @@ async def test_two_teams_of_one_name_nested_in_one_agent_are_refused_by_name() -
 
 @pytest.mark.parametrize("names", [("coder", "coder"), ("crew", "coder"), ("coder", "crew"), ("crew", "crew")])
 @pytest.mark.parametrize("place", some_slow(PLACES))
-async def test_agents_of_one_name_in_different_teams_each_get_their_own_answer(
-    place: str, names: tuple[str, str]
-) -> None:
+async def test_agents_of_one_name_get_their_own_answers(place: str, names: tuple[str, str]) -> None:
     """Also where an inner agent is called like its team."""
 
     def make(world: World) -> Team:
@@ -90,7 +88,7 @@ async def test_agents_of_one_name_in_different_teams_each_get_their_own_answer(
 
 
 @pytest.mark.parametrize("place", ["at the root", "as an agent", "as a team", "as a tool", "two agents down"])
-async def test_a_hand_off_to_nobody_fails_the_run_in_one_line_that_names_the_target(place: str) -> None:
+async def test_handoff_to_nobody_fails_and_names_the_target(place: str) -> None:
     def make(world: World) -> Team:
         members: list[ChatAgent] = [world.agent("coder", handoffs=["nobody"]), world.agent("tester")]
         return Swarm(members, name="crew", termination_condition=TextMessageTermination("tester"))
@@ -116,7 +114,7 @@ HUGE = "Which one? " * 1_000_000
     [*some_slow(["as an agent", "as a team", "as a tool"]), pytest.param("at the root", marks=pytest.mark.slow)],
 )
 @pytest.mark.slow
-async def test_a_question_of_ten_megabytes_goes_back_to_the_model_that_asked(place: str) -> None:
+async def test_question_of_ten_megabytes_returns_to_its_model(place: str) -> None:
     def make(world: World) -> Team:
         return crew_of(world.agent("coder"))
 
@@ -145,9 +143,7 @@ class HandsOver(ForeignAgent):
 
 @pytest.mark.parametrize("text", [HUGE, "", " \n", "Which one?"])
 @pytest.mark.parametrize("place", some_slow(["at the root", "as an agent", "as a team", "as a tool"]))
-async def test_whatever_a_stock_agent_hands_to_the_user_is_a_question_of_a_length_that_can_be_read(
-    place: str, text: str
-) -> None:
+async def test_handoff_to_the_user_is_a_readable_question(place: str, text: str) -> None:
     with script(PLACES[place].others) as client:
         world, put = World(client), PLACES[place].put(lambda world: crew_of(HandsOver("stock", text)))
         run = await app(put, world).start("Build it")
@@ -158,7 +154,7 @@ async def test_whatever_a_stock_agent_hands_to_the_user_is_a_question_of_a_lengt
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", some_slow(["at the root", "as an agent", "as a team", "as a tool"]))
-async def test_a_thousand_open_questions_are_each_answered_by_id(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_thousand_open_questions_are_each_answered_by_id(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"Value of {number}?" for number in range(1000)]
 
     def make(world: World) -> Team:
@@ -180,7 +176,7 @@ async def test_a_thousand_open_questions_are_each_answered_by_id(place: str, mon
 
 
 @pytest.mark.parametrize("place", some_slow(["at the root", "as an agent", "as a team", "as a tool"]))
-async def test_options_with_the_same_label_go_back_to_the_model_that_asked(place: str) -> None:
+async def test_options_with_equal_labels_return_to_their_model(place: str) -> None:
     asks = [ask("Which?", options=["Flask", "flask"]), ask("Which?", options=["Flask", "Django"]), "Coded."]
     with script(PLACES[place].others, {"coder": asks}) as client:
         world, put = World(client), PLACES[place].put(lambda world: crew_of(world.agent("coder")))
@@ -229,7 +225,7 @@ SLOW = {
 
 @pytest.mark.parametrize("kind", SLOW)
 @pytest.mark.slow
-async def test_a_nested_agent_that_never_returns_is_an_error_result_that_the_model_can_act_on(kind: str) -> None:
+async def test_nested_agent_that_never_returns_is_an_error_result(kind: str) -> None:
     def make(world: World) -> Team:
         nested = [hanging(world, kind), world.agent("quick")]
         return crew_of(world.agent("lead", *nested, nested_timeout=SOON), world.agent("tester"))
@@ -243,7 +239,7 @@ async def test_a_nested_agent_that_never_returns_is_an_error_result_that_the_mod
     assert quick == "Quick."
 
 
-async def test_a_question_may_wait_longer_than_its_agent_may_work() -> None:
+async def test_question_may_outwait_the_time_limit_of_its_agent() -> None:
     def make(world: World) -> Team:
         return crew_of(world.agent("lead", world.agent("coder"), nested_timeout=5))
 
@@ -256,7 +252,7 @@ async def test_a_question_may_wait_longer_than_its_agent_may_work() -> None:
 
 
 @pytest.mark.slow
-async def test_an_agent_given_up_leaves_the_question_of_its_neighbour_open() -> None:
+async def test_agent_given_up_leaves_its_neighbours_question_open() -> None:
     def make(world: World) -> Team:
         return crew_of(world.agent("lead", world.agent("slow"), world.agent("coder"), nested_timeout=SOON))
 
@@ -273,7 +269,7 @@ async def test_an_agent_given_up_leaves_the_question_of_its_neighbour_open() -> 
     assert [each[:20] for each in results_in(client, said_to("lead"))] == ["Error: slow did not ", "Coded."]
 
 
-def test_a_time_limit_is_part_of_the_declarative_form() -> None:
+def test_time_limit_is_part_of_the_declarative_form() -> None:
     from autogen_ext.models.replay import ReplayChatCompletionClient
 
     agent = PausableAgent("lead", ReplayChatCompletionClient(["Led."]), nested_timeout=30)
@@ -286,7 +282,7 @@ def test_a_time_limit_is_part_of_the_declarative_form() -> None:
 
 
 @pytest.mark.parametrize("place", some_slow(PLACES))
-async def test_a_team_that_ends_without_a_word_is_a_failure_that_can_be_resumed(place: str) -> None:
+async def test_team_that_ends_silently_is_a_resumable_failure(place: str) -> None:
     silent = [""]
 
     class Silent(HandsOver):
@@ -318,7 +314,7 @@ OTHERS: dict[str, Callable[[World], Team]] = {
 
 @pytest.mark.parametrize("place", some_slow(PLACES))
 @pytest.mark.parametrize("other", OTHERS)
-async def test_a_state_that_does_not_fit_is_said_in_a_line_and_nothing_is_lost(other: str, place: str) -> None:
+async def test_state_that_does_not_fit_is_refused_without_loss(other: str, place: str) -> None:
     def make(world: World) -> Team:
         return crew_of(world.agent("coder"), world.agent("tester"))
 
@@ -334,7 +330,7 @@ async def test_a_state_that_does_not_fit_is_said_in_a_line_and_nothing_is_lost(o
         completed(await app(put, world).answer(run.id, "This"), PLACES[place].result or "Tested.")
 
 
-async def test_a_nested_team_refuses_the_state_of_another_agent() -> None:
+async def test_nested_team_refuses_the_state_of_another_agent() -> None:
     world = World(script())
     crew = NestedTeam(crew_of(world.agent("coder")))
     with pytest.raises(SchemaMismatch, match="'crew' is that of another kind"):
@@ -344,7 +340,7 @@ async def test_a_nested_team_refuses_the_state_of_another_agent() -> None:
 
 
 @pytest.mark.parametrize("nested", [False, True])
-async def test_a_member_that_passes_for_the_user_is_refused(nested: bool) -> None:
+async def test_member_that_passes_for_the_user_is_refused(nested: bool) -> None:
     """Authority: only the user's own words confirm a risk."""
     with ScriptedModelClient([]) as client:
         team: Team = RoundRobinGroupChat([AssistantAgent("user", client)], name="crew")
@@ -376,7 +372,7 @@ async def coroutine() -> Team:
         (lambda: RoundRobinGroupChat([]), "The team cannot be built: ValueError: At least one participant"),
     ],
 )
-async def test_a_function_that_builds_no_team_is_told_so_and_nothing_is_stored(make: Any, says: str) -> None:
+async def test_function_that_builds_no_team_is_refused_before_storing(make: Any, says: str) -> None:
     app = Upcall(team=make, store="runs.db")
     with pytest.raises(ConfigurationError, match=re.escape(says)):
         await app.start("Build it")
@@ -384,6 +380,6 @@ async def test_a_function_that_builds_no_team_is_told_so_and_nothing_is_stored(m
 
 
 @pytest.mark.parametrize("team", [3, ["team"], RoundRobinGroupChat([PausableAgent("a", ScriptedModelClient([]))])])
-def test_a_team_in_the_place_of_its_function_is_refused(team: Any) -> None:
+def test_team_in_place_of_its_function_is_refused(team: Any) -> None:
     with pytest.raises(ConfigurationError, match="must be a function that builds a team, not "):
         Upcall(team=team)

@@ -119,7 +119,7 @@ async def test_who_is_answered_goes_on_while_a_sibling_works(
 
 
 @pytest.mark.slow
-async def test_an_answer_comes_through_though_the_store_is_locked_when_it_is_taken_in(
+async def test_early_answer_arrives_although_the_store_is_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process writes for long, as one that prunes the store does."""
@@ -143,7 +143,7 @@ async def test_an_answer_comes_through_though_the_store_is_locked_when_it_is_tak
 
 
 @SHAPES
-async def test_a_question_that_nobody_answers_meanwhile_waits_at_the_rest(
+async def test_early_question_nobody_answers_waits_at_the_pause(
     shape: str, script: dict[str, list[Reply]], path: tuple[str, ...], tmp_path: Path
 ) -> None:
     with ScriptedModelClient(script) as client:
@@ -168,7 +168,7 @@ class SlowToEnd(RoundRobinGroupChat):
             yield item
 
 
-async def test_an_answer_that_comes_too_late_for_the_team_goes_to_the_next_one_at_once(tmp_path: Path) -> None:
+async def test_early_answer_too_late_goes_to_the_next_segment(tmp_path: Path) -> None:
     """Nobody else works, so that the team stops before the answer can reach it: the run goes on all the same."""
     with ScriptedModelClient({"You are the coder": [ASK, "Coded."]}) as client:
         bench = Bench(client, tmp_path / "runs.db")
@@ -187,7 +187,7 @@ async def test_an_answer_that_comes_too_late_for_the_team_goes_to_the_next_one_a
     assert (given.status, run.status, run.result) == (RunStatus.EXECUTING, RunStatus.COMPLETED, "Coded.")
 
 
-async def test_the_first_answer_stands(tmp_path: Path) -> None:
+async def test_first_answer_stands(tmp_path: Path) -> None:
     with ScriptedModelClient(NESTED) as client:
         bench = Bench(client, tmp_path / "runs.db")
         stream = bench.app(bench.nested).start_stream("Build it", run_id="a-run")
@@ -204,7 +204,7 @@ async def test_the_first_answer_stands(tmp_path: Path) -> None:
         await app.answer("a-run", {question_id: "Django"})
 
 
-async def test_where_a_sibling_fails_the_question_comes_again_after_a_resume(tmp_path: Path) -> None:
+async def test_early_question_returns_after_a_siblings_failure(tmp_path: Path) -> None:
     replies = NESTED | {"You are the searcher": [Fail(500), Call("search", {}), "Searched."]}
     with ScriptedModelClient(replies) as client:
         bench = Bench(client, tmp_path / "runs.db")
@@ -218,7 +218,7 @@ async def test_where_a_sibling_fails_the_question_comes_again_after_a_resume(tmp
     assert (run.status, run.result) == (RunStatus.COMPLETED, "All done.")
 
 
-async def test_an_answer_for_a_run_whose_worker_is_gone_goes_on_with_it_and_repeats_nothing(tmp_path: Path) -> None:
+async def test_early_answer_to_a_dead_worker_resumes_without_repetition(tmp_path: Path) -> None:
     """The checkpoint knows nothing of the question; the same call asks it again, and has its answer."""
     with ScriptedModelClient(NESTED | {"You are the searcher": [Call("search", {}), "Searched."]}) as client:
         bench = Bench(client, tmp_path / "runs.db")
@@ -236,7 +236,7 @@ async def test_an_answer_for_a_run_whose_worker_is_gone_goes_on_with_it_and_repe
     ]
 
 
-async def test_a_run_at_work_without_a_question_takes_no_answer(tmp_path: Path) -> None:
+async def test_early_answer_without_a_question_is_refused(tmp_path: Path) -> None:
     with ScriptedModelClient({"You are the searcher": [Call("search", {}), "Searched."]}) as client:
         bench = Bench(client, tmp_path / "runs.db")
 
@@ -251,7 +251,7 @@ async def test_a_run_at_work_without_a_question_takes_no_answer(tmp_path: Path) 
         await soon(working)
 
 
-async def test_what_a_fact_answered_is_noted_once_where_an_answer_comes_at_the_rest(tmp_path: Path) -> None:
+async def test_early_fact_is_noted_once_beside_an_answer(tmp_path: Path) -> None:
     """The rest is stored a second time then, with the answer."""
     database = Call("ask_user", {"question": "Which database should I use?"})
     with ScriptedModelClient({"You are the coder": [database, ASK, "Coded."]}) as client:
@@ -272,7 +272,7 @@ async def test_what_a_fact_answered_is_noted_once_where_an_answer_comes_at_the_r
     ]
 
 
-async def test_without_ledger_an_answer_meanwhile_is_for_its_own_question_alone(tmp_path: Path) -> None:
+async def test_early_answer_without_ledger_is_for_its_question_alone(tmp_path: Path) -> None:
     both = Calls([*BOTH.calls, Call("tester", {"task": "Test"})])
     script = NESTED | {"You are the lead": [both, "All done."], "You are the tester": [ASK, "Tested."]}
     with ScriptedModelClient(script) as client:
@@ -302,7 +302,7 @@ async def test_without_ledger_an_answer_meanwhile_is_for_its_own_question_alone(
 
 
 @pytest.mark.parametrize("cut_off", [False, True])
-async def test_mail_that_nobody_took_in_before_the_end_is_taken_in_then(
+async def test_early_mail_not_yet_taken_is_taken_at_end(
     cut_off: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sibling fails, or the reader leaves, before the answer is fetched: it is neither lost nor waited for again."""
@@ -347,7 +347,7 @@ async def answered_and_not_taken_in(
 
 
 @pytest.mark.parametrize("failed", [False, True])
-async def test_what_nobody_took_in_is_shown_as_answered_and_stands(
+async def test_early_answer_not_taken_is_shown_as_answered(
     failed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who looks before somebody resumes the run sees no open question, and no second answer is taken."""
@@ -386,9 +386,7 @@ async def test_what_nobody_took_in_outlives_the_cancelling(
     assert (await app.plan_fork("a-run", question_id)).answered == cancelled.answers[0]
 
 
-async def test_an_answer_that_comes_while_its_run_is_cancelled_is_on_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_early_answer_during_a_cancel_is_on_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("upcall.execution.segment.SECONDS_BETWEEN_MAILS", 60)
     bench = Bench(ScriptedModelClient(NESTED), tmp_path / "runs.db")
     app, save = bench.app(bench.nested), RunStore.save
@@ -405,16 +403,14 @@ async def test_an_answer_that_comes_while_its_run_is_cancelled_is_on_record(
     assert [each.text for each in cancelled.answers] == ["Express"]
 
 
-async def test_all_who_cancel_a_run_at_once_find_it_cancelled(tmp_path: Path) -> None:
+async def test_cancel_by_many_at_once_leaves_it_cancelled(tmp_path: Path) -> None:
     bench = Bench(ScriptedModelClient({"You are the lead": [ASK]}), tmp_path / "runs.db")
     run = await bench.app(bench.nested).start("Build it")
     ended = await asyncio.gather(*(bench.app(bench.nested).cancel(run.id) for _ in range(4)))
     assert {(each.status, len(each.answers)) for each in ended} == {(RunStatus.CANCELLED, 1)}
 
 
-async def test_an_answer_whose_asker_was_given_up_in_that_moment_is_on_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_early_answer_to_an_abandoned_asker_is_on_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer is queued when the clerk's caller has just run out of time; nobody hears it, and it is not lost."""
     limits, timeout = dict[float | None, asyncio.Timeout](), asyncio.timeout
     monkeypatch.setattr("asyncio.timeout", lambda delay: (limits.update({delay: timeout(delay)}), limits[delay])[1])
@@ -440,7 +436,7 @@ async def test_an_answer_whose_asker_was_given_up_in_that_moment_is_on_record(
     assert [each.text for each in run.answers] == ["Express"]
 
 
-async def test_the_same_answer_again_goes_on_where_nobody_took_in_the_first(
+async def test_early_answer_repeated_continues_where_the_first_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("upcall.execution.segment.SECONDS_BETWEEN_MAILS", 60)
@@ -455,9 +451,7 @@ async def test_the_same_answer_again_goes_on_where_nobody_took_in_the_first(
 
 
 @pytest.mark.slow
-async def test_a_store_that_is_busy_for_a_moment_does_not_end_the_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_early_work_survives_a_store_busy_for_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
     mail, who_answers = RunStore.queued_answers, asyncio.current_task()
 
@@ -491,9 +485,7 @@ async def quick() -> str:
 
 
 @pytest.mark.parametrize("seconds", [0, 0.3])
-async def test_events_keep_their_order_for_a_reader_who_takes_time_at_a_question(
-    tmp_path: Path, seconds: float
-) -> None:
+async def test_early_events_keep_order_for_slow_readers(tmp_path: Path, seconds: float) -> None:
     replies = NESTED | {"You are the searcher": [Call("quick", {}), Call("search", {}), "Searched."]}
     bench = Bench(ScriptedModelClient(replies), tmp_path / "runs.db")
 
@@ -512,7 +504,7 @@ async def test_events_keep_their_order_for_a_reader_who_takes_time_at_a_question
     assert told == [f"{kind} {tool}" for tool in ("quick", "search") for kind in kinds]
 
 
-async def test_a_pause_that_is_too_large_loses_neither_the_reply_nor_its_question(tmp_path: Path) -> None:
+async def test_early_pause_too_large_keeps_reply_and_question(tmp_path: Path) -> None:
     with ScriptedModelClient({"You are the coder": [ASK]}) as client:  # It has no second reply.
         bench = Bench(client, tmp_path / "runs.db")
         app = bench.app(lambda: RoundRobinGroupChat([bench.worker("coder")], max_turns=1))
@@ -524,9 +516,7 @@ async def test_a_pause_that_is_too_large_loses_neither_the_reply_nor_its_questio
         assert [each.question for each in run.questions] == ["Which framework?"]
 
 
-async def test_a_question_given_up_before_its_pause_is_told_as_cancelled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_early_question_given_up_is_emitted_as_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("upcall.execution.segment.SECONDS_TO_PAUSE", 2.0)
     replies = {
         "You are the lead": [Call("clerk", {"task": "Buy it"}), "Done without."],

@@ -101,7 +101,7 @@ async def handed_over(client: ScriptedModelClient, task: str = TASK, **settings:
 # -- one agent at once ------------------------------------------------------------------------------------------------
 
 
-async def test_a_meta_query_is_answered_with_one_call() -> None:
+async def test_meta_query_is_answered_with_one_call() -> None:
     """S2-01, S2-03."""
     with ScriptedModelClient([META]) as client:
         run = await new_app(client).start("Hello! What can you do?")
@@ -110,7 +110,7 @@ async def test_a_meta_query_is_answered_with_one_call() -> None:
     assert run.classification.intent is Intent.META
 
 
-async def test_a_shallow_question_is_answered_from_the_documents(tmp_path: Path) -> None:
+async def test_shallow_question_is_answered_from_the_documents(tmp_path: Path) -> None:
     """The researcher really searches, before its model says anything, and reads."""
     folder = tmp_path / "papers"
     folder.mkdir()
@@ -130,7 +130,7 @@ async def test_a_shallow_question_is_answered_from_the_documents(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("intent", "agent"), [("coding", "coder"), ("research", "researcher")])
-async def test_a_shallow_task_that_is_too_large_escalates_to_the_clarifier(intent: str, agent: str) -> None:
+async def test_shallow_task_that_is_too_large_escalates_to_clarifier(intent: str, agent: str) -> None:
     """S0-05: its model may say so itself, with the tool for it."""
     escalates: dict[str, Sequence[Reply]] = {agent: [Call("transfer_to_clarifier")]}
     with shallow(intent, clarifier=[CLEAR], planner=[CLEAR, PLAN], lead=[DONE], **escalates) as client:
@@ -138,7 +138,7 @@ async def test_a_shallow_task_that_is_too_large_escalates_to_the_clarifier(inten
     assert order == [f"classifier > {agent}", f"{agent} > clarifier", "clarifier > planner", "planner > lead"]
 
 
-async def test_what_a_worker_asked_before_it_escalates_is_known_to_clarifier_planner_and_lead() -> None:
+async def test_question_before_an_escalation_is_known_to_later_agents() -> None:
     """X11."""
     asks_and_escalates = [ASK, Call("transfer_to_clarifier")]
     with shallow("coding", coder=asks_and_escalates, clarifier=[CLEAR], planner=[CLEAR, PLAN], lead=[DONE]) as client:
@@ -153,7 +153,7 @@ async def test_what_a_worker_asked_before_it_escalates_is_known_to_clarifier_pla
 # -- the deep path ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_run_keeps_what_became_of_it() -> None:
+async def test_run_keeps_what_became_of_it() -> None:
     """Classification, plan, answers, and the tokens of each agent under its path."""
     with scripted(coder=[ASK, WRITE, CODED]) as client:
         asked = await new_app(client).start(TASK, user="alice")
@@ -175,7 +175,7 @@ async def test_a_run_keeps_what_became_of_it() -> None:
     assert all(used.prompt_tokens and used.completion_tokens for used in run.usage.values())
 
 
-async def test_the_status_says_what_the_team_is_doing() -> None:
+async def test_status_says_what_the_team_is_doing() -> None:
     """S3-21, S3-22, S3-32."""
     seen: list[RunStatus] = []
     with scripted(clarifier=[asks("For whom?"), CLEAR], coder=[ASK, WRITE, CODED]) as client:
@@ -203,7 +203,7 @@ async def test_the_status_says_what_the_team_is_doing() -> None:
     ]
 
 
-async def test_the_names_of_the_documents_are_known_to_all_who_decide_about_them(tmp_path: Path) -> None:
+async def test_document_names_reach_all_who_decide_about_them(tmp_path: Path) -> None:
     """S0-21: who classifies, clarifies, plans or delegates need not ask which report is meant."""
     (tmp_path / "energy.md").write_text("# Energy in Europe\n")
     with scripted() as client:
@@ -235,7 +235,7 @@ SEARCH, LAW = "- search_web: Search the web.", "- look_up_law: Look up a law."
         ([], set(), False),
     ],
 )
-async def test_the_data_sources_decide_which_tools_are_shown_and_given(
+async def test_data_sources_decide_which_tools_are_given(
     data_sources: list[str] | None, listed: set[str], documents: bool, tmp_path: Path
 ) -> None:
     """S0-20, S2-16, S2-22, S2-29: to all who decide about them, over a pause in another process too."""
@@ -258,7 +258,7 @@ async def test_the_data_sources_decide_which_tools_are_shown_and_given(
         assert ("search_documents" in offered) is documents
 
 
-async def test_the_classifier_is_told_who_the_user_is_and_nobody_else_is() -> None:
+async def test_user_info_reaches_the_classifier_and_nobody_else() -> None:
     """S2-15, S2-28."""
     with scripted() as client:
         run = await new_app(client, user_info={"name": "Mallory"}).start(
@@ -271,7 +271,7 @@ async def test_the_classifier_is_told_who_the_user_is_and_nobody_else_is() -> No
     assert run.config.team.user_info == {"name": "Ada", "email": "ada@example.org"}
 
 
-async def test_the_classifier_alone_is_told_the_names_in_the_workspace(tmp_path: Path) -> None:
+async def test_workspace_names_reach_the_classifier_alone(tmp_path: Path) -> None:
     folder = tmp_path / "own"
     folder.mkdir()
     for name in (".hidden", "b.py", "a.md", *(f"z{number:02}" for number in range(MAX_FILES))):
@@ -305,7 +305,7 @@ async def test_every_query_enters_at_the_classifier(first: str, path: Sequence[s
     assert run.execution_path == path
 
 
-async def test_a_second_query_to_the_same_team_enters_at_the_classifier_too(tmp_path: Path) -> None:
+async def test_second_query_enters_at_the_classifier_too(tmp_path: Path) -> None:
     """S2-02, S2-06: with the first one and its reply as history."""
     with shallow("research", classifier=[META, classified("research", "shallow")], researcher=[FOUND]) as client:
         team = root_team(lambda agent: client, TeamResources(tmp_path))
@@ -382,7 +382,7 @@ async def test_everybody_asks_in_one_run() -> None:
     assert run.execution_path == ("classifier", "clarifier", "planner", "lead")
 
 
-async def test_a_reply_in_json_and_a_tool_call_ask_the_same_kind_of_question() -> None:
+async def test_question_as_json_or_tool_call_is_the_same() -> None:
     """X2: who answers in JSON has no tool to ask with; an option is chosen in the same way everywhere."""
     labels = ["Express", "FastAPI", "Django"]
     clarifier = json.dumps({"needs_clarification": True, "clarification_question": "Which one?", "options": labels})
@@ -403,7 +403,7 @@ async def test_a_reply_in_json_and_a_tool_call_ask_the_same_kind_of_question() -
 
 
 @pytest.mark.parametrize("word", ["skip", "no"])
-async def test_an_answer_to_the_coder_is_never_read_as_a_command(word: str) -> None:
+async def test_answer_to_the_coder_is_never_a_command(word: str) -> None:
     """X6."""
     with scripted(coder=[ASK, WRITE, CODED]) as client:
         asked = await new_app(client).start(TASK)
@@ -411,7 +411,7 @@ async def test_an_answer_to_the_coder_is_never_read_as_a_command(word: str) -> N
     assert list(requests_of(client, "coder")[1].tool_results.values()) == [word]
 
 
-async def test_a_clarifier_s_question_can_be_skipped_and_a_coder_s_declined() -> None:
+async def test_question_of_clarifier_is_skipped_of_coder_declined() -> None:
     with scripted(clarifier=[asks("For whom?")], coder=[ASK, WRITE, CODED]) as client:
         first = await new_app(client).start(TASK)
         second = await answered(client, first, Answer(question_id=first.questions[0].id, outcome=Outcome.SKIPPED))
@@ -424,7 +424,7 @@ async def test_a_clarifier_s_question_can_be_skipped_and_a_coder_s_declined() ->
 
 
 @pytest.mark.parametrize("failing", [1, 2, *range(4, 11)])
-async def test_after_a_failure_of_any_call_a_run_resumes_and_repeats_none(failing: int, tmp_path: Path) -> None:
+async def test_failure_of_any_call_is_resumed_without_repetition(failing: int, tmp_path: Path) -> None:
     """Ten calls with a pause in the middle; each is made once, and the one that failed once more. The third is the
     planner's check, which is done without."""
     script, calls = Script(by_agent(coder=[Call("list_files"), ASK, WRITE, CODED])), 0
@@ -471,9 +471,7 @@ def failing_first(failure: Reply | Exception, script: Script) -> ScriptedModelCl
 
 
 @pytest.mark.parametrize(("failure", "words"), FAILURES)
-async def test_a_failure_of_the_classifier_ends_the_run_which_can_be_resumed(
-    failure: Reply | Exception, words: str
-) -> None:
+async def test_classifier_failure_ends_the_run_until_resumed(failure: Reply | Exception, words: str) -> None:
     """S2-33: once it goes on, no agent is told of an error that is no longer true."""
     script = Script(by_agent(coder=[ASK, WRITE, CODED]))
     client = failing_first(failure, script)
@@ -490,7 +488,7 @@ async def test_a_failure_of_the_classifier_ends_the_run_which_can_be_resumed(
 
 
 @pytest.mark.parametrize(("failure", "words"), FAILURES)
-async def test_in_a_plain_team_a_failure_of_the_classifier_is_the_last_message_and_nothing_is_raised(
+async def test_classifier_failure_in_plain_teams_is_the_last_message(
     failure: Reply | Exception, words: str, tmp_path: Path
 ) -> None:
     """S2-33."""
@@ -506,7 +504,7 @@ async def test_in_a_plain_team_a_failure_of_the_classifier_is_the_last_message_a
     assert not any(last.content in str(request.body) for request in client.requests)
 
 
-async def test_a_run_whose_server_is_not_there_fails_in_one_line_and_goes_on_when_it_is() -> None:
+async def test_server_that_is_missing_fails_the_run_until_back() -> None:
     """S2-10, S2-33."""
     server = LoopbackServer([META])
     with server:
@@ -523,7 +521,7 @@ async def test_a_run_whose_server_is_not_there_fails_in_one_line_and_goes_on_whe
     assert (done.status, done.result) == (RunStatus.COMPLETED, "Hi! I plan and write code.")
 
 
-async def test_a_model_that_answers_nobody_in_json_still_gets_the_work_done() -> None:
+async def test_model_that_never_writes_json_still_completes_work() -> None:
     """Every fallback in one run: deep research, a question about the topic, a standing plan, plain reports."""
     said: Sequence[Reply] = ["I cannot do JSON."] * 2
     with scripted(
@@ -556,7 +554,7 @@ SCENARIO = pytest.mark.parametrize("model", [played, demo_model], ids=["scripted
 
 
 @SCENARIO
-async def test_the_orchestrator_pauses_for_the_coder_s_question(model: Model) -> None:
+async def test_orchestrator_pauses_for_the_coder_s_question(model: Model) -> None:
     """S4-03 to S4-08, S4-13, S4-14: it waits, and no agent was given a result or told that anything is done."""
     client = model()
     run = await new_app(client).start(TASK)
@@ -569,7 +567,7 @@ async def test_the_orchestrator_pauses_for_the_coder_s_question(model: Model) ->
 
 
 @SCENARIO
-async def test_the_answer_is_the_result_of_the_very_call_that_asked(model: Model) -> None:
+async def test_answer_is_the_result_of_the_asking_call(model: Model) -> None:
     """S4-09 to S4-12, S4-15, S4-16, S4-35: in the same turn, with all that the coder had in mind."""
     client = model()
     asked = await new_app(client).start(TASK)
@@ -583,7 +581,7 @@ async def test_the_answer_is_the_result_of_the_very_call_that_asked(model: Model
 
 
 @SCENARIO
-async def test_the_scenario_takes_the_fewest_model_calls_that_it_can(model: Model) -> None:
+async def test_scenario_takes_the_fewest_model_calls_possible(model: Model) -> None:
     """Ten, over both processes: classifier, clarifier, planner 2, lead 2, coder 4. Each tool call is made once."""
     client = model()
     asked = await new_app(client).start(TASK)
@@ -596,7 +594,7 @@ async def test_the_scenario_takes_the_fewest_model_calls_that_it_can(model: Mode
 
 
 @SCENARIO
-async def test_the_question_never_becomes_a_result_or_a_task(model: Model) -> None:
+async def test_question_never_becomes_a_result_or_a_task(model: Model) -> None:
     """S4-13, S4-15."""
     client = model()
     await answered(client, await new_app(client).start(TASK), "Express")
@@ -606,7 +604,7 @@ async def test_the_question_never_becomes_a_result_or_a_task(model: Model) -> No
 
 
 @SCENARIO
-async def test_a_checkpoint_has_a_question_only_where_it_waits_and_is_said(model: Model) -> None:
+async def test_checkpoint_has_a_question_only_at_a_pause(model: Model) -> None:
     """The call, both frames that wait, and the words and the data of the hand-off; no member keeps a copy."""
     app = new_app(model())
     stored = await app.store.load((await app.start(TASK)).id)
@@ -614,7 +612,7 @@ async def test_a_checkpoint_has_a_question_only_where_it_waits_and_is_said(model
 
 
 @SCENARIO
-async def test_the_question_is_told_once_and_only_after_it_is_stored(model: Model) -> None:
+async def test_question_is_emitted_once_after_it_is_stored(model: Model) -> None:
     """S4-19, S4-29, S4-32."""
     app, told = new_app(model()), []
     async for item in app.start_stream(TASK):
@@ -638,7 +636,7 @@ async def test_the_question_is_told_once_and_only_after_it_is_stored(model: Mode
         ("What you like, but not Django", "DESIGN.md"),
     ],
 )
-async def test_the_demo_writes_what_was_chosen(answer: str, written: str, tmp_path: Path) -> None:
+async def test_demo_writes_what_was_chosen(answer: str, written: str, tmp_path: Path) -> None:
     client = demo_model()
     asked = await new_app(client).start(TASK, workspace=tmp_path / "out")
     run = await answered(client, asked, answer)
@@ -650,7 +648,7 @@ async def test_the_demo_writes_what_was_chosen(answer: str, written: str, tmp_pa
 
 
 @pytest.mark.slow
-async def test_a_dumped_team_loads_and_works(tmp_path: Path) -> None:
+async def test_dumped_team_loads_and_works(tmp_path: Path) -> None:
     """S4-48: a team is declared in JSON, which is what a visual designer (AutoGen Studio) edits."""
     (tmp_path / "energy.md").write_text("# Energy\n")
     replies = {
@@ -669,7 +667,7 @@ async def test_a_dumped_team_loads_and_works(tmp_path: Path) -> None:
     assert "All done." in (await loaded.run(task=answer)).messages[-1].to_text()
 
 
-async def test_a_coder_that_reports_a_file_it_did_not_write_gets_one_chance_to_write_it() -> None:
+async def test_file_reported_but_not_written_is_sent_back_once() -> None:
     shallow = '{"intent": "coding", "research_depth": "shallow"}'
     with scripted(classifier=[shallow], clarifier=[], planner=[], lead=[], coder=[CODED, WRITE, CODED]) as client:
         run = await new_app(client).start(TASK)
@@ -677,7 +675,7 @@ async def test_a_coder_that_reports_a_file_it_did_not_write_gets_one_chance_to_w
     assert (run.status, "Files:" in str(run.result), run.warnings) == (RunStatus.COMPLETED, True, ())
 
 
-async def test_a_file_that_is_claimed_twice_and_never_written_is_warned_of() -> None:
+async def test_file_claimed_twice_but_never_written_is_warned_of() -> None:
     shallow = '{"intent": "coding", "research_depth": "shallow"}'
     with scripted(classifier=[shallow], clarifier=[], planner=[], lead=[], coder=[CODED, CODED]) as client:
         run = await new_app(client).start(TASK)

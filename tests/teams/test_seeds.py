@@ -98,7 +98,7 @@ def by_words(run: Run, said: Mapping[str, str]) -> dict[str, str]:
 # -- the clarifier: example dialogs -----------------------------------------------------------------------------------
 
 
-async def test_the_dialog_of_two_questions_and_then_the_plan() -> None:
+async def test_dialog_of_two_questions_and_then_the_plan() -> None:
     """S0-01, S0-02, S0-03, S0-10, S0-56."""
     with scripted(clarifier=[asks(WHICH), asks(IMPACTS), CLEAR]) as client:
         first = await new_app(client, enable_plan_approval=True).start(G7)
@@ -115,7 +115,7 @@ async def test_the_dialog_of_two_questions_and_then_the_plan() -> None:
     assert all(words in planned_with for words in (G7, f"{WHICH} - {FOCUS}", f"{IMPACTS} - {BOTH}"))
 
 
-async def test_the_dialog_in_which_a_plan_gets_a_section_more_and_is_approved() -> None:
+async def test_dialog_adds_a_section_to_the_plan_before_approval() -> None:
     """S0-04, S0-14, S0-15, S0-17, S0-29, S0-36, S0-37, S0-57."""
     planner = [CLEAR, plan(), plan(sections=MORE)]
     with scripted(clarifier=[asks(WHICH), asks(IMPACTS), CLEAR], planner=planner) as client:
@@ -144,7 +144,7 @@ async def test_the_dialog_in_which_a_plan_gets_a_section_more_and_is_approved() 
 
 
 @pytest.mark.parametrize("word", ["Reject", "no", "stop"])
-async def test_a_rejected_plan_ends_the_run_without_work(word: str) -> None:
+async def test_rejected_plan_ends_the_run_without_work(word: str) -> None:
     """S0-04, S0-16."""
     with scripted(lead=[]) as client:
         proposed = await new_app(client, enable_plan_approval=True).start(G7)
@@ -160,7 +160,7 @@ async def test_a_rejected_plan_ends_the_run_without_work(word: str) -> None:
     assert done.plan.status is PlanStatus.REJECTED
 
 
-async def test_feedback_at_the_limit_approves_the_plan_and_is_recorded() -> None:
+async def test_feedback_at_the_limit_approves_and_is_recorded() -> None:
     """S0-18, X4, X7."""
     with scripted(planner=[CLEAR, plan(), plan(sections=MORE)]) as client:
         proposed = await new_app(client, enable_plan_approval=True, max_plan_iterations=1).start(G7)
@@ -180,7 +180,7 @@ async def test_without_plan_approval_the_result_is_the_log_alone() -> None:
     assert (done.plan.title, done.plan.status) == (TITLE, PlanStatus.MADE)
 
 
-async def test_a_clarifier_that_is_turned_off_says_nothing() -> None:
+async def test_clarifier_that_is_turned_off_says_nothing() -> None:
     """S0-06."""
     with scripted(clarifier=[]) as client:
         done = await new_app(client, enable_clarifier=False).start(G7)
@@ -188,7 +188,7 @@ async def test_a_clarifier_that_is_turned_off_says_nothing() -> None:
     assert (done.status, done.clarifier_log) == (RunStatus.COMPLETED, "")
 
 
-async def test_what_a_run_was_started_with_holds_in_every_later_driver() -> None:
+async def test_start_options_hold_in_every_later_driver() -> None:
     """S3-35: whatever its own settings say."""
     other: dict[str, Any] = {"enable_plan_approval": False, "max_plan_iterations": 0, "max_turns": 0}
     with scripted(clarifier=[asks(WHICH), asks(IMPACTS)], planner=[CLEAR, plan(), plan(sections=MORE)]) as client:
@@ -200,7 +200,7 @@ async def test_what_a_run_was_started_with_holds_in_every_later_driver() -> None
     assert (run.plan.status, run.plan.sections) == (PlanStatus.APPROVED, MORE)
 
 
-async def test_a_failure_between_the_approval_and_the_work_is_resumed_with_the_approved_plan() -> None:
+async def test_failure_after_approval_resumes_with_the_approved_plan() -> None:
     with scripted(lead=[Fail(500), DONE]) as client:
         proposed = await new_app(client, enable_plan_approval=True).start(G7)
         failed = await answered(client, proposed, "Approve")
@@ -213,7 +213,7 @@ async def test_a_failure_between_the_approval_and_the_work_is_resumed_with_the_a
 # -- the classifier: examples -----------------------------------------------------------------------------------------
 
 
-async def test_hello_what_can_you_do_is_answered_and_that_is_the_end() -> None:
+async def test_greeting_is_answered_and_ends_the_run() -> None:
     """S2-11, S2-17, S2-18, S2-20, S2-34."""
     reply = "Hi! I'm a research assistant..."
     meta = json.dumps({"intent": "meta", "meta_response": reply, "research_depth": None})
@@ -240,7 +240,7 @@ async def test_what_is_cuda_goes_to_the_researcher() -> None:
     assert requests_of(client, "classifier")[0].messages[-1]["content"] == "What is CUDA?"
 
 
-async def test_a_comparison_across_the_g7_goes_to_the_clarifier() -> None:
+async def test_comparison_across_the_g7_goes_to_the_clarifier() -> None:
     """S2-12, S2-17, S2-19, S2-20, S2-36."""
     with scripted() as client:
         handed = [
@@ -285,9 +285,7 @@ async def test_find_information_about_the_topic() -> None:
         ("Only those of 2024", "A table", ("Only those of 2024", "A table")),
     ],
 )
-async def test_the_example_of_the_protocol_asks_two_questions_at_once(
-    scope: str, form: str, read: tuple[str, str]
-) -> None:
+async def test_protocol_example_asks_two_questions_at_once(scope: str, form: str, read: tuple[str, str]) -> None:
     """S3-06 to S3-14, S3-16, S3-19, S3-20, S3-25 to S3-27, X1, X5."""
     with scripted(planner=[AMBIGUITY, CLEAR, plan()]) as client:
         asked = await new_app(client).start(TOPIC)
@@ -318,7 +316,7 @@ async def test_while_it_waits_everything_is_in_the_file() -> None:
     assert done.execution_path == (*kept.execution_path, "lead")
 
 
-async def test_the_states_of_a_run_follow_the_work() -> None:
+async def test_states_of_a_run_follow_the_work() -> None:
     """S3-21, S3-22, S3-32."""
     seen: list[str] = []
     with scripted(planner=[AMBIGUITY, CLEAR, plan()]) as client:
@@ -356,7 +354,7 @@ async def test_after_three_rounds_it_plans_with_what_it_knows() -> None:
 
 
 @pytest.mark.slow
-def test_the_process_may_end_while_it_waits() -> None:
+def test_process_may_end_while_it_waits() -> None:
     """S3-15 to S3-17, S3-25, S3-26, S3-35, S3-38, S3-43: each step of the example in a process of its own."""
     check = unclear(topic=WHAT_TOPIC, information=WHAT_KIND)
     said = replies(planner=[check, CLEAR, plan("Solar technology")], lead=[DELEGATE, DONE], researcher=[FOUND])
@@ -379,7 +377,7 @@ def test_the_process_may_end_while_it_waits() -> None:
 
 
 @pytest.mark.slow
-def test_a_plan_under_review_survives_the_process_and_stays_under_review() -> None:
+def test_plan_under_review_survives_the_process() -> None:
     """S0-57, S3-35, S3-43: the later processes are not told that plans are to be reviewed."""
     with LoopbackServer(replies(planner=[CLEAR, plan(), plan(sections=MORE)])) as server:
         address = ("--model", "m", "--base-url", server.base_url)

@@ -78,9 +78,7 @@ def _few(of: Mapping[str, Any], *more: Mapping[str, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("shape", "place", "scenario"), _few(SHAPES, PLACES, SCENARIOS))
-async def test_a_question_from_any_place_comes_up_and_its_answer_goes_down(
-    shape: str, place: str, scenario: str
-) -> None:
+async def test_question_from_any_place_rises_and_is_answered(shape: str, place: str, scenario: str) -> None:
     await _plays(SHAPES[shape], PLACES[place], SCENARIOS[scenario])
 
 
@@ -146,7 +144,7 @@ async def test_two_teams_that_one_agent_calls_together_ask_together(kind: str, o
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("as_members", ["agents", "teams as agents"])
 @pytest.mark.parametrize("place", some_slow(["at the root", "as an agent", "as a team", "as a tool"]))
-async def test_two_branches_of_a_graph_ask_and_the_join_waits_for_both(place: str, as_members: str, order: str) -> None:
+async def test_graph_join_waits_for_both_asking_branches(place: str, as_members: str, order: str) -> None:
     def make(world: World) -> Team:
         start, join = world.agent("starter"), world.agent("tester")
         red, blue = (
@@ -165,7 +163,7 @@ async def test_two_branches_of_a_graph_ask_and_the_join_waits_for_both(place: st
 
 
 @pytest.mark.parametrize("order", ORDERS)
-async def test_one_team_that_is_called_twice_in_a_batch_asks_for_both_calls(order: str) -> None:
+async def test_team_called_twice_in_a_batch_asks_for_both(order: str) -> None:
     def make(world: World) -> Team:
         crew = RoundRobinGroupChat([world.agent("red")], name="crew", max_turns=1)
         return RoundRobinGroupChat([world.agent("lead", NestedTeam(crew))], max_turns=1)
@@ -180,7 +178,7 @@ async def test_one_team_that_is_called_twice_in_a_batch_asks_for_both_calls(orde
     assert results_in(client, said_to("lead")) == ["Red.", "Blue."]
 
 
-async def test_two_members_that_ask_are_two_members_of_two_teams() -> None:
+async def test_members_that_ask_belong_to_their_own_teams() -> None:
     """The outer graph's branches are agents that are teams, each with a lead whose nested team asks."""
 
     def make(world: World) -> Team:
@@ -210,7 +208,7 @@ HEARING = [shape for shape in SHAPES if shape != "round robin by condition"]
 
 @pytest.mark.parametrize("member", ["agent", pytest.param("team", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("shape", HEARING)
-async def test_an_inner_team_is_not_confused_by_what_a_neighbour_asked_and_was_told(shape: str, member: str) -> None:
+async def test_inner_team_is_not_confused_by_neighbours_questions(shape: str, member: str) -> None:
     def make(world: World) -> Team:
         crew = SHAPES[shape].make(world)
         members = [world.agent("scribe"), NestedTeam(crew) if member == "agent" else crew]
@@ -224,7 +222,7 @@ async def test_an_inner_team_is_not_confused_by_what_a_neighbour_asked_and_was_t
 
 
 @pytest.mark.parametrize("shape", HEARING)
-async def test_a_swarm_hands_over_to_an_agent_that_is_a_team(shape: str) -> None:
+async def test_swarm_hands_off_to_a_team_as_agent(shape: str) -> None:
     def make(world: World) -> Team:
         members: list[ChatAgent] = [world.agent("chief", handoffs=["crew"]), NestedTeam(SHAPES[shape].make(world))]
         return Swarm(members, termination_condition=TextMessageTermination("crew"))
@@ -235,7 +233,7 @@ async def test_a_swarm_hands_over_to_an_agent_that_is_a_team(shape: str) -> None
     assert run.result == SHAPES[shape].result
 
 
-async def test_a_swarm_that_is_an_agent_takes_its_turn_again() -> None:
+async def test_swarm_that_is_an_agent_takes_another_turn() -> None:
     def make(world: World) -> Team:
         crew = NestedTeam(SHAPES["swarm"].make(world))
         return RoundRobinGroupChat([crew, world.agent("scribe")], max_turns=3)
@@ -271,7 +269,7 @@ _PROCESSES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("shape", "place", "scenario"), _PROCESSES)
-def test_a_question_from_any_place_waits_for_another_process(shape: str, place: str, scenario: str) -> None:
+def test_question_from_any_place_waits_for_another_process(shape: str, place: str, scenario: str) -> None:
     said = script(SHAPES[shape].others, PLACES[place].others, SCENARIOS[scenario].said).script
     with LoopbackServer(said) as server:
         run = process(server.base_url, shape, place, "start")
@@ -295,7 +293,7 @@ class Keeper(ForeignAgent):
         return question_message([question], source=self.name, user_proxy="user")
 
 
-async def test_the_other_members_of_a_nested_team_do_not_read_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_secret_is_not_read_by_nested_team_members(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPCALL_SECRET_KEY", Fernet.generate_key().decode())
     replies = {"You are the lead": [task("crew"), "Done."], "You are the writer": ["Written."]}
     with ScriptedModelClient(replies) as client:

@@ -51,7 +51,7 @@ LEADS: dict[str, Callable[[ScriptedModelClient], PausableAgent]] = {
 
 
 @pytest.mark.parametrize("form", LEADS)
-async def test_a_member_of_a_team_that_is_a_tool_asks_and_goes_on_in_another_process(form: str) -> None:
+async def test_team_tool_member_asks_and_continues_elsewhere(form: str) -> None:
     with ScriptedModelClient(SCRIPT) as client:
         first = LEADS[form](client)
         rest = await say(first, "Build it")
@@ -62,7 +62,7 @@ async def test_a_member_of_a_team_that_is_a_tool_asks_and_goes_on_in_another_pro
 
 
 @pytest.mark.slow
-def test_a_team_that_is_given_as_an_agent_is_dumped_as_a_nested_team() -> None:
+def test_team_given_as_an_agent_is_dumped_as_nested() -> None:
     client = ReplayChatCompletionClient([], MODEL_INFO)
     made = PausableAgent("lead", client, agents=[RoundRobinGroupChat([PausableAgent("coder", client)], name="crew")])
     loaded = PausableAgent.load_component(json.loads(made.dump_component().model_dump_json()))
@@ -70,7 +70,7 @@ def test_a_team_that_is_given_as_an_agent_is_dumped_as_a_nested_team() -> None:
     assert loaded.dump_component().config["agents"][0]["provider"] == "upcall.agents.NestedTeam"
 
 
-async def test_a_stock_agent_with_a_team_tool_asks_too(tmp_path: Path) -> None:
+async def test_stock_agent_with_a_team_tool_asks_too(tmp_path: Path) -> None:
     script = {"You are the coder": CODER, "You are the lead": LEAD}
     with ScriptedModelClient(script) as client:
 
