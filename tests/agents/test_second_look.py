@@ -254,7 +254,7 @@ async def test_tastes_are_asked_for_on_request() -> None:
     assert await put(taste, ASK, ask="preferences") == ["Which tone?"]
 
 
-async def test_the_threshold_decides() -> None:
+async def test_threshold_decides_whether_to_ask() -> None:
     part = '{"first": "a", "second": "b", "effect": "part"}'
     medium = needs(need(weight="medium"))
     assert await put(medium, part, ask_threshold=0.5) == ["Which area?"]

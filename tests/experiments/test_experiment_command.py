@@ -32,7 +32,7 @@ def _two_tasks() -> None:
 
 
 @pytest.mark.slow
-def test_a_plan_is_told_before_and_the_table_after() -> None:
+def test_plan_is_told_before_and_the_table_after() -> None:
     plan = upcall("experiment", "two.yaml", "--dry-run").out
     assert "two: 2 tasks x 1 teams x 2 policies x 1 models x 1 seeds\n4 trials, 0 done" in plan
     done = upcall("experiment", "two.yaml", "--report", "out/rows.csv", "--report", "page.html")
@@ -50,7 +50,7 @@ def test_a_plan_is_told_before_and_the_table_after() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_not_installed_is_said_before_anything_is_paid(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_experiment_names_missing_packages_before_paying(monkeypatch: pytest.MonkeyPatch) -> None:
     for package in ("numpy", "pandas", "pyarrow"):
         with monkeypatch.context() as patched:
             patched.setitem(sys.modules, package, None)
@@ -59,7 +59,7 @@ def test_what_is_not_installed_is_said_before_anything_is_paid(monkeypatch: pyte
 
 
 @pytest.mark.slow
-def test_a_budget_stops_and_a_replay_goes_on_without_a_model() -> None:
+def test_experiment_budget_stops_and_replay_needs_no_model() -> None:
     stopped = upcall("experiment", "two.yaml", "--json", "--budget", "0.0001").json
     assert stopped["stopped"] == "The budget is spent; start it again with more to go on."
     done = upcall("experiment", "two.yaml", "--json", "--what-if").json
@@ -85,7 +85,7 @@ def test_what_cannot_be_done_is_one_line(arguments: list[str], problem: str) -> 
 
 
 @pytest.mark.slow
-def test_a_stop_says_how_to_go_on_and_nothing_else() -> None:
+def test_experiment_stop_only_explains_how_to_continue() -> None:
     Path("tasks.jsonl").write_text("\n".join(task(number).model_dump_json() for number in range(200)))
     calls = Path("calls")
     calls.touch()
@@ -101,7 +101,7 @@ def test_a_stop_says_how_to_go_on_and_nothing_else() -> None:
 
 
 @pytest.mark.slow
-def test_a_terminal_has_a_bar_with_the_cost() -> None:
+def test_terminal_has_a_bar_with_the_cost() -> None:
     command = f"{sys.executable} -m upcall experiment two.yaml"
     child = pexpect.spawn(command, encoding="utf-8", timeout=30, dimensions=(24, 200))
     assert child.expect([r"4 of 4 trials; [\d,]+ tokens, 0\.00\d+; to come about 0 tokens"]) == 0

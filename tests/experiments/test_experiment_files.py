@@ -44,7 +44,7 @@ def test_tasks_come_from_files_of_each_kind(name: str, tmp_path: Path) -> None:
     assert chosen.all_tasks[1].facts == {}
 
 
-def test_a_line_of_tasks_may_hold_other_ends_of_lines_and_a_fact_be_zero(tmp_path: Path) -> None:
+def test_experiment_file_takes_odd_line_ends_and_zero_facts(tmp_path: Path) -> None:
     row = {"id": "a", "task": "Write\u2028it", "fact:servers": 0}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row, ensure_ascii=False))
     (read,) = Experiment(name="x", tasks=tmp_path / "rows.jsonl").all_tasks
@@ -58,7 +58,7 @@ def test_a_line_of_tasks_may_hold_other_ends_of_lines_and_a_fact_be_zero(tmp_pat
         ({"folder": "/dev/null/x"}, "The folder /dev/null/x cannot be used: Not a directory"),
     ],
 )
-async def test_what_cannot_be_kept_to_is_refused_at_the_start(
+async def test_experiment_file_with_impossible_demands_is_refused_early(
     changes: dict[str, Any], problem: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigurationError, match=problem):
@@ -103,21 +103,21 @@ def test_what_is_wrong_is_said_in_one_line(text: str, problem: str, tmp_path: Pa
     assert "\n" not in str(refused.value)
 
 
-def test_a_trial_keeps_its_id_until_something_else_is_tried() -> None:
+def test_trial_keeps_its_id_until_it_changes() -> None:
     ids = [each.id for each in experiment(2).trials]
     assert len({*ids}) == 2 * 4
     assert [each.id for each in experiment(3, expect="right", parallel=1).trials][:8] == ids
     assert not {*ids} & {each.id for each in experiment(2, user={"takes": "2h"}).trials}
 
 
-def test_a_key_is_in_no_trial_and_no_message() -> None:
+def test_key_is_in_no_trial_and_no_message() -> None:
     models = {"one": {"model": "m", "api_key": "sk-secret", "limit": "none"}}
     with pytest.raises(ConfigurationError) as refused:
         experiment(1, models=models)
     assert "sk-secret" not in str(refused.value)
 
 
-def test_a_policy_of_ones_own_is_asked_for_each_task() -> None:
+def test_policy_of_ones_own_is_called_for_tasks() -> None:
     def mine(task: Task) -> dict[str, object]:
         return {"max_questions_run": len(task.missing)}
 

@@ -26,7 +26,7 @@ with hold_folder(Path("x")):
 
 @pytest.mark.parametrize("options", [[], ["--replay"]])
 @pytest.mark.slow
-async def test_a_second_start_is_one_line_and_harms_nothing(options: list[str]) -> None:
+async def test_second_start_is_one_line_and_harms_nothing(options: list[str]) -> None:
     Path("two.yaml").write_text("tasks: [{id: a, task: Write it}]\n")
     second: list[Ended] = []
 
@@ -42,7 +42,7 @@ async def test_a_second_start_is_one_line_and_harms_nothing(options: list[str]) 
     assert len(results.records) == 2
 
 
-async def test_how_far_it_is_can_be_read_while_it_is_under_way() -> None:
+async def test_experiment_progress_is_readable_while_it_runs() -> None:
     with hold_folder(experiment().home):
         assert (await experiment().load()).total == 16
         with pytest.raises(ExperimentBusy):

@@ -33,7 +33,7 @@ async def page_of(results: Results, path: Path) -> str:
     return (path / "report.html").read_text()
 
 
-async def test_a_page_needs_nothing_else_and_links_each_run(tmp_path: Path) -> None:
+async def test_page_needs_nothing_else_and_links_each_run(tmp_path: Path) -> None:
     results = await experiment(4, pages="http://127.0.0.1:8000/").run(what_if=True)
     page = await page_of(results, tmp_path)
     tags = Tags(page)
@@ -57,7 +57,7 @@ async def test_what_was_said_is_escaped(tmp_path: Path) -> None:
     assert "\x1b" not in page
 
 
-async def test_the_transcripts_that_say_the_most_are_those_that_went_wrong() -> None:
+async def test_transcripts_shown_first_are_those_that_failed() -> None:
     results = await experiment(8).run()
     chosen = choose_highlights(results.records)
     assert len(chosen) == len(results.highlights) == TRANSCRIPTS

@@ -46,7 +46,7 @@ async def test_it_is_said_that_no_worker_takes_the_runs(
     assert (len(done.records), "ss%3A" in said) == (3, False)
 
 
-async def test_a_team_without_a_name_cannot_be_done_by_workers(postgres: Server) -> None:
+async def test_team_without_a_name_is_no_workers_task(postgres: Server) -> None:
     chosen = experiment(1, store=postgres.new_database(), teams={"solo": make_solo})
     with pytest.raises(ConfigurationError, match="workers do the runs of this store: name it"):
         await chosen.run()

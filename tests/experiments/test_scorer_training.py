@@ -44,7 +44,7 @@ def experiment(tasks: list[dict[str, Any]] = TASKS, **fields: Any) -> Experiment
 
 
 @pytest.mark.slow
-async def test_features_of_the_text_tell_tasks_of_a_new_kind_apart() -> None:
+async def test_features_of_text_separate_tasks_of_new_kinds() -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed; it is in the extra 'scorer'")
     scorer = await train(experiment())
     assert await scorer.score("7: take the attached report and make a cake") >= scorer.threshold
@@ -71,7 +71,7 @@ async def test_embeddings_of_a_server_are_standardised_and_weighed() -> None:
     assert [len(json.loads(each.body)["input"]) for each in server.requests] == [16, 16, 16, 16, 8]
 
 
-async def test_what_holds_of_one_kind_alone_tells_nothing_of_the_others() -> None:
+async def test_features_of_one_kind_do_not_generalize() -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed; it is in the extra 'scorer'")
     words = {"office": ("qqq", "zzz"), "code": ("jjj", "xxx"), "travel": ("kkk", "www")}
     said = [{**each, "task": words[each["kind"]][each["facts"]["report"]["missing"]]} for each in TASKS]
@@ -86,13 +86,13 @@ async def test_too_few_kinds_are_refused(changes: dict[str, Any]) -> None:
         await train(experiment([{**each, **changes} for each in TASKS]))
 
 
-def test_a_preference_is_missing_only_for_who_wants_to_be_asked_for_it() -> None:
+def test_preference_is_missing_only_for_interested_users() -> None:
     tasks = [Task.model_validate({"id": "a", "task": "A", "facts": {"tone": {"answer": "dry", "preference": True}}})]
     assert [each.ask for each in label_tasks(tasks, "essential")] == [False]
     assert [each.ask for each in label_tasks(tasks, "preferences")] == [True]
 
 
-async def test_what_people_declined_counts_as_needless_and_what_they_answered_as_right() -> None:
+async def test_training_counts_declined_as_needless_and_answered_right() -> None:
     outcomes = {"a": Outcome.ANSWERED, "b": Outcome.DECLINED, "c": Outcome.SKIPPED, "d": None, "e": Outcome.ANSWERED}
     settings = Settings.read(check_questions=False, max_turns=1)
     for name, outcome in outcomes.items():
@@ -112,18 +112,18 @@ async def test_what_people_declined_counts_as_needless_and_what_they_answered_as
     ]
 
 
-async def test_a_store_that_is_not_there_is_refused() -> None:
+async def test_store_that_is_not_there_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"no runs to learn from in none\.db"):
         await label_runs("none.db")
 
 
-def test_the_threshold_lies_between_the_middles_whatever_a_few_say() -> None:
+def test_threshold_lies_between_the_middles_despite_outliers() -> None:
     scores, truth = [-2.0, -1.0, 9.0, 1.0, 3.0, -9.0], [0, 0, 0, 1, 1, 1]
     assert choose_threshold(np.array(scores), np.array(truth, dtype=bool)) == pytest.approx(0.0)
 
 
 @pytest.mark.slow
-def test_the_command_writes_a_small_file_without_the_tasks() -> None:
+def test_command_writes_a_small_file_without_the_tasks() -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed; it is in the extra 'scorer'")
     Path("tasks.jsonl").write_text("\n".join(map(json.dumps, TASKS)))
     Path("labels.yaml").write_text("tasks: tasks.jsonl\n")

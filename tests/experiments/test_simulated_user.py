@@ -61,14 +61,14 @@ async def test_chances_depend_on_the_seed_alone() -> None:
 
 
 @pytest.mark.parametrize(("consents", "chosen"), [(True, "Yes"), (False, "No")])
-async def test_a_risk_takes_consent_and_no_fact(consents: bool, chosen: str) -> None:
+async def test_risk_takes_consent_and_no_fact(consents: bool, chosen: str) -> None:
     risk = Question(question="Delete all?", clarification_type="risk_confirmation", options=("Yes", "No"))
     answer = await answer_of(risk, consents=consents)
     assert answer is not None
     assert answer.selected == (chosen,)
 
 
-async def test_a_model_plays_a_persona_and_what_it_gives_away_is_counted() -> None:
+async def test_simulated_persona_is_played_and_its_leaks_counted() -> None:
     def reply(request: Request) -> Say:
         text = str(request.messages[-1]["content"])
         assert "You are terse." in text

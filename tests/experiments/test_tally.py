@@ -29,7 +29,7 @@ def record(status: str = "completed") -> TrialRecord:
     return TrialRecord.model_construct(**fields)
 
 
-def test_what_is_to_come_costs_what_its_cell_did_and_else_what_all_did() -> None:
+def test_tally_estimates_by_cell_then_by_all() -> None:
     never, always, other = trials(4), trials(3, "always"), trials(2, "other")
     tally = Tally([*never, *always, *other])
     assert tally.progress().to_come is None
@@ -41,7 +41,7 @@ def test_what_is_to_come_costs_what_its_cell_did_and_else_what_all_did() -> None
     assert told.to_come == Cost(tokens=2 * 15 + 2 * 90 + 2 * 40, money=3.0 + 18.0 + 8.0)
 
 
-def test_a_trial_that_is_taken_up_again_is_not_done_but_paid() -> None:
+def test_tally_of_a_resumed_trial_is_paid_once() -> None:
     (trial,) = trials(1)
     tally = Tally([trial])
     tally.note_cost(trial, Cost(tokens=7))
@@ -53,7 +53,7 @@ def test_a_trial_that_is_taken_up_again_is_not_done_but_paid() -> None:
     assert tally.cost.tokens == 9
 
 
-def test_money_is_the_same_in_whatever_order_it_was_spent() -> None:
+def test_tally_of_money_is_independent_of_order() -> None:
     chosen = trials(3)
     amounts = (0.1, 1e16, 0.2)
     for order in permutations(range(3)):
@@ -84,7 +84,7 @@ class Unread(dict[str, Any]):
     items = values
 
 
-def test_what_ends_is_told_without_a_look_at_all_the_others() -> None:
+def test_tally_reports_an_end_without_rereading_others() -> None:
     """With thousands of trials each end would take longer than the one before."""
     chosen = trials(3)
     tally = Tally(chosen, Budget(tokens=10**9))

@@ -55,7 +55,7 @@ async def test_what_is_done_is_neither_done_nor_paid_again() -> None:
 
 
 @pytest.mark.slow
-async def test_a_replay_gives_the_same_figures_without_a_model() -> None:
+async def test_replay_gives_the_same_figures_without_a_model() -> None:
     first = await experiment(2).run()
 
     def fail(request: Request) -> Reply:
@@ -67,7 +67,7 @@ async def test_a_replay_gives_the_same_figures_without_a_model() -> None:
 
 
 @pytest.mark.slow
-async def test_the_built_in_team_is_replayed_in_folders_of_its_own() -> None:
+async def test_trial_of_the_built_in_team_replays_separately() -> None:
     facts = {"framework": {"answer": "FastAPI", "known": True}}
     tasks = [{"id": "login", "task": "Build me a user authentication system", "facts": facts}]
     chosen = Experiment(name="root", tasks=tasks, policies=["never", "resolver"], models={"demo": "demo"})
@@ -77,16 +77,14 @@ async def test_the_built_in_team_is_replayed_in_folders_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(("settings", "learns"), [({}, False), ({"ask_memory": True}, True)])
-def test_what_is_remembered_of_questions_changes_no_trial_unless_asked_for(
-    settings: dict[str, bool], learns: bool
-) -> None:
+def test_trial_ignores_question_memory_unless_requested(settings: dict[str, bool], learns: bool) -> None:
     write_settings("ask_memory: true\n")
     chosen = Experiment(name="root", tasks=[task(1)], teams={"root": {"settings": settings}}, models={"demo": "demo"})
     app, _ = Apps(chosen, RunStore("runs.db"), Path("work")).for_trial(chosen.trials[0])
     assert app.settings.ask_memory is learns
 
 
-def test_a_function_makes_one_client_for_each_seed() -> None:
+def test_function_makes_one_client_for_each_seed() -> None:
     made = []
 
     def make(seed: int) -> ScriptedModelClient:
@@ -101,7 +99,7 @@ def test_a_function_makes_one_client_for_each_seed() -> None:
 
 
 @pytest.mark.slow
-async def test_a_change_calls_only_what_changed() -> None:
+async def test_change_calls_only_what_changed() -> None:
     await experiment(2).run()
 
     def changed(request: Request) -> Reply:
@@ -115,7 +113,7 @@ async def test_a_change_calls_only_what_changed() -> None:
 
 
 @pytest.mark.slow
-async def test_a_spent_budget_stops_cleanly_and_more_goes_on() -> None:
+async def test_spent_budget_stops_cleanly_and_more_goes_on() -> None:
     told: list[ExperimentProgress] = []
     stopped = await experiment(4, parallel=1).run(budget="600 tokens", listener=told.append)
     assert 0 < len(stopped.records) < 16
@@ -130,7 +128,7 @@ async def test_a_spent_budget_stops_cleanly_and_more_goes_on() -> None:
     ("text", "budget"),
     [("2.5", Budget(money=2.5)), ("200k tokens", Budget(tokens=200_000)), ("1,000 tokens", Budget(tokens=1000))],
 )
-def test_a_budget_is_money_or_tokens(text: str, budget: Budget) -> None:
+def test_budget_is_money_or_tokens(text: str, budget: Budget) -> None:
     assert Budget.parse(text) == budget
 
 
@@ -162,7 +160,7 @@ async def test_what_came_to_nothing_is_counted_each_time(changes: dict[str, Any]
 
 
 @pytest.mark.slow
-async def test_a_model_is_used_by_no_more_trials_than_its_limit() -> None:
+async def test_trial_limit_of_a_model_is_kept() -> None:
     at_once, pair = [0], asyncio.Barrier(2)
 
     async def judge(result: str) -> bool:
@@ -177,7 +175,7 @@ async def test_a_model_is_used_by_no_more_trials_than_its_limit() -> None:
 
 
 @pytest.mark.slow
-async def test_a_judge_is_asked_once_and_replayed() -> None:
+async def test_judge_is_asked_once_and_replayed() -> None:
     def judged(request: Request) -> Reply:
         text = str(request.messages[-1]["content"])
         return '{"is_right": true, "reason": "It is."}' if "You check" in text else reply(request)
@@ -193,7 +191,7 @@ async def test_a_judge_is_asked_once_and_replayed() -> None:
     assert (told.figures(), told.cost) == (first.figures(), first.cost)
 
 
-async def test_what_is_not_judged_yet_is_not_done_and_calls_nobody_when_read() -> None:
+async def test_trial_not_judged_yet_is_read_without_calls() -> None:
     def judged(request: Request) -> Reply:
         if "You check" not in str(request.messages[-1]["content"]):
             return reply(request)
@@ -253,7 +251,7 @@ async def test_forks_tell_which_questions_mattered() -> None:
     assert again.requested == 0
 
 
-async def test_what_if_keeps_to_the_budget_and_pays_no_prefix_twice() -> None:
+async def test_trial_what_if_keeps_budget_and_shares_prefixes() -> None:
     alone = (await experiment(2, policies=["always"], parallel=1).run()).cost.tokens
     held = await experiment(2, policies=["always"], parallel=1).run(what_if=True, budget=f"{alone + 1} tokens")
     assert (len(held.branches), held.stopped is None) == (1, False)
@@ -261,7 +259,7 @@ async def test_what_if_keeps_to_the_budget_and_pays_no_prefix_twice() -> None:
     assert 0 < branch < held.records[0].tokens
 
 
-async def test_a_trial_that_failed_is_tried_again_at_the_next_start() -> None:
+async def test_trial_that_failed_is_repeated_next_time() -> None:
     down = [True]
 
     def shaky(request: Request) -> Reply:
@@ -295,7 +293,7 @@ async def test_what_failed_several_times_is_replayed_without_a_model() -> None:
     assert (again.requested, again.figures()) == (0, started[-1].figures())
 
 
-async def test_an_assumption_is_right_in_whole_words() -> None:
+async def test_assumption_is_right_in_whole_words() -> None:
     def scripted(request: Request) -> Reply:
         asked = {"question": "Which language?", "options": ["Java", "JavaScript"], "default": "JavaScript"}
         return "Done" if request.tool_results else Call("ask_user", asked)
@@ -342,7 +340,7 @@ async def test_differences_are_as_calculated_by_hand(one: str, other: str, diffe
     assert found.p == pytest.approx(p, abs=0.03)
 
 
-def test_a_call_that_never_was_counts_nowhere() -> None:
+def test_call_that_never_was_counts_nowhere() -> None:
     archive = Archive(Path("replies.db"))
     archive.keep("slot", "name", NO_CALL, 0.0)
     archive.note_use("run", "slot", "name")

@@ -145,7 +145,7 @@ async def test_question_that_was_answered_meanwhile_is_not_sent() -> None:
         (["554 no"] * 10, 0, "failed"),
     ],
 )
-async def test_mail_that_was_refused_is_sent_again_as_the_same(says: list[str], mails: int, state: str) -> None:
+async def test_mail_that_was_refused_is_resent_unchanged(says: list[str], mails: int, state: str) -> None:
     with postbox(*says) as (box, setting):
         letters = Letters(setting)
         await letters.ask(Question(id="q1", question="Which?"))

@@ -34,7 +34,7 @@ LONG = 100_000.0
 """Longer than any wait between two attempts."""
 
 
-async def test_a_change_is_delivered_signed(location: str) -> None:
+async def test_change_is_delivered_signed(location: str) -> None:
     other = "whsec_" + "A" * 44
     with receiving() as server:
         hooks = Hooks(location, server, secret=f"{SECRET} {other}")
@@ -48,7 +48,7 @@ async def test_a_change_is_delivered_signed(location: str) -> None:
         assert [each.state for each in await hooks.store.outbox.list()] == [DeliveryState.DELIVERED]
 
 
-async def test_delivery_and_change_are_stored_both_or_not_at_all(location: str) -> None:
+async def test_webhook_delivery_and_change_are_stored_together(location: str) -> None:
     def fail(_: Connection) -> None:
         raise KeyboardInterrupt
 
@@ -60,7 +60,7 @@ async def test_delivery_and_change_are_stored_both_or_not_at_all(location: str) 
         assert [each.event for each in await hooks.store.outbox.list()] == ["run.started"]
 
 
-async def test_next_delivery_of_a_run_waits_for_the_one_before(location: str) -> None:
+async def test_webhook_deliveries_of_a_run_keep_their_order(location: str) -> None:
     with receiving([Sent(status=500), Sent()]) as server:
         hooks = Hooks(location, server)
         stored = await hooks.store.create(Run(id="r1", task="do it"), FIRST)
@@ -113,7 +113,7 @@ async def test_fault_in_one_attempt_ends_no_other(monkeypatch: pytest.MonkeyPatc
         assert {each.problem for each in await hooks.store.outbox.list()} == {"a fault in upcall: ValueError"}
 
 
-async def test_name_that_no_host_can_have_is_a_problem_in_a_line() -> None:
+async def test_webhook_host_that_is_impossible_is_one_line() -> None:
     with receiving() as server:
         hooks = Hooks("runs.db", server, url="http://xn--zzzzzz/")
         await hooks.store.create(Run(id="r1", task="do it"), FIRST)
@@ -122,7 +122,7 @@ async def test_name_that_no_host_can_have_is_a_problem_in_a_line() -> None:
 
 
 @pytest.mark.parametrize("hangs", [True, False])
-async def test_receiver_that_does_not_answer_is_a_problem_in_a_line(hangs: bool) -> None:
+async def test_webhook_receiver_without_an_answer_is_one_line(hangs: bool) -> None:
     silent = socket.create_server(("127.0.0.1", 0))  # It accepts nothing; the kernel does.
     port = silent.getsockname()[1]
     if not hangs:
@@ -135,7 +135,7 @@ async def test_receiver_that_does_not_answer_is_a_problem_in_a_line(hangs: bool)
     assert found.problem == ("no answer within 0.2 s" if hangs else "cannot be reached: ConnectError")
 
 
-async def test_what_is_given_up_lets_the_next_go_and_can_be_retried(location: str) -> None:
+async def test_webhook_given_up_spares_the_next_and_retries(location: str) -> None:
     with receiving([*[Sent(status=500)] * 2, Sent()]) as server:
         hooks = Hooks(location, server, tries=2)
         stored = await hooks.store.create(Run(id="r1", task="do it"), FIRST)
@@ -159,7 +159,7 @@ async def test_two_senders_do_not_send_the_same(location: str) -> None:
 
 
 @pytest.mark.slow
-async def test_killed_between_sending_and_recording_it_is_sent_again_with_the_same_id() -> None:
+async def test_webhook_killed_before_recording_resends_its_id() -> None:
     workers = list[subprocess.Popen[bytes]]()
 
     def kill(_: Request) -> Sent:
@@ -181,7 +181,7 @@ async def test_killed_between_sending_and_recording_it_is_sent_again_with_the_sa
         assert (first.headers["webhook-id"], first.body) == (again.headers["webhook-id"], again.body)
 
 
-async def test_a_run_takes_its_deliveries_along() -> None:
+async def test_run_takes_its_deliveries_along() -> None:
     with receiving() as server:
         hooks = Hooks("runs.db", server)
         await hooks.store.create(Run(id="r1", task="do it", status=RunStatus.CANCELLED), FIRST)
@@ -275,7 +275,7 @@ def test_command_lists_retries_and_sends() -> None:
         ({"sercet": "x"}, "sercet is unknown"),
     ],
 )
-def test_wrong_webhook_is_refused_in_a_line_without_its_secret(webhook: dict[str, object], said: str) -> None:
+def test_webhook_that_is_wrong_is_refused_without_secrets(webhook: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said) as refused:
         Settings.read(webhooks={"crm": {"url": "https://example.org", "secret": SECRET, **webhook}})
     assert not {"hunter2", SECRET} & {word for word in ("hunter2", SECRET) if word in str(refused.value)}

@@ -114,7 +114,7 @@ def test_file_that_nobody_could_read_is_refused(name: str, make: Callable[[str],
 
 
 @pytest.mark.parametrize(("name", "text"), [(".env", "UPCALL_MODEL=m\n"), ("upcall.yaml", "model: m\n")])
-def test_file_that_was_agreed_to_is_read_until_it_changes(name: str, text: str) -> None:
+def test_agreed_file_is_read_until_it_changes(name: str, text: str) -> None:
     Path(name).write_text(text)
     agree()
     assert Settings.read().model == "m"
@@ -166,7 +166,7 @@ def test_agreement_does_not_move_with_the_file(monkeypatch: pytest.MonkeyPatch) 
         Settings.read()
 
 
-def test_agreement_to_a_link_is_to_what_it_led_to() -> None:
+def test_agreed_link_is_agreed_for_its_target_only() -> None:
     Path("good.yaml").write_text("model: m\n")
     Path("bad.yaml").write_text("model: other\n")
     Path("upcall.yaml").symlink_to("good.yaml")

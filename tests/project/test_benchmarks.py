@@ -21,7 +21,7 @@ BENCHMARKS = ROOT / "benchmarks"
 SOURCES = Path(upcall.__file__).parent.parent
 
 
-def test_a_cell_gives_the_figure_and_its_ratio_to_ours() -> None:
+def test_cell_gives_the_figure_and_its_ratio() -> None:
     compare = _module("compare")
     figures = {("depth 2", "bytes at pause"): {"upcall_": [2000, 1000, 4000], "langgraph_": [16000, 18000, 17000]}}
     rows = [("depth 2", "KB", figures["depth 2", "bytes at pause"])]
@@ -51,7 +51,7 @@ def test_needless_questions_are_measured() -> None:
 
 
 @pytest.mark.slow
-def test_a_first_look_is_a_score_of_its_own() -> None:
+def test_first_look_is_a_score_of_its_own() -> None:
     ask_well = _module("ask_well")
     task, unweighty = next(ask_well.read_tasks()), Question(question="Which one?", weight=0.0)
     sure = ask_well.Result(task, "essential", unweighty, 100, 0.9)
@@ -108,7 +108,7 @@ import a_package_that_nobody_has
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("wanted", "right"), [("Booked for Friday.", True), ("Booked for Monday.", False)])
-def test_a_page_of_autogen_is_run_cell_by_cell(
+def test_page_of_autogen_is_run_cell_by_cell(
     wanted: str, right: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(SOURCES))
@@ -123,7 +123,7 @@ def test_a_page_of_autogen_is_run_cell_by_cell(
 
 
 @pytest.mark.slow
-def test_a_killed_experiment_ends_with_the_same_table(tmp_path: Path) -> None:
+def test_killed_experiment_ends_with_the_same_table(tmp_path: Path) -> None:
     outcome = _module("experiment").disturb(tmp_path, tasks=10, kills=4, seed=3)
     assert outcome.kills >= 3
     assert outcome.is_right, outcome

@@ -32,7 +32,7 @@ def test_ci_and_contributors_use_the_same_words(file: str) -> None:
     assert {"install", "lint", "typecheck", "test"} <= used <= WORDS
 
 
-def test_the_workflow_runs_each_python_and_the_lowest_dependencies() -> None:
+def test_workflow_runs_each_python_and_the_lowest_dependencies() -> None:
     matrix = WORKFLOW["jobs"]["test"]["strategy"]["matrix"]
     assert matrix["python"] == PYTHONS
     assert matrix["include"] == [{"python": PYTHONS[0], "dependencies": "lowest"}]
@@ -73,20 +73,20 @@ def test_another_machine_may_not_be_reached(host: str) -> None:
 
 
 @pytest.mark.parametrize("address", [("192.0.2.1", 80), ("2001:db8::1", 80, 0, 0)])
-def test_a_connection_that_leaves_the_machine_is_refused(address: tuple[str, int]) -> None:
+def test_connection_that_leaves_the_machine_is_refused(address: tuple[str, int]) -> None:
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     with socket.socket(family) as sock, pytest.raises(loopback_only.NetworkRefused):
         sock.connect(address)
     assert loopback_only.refused.pop() == f"socket.connect {address[0]}"
 
 
-def test_a_name_is_not_looked_up() -> None:
+def test_name_is_not_looked_up() -> None:
     with pytest.raises(loopback_only.NetworkRefused):
         socket.getaddrinfo("example.org", 80)
     loopback_only.refused.clear()
 
 
-def test_a_child_process_is_refused_too(tmp_path: Path) -> None:
+def test_child_process_is_refused_too(tmp_path: Path) -> None:
     code = "import socket; socket.create_connection(('192.0.2.1', 80), timeout=1)"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert "NetworkRefused: socket." in done.stderr

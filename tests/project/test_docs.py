@@ -36,7 +36,7 @@ def transitions_as_markdown() -> str:
 
 
 @pytest.mark.parametrize("page", ["docs/architecture/a-run.md", "docs/reference/shapes.md"])
-def test_the_states_in_the_documentation_are_those_of_the_table(page: str) -> None:
+def test_states_in_the_docs_are_those_of_the_table(page: str) -> None:
     """Set UPCALL_UPDATE_DOCS=1 to write them."""
     text = (ROOT / page).read_text()
     pattern = re.compile(r"(<!-- transitions -->\n).*?(<!-- /transitions -->)", re.DOTALL)
@@ -47,7 +47,7 @@ def test_the_states_in_the_documentation_are_those_of_the_table(page: str) -> No
     assert (ROOT / page).read_text() == wanted
 
 
-def test_the_diagram_of_a_question_is_drawn_from_its_table() -> None:
+def test_diagram_of_a_question_is_drawn_from_its_table() -> None:
     """Set UPCALL_UPDATE_DOCS=1 to write it."""
     page = ROOT / "docs/architecture/a-run.md"
     pattern = re.compile(r"(<!-- question states -->\n).*?(<!-- /question states -->)", re.DOTALL)
@@ -64,14 +64,14 @@ def test_every_setting_is_documented() -> None:
     assert [name for name in Settings.model_fields if f"| `{name}` |" not in text] == []
 
 
-def test_every_file_of_the_code_that_a_page_names_is_there() -> None:
+def test_files_that_pages_name_exist() -> None:
     code = re.compile(r"(?<![\w/])(?:agents|teams|prompts|src/upcall)/[\w/]*\w(?:\.\w+)?")
     found = [(named(page), each) for page in PAGES for each in code.findall(page.read_text())]
     assert len(found) > 50
     assert [(page, each) for page, each in found if not (ROOT / each).exists()] == []
 
 
-def test_what_the_architecture_says_is_in_a_module_is_in_it() -> None:
+def test_architecture_names_what_its_modules_hold() -> None:
     folders = [ROOT / each for each in ("tests", "docs", "benchmarks", "agents", "teams", "prompts", "src/upcall")]
     modules = {file.stem: file.read_text() for folder in folders for file in folder.rglob("*.py")}
     of_module = re.compile(r"`(?:[a-z_]+[./])*([a-z_]+)\.([A-Za-z_]+)(?:\(\))?`")
@@ -109,9 +109,7 @@ def named(page: Path) -> str:
 @pytest.mark.parametrize(
     "page", [pytest.param(page, id=named(page), marks=[pytest.mark.slow] * (named(page) in SLOW)) for page in PAGES]
 )
-def test_every_block_of_a_page_does_what_the_page_says(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_page_blocks_do_what_the_page_promises(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     done = run_python(str(SUPPORT / "doc_session.py"), str(page))
@@ -119,7 +117,7 @@ def test_every_block_of_a_page_does_what_the_page_says(
 
 
 @pytest.mark.parametrize("marked", ["{ .python .notebok }", "{ .text .ouput }", "{ .bash .x }", "console", "py"])
-def test_a_block_that_nobody_would_run_is_an_error(marked: str, tmp_path: Path) -> None:
+def test_block_that_nobody_would_run_is_an_error(marked: str, tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text(f"```{marked}\nraise ValueError\n```\n")
     (block,) = blocks_of(tmp_path / "page.md")
     with pytest.raises(ValueError, match="nobody runs it"):

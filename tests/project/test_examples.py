@@ -55,31 +55,31 @@ def said_by(name: str, typed: str) -> str:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_is_short_and_says_how_to_run_it(path: Path) -> None:
+def test_example_is_short_and_explains_how_to_run(path: Path) -> None:
     text = path.read_text()
     assert len(text.splitlines()) <= MOST_LINES
     assert f"Run it: python examples/{path.name}" in text
 
 
-def test_the_readme_lists_every_example() -> None:
+def test_readme_lists_every_example() -> None:
     readme = (FOLDER.parent / "README.md").read_text()
     assert [path.name for path in EXAMPLES if f"(examples/{path.name})" not in readme] == []
 
 
 @pytest.mark.slow
-def test_a_tool_asks_and_goes_on() -> None:
+def test_tool_asks_and_goes_on() -> None:
     out = said_by("ask_from_a_tool.py", "aisle\n1\n")
     assert "Which seat to Oslo? (window, aisle)" in out
     assert out.endswith("Done. Booked a seat to Oslo: aisle. Meal: soup.\n")
 
 
 @pytest.mark.slow
-def test_a_tool_call_is_changed_by_who_approves_it() -> None:
+def test_tool_call_is_changed_by_who_approves_it() -> None:
     assert said_by("approve_a_tool.py", '{"to": "Bob"}\n').endswith("> Done. Sent to Bob: Hello Ann\n")
 
 
 @pytest.mark.slow
-def test_a_batch_asks_as_often_as_its_budget_says() -> None:
+def test_batch_asks_as_often_as_its_budget_says() -> None:
     out = said_by("batch.py", "Rust\nPython\n")
     assert out.count("Which licence? MIT (facts)") == 4
     languages = [line.removeprefix("  Which language? ") for line in out.splitlines() if line.startswith("  Which l")]
@@ -88,14 +88,14 @@ def test_a_batch_asks_as_often_as_its_budget_says() -> None:
 
 
 @pytest.mark.slow
-def test_a_nested_agent_of_an_own_team_asks() -> None:
+def test_nested_agent_of_an_own_team_asks() -> None:
     out = said_by("own_team.py", "3.12\n")
     assert "writer reports: def parse(text): ...\nlead calls tester(Test the parser)\n" in out
     assert out.endswith("lead > tester: Which Python? Reported: The tests pass on 3.12.\n")
 
 
 @pytest.mark.slow
-def test_a_job_goes_on_when_a_file_of_answers_appears_also_if_it_was_killed_meanwhile() -> None:
+def test_job_continues_on_a_file_of_answers_despite_kills() -> None:
     with started("answer_file.py") as job:
         assert job.stdout is not None
         line = job.stdout.readline()
@@ -144,7 +144,7 @@ def receiver() -> Iterator[tuple[str, Queue[dict[str, Any]]]]:
 
 
 @pytest.mark.slow
-def test_a_question_goes_to_a_url_and_its_answer_comes_back() -> None:
+def test_question_goes_to_a_url_and_its_answer_returns() -> None:
     with receiver() as (url, told), started("webhook.py", url) as process:
         asked = told.get(timeout=SECONDS)
         (question,) = asked["questions"]

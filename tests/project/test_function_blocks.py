@@ -36,7 +36,7 @@ def refusal(yaml: str) -> str:
 # -- as they stand ----------------------------------------------------------------------------------------------------
 
 
-def test_the_clarifier_block_of_the_seed_loads() -> None:
+def test_clarifier_block_of_the_seed_loads() -> None:
     """S0-49"""
     settings = read(CLARIFIER_BLOCK)
     assert (settings.max_turns, settings.enable_plan_approval, settings.max_plan_iterations) == (3, True, 10)
@@ -44,7 +44,7 @@ def test_the_clarifier_block_of_the_seed_loads() -> None:
     assert settings.tools_for("clarifier") == ("web_search_tool",)
 
 
-def test_the_classifier_block_of_the_seed_loads() -> None:
+def test_classifier_block_of_the_seed_loads() -> None:
     """S2-25"""
     settings = read(CLASSIFIER_BLOCK)
     assert (settings.llm_timeout, settings.verbose) == (90, ["classifier"])
@@ -57,13 +57,13 @@ def test_both_blocks_load_from_one_file() -> None:
     assert settings.verbose == ["clarifier", "planner", "classifier"]
 
 
-def test_a_clarifier_block_without_a_model_is_refused() -> None:
+def test_clarifier_block_without_a_model_is_refused() -> None:
     """S0-41"""
     with pytest.raises(ConfigurationError, match="llm"):
         read("functions: {c: {_type: clarifier_agent, max_turns: 2}}")
 
 
-def test_the_defaults_of_a_clarifier_block() -> None:
+def test_defaults_of_a_clarifier_block() -> None:
     """S0-42 to S0-48"""
     (block,) = read("functions: {c: {_type: clarifier_agent, llm: x}}").functions.values()
     assert block == ClarifierConfig(llm="x")
@@ -80,7 +80,7 @@ def test_the_defaults_of_a_clarifier_block() -> None:
     }
 
 
-def test_the_defaults_of_a_classifier_block() -> None:
+def test_defaults_of_a_classifier_block() -> None:
     """S2-21 to S2-24"""
     (block,) = read("functions: {c: {_type: intent_classifier, llm: x}}").functions.values()
     assert block.model_dump() == {
@@ -101,7 +101,7 @@ def test_what_a_block_does_not_set_changes_nothing() -> None:
     assert settings.tools_for("clarifier") is None
 
 
-def test_what_a_block_sets_has_the_place_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_block_values_rank_like_those_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     write_settings("UPCALL_MAX_PLAN_ITERATIONS=5\n", ".env")
     monkeypatch.setenv("UPCALL_MAX_TURNS", "6")
     monkeypatch.setenv("UPCALL_VERBOSE", "false")
@@ -118,22 +118,22 @@ def test_what_a_block_sets_has_the_place_of_the_file(monkeypatch: pytest.MonkeyP
         ("verbose: [coder, planner]", ["coder", "planner", "clarifier"]),
     ],
 )
-def test_a_block_adds_its_agents_to_verbose(beside: str, verbose: object) -> None:
+def test_block_adds_its_agents_to_verbose(beside: str, verbose: object) -> None:
     assert read(CLARIFIER_BLOCK + beside).verbose == verbose
 
 
-def test_a_setting_given_twice_with_one_value_is_no_error() -> None:
+def test_setting_repeated_with_one_value_is_no_error() -> None:
     assert read(CLARIFIER_BLOCK + "max_turns: 3\n").max_turns == 3
 
 
-def test_a_setting_given_twice_with_two_values_is_refused() -> None:
+def test_setting_given_twice_with_two_values_is_refused() -> None:
     assert refusal(CLARIFIER_BLOCK + "max_turns: 4\n") == (
         "upcall.yaml, line 12: max_turns = 4, but functions.clarifier_agent.max_turns = 3 (upcall.yaml, line 8), and "
         "both are the same setting; keep one."
     )
 
 
-def test_an_empty_list_of_tools_is_none_of_them() -> None:
+def test_empty_list_of_tools_is_none_of_them() -> None:
     settings = read("functions: {c: {_type: intent_classifier, llm: x, tools: []}}")
     assert [settings.tools_for(agent) for agent in ("classifier", "clarifier", "planner")] == [(), None, None]
 
@@ -148,30 +148,30 @@ def test_blocks_can_be_given_by_a_program() -> None:
 # -- models -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_agents_of_a_block_use_its_models() -> None:
+def test_agents_of_a_block_use_its_models() -> None:
     settings = read(LLMS + BLOCKS.replace("planner_llm: nemotron_llm", "planner_llm: other_llm"), model="common")
     models = {agent: settings.for_agent(agent).model for agent in ("classifier", "clarifier", "planner", "coder")}
     assert models == {"classifier": "nemotron", "clarifier": "nemotron", "planner": "other", "coder": "common"}
 
 
-def test_the_planner_uses_the_model_of_the_clarifier_where_it_has_none() -> None:
+def test_planner_uses_the_clarifiers_model_without_its_own() -> None:
     """S0-42"""
     settings = read(LLMS + "functions: {c: {_type: clarifier_agent, llm: other_llm}}")
     assert settings.for_agent("planner").model == "other"
 
 
-def test_an_agent_s_own_model_comes_before_that_of_its_block() -> None:
+def test_model_of_an_agent_precedes_its_blocks() -> None:
     settings = read(LLMS + BLOCKS + "agents: {planner: {model: own}}\n")
     assert (settings.for_agent("planner").model, settings.for_agent("clarifier").model) == ("own", "nemotron")
 
 
-def test_a_model_on_another_server_does_not_get_the_common_key() -> None:
+def test_model_on_another_server_gets_no_common_key() -> None:
     settings = read(LLMS + BLOCKS.replace("planner_llm: nemotron_llm", "planner_llm: other_llm"), api_key=KEY)
     assert settings.for_agent("clarifier").api_key is None
     assert settings.for_agent("planner").api_key is not None
 
 
-def test_a_model_defined_for_a_block_is_used_without_a_common_one() -> None:
+def test_model_defined_for_a_block_needs_no_common_one() -> None:
     settings = read(LLMS + BLOCKS)
     clients = ModelClients(settings)
     assert "OpenAI" in type(clients("planner")).__name__
@@ -180,7 +180,7 @@ def test_a_model_defined_for_a_block_is_used_without_a_common_one() -> None:
     assert settings.notes == ("No common model is set, so the scripted demo plays lead, coder, researcher; set model.",)
 
 
-def test_where_no_model_is_defined_a_name_means_the_common_one_and_that_is_noted() -> None:
+def test_model_name_without_definitions_means_the_common_one() -> None:
     settings = read(BLOCKS, model="common")
     assert {settings.for_agent(agent).model for agent in ("classifier", "clarifier", "planner")} == {"common"}
     assert settings.notes == (
@@ -188,7 +188,7 @@ def test_where_no_model_is_defined_a_name_means_the_common_one_and_that_is_noted
     )
 
 
-def test_a_name_that_is_not_among_the_defined_models_is_refused() -> None:
+def test_model_name_that_is_undefined_is_refused() -> None:
     assert refusal(LLMS + CLARIFIER_BLOCK.replace("planner_llm: nemotron_llm", "planner_llm: nemotron")) == (
         "upcall.yaml, line 6: functions.clarifier_agent.planner_llm = 'nemotron' is not defined under llms; did you "
         "mean 'nemotron_llm'? Defined: nemotron_llm, other_llm."
@@ -233,7 +233,7 @@ def test_a_name_that_is_not_among_the_defined_models_is_refused() -> None:
         ("_type: intent_classifier\n    llm: x\n    llm: y", "line 5: 'llm' is given twice, first in line 4"),
     ],
 )
-def test_a_wrong_block_is_said_with_its_line(block: str, says: str) -> None:
+def test_wrong_block_is_said_with_its_line(block: str, says: str) -> None:
     said = refusal(f"functions:\n  x:\n    {block}\n")
     assert said.startswith("upcall.yaml, line ")
     assert says in said
@@ -251,7 +251,7 @@ def test_functions_that_are_no_blocks_are_refused(functions: str, says: str) -> 
     assert says in refusal(f"functions:\n{functions}\n")
 
 
-def test_a_second_block_of_a_type_is_refused() -> None:
+def test_second_block_of_a_type_is_refused() -> None:
     said = refusal(CLARIFIER_BLOCK + "  again: {_type: clarifier_agent, llm: x}\n")
     assert said == (
         "upcall.yaml, line 12: functions.again is a second block of the type clarifier_agent, after clarifier_agent "

@@ -27,7 +27,7 @@ print(identity.new_message_id(), flush=True)
 """
 
 
-def test_ids_of_a_process_are_its_own_and_share_their_beginning() -> None:
+def test_ids_of_a_process_share_their_own_beginning() -> None:
     ids = [identity.new_message_id() for _ in range(1000)]
     assert (len(set(ids)), {each[:10] for each in ids}) == (1000, {ids[0][:10]})
 

@@ -45,19 +45,19 @@ def test_importing_upcall_loads_nothing_heavy() -> None:
     assert not packages_loaded_by("import upcall") & heavy
 
 
-def test_an_agent_that_asks_needs_neither_store_nor_driver() -> None:
+def test_agent_that_asks_needs_neither_store_nor_driver() -> None:
     """S1-26"""
     loaded = modules_loaded_by("from upcall.agents import PausableAgent")
     assert "upcall.agents.tool_loop.pausable" in loaded
     assert not [each for each in loaded if each.startswith(("upcall.app", "upcall.storage.sqlite", "upcall.execution"))]
 
 
-def test_a_team_of_ones_own_loads_no_agent_of_the_root_team() -> None:
+def test_team_of_ones_own_loads_no_root_team_agents() -> None:
     loaded = modules_loaded_by(DRIVER)
     assert not loaded & {"upcall.teams", "upcall.agents.coder", "upcall.agents.planner", "upcall.workspace.workbench"}
 
 
-def test_a_model_client_loads_neither_autogens_nor_the_parts_of_openai_that_nobody_uses() -> None:
+def test_model_client_loads_no_unused_parts_of_openai() -> None:
     """`openai.resources.beta` takes as long to load as the rest of the package."""
     loaded = modules_loaded_by(CLIENT)
     assert "openai" in loaded
@@ -83,25 +83,25 @@ async def test_looking_at_runs_loads_no_autogen() -> None:
     assert not loaded & {"autogen_agentchat", "autogen_core", "autogen_ext", "openai"}
 
 
-def test_lists_on_a_terminal_are_loaded_when_a_question_is_asked() -> None:
+def test_terminal_lists_load_when_a_question_is_asked() -> None:
     assert "prompt_toolkit" not in packages_loaded_by(
         "import upcall.ui.cli.main, upcall.ui.terminal.screen, upcall.ui.terminal.inbox"
     )
 
 
-def test_what_a_notebook_shows_is_loaded_when_it_is_shown() -> None:
+def test_notebook_displays_load_when_shown() -> None:
     assert not packages_loaded_by(DRIVER) & {"ipywidgets", "IPython", "markdown_it"}
 
 
-def test_the_driver_loads_no_model_client_before_one_is_needed() -> None:
+def test_driver_loads_no_model_client_before_it_needs_one() -> None:
     assert not packages_loaded_by(DRIVER) & {"openai", "autogen_ext"}
 
 
-def test_the_driver_loads_no_cryptography_before_there_is_a_secret() -> None:
+def test_driver_loads_no_cryptography_before_a_secret() -> None:
     assert "cryptography" not in packages_loaded_by(DRIVER)
 
 
-def test_a_file_for_a_store_needs_no_driver_for_postgresql() -> None:
+def test_store_file_needs_no_driver_for_postgresql() -> None:
     code = """
 import asyncio
 from upcall.storage.store import RunStore

@@ -64,7 +64,7 @@ def test_every_library_that_a_page_marks_is_run() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("library", REQUIREMENTS)
-def test_the_blocks_of_another_library_do_what_the_page_says(library: str, tmp_path: Path) -> None:
+def test_blocks_of_other_libraries_match_their_page(library: str, tmp_path: Path) -> None:
     page = COMING_FROM / f"{library}.md"
     its_own = tmp_path / "page.md"
     its_own.write_text(only(library, page))

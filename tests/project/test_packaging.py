@@ -86,7 +86,7 @@ def files_of(wheel: Path) -> set[str]:
     return set(zipfile.ZipFile(wheel).namelist())
 
 
-def test_the_wheel_holds_one_package_with_its_prompts_and_types(wheel: Path) -> None:
+def test_wheel_holds_one_package_with_prompts_and_types(wheel: Path) -> None:
     files = files_of(wheel)
     assert {name.split("/")[0].split("-")[0] for name in files} == {"upcall"}
     assert {f"upcall/prompts/{path.name}" for path in (ROOT / "prompts").glob("*.j2")} <= files
@@ -94,12 +94,12 @@ def test_the_wheel_holds_one_package_with_its_prompts_and_types(wheel: Path) -> 
     assert not [name for name in files if "test_" in name or "conftest" in name]
 
 
-def test_the_wheel_of_the_sdist_is_the_wheel_of_the_checkout(wheel: Path, tmp_path: Path) -> None:
+def test_wheel_of_the_sdist_equals_the_checkouts(wheel: Path, tmp_path: Path) -> None:
     run(sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path, ROOT, cwd=tmp_path)
     assert files_of(next(tmp_path.glob("*.whl"))) == files_of(wheel)
 
 
-def test_the_sdist_holds_what_a_packager_needs(built: Path) -> None:
+def test_sdist_holds_what_a_packager_needs(built: Path) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as sdist:
         files = {name.partition("/")[2] for name in sdist.getnames()}
     assert {
@@ -113,7 +113,7 @@ def test_the_sdist_holds_what_a_packager_needs(built: Path) -> None:
     assert {f"tests/{path.name}" for path in (ROOT / "tests").glob("*.py")} <= files
 
 
-def test_the_wheel_brings_no_other_top_level_module(wheel: Path, tmp_path: Path) -> None:
+def test_wheel_brings_no_other_top_level_module(wheel: Path, tmp_path: Path) -> None:
     programs = environment_with(tmp_path / "env", [wheel], "--no-deps")
     assert run(programs / "python", "-c", TOP_LEVEL, cwd=tmp_path).strip() == "['upcall']"
 
@@ -137,11 +137,11 @@ def sha256(path: Path) -> str:
     return "sha256=" + digest.decode().rstrip("=")
 
 
-def test_an_installed_prompt_is_rendered(programs: Path, tmp_path: Path) -> None:
+def test_installed_prompt_is_rendered(programs: Path, tmp_path: Path) -> None:
     assert "the plan has no steps" in run(programs / "python", "-c", RENDER, cwd=tmp_path)
 
 
-def test_the_installed_command_asks_and_goes_on_with_the_answer(programs: Path, tmp_path: Path) -> None:
+def test_installed_command_asks_and_continues_with_the_answer(programs: Path, tmp_path: Path) -> None:
     asked = json.loads(run(programs / "upcall", "run", TASK, "--detach", "--json", cwd=tmp_path))
     assert asked["status"] == "awaiting_clarification"
     done = json.loads(run(programs / "upcall", "answer", asked["run_id"], "Express", "--json", cwd=tmp_path))

@@ -123,7 +123,7 @@ def test_every_item_is_shown_by_a_test(shown: Mapping[str, Sequence[str]]) -> No
     assert not missing, f"{len(missing)} items without a test: {', '.join(missing)}"
 
 
-def test_the_page_says_what_the_tests_show(shown: Mapping[str, Sequence[str]]) -> None:
+def test_page_says_what_the_tests_show(shown: Mapping[str, Sequence[str]]) -> None:
     wanted = as_page(shown)
     if os.environ.get("UPCALL_UPDATE_DOCS"):
         PAGE.write_text(wanted)
@@ -139,7 +139,7 @@ def test_ids_are_read_alone_in_lists_and_in_ranges(text: str, claims: list[str])
     assert list(claims_of(text)) == claims
 
 
-def test_ids_are_read_from_docstrings_and_parameters_of_tests_alone() -> None:
+def test_requirement_ids_come_from_docstrings_and_parameters_only() -> None:
     source = '''
 """S0-01"""
 WORDS: list[Any] = [pytest.param("yes", id="S0-58 yes")]
@@ -167,7 +167,7 @@ class TestMore:
     }
 
 
-def test_a_row_is_short_and_has_three_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_is_short_and_has_three_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ITEMS, "S9-01", "this | that")
     assert as_row("S9-01", ["a", "b", "c", "d", "e"]) == "| S9-01 | this \\| that | `a`, `b`, `c`, +2 more |"
     assert as_row("S9-01", []) == "| S9-01 | this \\| that | no test yet |"

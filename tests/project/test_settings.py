@@ -20,7 +20,7 @@ from upcall.ui.run_report import describe_models
 KEY = "sk-very-secret"
 
 
-def test_the_command_line_wins_over_environment_over_dotenv_over_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_line_precedes_environment_dotenv_and_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
     write_settings("model: from-yaml\nuser: from-yaml\nstore: from-yaml\nmax_turns: 7\n")
     write_settings("UPCALL_MODEL=from-dotenv\nUPCALL_USER=from-dotenv\nUPCALL_STORE=from-dotenv\nOTHER=1\n", ".env")
     monkeypatch.setenv("UPCALL_MODEL", "from-env")
@@ -29,7 +29,7 @@ def test_the_command_line_wins_over_environment_over_dotenv_over_yaml(monkeypatc
     assert (read.model, read.user, read.store, read.max_turns) == ("explicit", "from-env", "from-dotenv", 7)
 
 
-def test_a_named_configuration_is_read_instead_of_the_default_one() -> None:
+def test_named_configuration_replaces_the_default_one() -> None:
     write_settings("model: default\n")
     Path("mine.yaml").write_text("model: mine\n")
     assert Settings.read(Path("mine.yaml")).model == "mine"
@@ -37,7 +37,7 @@ def test_a_named_configuration_is_read_instead_of_the_default_one() -> None:
 
 @pytest.mark.parametrize("name", ["OPENAI_API_KEY", "UPCALL_API_KEY"])
 @pytest.mark.parametrize("in_dotenv", [True, False])
-def test_the_key_is_read_from_either_name(name: str, in_dotenv: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_is_read_from_either_name(name: str, in_dotenv: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if in_dotenv:
         write_settings(f"{name}={KEY}\n", ".env")
     else:
@@ -47,7 +47,7 @@ def test_the_key_is_read_from_either_name(name: str, in_dotenv: bool, monkeypatc
     assert key.get_secret_value() == KEY
 
 
-def test_the_key_is_not_shown() -> None:
+def test_key_is_not_shown() -> None:
     read = Settings.read(api_key=KEY, model="m")
     assert KEY not in repr(read) + str(read) + read.model_dump_json()
 
@@ -99,7 +99,7 @@ def test_the_key_is_not_shown() -> None:
     ],
     ids=lambda text: text[:30].replace("\n", " ").replace("\x00", "NUL"),
 )
-def test_a_wrong_configuration_is_said_in_one_line(yaml: str, says: str) -> None:
+def test_wrong_configuration_is_said_in_one_line(yaml: str, says: str) -> None:
     write_settings(yaml)
     with pytest.raises(ConfigurationError) as refused:
         Settings.read()
@@ -107,13 +107,13 @@ def test_a_wrong_configuration_is_said_in_one_line(yaml: str, says: str) -> None
     assert "\n" not in str(refused.value)
 
 
-def test_a_wrong_environment_variable_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_environment_variable_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPCALL_TIMEOUT", "soon")
     with pytest.raises(ConfigurationError, match=r"Setting timeout = 'soon' is wrong: .* UPCALL_TIMEOUT or \.env"):
         Settings.read()
 
 
-def test_what_the_environment_says_wrong_is_not_put_on_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_the_environment_does_not_blame_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     write_settings("timeout: 3\n")
     monkeypatch.setenv("UPCALL_TIMEOUT", "soon")
     with pytest.raises(ConfigurationError) as refused:
@@ -130,7 +130,7 @@ def test_what_the_environment_says_wrong_is_not_put_on_the_file(monkeypatch: pyt
         ("UPCALL_FUNCTIONS__X__LLM", "UPCALL_FUNCTIONS__X__LLM: functions can be set in the YAML file only"),
     ],
 )
-def test_a_wrong_nested_variable_is_said_without_its_value(
+def test_wrong_nested_variable_is_said_without_its_value(
     variable: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, KEY)
@@ -140,7 +140,7 @@ def test_a_wrong_nested_variable_is_said_without_its_value(
     assert KEY not in str(refused.value)
 
 
-def test_an_unknown_variable_of_ours_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_variable_of_ours_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     write_settings("UPCALL_STOER=x\nOTHER=1\n", ".env")
     for name in ("UPCALL_MODLE", "UPCALL_ZZZZZ", "UPCALL_UPDATE_DOCS", "UPCALL_USER_INFO__NAME", "UPCALL_MODEL__X"):
         monkeypatch.setenv(name, "x")
@@ -152,7 +152,7 @@ def test_an_unknown_variable_of_ours_is_noted(monkeypatch: pytest.MonkeyPatch) -
     )
 
 
-def test_a_dotenv_that_is_not_utf_8_is_said() -> None:
+def test_dotenv_that_is_not_utf_8_is_said() -> None:
     write_settings(b"UPCALL_MODEL=\xff\n", ".env")
     with pytest.raises(ConfigurationError, match="Cannot read the settings"):
         Settings.read()
@@ -172,14 +172,14 @@ def test_a_dotenv_that_is_not_utf_8_is_said() -> None:
         f"model: m\napi_key {KEY}\n",
     ],
 )
-def test_a_wrong_key_in_the_configuration_is_not_repeated(yaml: str) -> None:
+def test_wrong_key_in_the_configuration_is_not_repeated(yaml: str) -> None:
     write_settings(yaml)
     with pytest.raises(ConfigurationError) as refused:
         Settings.read()
     assert KEY not in str(refused.value)
 
 
-def test_an_empty_configuration_is_no_error() -> None:
+def test_empty_configuration_is_no_error() -> None:
     write_settings("# nothing yet\n")
     assert Settings.read().store == "upcall.db"
 
@@ -188,18 +188,18 @@ def test_an_empty_configuration_is_no_error() -> None:
     ("settings", "demo"),
     [({}, True), ({"model": "demo"}, True), ({"model": "gpt-4o"}, False), ({"base_url": "http://x/v1"}, False)],
 )
-def test_the_demo_plays_where_no_model_is_configured(settings: dict[str, Any], demo: bool) -> None:
+def test_demo_plays_where_no_model_is_configured(settings: dict[str, Any], demo: bool) -> None:
     assert uses_demo(Settings.read(**settings)) is demo
 
 
-def test_one_client_serves_all_agents_but_those_with_a_model_of_their_own() -> None:
+def test_client_is_shared_by_agents_without_their_own_model() -> None:
     write_settings(f"model: gpt-4o\napi_key: {KEY}\nagents: {{coder: {{model: gpt-4.1}}}}\n")
     clients = ModelClients(Settings.read())
     assert clients("lead") is clients("planner")
     assert clients("coder") is not clients("lead")
 
 
-def test_a_single_agent_can_have_another_server() -> None:
+def test_single_agent_can_have_another_server() -> None:
     settings = Settings.read(model="demo", agents={"coder": {"model": "m", "base_url": "http://127.0.0.1:1/v1"}})
     clients = ModelClients(settings)
     assert isinstance(clients("lead"), ScriptedModelClient)
@@ -217,13 +217,13 @@ def test_any_model_client_can_be_given_as_a_component() -> None:
 @pytest.mark.parametrize(
     "component", [{"provider": "no.such.Client", "config": {"api_key": KEY}}, {"provider": "nonsense"}, {}]
 )
-def test_a_component_that_cannot_be_loaded_is_said_without_its_key(component: dict[str, Any]) -> None:
+def test_component_that_cannot_be_loaded_is_reported_without_key(component: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="cannot be loaded") as refused:
         ModelClients(Settings.read(model_client=component))("lead")
     assert KEY not in str(refused.value)
 
 
-def test_a_model_of_openai_needs_a_key_and_a_server_of_ones_own_does_not() -> None:
+def test_openai_model_needs_a_key_and_own_servers_none() -> None:
     with pytest.raises(ConfigurationError, match="Set OPENAI_API_KEY"):
         ModelClients(Settings.read(model="gpt-4o"))("lead")
     ModelClients(Settings.read(model="mine", base_url="http://127.0.0.1:1/v1"))("lead")
@@ -242,7 +242,7 @@ def test_only_the_documented_names_are_read_from_the_environment(monkeypatch: py
     assert (read.base_url, read.api_key) == (None, None)
 
 
-def test_a_list_in_the_environment_that_is_no_json_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_in_the_environment_must_be_json(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPCALL_DOCUMENTS", "docs")
     with pytest.raises(ConfigurationError, match="written as JSON"):
         Settings.read()
@@ -254,7 +254,7 @@ def test_another_server_does_not_get_the_common_key() -> None:
     assert settings.for_agent("coder").api_key is None
 
 
-def test_a_run_that_cannot_keep_its_address_keeps_no_model_either() -> None:
+def test_run_without_a_storable_address_keeps_no_model() -> None:
     address = ModelAddress(model="kept", base_url="http://x/v1")
     assert Settings.read(model="m").with_model_of(RootTeamConfig(workspace=Path())).model == "m"
     assert Settings.read().with_model_of(RootTeamConfig(workspace=Path(), model=address)).model == "kept"
@@ -272,7 +272,7 @@ def test_a_run_that_cannot_keep_its_address_keeps_no_model_either() -> None:
         ("0@here", None, "http://stored/v1", True),
     ],
 )
-def test_key_goes_to_no_server_that_a_stored_run_alone_names(
+def test_key_goes_to_no_server_known_only_from_runs(
     account: str | None, own: str | None, given: str | None, gets: bool
 ) -> None:
     address = ModelAddress(model="m", base_url="http://stored/v1")
@@ -305,7 +305,7 @@ def test_what_is_not_set_has_its_default() -> None:
         ("log_response_max_chars", 1),
     ],
 )
-def test_a_number_has_a_least_value(name: str, least: int) -> None:
+def test_number_has_a_least_value(name: str, least: int) -> None:
     write_settings(f"{name}: {least}\n")
     assert getattr(Settings.read(), name) == least
     write_settings(f"{name}: {least - 1}\n")
@@ -321,13 +321,13 @@ def test_verbose_is_a_flag_or_names_agents(value: str, read: object, monkeypatch
     assert Settings.read().verbose == read
 
 
-def test_a_table_is_set_by_several_sources_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_is_set_by_several_sources_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     write_settings("user_info: {name: Alice, email: a@b.c}\n")
     monkeypatch.setenv("UPCALL_USER_INFO__NAME", "Bob")
     assert Settings.read().user_info == {"name": "Bob", "email": "a@b.c"}
 
 
-def test_anchors_are_filled_in_and_errors_in_them_have_their_line() -> None:
+def test_anchors_resolve_and_their_errors_have_lines() -> None:
     write_settings(
         "llms:\n  small: &base\n    model: small\n    base_url: http://x/v1\n"
         "  large:\n    <<: *base\n    model: large\n"
@@ -339,31 +339,31 @@ def test_anchors_are_filled_in_and_errors_in_them_have_their_line() -> None:
         Settings.read()
 
 
-def test_a_file_with_a_byte_order_mark_is_read() -> None:
+def test_file_with_a_byte_order_mark_is_read() -> None:
     write_settings(b"\xef\xbb\xbfmodel: m\n")
     assert Settings.read().model == "m"
 
 
-def test_a_file_that_is_not_utf_8_is_said() -> None:
+def test_file_that_is_not_utf_8_is_said() -> None:
     write_settings(b"model: \xff\n")
     with pytest.raises(ConfigurationError, match="not UTF-8"):
         Settings.read()
 
 
-def test_an_agent_with_a_server_but_no_model_does_not_play_the_demo() -> None:
+def test_agent_with_server_but_no_model_is_no_demo() -> None:
     settings = Settings.read(agents={"coder": {"base_url": "http://127.0.0.1:1/v1"}})
     with pytest.raises(ConfigurationError, match="needs a model name"):
         ModelClients(settings)("coder")
 
 
-def test_it_is_noted_who_plays_the_demo_where_others_have_a_model() -> None:
+def test_demo_agents_are_named_where_others_have_models() -> None:
     settings = Settings.read(agents={"coder": {"model": "m"}, "lead": {"model": "m"}})
     assert settings.notes == (
         "No common model is set, so the scripted demo plays classifier, clarifier, planner, researcher; set model.",
     )
 
 
-def test_a_program_that_names_an_unknown_setting_is_told_so() -> None:
+def test_unknown_setting_is_reported_to_its_program() -> None:
     with pytest.raises(ConfigurationError, match="'modle'"):
         Settings.read(modle="demo")
 
@@ -381,7 +381,7 @@ def test_one_line_gives_each_kind_of_work_its_model() -> None:
     assert small.model == "tiny"
 
 
-def test_a_run_keeps_the_models_for_kinds_of_work() -> None:
+def test_run_keeps_the_models_for_kinds_of_work() -> None:
     write_settings(ONE_LINE)
     config = TeamFactory(Settings.read(), None).pin("r1", {})
     assert config.team is not None
@@ -391,7 +391,7 @@ def test_a_run_keeps_the_models_for_kinds_of_work() -> None:
     assert describe_models(Run(task="x", config=config)) == "big, coder-x (coding), far (research), tiny (small)"
 
 
-def test_a_kind_of_work_that_is_none_is_refused() -> None:
+def test_kind_of_work_that_is_none_is_refused() -> None:
     write_settings("models: {codng: x}\n")
     with pytest.raises(ConfigurationError, match="did you mean 'coding'"):
         Settings.read()

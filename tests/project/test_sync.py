@@ -83,14 +83,14 @@ def output_of(code: str) -> str:
     return done.stdout
 
 
-def test_a_run_is_started_and_answered_without_async() -> None:
+def test_run_is_started_and_answered_without_async() -> None:
     app = demo()
     run = run_sync(app.start(TASK))
     assert run.questions[0].path == ("lead", "coder")
     assert run_sync(app.answer(run.id, "Express")).status == "completed"
 
 
-def test_of_a_stream_each_item_is_told_and_the_run_is_given() -> None:
+def test_stream_items_reach_a_callback_and_the_run_returns() -> None:
     told: list[object] = []
     run = run_sync(demo().start_stream(TASK), told.append)
     assert (run.status, told[-1]) == ("awaiting_clarification", run)
@@ -102,12 +102,12 @@ def test_any_stream_gives_its_last_item() -> None:
     assert run_sync(numbers()) == 2
 
 
-def test_a_stream_without_items_is_told_of() -> None:
+def test_stream_without_items_is_told_of() -> None:
     with pytest.raises(CallerError, match=r"ended without any item.*app\.expire\(\)"):
         run_sync(demo().expire_stream())
 
 
-def test_an_error_is_the_caller_s_as_it_is() -> None:
+def test_error_is_the_caller_s_as_it_is() -> None:
     with pytest.raises(UpcallError, match="Unknown run 'none'"):
         run_sync(demo().get("none"))
 
@@ -119,7 +119,7 @@ async def test_where_a_loop_runs_it_says_to_use_await() -> None:
         run_sync(numbers())
 
 
-async def test_what_is_refused_does_not_warn_later_that_it_was_never_awaited(recwarn: pytest.WarningsRecorder) -> None:
+async def test_refused_call_leaves_no_warning_about_awaiting(recwarn: pytest.WarningsRecorder) -> None:
     for work in (demo().start(TASK), demo().start_stream(TASK)):
         with pytest.raises(CallerError):
             run_sync(work)
@@ -134,13 +134,13 @@ def test_what_cannot_be_awaited_is_refused(work: object) -> None:
         run_sync(work)  # type: ignore[call-overload]
 
 
-def test_a_coroutine_has_no_events() -> None:
+def test_coroutine_has_no_events() -> None:
     with pytest.raises(ConfigurationError, match="on_event needs a stream"):
         run_sync(demo().list(), print)  # type: ignore[call-overload]
 
 
 @pytest.mark.slow
-def test_a_model_client_keeps_its_connections_from_call_to_call() -> None:
+def test_model_client_keeps_connections_between_calls() -> None:
     assert output_of(KEPT_CONNECTION.replace("RUN", "run_sync")) == "completed None\n"
     status, out, _ = ended(KEPT_CONNECTION.replace("RUN", "asyncio.run"))
     assert (status, "completed" in out) == (0, True)
@@ -157,12 +157,12 @@ def test_another_thread_has_a_loop_of_its_own() -> None:
     assert [each is seen[0] for each in (*seen, run_sync(loop()))] == [True, False, True]
 
 
-def test_a_forked_child_leaves_the_loop_of_its_parent_alone() -> None:
+def test_forked_child_leaves_its_parents_loop_alone() -> None:
     assert output_of(FORKED) == "child\nparent\n"
 
 
 @pytest.mark.slow
-def test_ctrl_c_closes_what_is_open_and_stores_the_run() -> None:
+def test_ctrl_c_closes_what_is_open_and_stores() -> None:
     assert ended(STOPPED_IN_A_RUN) == (0, "stopped awaiting_clarification\n", "")
 
 

@@ -27,35 +27,35 @@ def test_control_characters_are_made_visible(text: str, shown: str) -> None:
     assert escape_controls(text) == shown
 
 
-def test_what_leaves_no_mark_is_written_out_where_it_matters() -> None:
+def test_invisible_characters_are_spelled_out_where_they_matter() -> None:
     assert escape_controls("rm\u200b -rf\u3000b", unseen=True) == "rm\\u200b -rf\\u3000b"
     assert escape_controls("a\u3164\u2800\u034f\U000e0100 ⚠️", unseen=True) == "a\\u3164\\u2800\\u034f\\U000e0100 ⚠️"
 
 
 @pytest.mark.parametrize("name", ["\u115f", "a\u3164b", "a\u2800b", "a\u034fb", "\uffa0", "a\ufe00"])
-def test_name_with_letters_that_are_not_seen_is_written_out(name: str) -> None:
+def test_invisible_letters_in_names_are_spelled_out(name: str) -> None:
     assert show_name(name).isascii()
     assert show_on_line(name).isascii()
 
 
-def test_a_line_has_its_words_and_says_where_it_was_cut() -> None:
+def test_line_keeps_whole_words_and_marks_its_cut() -> None:
     assert one_line(" a \n b\u2028c ") == "a b c"
     assert one_line("one\ntwo three", 7) == "one two…"
     assert shorten("abcdef", 4, " [{left} more]") == "abcd [2 more]"
 
 
-def test_an_error_is_its_first_line_without_a_key() -> None:
+def test_error_is_its_first_line_without_a_key() -> None:
     assert first_line(ValueError("\nbad key sk-abc_123\nTraceback")) == "bad key [key]"
     assert first_line(TimeoutError()) == "TimeoutError"
 
 
 @pytest.mark.parametrize("length", [0, 1, 999, 1_000])
-def test_a_text_that_fits_stays_as_it_is(length: int) -> None:
+def test_text_that_fits_stays_as_it_is(length: int) -> None:
     assert shorten_middle("x" * length, 1_000) == "x" * length
 
 
 @pytest.mark.parametrize("length", [1_001, 9_999, 123_456])
-def test_a_cut_text_keeps_beginning_and_end_and_says_exactly_what_is_missing(length: int) -> None:
+def test_cut_text_keeps_both_ends_and_counts_the_rest(length: int) -> None:
     whole = "".join(chr(ord("a") + place % 26) for place in range(length))
     shown = shorten_middle(whole, 1_000)
     head, left_out, of, tail = GAP.split(shown)
@@ -66,5 +66,5 @@ def test_a_cut_text_keeps_beginning_and_end_and_says_exactly_what_is_missing(len
 
 
 @pytest.mark.parametrize("limit", [-5, 0, 1, 50])
-def test_a_limit_too_small_for_the_gap_still_gives_a_beginning_and_an_end(limit: int) -> None:
+def test_limit_below_the_gap_still_keeps_both_ends(limit: int) -> None:
     assert GAP.sub("", shorten_middle("a" + "-" * 998 + "z", limit)) == "az"

@@ -56,7 +56,7 @@ def test_tree_too_deep_to_read_is_refused(tmp_path: Path, depth: int, name: str)
         list(walk_tree(tmp_path))
 
 
-def test_copy_of_a_tree_has_its_links_and_permissions_and_no_pipes(tmp_path: Path) -> None:
+def test_tree_copy_has_links_and_permissions_without_pipes(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     (source / "locked").mkdir(parents=True)
     (source / "locked" / "tool").write_text("x")

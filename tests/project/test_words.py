@@ -111,7 +111,7 @@ def find_definitions(tree: ast.Module) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("phrase", PHRASES)
-def test_a_retired_phrase_is_written_nowhere(phrase: str) -> None:
+def test_retired_phrase_is_written_nowhere(phrase: str) -> None:
     pattern = re.compile(rf"\b({phrase})\b")
     found = [
         f"{file.relative_to(ROOT)}:{number}: {line.strip()}"
@@ -137,7 +137,7 @@ def test_nothing_has_a_retired_name() -> None:
 
 
 @pytest.mark.slow
-def test_a_function_is_called_by_what_it_does() -> None:
+def test_function_is_called_by_what_it_does() -> None:
     found = [
         f"{file.relative_to(ROOT)}:{node.lineno}: {node.name}"
         for file in list_files()

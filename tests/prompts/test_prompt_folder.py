@@ -58,7 +58,7 @@ def test_one_prompt_is_replaced_and_the_others_stay(folder: Path) -> None:
     assert render(REPAIR) == PROMPTS.render(REPAIR) != prompts.render(REPAIR)
 
 
-def test_a_copy_of_our_own_folder_is_accepted_and_reads_the_same(folder: Path) -> None:
+def test_prompt_folder_copied_from_ours_reads_the_same(folder: Path) -> None:
     shutil.copytree(FOLDER, folder, dirs_exist_ok=True)
     mine = Prompts(folder)
     for kind in Context.__subclasses__():
@@ -72,7 +72,7 @@ def test_user_text_is_never_a_template(folder: Path) -> None:
     assert prompts.render(RepairContext(problem=hostile)) == f"Again: {hostile}"
 
 
-def test_a_template_has_the_same_options_as_ours(folder: Path) -> None:
+def test_template_has_the_same_options_as_ours(folder: Path) -> None:
     text = "<a>\n  {% if problem %}\n{{ problem }}\n  {% endif %}\n</a>\n"
     assert Prompts(write(folder, repair=text)).render(RepairContext("x < y")) == "<a>\nx < y\n</a>"
 
@@ -92,12 +92,12 @@ def test_parts_are_included_imported_and_inherited(folder: Path) -> None:
     assert prompts.render(LeadContext(agents=(ToolInfo("coder", ""),))) == "- coder"
 
 
-def test_a_template_may_include_one_of_ours(folder: Path) -> None:
+def test_template_may_include_one_of_ours(folder: Path) -> None:
     write(folder, lead="{% set escalates_to, executes = none, false %}{% include 'coder.j2' %}")
     assert Prompts(folder).render(LeadContext(agents=())) == render(CoderContext(escalates_to=None))
 
 
-def test_the_folder_is_found_from_anywhere_and_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prompt_folder_is_found_anywhere_and_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(folder, repair="First {{ problem }}")
     monkeypatch.chdir(folder.parent)
     prompts = Prompts("prompts")
@@ -114,7 +114,7 @@ def test_files_of_other_kinds_are_left_alone(folder: Path) -> None:
     assert Prompts(folder).render(REPAIR) == "no JSON"
 
 
-def test_an_empty_folder_replaces_nothing(folder: Path) -> None:
+def test_empty_folder_replaces_nothing(folder: Path) -> None:
     assert Prompts(folder).render(REPAIR) == render(REPAIR)
 
 
@@ -124,7 +124,7 @@ def test_prompts_are_equal_by_folder(folder: Path) -> None:
     assert (Prompts().folder, Prompts(relative).folder) == (None, folder)
 
 
-def test_prompts_without_a_folder_load_neither_jinja_nor_the_checks() -> None:
+def test_prompt_defaults_load_neither_jinja_nor_checks() -> None:
     code = "import sys; from upcall.prompts import Prompts; Prompts(); print({'jinja2', 'pydantic'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
@@ -133,28 +133,28 @@ def test_prompts_without_a_folder_load_neither_jinja_nor_the_checks() -> None:
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert "none cannot be used: No such file or directory." in refusal(tmp_path / "none")
 
 
-def test_a_file_instead_of_a_folder_is_refused(tmp_path: Path) -> None:
+def test_file_instead_of_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "repair.j2").write_text("{{ problem }}")
     assert "repair.j2 cannot be used: Not a directory." in refusal(tmp_path / "repair.j2")
 
 
-def test_a_name_that_is_no_prompt_is_refused(folder: Path) -> None:
+def test_name_that_is_no_prompt_is_refused(folder: Path) -> None:
     said = refusal(write(folder, repairs="{{ problem }}"))
     assert (
         f"{folder / 'repairs.j2'}: there is no prompt of this name; did you mean 'repair.j2'? Known: ask_rule" in said
     )
 
 
-def test_a_file_that_is_not_utf_8_is_refused(folder: Path) -> None:
+def test_file_that_is_not_utf_8_is_refused(folder: Path) -> None:
     (folder / "repair.j2").write_bytes(b"abc \xff")
     assert refusal(folder) == f"{folder / 'repair.j2'}: the prompt is not UTF-8 (byte 5)."
 
 
-def test_a_file_that_cannot_be_read_is_refused(folder: Path) -> None:
+def test_file_that_cannot_be_read_is_refused(folder: Path) -> None:
     (folder / "repair.j2").symlink_to(folder / "gone")
     assert refusal(folder) == f"{folder / 'repair.j2'}: the prompt cannot be read: No such file or directory."
 
@@ -182,27 +182,27 @@ def test_a_file_that_cannot_be_read_is_refused(folder: Path) -> None:
         ("{% include problem %}", "line 1: cannot be rendered: text (TemplateNotFound)."),
     ],
 )
-def test_a_wrong_template_is_said_with_its_line(folder: Path, text: str, says: str) -> None:
+def test_wrong_template_is_said_with_its_line(folder: Path, text: str, says: str) -> None:
     said = refusal(write(folder, repair=text))
     assert said.startswith(str(folder / "repair.j2"))
     assert says in said
 
 
-def test_a_wrong_variable_in_a_part_is_said_there(folder: Path) -> None:
+def test_wrong_variable_in_a_part_is_said_there(folder: Path) -> None:
     write(folder, repair="{% include '_a.j2' %}", _a="{% include '_b.j2' %}", _b="\n{{ agents }}")
     assert f"{folder / '_b.j2'}, line 2: cannot be rendered: 'agents' is undefined" in refusal(folder)
 
 
-def test_a_part_that_no_prompt_uses_is_still_a_template(folder: Path) -> None:
+def test_prompt_part_without_users_is_a_template(folder: Path) -> None:
     assert f"{folder / '_a.j2'}, line 1: unexpected '}}'" in refusal(write(folder, _a="{{ }"))
 
 
-def test_a_failure_in_a_part_is_said_there(folder: Path) -> None:
+def test_failure_in_a_part_is_said_there(folder: Path) -> None:
     write(folder, repair="a\n\n{% include '_a.j2' %}", _a="\n{{ problem.nope }}")
     assert f"{folder / '_a.j2'}, line 2: cannot be rendered" in refusal(folder)
 
 
-def test_a_part_that_may_be_missing_is_no_error(folder: Path) -> None:
+def test_part_that_may_be_missing_is_no_error(folder: Path) -> None:
     assert Prompts(write(folder, repair="{% include '_a.j2' ignore missing %}x")).render(REPAIR) == "x"
 
 

@@ -126,7 +126,7 @@ def variables(template: str) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_a_template_reads_just_the_fields_of_its_context(kind: type[Context]) -> None:
+def test_template_reads_just_the_fields_of_its_context(kind: type[Context]) -> None:
     assert variables(kind.template) == {field.name for field in dataclasses.fields(kind)}
 
 
@@ -135,19 +135,19 @@ def test_every_template_has_one_context() -> None:
     assert sorted(templates) == sorted(path.name for path in FOLDER.glob("*.j2"))
 
 
-def test_the_classifier_gets_the_variables_of_its_seed() -> None:
+def test_classifier_gets_the_variables_of_its_seed() -> None:
     """S2-26 to S2-29; the form of the reply is ours, so that it stands before the message."""
     seed = {"query", "current_datetime", "user_info", "tools"}
     assert variables("intent_classification.j2") == seed | {"files", "reply_format"}
 
 
-def test_the_clarifier_gets_the_variables_of_its_seed() -> None:
+def test_clarifier_gets_the_variables_of_its_seed() -> None:
     """S0-50"""
     seed = {"clarifier_result", "available_documents", "tools", "tool_names"}
     assert seed <= variables("research_clarification.j2")
 
 
-def test_the_plan_gets_the_variables_of_its_seed() -> None:
+def test_plan_gets_the_variables_of_its_seed() -> None:
     """S0-53"""
     assert {"clarifier_context", "feedback_history"} <= variables("plan_generation.j2")
     assert "The plan has a title, two to six sections" in render(RENDERED["plan_generation"])
@@ -164,17 +164,17 @@ def test_the_plan_gets_the_variables_of_its_seed() -> None:
         pytest.param('"needs_clarification": true, "ambiguity_details": [{"aspect": ', id="S3-06 to S3-09"),
     ],
 )
-def test_the_check_for_ambiguity_says_what_to_look_for_and_when_not_to_ask(words: str) -> None:
+def test_ambiguity_prompt_explains_when_to_ask_and_not(words: str) -> None:
     assert words in render(RENDERED["check_for_ambiguity"])
 
 
-def test_the_check_for_ambiguity_gets_the_variables_of_its_seed() -> None:
+def test_ambiguity_prompt_gets_the_variables_of_its_seed() -> None:
     """S3-40"""
     assert variables("check_for_ambiguity.j2") == {"user_request", "available_tools", "available_handlers"}
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_a_context_cannot_be_changed(kind: type[Context]) -> None:
+def test_context_cannot_be_changed(kind: type[Context]) -> None:
     context = next(each for each in RENDERED.values() if type(each) is kind)
     name = next((field.name for field in dataclasses.fields(kind)), "template")
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -185,20 +185,20 @@ def test_a_context_cannot_be_changed(kind: type[Context]) -> None:
 
 
 @pytest.mark.parametrize("name", RENDERED)
-def test_a_prompt_reads_as_it_is_kept(name: str) -> None:
+def test_prompt_reads_as_it_is_kept(name: str) -> None:
     file, text = GOLDEN / f"{name}.txt", render(RENDERED[name]) + "\n"
     if UPDATE:
         file.write_text(text, encoding="utf-8")
     assert text == file.read_text(encoding="utf-8")
 
 
-def test_every_context_has_a_kept_rendering_and_no_other_is_kept() -> None:
+def test_prompt_contexts_and_golden_renderings_correspond() -> None:
     assert {type(context) for context in RENDERED.values()} == set(CLASSES)
     assert {file.stem for file in GOLDEN.glob("*.txt")} == set(RENDERED)
 
 
 @pytest.mark.parametrize("name", RENDERED)
-def test_a_prompt_is_tidy(name: str) -> None:
+def test_prompt_is_tidy(name: str) -> None:
     text = render(RENDERED[name])
     assert "\n\n\n" not in text
     assert [line for line in text.splitlines() if line != line.rstrip()] == []
@@ -210,7 +210,7 @@ def test_no_prompt_shows_a_value_as_python_would(name: str) -> None:
     assert not {"None", "True", "False"} & set(render(RENDERED[name]).split())
 
 
-def test_the_first_look_names_the_words_that_its_examples_answer_in() -> None:
+def test_first_look_prompt_names_its_examples_words() -> None:
     text, replies = render(FirstLookContext()), [reply for _, reply in FIRST_LOOKS]
     assert f'"{NOTHING}"' in text
     assert f'"{TASTE.strip()}"' in text
@@ -219,20 +219,20 @@ def test_the_first_look_names_the_words_that_its_examples_answer_in() -> None:
 
 
 @pytest.mark.parametrize("left", [1, 2])
-def test_the_clarifier_counts_its_questions_in_words(left: int) -> None:
+def test_clarifier_counts_its_questions_in_words(left: int) -> None:
     """S0-30"""
     text = render(ClarifierContext("", (), (), (), left))
     assert f"You may ask {left} question{'s' if left > 1 else ''} in all, one" in text
 
 
-def test_the_sections_on_documents_are_there_only_with_documents() -> None:
+def test_sections_on_documents_are_there_only_with_documents() -> None:
     """S0-51"""
     without = render(RENDERED["research_clarification_bare"])
     assert "documents" not in without
     assert "report.md: Energy in Europe\n- data.csv\n" in render(RENDERED["research_clarification"])
 
 
-def test_a_user_is_named_as_far_as_known() -> None:
+def test_user_is_named_as_far_as_known() -> None:
     """S2-28"""
     known = dataclasses.replace(ClassifierContext("Hi", "now", ()), user_info={"email": "a@b.c"})
     assert "The user is unknown (a@b.c)." in render(known)
@@ -271,12 +271,12 @@ def test_user_text_is_kept_to_the_letter() -> None:
     assert text in render(ClassifierContext(text, "now", ()))
 
 
-def test_a_variable_that_no_context_has_is_an_error() -> None:
+def test_variable_that_no_context_has_is_an_error() -> None:
     with pytest.raises(UndefinedError, match="'nobody' is undefined"):
         PROMPTS.environment.from_string("{{ nobody }}").render()
 
 
-def test_a_field_that_no_value_has_is_an_error() -> None:
+def test_field_that_no_value_has_is_an_error() -> None:
     context: Any = LeadContext(agents=("coder",))  # type: ignore[arg-type]  # what a caller may get wrong
     with pytest.raises(UndefinedError, match="has no attribute 'name'"):
         render(context)

@@ -135,7 +135,7 @@ async def test_changes_are_undone_one_after_the_other(location: str) -> None:
         await app.undo(run.id)
 
 
-async def test_a_named_change_is_undone_with_all_later_ones() -> None:
+async def test_named_change_is_undone_with_all_later_ones() -> None:
     app, run = await started()
     first = (await app.changes(run.id))[0]
     (done,) = await app.undo(run.id, first.id[:6])
@@ -145,7 +145,7 @@ async def test_a_named_change_is_undone_with_all_later_ones() -> None:
     assert list_standing(await app.changes(run.id)) == []
 
 
-async def test_an_undo_is_in_the_log_and_in_the_audit_trail() -> None:
+async def test_undo_is_in_the_log_and_audit_trail() -> None:
     app, run = await started(admins=["alice"])
     last = (await app.changes(run.id))[-1]
     await app.undo(run.id, user="alice")
@@ -194,7 +194,7 @@ async def test_what_somebody_changed_in_between_is_not_undone() -> None:
     assert files()["a.txt"] == "two, by hand\n"
 
 
-async def test_what_is_as_it_is_to_be_already_is_left() -> None:
+async def test_undo_leaves_what_already_matches() -> None:
     """Somebody deleted a file that the run had made: there is nothing to undo in it"""
     app, run = await started()
     Path("work/c.txt").unlink()
@@ -205,7 +205,7 @@ async def test_what_is_as_it_is_to_be_already_is_left() -> None:
         await app.undo(run.id)
 
 
-async def test_an_unknown_change_is_refused_with_those_there_are() -> None:
+async def test_unknown_change_is_refused_with_those_there_are() -> None:
     app, run = await started()
     ids = [change.id for change in await app.changes(run.id)]
     for wrong in ("nope", "", ids[0][:3]):
@@ -236,7 +236,7 @@ async def test_another_user_may_not() -> None:
         await app.changes(run.id, user="bob")
 
 
-async def test_a_folder_that_is_gone_is_told() -> None:
+async def test_folder_that_is_gone_is_told() -> None:
     app, run = await started()
     Path("work").rename("elsewhere")
     with pytest.raises(CallerError, match=r"its folder .* does not exist"):
@@ -254,7 +254,7 @@ def test_only_a_newline_ends_a_line_of_a_diff() -> None:
 
 
 @pytest.mark.slow
-async def test_the_command_line_shows_and_undoes() -> None:
+async def test_command_line_shows_and_undoes() -> None:
     app, run = await started()
     run_changes = await app.changes(run.id)
     shown = upcall("log", run.id, "--diff", "--store", "runs.db").out
@@ -278,7 +278,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("tool", ["edit_file", "apply_patch", "write_file", "delete_file"])
 @pytest.mark.parametrize("point", ["before", "recorded", "half", "made"])
-async def test_a_call_that_was_cut_off_is_made_once(point: str, tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_call_that_was_cut_off_is_made_once(point: str, tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut off before it is recorded, after that, after one of two files, and after all, before its result is stored"""
     import os
 
@@ -373,7 +373,7 @@ async def _call_cut_off(
         await _journalled(stored, RunStore("runs.db"), bench, call)
 
 
-async def test_a_call_that_is_replayed_is_not_made_again() -> None:
+async def test_call_that_is_replayed_is_not_made_again() -> None:
     """The model fails after the calls; the run goes on with what its journal has"""
     coder = Coder([write("a.txt", "one\n"), edit("a.txt", "one", "one one"), Fail(500)])
     run = await coder.app.start("Do it")
@@ -387,7 +387,7 @@ async def test_a_call_that_is_replayed_is_not_made_again() -> None:
 # -- the store as a whole ---------------------------------------------------------------------------------------------
 
 
-async def test_a_prune_keeps_what_an_undo_needs(location: str) -> None:
+async def test_prune_keeps_what_an_undo_needs(location: str) -> None:
     app, run = await started(store=location)
     other = await app.start("Again")
     await upkeep.prune(app.store, last_checkpoints=1)

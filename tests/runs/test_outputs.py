@@ -44,12 +44,12 @@ def keys(schema: object) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_schema_holds_nothing_that_strict_servers_refuse(kind: type[Reply]) -> None:
+def test_schema_holds_nothing_that_strict_servers_refuse(kind: type[Reply]) -> None:
     refused = {"default", "minLength", "maxLength", "minItems", "maxItems", "pattern", "format"}
     assert refused & set(keys(kind.model_json_schema())) == set()
 
 
-def test_a_schema_of_a_reply_inside_a_reply_holds_no_defaults_either() -> None:
+def test_schema_of_nested_replies_holds_no_defaults() -> None:
     class Outer(BaseModel):
         inner: Plan
 
@@ -57,7 +57,7 @@ def test_a_schema_of_a_reply_inside_a_reply_holds_no_defaults_either() -> None:
 
 
 @pytest.mark.parametrize("kind", [*KINDS, Ambiguity, PlanStep])
-def test_a_schema_names_its_fields_as_the_prompts_do(kind: type[Reply]) -> None:
+def test_schema_names_its_fields_as_the_prompts_do(kind: type[Reply]) -> None:
     """X8"""
     unseen = {
         ClarificationResponse: {"reason"},
@@ -74,7 +74,7 @@ def test_a_schema_names_its_fields_as_the_prompts_do(kind: type[Reply]) -> None:
     ("said", "intent"),
     [("meta", Intent.META), (" Coding ", Intent.CODING), ("RESEARCH", Intent.RESEARCH), ("poetry", Intent.RESEARCH)],
 )
-def test_an_unknown_intent_is_research(said: str, intent: Intent) -> None:
+def test_unknown_intent_is_research(said: str, intent: Intent) -> None:
     """S2-39"""
     assert Classification.model_validate({"intent": said}).intent is intent
 
@@ -89,13 +89,13 @@ def test_an_unknown_intent_is_research(said: str, intent: Intent) -> None:
         (None, Depth.SHALLOW),
     ],
 )
-def test_an_unknown_depth_is_shallow(said: str | None, depth: Depth) -> None:
+def test_unknown_depth_is_shallow(said: str | None, depth: Depth) -> None:
     """S2-39"""
     assert Classification.model_validate({"intent": "research", "research_depth": said}).depth is depth
 
 
 @pytest.mark.parametrize("said", [{}, {"intent": None}, {"intent": 1}, {"intent": ["meta"]}], ids=repr)
-def test_a_classification_needs_an_intent(said: dict[str, Any]) -> None:
+def test_classification_needs_an_intent(said: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="intent"):
         Classification.model_validate(said)
 
@@ -104,7 +104,7 @@ def test_fields_that_nobody_asked_for_are_ignored() -> None:
     assert Classification.model_validate({"intent": "meta", "confidence": 0.9}).intent is Intent.META
 
 
-def test_a_reply_is_read_in_camel_case() -> None:
+def test_reply_is_read_in_camel_case() -> None:
     """X8"""
     said = {"needsClarification": True, "clarificationQuestion": "Which?"}
     assert ClarificationResponse.model_validate(said).clarification_question == "Which?"
@@ -114,7 +114,7 @@ def test_a_reply_is_read_in_camel_case() -> None:
 
 
 @pytest.mark.parametrize("said", [{}, {"clarification_question": None}, {"clarification_question": "  "}], ids=repr)
-def test_a_need_to_clarify_needs_a_question(said: dict[str, Any]) -> None:
+def test_need_to_clarify_needs_a_question(said: dict[str, Any]) -> None:
     """S0-38, S0-39"""
     with pytest.raises(ValidationError, match="clarification_question is empty"):
         ClarificationResponse.model_validate({"needs_clarification": True, **said})
@@ -126,7 +126,7 @@ def test_no_need_to_clarify_needs_nothing_else(said: dict[str, Any]) -> None:
     assert (response.clarification_question, response.options, response.reason) == (None, (), None)
 
 
-def test_a_clarification_becomes_a_question() -> None:
+def test_clarification_becomes_a_question() -> None:
     asked = ClarificationResponse(
         needs_clarification=True, clarification_question="Which topic?", options=("A", "B"), reason="None named."
     ).question(("clarifier",))
@@ -147,15 +147,13 @@ def test_a_clarification_becomes_a_question() -> None:
     ],
     ids=["blank", "equal", "unseen", "numbers", "long", "equal when cut", "many"],
 )
-def test_odd_options_of_a_model_never_keep_its_question_from_being_put(
-    options: list[object], labels: list[str]
-) -> None:
+def test_question_of_a_model_survives_odd_options(options: list[object], labels: list[str]) -> None:
     said = {"needs_clarification": True, "clarification_question": "Which?", "options": options}
     asked = ClarificationResponse.model_validate(said).question(("clarifier",))
     assert [option.label for option in asked.options] == labels
 
 
-def test_a_question_of_a_model_that_is_too_long_is_cut() -> None:
+def test_question_of_a_model_is_cut_when_long() -> None:
     said = {"needs_clarification": True, "clarification_question": "x" * 9_000, "reason": "y" * 9_000}
     asked = ClarificationResponse.model_validate(said).question(("clarifier",))
     assert len(asked.question) == len(asked.context or "") == MAX_QUESTION_CHARS
@@ -164,7 +162,7 @@ def test_a_question_of_a_model_that_is_too_long_is_cut() -> None:
 # -- ambiguity --------------------------------------------------------------------------------------------------------
 
 
-def test_the_example_of_the_seed_asks_two_questions_at_once() -> None:
+def test_seed_example_asks_two_questions_at_once() -> None:
     """S3-13"""
     check = parse_reply(AMBIGUITY, AmbiguityCheck)
     asked = [aspect.question(("planner",)) for aspect in check.ambiguity_details]
@@ -178,7 +176,7 @@ def test_the_example_of_the_seed_asks_two_questions_at_once() -> None:
     ]
 
 
-def test_an_aspect_becomes_a_question_that_says_why_it_is_asked() -> None:
+def test_aspect_becomes_a_question_with_its_reason() -> None:
     """S3-09 to S3-12"""
     asked = parse_reply(AMBIGUITY, AmbiguityCheck).ambiguity_details[0].question(("planner",))
     assert (asked.header, asked.context) == ("search_scope", "The search scope is unclear")
@@ -186,19 +184,19 @@ def test_an_aspect_becomes_a_question_that_says_why_it_is_asked() -> None:
     assert asked.path == ("planner",)
 
 
-def test_a_question_made_of_an_aspect_survives_json() -> None:
+def test_question_made_of_an_aspect_survives_json() -> None:
     asked = Ambiguity(aspect="x" * 500, clarification_question="Which?").question(("planner",))
     assert type(asked).model_validate_json(asked.model_dump_json()) == asked
 
 
 @pytest.mark.parametrize("details", [[], None], ids=repr)
-def test_a_need_to_clarify_needs_an_aspect(details: object) -> None:
+def test_need_to_clarify_needs_an_aspect(details: object) -> None:
     """S3-07, S3-08"""
     with pytest.raises(ValidationError, match="ambiguity_details is empty"):
         AmbiguityCheck.model_validate({"needs_clarification": True, "ambiguity_details": details})
 
 
-def test_an_aspect_may_leave_out_what_is_not_needed_to_ask() -> None:
+def test_aspect_may_leave_out_what_is_optional() -> None:
     said = {"aspect": "scope", "clarification_question": "Which?", "description": None, "possible_options": None}
     aspect = Ambiguity.model_validate(said)
     assert (aspect.description, aspect.possible_options) == ("", ())
@@ -207,21 +205,21 @@ def test_an_aspect_may_leave_out_what_is_not_needed_to_ask() -> None:
 # -- reports ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_report_reads_as_its_summary_and_what_it_rests_on() -> None:
+def test_report_reads_as_its_summary_and_basis() -> None:
     report = Report(summary="Done.", assumptions=("PostgreSQL",), left_open=("Tests",))
     assert report.to_text() == "Done.\n\nAssumed:\n- PostgreSQL\n\nLeft open:\n- Tests"
 
 
-def test_a_report_without_lists_is_its_summary() -> None:
+def test_report_without_lists_is_its_summary() -> None:
     assert Report(summary="Done.").to_text() == "Done."
 
 
-def test_a_coding_report_names_its_files_first() -> None:
+def test_coding_report_names_its_files_first() -> None:
     report = CodingReport(summary="Done.", files=("a.py",), assumptions=("X",))
     assert report.to_text() == "Done.\n\nFiles:\n- a.py\n\nAssumed:\n- X"
 
 
-def test_a_research_report_says_what_it_did_not_find() -> None:
+def test_research_report_says_what_it_did_not_find() -> None:
     report = ResearchReport(summary="So.", not_found=("Spain",), left_open=("X",))
     assert report.to_text() == "So.\n\nNot found:\n- Spain\n\nLeft open:\n- X"
 
@@ -238,12 +236,12 @@ def test_lists_that_are_null_are_empty(kind: type[Report]) -> None:
 
 
 @pytest.mark.parametrize("said", [{}, {"summary": ""}, {"summary": None}], ids=repr)
-def test_a_report_says_something(said: dict[str, Any]) -> None:
+def test_report_says_something(said: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="summary"):
         Report.model_validate(said)
 
 
-def test_a_document_that_was_not_seen_is_no_source_of_the_report() -> None:
+def test_document_that_was_not_seen_is_no_source() -> None:
     made = [
         MadeCall("search_documents", {"words": "CUDA"}, "Nothing found for 'CUDA' in 2 documents."),
         MadeCall(
@@ -274,5 +272,5 @@ def test_a_document_that_was_not_seen_is_no_source_of_the_report() -> None:
         (Plan(title="Login", sections=("Do",)), "a plan of no steps: Login"),
     ],
 )
-def test_a_reply_says_in_words_what_was_decided(reply: Reply, words: str) -> None:
+def test_reply_says_in_words_what_was_decided(reply: Reply, words: str) -> None:
     assert reply.in_words() == words

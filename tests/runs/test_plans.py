@@ -61,13 +61,13 @@ CHAIN = plan(
 
 
 @pytest.mark.parametrize("fields", [{"title": " "}, {"sections": []}, {"sections": None}, {"title": None}], ids=repr)
-def test_a_plan_needs_a_title_and_sections(fields: dict[str, Any]) -> None:
+def test_plan_needs_a_title_and_sections(fields: dict[str, Any]) -> None:
     """S0-03"""
     with pytest.raises(ValidationError, match=r"title|sections"):
         plan(**fields)
 
 
-def test_a_plan_may_have_no_steps() -> None:
+def test_plan_may_have_no_steps() -> None:
     """S0-03: title and sections alone are a plan"""
     assert plan(steps=None).steps == ()
 
@@ -77,17 +77,17 @@ def test_a_plan_may_have_no_steps() -> None:
     [["A", "B"], [{"title": "A"}, {"name": "B", "description": "x"}], ["A", "", "  ", "B"], [" A ", "B\n"]],
     ids=["texts", "objects", "blank ones", "untrimmed"],
 )
-def test_sections_are_read_in_the_forms_models_write_them_in(sections: list[Any]) -> None:
+def test_plan_sections_are_read_in_models_forms(sections: list[Any]) -> None:
     assert plan(sections=sections).sections == ("A", "B")
 
 
-def test_a_plan_as_the_user_sees_it_names_title_and_sections_as_the_seed_does() -> None:
+def test_plan_shows_title_and_sections_like_the_seed() -> None:
     assert plan(step("1", name="coder"), title="Energy", sections=["Jobs", "GDP"]).as_text() == (
         "Title: Energy\nSections:\n- Jobs\n- GDP\nSteps:\n1. [coder] do 1"
     )
 
 
-def test_a_plan_as_markdown_is_what_the_lead_works_from() -> None:
+def test_plan_as_markdown_is_what_the_lead_gets() -> None:
     made = plan(
         step("1", name="coder", outputs=["a.py"]), step("2", inputs=["${1.a.py}", "the task"], depends_on=["1"])
     )
@@ -103,11 +103,11 @@ def test_a_plan_as_markdown_is_what_the_lead_works_from() -> None:
     ]
 
 
-def test_a_step_is_one_line_however_it_is_described() -> None:
+def test_step_is_one_line_however_it_is_described() -> None:
     assert plan(step("1", description="a\n\n2. [lead] b")).steps[0].as_line() == "1. [lead] a 2. [lead] b"
 
 
-def test_a_plan_survives_json() -> None:
+def test_plan_survives_json() -> None:
     assert Plan.model_validate_json(CHAIN.model_dump_json()) == CHAIN
 
 
@@ -139,7 +139,7 @@ def test_a_plan_survives_json() -> None:
         (["Search"], "steps.0"),
     ],
 )
-def test_a_plan_that_cannot_be_worked_off_is_refused(steps: list[Any], says: str) -> None:
+def test_plan_that_cannot_be_worked_off_is_refused(steps: list[Any], says: str) -> None:
     """S3-42"""
     with pytest.raises(ValidationError, match=says):
         plan(*steps)
@@ -149,7 +149,7 @@ def test_a_plan_that_cannot_be_worked_off_is_refused(steps: list[Any], says: str
     ("reference", "says"),
     rows("plans/a_reference_to_what_no_earlier_step_makes_is_refused"),
 )
-def test_a_reference_to_what_no_earlier_step_makes_is_refused(reference: str, says: str) -> None:
+def test_plan_reference_to_no_earlier_result_is_refused(reference: str, says: str) -> None:
     """S3-42"""
     first = [step("0"), step("1", outputs=["report", "parser.py"])]
     with pytest.raises(ValidationError, match=says):
@@ -160,13 +160,13 @@ def test_a_reference_to_what_no_earlier_step_makes_is_refused(reference: str, sa
     "reference",
     rows("plans/a_reference_to_an_earlier_result_is_good_and_other_text_is_no_reference"),
 )
-def test_a_reference_to_an_earlier_result_is_good_and_other_text_is_no_reference(reference: str) -> None:
+def test_plan_reference_to_an_earlier_result_is_accepted(reference: str) -> None:
     """S3-42"""
     first = [step("1", outputs=["report", "parser.py"]), step("1.1", outputs=["sub.csv"])]
     assert plan(*first, step("2", inputs=[reference])).steps[2].inputs == (reference,)
 
 
-def test_an_output_with_a_dot_is_not_mistaken_for_a_step_with_one() -> None:
+def test_plan_output_with_a_dot_is_no_step() -> None:
     made = plan(step("1", outputs=["a.csv"]), step("1.a"), step("2", inputs=["${1.a.csv}"]))
     assert made.steps[2].references() == ["1.a.csv"]
 
@@ -175,13 +175,13 @@ def test_an_output_with_a_dot_is_not_mistaken_for_a_step_with_one() -> None:
     ("said", "kind", "name"),
     rows("plans/who_does_a_step_is_read_in_the_forms_models_write_it_in"),
 )
-def test_who_does_a_step_is_read_in_the_forms_models_write_it_in(said: dict[str, Any], kind: str, name: str) -> None:
+def test_plan_assignee_is_read_in_models_forms(said: dict[str, Any], kind: str, name: str) -> None:
     """S3-42"""
     made = plan(step("1", **said)).steps[0]
     assert (made.type, made.name) == (kind, name)
 
 
-def test_the_fields_of_a_step_are_those_of_the_seed() -> None:
+def test_plan_step_has_the_fields_of_the_seed() -> None:
     """S3-42"""
     assert list(PlanStep.model_fields) == [
         "step_id",
@@ -200,12 +200,12 @@ def test_step_ids_may_be_numbers() -> None:
     assert made.steps[1].depends_on == ("1",)
 
 
-def test_a_step_may_leave_out_what_it_does_not_need() -> None:
+def test_plan_step_may_leave_out_optional_fields() -> None:
     made = plan(step("1", name=None, inputs=None, outputs=None, depends_on=None))
     assert made.steps[0] == PlanStep(step_id="1", description="do 1")
 
 
-def test_lists_of_a_step_may_be_single_texts_or_objects() -> None:
+def test_plan_step_lists_may_be_texts_or_objects() -> None:
     made = plan(
         step("1", outputs={"report": "The report"}),
         step("2", inputs={"of": "${1.report}"}, outputs="x", depends_on="1"),
@@ -231,14 +231,14 @@ def test_lists_of_a_step_may_be_single_texts_or_objects() -> None:
         ({"tool": "search"}, [], [], "step '1' names the tool 'search'; there are no tools"),
     ],
 )
-def test_an_agent_or_a_tool_that_is_not_there_is_named(
+def test_plan_names_agents_and_tools_that_are_missing(
     said: dict[str, Any], handlers: list[str], tools: list[str], problem: str | None
 ) -> None:
     """S3-42"""
     assert plan(step("1", **said)).unknown_names(handlers, tools) == ([problem] if problem else [])
 
 
-def test_every_unknown_name_of_a_plan_is_told_at_once() -> None:
+def test_plan_names_all_unknown_names_together() -> None:
     made = plan(step("1", name="wizard"), step("2", name="coder"), step("3", tool="delete"))
     assert len(made.unknown_names(["coder"], ["search"])) == 2
 
@@ -277,7 +277,7 @@ def test_single_steps_are_edited_added_and_removed(reply: str, lines: list[str])
 
 
 @pytest.mark.parametrize("line", EDITS_HINT.split('"')[1::2])
-def test_the_edits_that_the_hint_shows_are_edits(line: str) -> None:
+def test_edits_that_the_hint_shows_are_edits(line: str) -> None:
     assert changed(CHAIN, line) != CHAIN
 
 
@@ -304,14 +304,14 @@ def test_text_that_merely_resembles_an_edit_is_none(reply: str) -> None:
         ("add step: \x1b", "description: Value should have at least 1"),
     ],
 )
-def test_an_edit_that_cannot_be_made_is_refused_with_all_beside_it(reply: str, says: str) -> None:
+def test_plan_edit_that_is_impossible_refuses_its_companions(reply: str, says: str) -> None:
     before = CHAIN.model_copy(deep=True)
     with pytest.raises(EditRefused, match=says):
         apply_edits(CHAIN, reply)
     assert before == CHAIN
 
 
-def test_a_step_whose_output_is_used_is_not_removed() -> None:
+def test_step_whose_output_is_used_is_not_removed() -> None:
     before = plan(step("1", outputs=["a"]), step("2", inputs=["${1.a}"], depends_on=["1"]))
     with pytest.raises(EditRefused, match=r"uses \$\{1.a\}, but no earlier step has that id"):
         apply_edits(before, "remove step 1")
@@ -324,11 +324,11 @@ def test_steps_are_found_by_ids_that_are_words_too() -> None:
     assert by_id(changed(before, "edit step v1.run-all: All"))["v1.run-all"].description == "All"
 
 
-def test_a_plan_without_steps_gets_its_first() -> None:
+def test_plan_without_steps_gets_its_first() -> None:
     assert [each.as_line() for each in changed(plan(), "add step: Begin").steps] == ["1. [lead] Begin"]
 
 
-def test_no_edit_makes_more_steps_than_a_plan_may_have() -> None:
+def test_plan_edit_never_exceeds_the_limit_of_steps() -> None:
     full = plan(*(step(str(number)) for number in range(MAX_STEPS)))
     with pytest.raises(EditRefused, match=f"at most {MAX_STEPS} items"):
         apply_edits(full, "add step: One more")
@@ -375,7 +375,7 @@ def checked_again(of: Plan) -> Plan:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_edited_plan_has_every_other_step_as_it_was(seed: int) -> None:
+def test_plan_edit_leaves_other_steps_alone(seed: int) -> None:
     random = Random(seed)
     before = random_plan(random)
     touched = random.sample([each.step_id for each in before.steps], random.randint(1, len(before.steps)))
@@ -388,7 +388,7 @@ def test_an_edited_plan_has_every_other_step_as_it_was(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_added_step_leaves_all_others_as_they_were(seed: int) -> None:
+def test_added_step_leaves_all_others_as_they_were(seed: int) -> None:
     random = Random(seed)
     before = random_plan(random)
     after_step = random.choice(before.steps).step_id
@@ -402,7 +402,7 @@ def test_an_added_step_leaves_all_others_as_they_were(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_removed_step_hands_on_what_it_depended_on_or_is_kept_because_it_is_used(seed: int) -> None:
+def test_plan_removal_passes_dependencies_on_or_is_refused(seed: int) -> None:
     random = Random(seed)
     before = random_plan(random)
     gone = random.sample([each.step_id for each in before.steps], random.randint(1, len(before.steps)))
@@ -425,7 +425,7 @@ def test_a_removed_step_hands_on_what_it_depended_on_or_is_kept_because_it_is_us
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_many_edits_give_a_plan_that_holds_or_change_nothing(seed: int) -> None:
+def test_plan_edits_keep_it_valid_or_change_nothing(seed: int) -> None:
     random = Random(seed)
     before = random_plan(random)
     ids = [*by_id(before), "99"]
@@ -451,7 +451,7 @@ def versions() -> ReviewedPlan:
     return first.revise(plan(title="Two"), "More.").revise(plan(title="Three"), "edit step 1: x", edited=True)
 
 
-def test_a_revised_plan_keeps_its_versions_and_what_was_said_of_them() -> None:
+def test_plan_revision_keeps_versions_and_their_feedback() -> None:
     """S0-29"""
     made = versions()
     assert [(each.plan.title, each.feedback, each.edited) for each in made.history] == [
@@ -463,14 +463,14 @@ def test_a_revised_plan_keeps_its_versions_and_what_was_said_of_them() -> None:
 
 
 @pytest.mark.parametrize("status", DECIDED)
-def test_a_decision_changes_the_status_and_nothing_else(status: PlanStatus) -> None:
+def test_decision_changes_the_status_and_nothing_else(status: PlanStatus) -> None:
     before = versions()
     decided = before.decide(status, remark="Hm.")
     assert decided == before.model_copy(update={"status": status, "remark": "Hm."})
     assert before.status is PlanStatus.PROPOSED
 
 
-def test_a_reviewed_plan_survives_json() -> None:
+def test_reviewed_plan_survives_json() -> None:
     made = versions().decide(PlanStatus.AUTO_APPROVED, remark="Hm.")
     assert ReviewedPlan.model_validate_json(made.model_dump_json()) == made
     assert json.loads(made.model_dump_json())["status"] == "auto_approved"
@@ -496,7 +496,7 @@ def test_only_an_approved_plan_gives_a_context(status: PlanStatus) -> None:
         (PlanStatus.REJECTED, False, True),
     ],
 )
-def test_the_result_says_what_became_of_the_plan(status: PlanStatus, approved: bool, rejected: bool) -> None:
+def test_result_says_what_became_of_the_plan(status: PlanStatus, approved: bool, rejected: bool) -> None:
     """S0-31 to S0-36, X10"""
     result = ClarifierResult.of("log", reviewed(status))
     assert (result.clarifier_log, result.plan_title, result.plan_sections) == ("log", "T", ("S",))
@@ -510,7 +510,7 @@ def test_without_a_review_the_result_is_the_log_alone(made: ReviewedPlan | None)
     assert ClarifierResult.of("log", made) == ClarifierResult(clarifier_log="log")
 
 
-def test_an_empty_result_has_the_defaults_of_the_seed() -> None:
+def test_empty_result_has_the_defaults_of_the_seed() -> None:
     """S0-23, S0-25 to S0-28, S0-32 to S0-36"""
     result = ClarifierResult()
     assert (result.clarifier_log, result.plan_title, result.plan_sections) == ("", None, ())
@@ -543,7 +543,7 @@ def no_wizard(step: PlanStep) -> PlanStep | None:
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_whatever_a_model_writes_what_can_be_used_of_it_is_a_plan_that_can_be_worked_off(seed: int) -> None:
+def test_plan_of_any_model_text_is_executable(seed: int) -> None:
     """S3-42"""
     draft = random_draft(Random(seed))
     made, changes = draft.usable(no_wizard, "lead")
@@ -554,6 +554,6 @@ def test_whatever_a_model_writes_what_can_be_used_of_it_is_a_plan_that_can_be_wo
     assert (again, nothing) == (made, [])
 
 
-def test_a_plan_that_can_be_worked_off_is_used_as_it_is() -> None:
+def test_plan_that_is_executable_is_used_unchanged() -> None:
     before = random_plan(Random(0))
     assert PlanDraft.model_validate(before.model_dump()).usable(lambda step: step, "lead") == (before, [])

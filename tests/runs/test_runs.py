@@ -43,7 +43,7 @@ def run(**fields: Any) -> Run:
 # -- the table --------------------------------------------------------------------------------------------------------
 
 
-def test_the_statuses_are_those_of_the_contract() -> None:
+def test_statuses_are_those_of_the_contract() -> None:
     """S3-22"""
     assert [status.value for status in RunStatus] == [
         "queued",
@@ -58,7 +58,7 @@ def test_the_statuses_are_those_of_the_contract() -> None:
     ]
 
 
-def test_the_table_says_for_every_status_what_may_follow() -> None:
+def test_table_says_for_every_status_what_may_follow() -> None:
     assert set(TRANSITIONS) == set(RunStatus)
 
 
@@ -68,50 +68,50 @@ def test_every_status_but_the_first_can_be_reached() -> None:
 
 
 @pytest.mark.parametrize("status", list(RunStatus))
-def test_a_run_is_over_where_nothing_can_follow(status: RunStatus) -> None:
+def test_run_is_over_where_nothing_can_follow(status: RunStatus) -> None:
     assert run(status=status).is_final == (status in OVER)
 
 
 @pytest.mark.parametrize(("before", "after"), ILLEGAL, ids=lambda status: status.value)
-def test_an_illegal_move_raises_and_names_both_statuses(before: RunStatus, after: RunStatus) -> None:
+def test_illegal_move_raises_and_names_both_statuses(before: RunStatus, after: RunStatus) -> None:
     with pytest.raises(ValueError, match=f"A run that is {before.value} cannot become {after.value}"):
         run(status=before).move_to(after)
 
 
 @pytest.mark.parametrize(("before", "after"), LEGAL, ids=lambda status: status.value)
-def test_a_legal_move_gives_the_run_in_its_next_status(before: RunStatus, after: RunStatus) -> None:
+def test_legal_event_moves_the_run_to_its_next_status(before: RunStatus, after: RunStatus) -> None:
     assert run(status=before).move_to(after).status is after
 
 
-def test_a_run_that_waits_never_completes_without_its_answer() -> None:
+def test_run_that_waits_never_completes_without_its_answer() -> None:
     assert RunStatus.COMPLETED not in TRANSITIONS[RunStatus.AWAITING_CLARIFICATION]
 
 
-def test_a_run_that_failed_can_go_on() -> None:
+def test_run_that_failed_can_go_on() -> None:
     assert RunStatus.EXECUTING in TRANSITIONS[RunStatus.FAILED]
 
 
 # -- the value --------------------------------------------------------------------------------------------------------
 
 
-def test_a_move_changes_the_fields_it_names_and_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_move_changes_the_fields_it_names_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identity, "now", lambda: LATER)
     moved = run().move_to(RunStatus.AWAITING_CLARIFICATION, records=QuestionRecords.build([ASKED]))
     assert moved == run(status="awaiting_clarification", records=QuestionRecords.build([ASKED]), updated_at=LATER)
 
 
-def test_a_move_leaves_the_old_value_alone() -> None:
+def test_move_leaves_the_old_value_alone() -> None:
     before = run()
     before.move_to(RunStatus.PLANNING, result="x")
     assert before == run()
 
 
-def test_a_run_cannot_be_changed_in_place() -> None:
+def test_run_cannot_be_changed_in_place() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         run().status = RunStatus.COMPLETED  # type: ignore[misc]  # that it is refused at run time too is the test
 
 
-def test_a_run_survives_json() -> None:
+def test_run_survives_json() -> None:
     full = run(
         records=QuestionRecords.build([ASKED], [(BEFORE, Answer(question_id="q0", text="yes", answered_at=NOON))]),
         classification=Classification(intent=Intent.CODING),
@@ -124,12 +124,12 @@ def test_a_run_survives_json() -> None:
     assert Run.model_validate_json(full.model_dump_json()) == full
 
 
-def test_a_run_that_awaits_an_answer_says_so() -> None:
+def test_run_that_awaits_an_answer_says_so() -> None:
     """S3-39"""
     assert [status for status in RunStatus if run(status=status).waiting] == [RunStatus.AWAITING_CLARIFICATION]
 
 
-def test_the_history_holds_each_answered_question_with_its_answer_in_order() -> None:
+def test_history_has_answered_questions_and_answers_in_order() -> None:
     """S3-24, S3-39"""
     second = ASKED.model_copy(update={"id": "q2", "question": "Which database?"})
     unanswered = ASKED.model_copy(update={"id": "q3"})
@@ -143,7 +143,7 @@ def test_the_history_holds_each_answered_question_with_its_answer_in_order() -> 
     assert made.clarification_count == 2
 
 
-def test_a_new_run_has_no_history_and_an_empty_result() -> None:
+def test_new_run_has_no_history_and_empty_result() -> None:
     """S0-23, S0-25 to S0-28, S3-39"""
     assert (run().clarification_history, run().clarification_count) == ([], 0)
     assert run().clarifier_result == ClarifierResult(
@@ -152,7 +152,7 @@ def test_a_new_run_has_no_history_and_an_empty_result() -> None:
 
 
 @pytest.mark.parametrize("status", PlanStatus)
-def test_a_run_has_the_result_of_its_clarification_and_of_the_review_of_its_plan(status: PlanStatus) -> None:
+def test_run_has_clarification_result_and_plan_review(status: PlanStatus) -> None:
     """S0-13, S0-31 to S0-37, X10"""
     plan = reviewed(status)
     assert run(clarifier_log="log", plan=plan).clarifier_result == ClarifierResult.of("log", plan)
@@ -176,13 +176,13 @@ def test_usage_adds_up() -> None:
 # -- what the command line prints -------------------------------------------------------------------------------------
 
 
-def test_a_run_prints_as_a_person_reads_it() -> None:
+def test_run_prints_as_a_person_reads_it() -> None:
     told = str(run(status=RunStatus.FAILED, task="Build it", error="No network."))
     assert told.splitlines()[1:3] == ["Status   failed", "Task     Build it"]
     assert "Error    No network." in told
 
 
-def test_a_run_as_json_has_just_the_agreed_keys() -> None:
+def test_run_as_json_has_just_the_agreed_keys() -> None:
     assert run(status="completed", result="Done.").as_json() == {
         "run_id": "r1",
         "status": "completed",
@@ -196,7 +196,7 @@ def test_a_run_as_json_has_just_the_agreed_keys() -> None:
     }
 
 
-def test_an_open_question_as_json_has_what_is_needed_to_answer_it() -> None:
+def test_open_question_as_json_has_all_for_answering() -> None:
     shown = run(records=QuestionRecords.build([ASKED])).as_json()["questions"][0]
     assert {name: shown[name] for name in ("id", "question", "options", "path", "allow_free_text")} == {
         "id": "q1",
@@ -207,12 +207,12 @@ def test_an_open_question_as_json_has_what_is_needed_to_answer_it() -> None:
     }
 
 
-def test_a_run_as_json_is_plain_json() -> None:
+def test_run_as_json_is_plain_json() -> None:
     shown = run(records=QuestionRecords.build([ASKED])).as_json()
     assert json.loads(json.dumps(shown)) == shown
 
 
 @pytest.mark.parametrize("team", [None, RootTeamConfig(workspace=Path("there"))])
-def test_an_imported_run_names_no_code_to_import(team: RootTeamConfig | None) -> None:
+def test_imported_run_names_no_code_to_import(team: RootTeamConfig | None) -> None:
     config = RunConfig(team=team, named_team=NamedTeam(name="there:make", account="0@there"))
     assert config.reset_for_import(Path("here")).named_team is None

@@ -10,7 +10,7 @@ from upcall.errors import SchemaMismatch
 from upcall.runs.transcript import EntryKind, TranscriptEntry, dump_entries, load_entries
 
 
-def test_entries_are_stored_without_what_is_empty_at_their_end_and_come_back() -> None:
+def test_transcript_entries_are_stored_without_empty_ends() -> None:
     noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
     entries = [
         TranscriptEntry(EntryKind.TASK, ("user",), noon),

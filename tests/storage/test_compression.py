@@ -32,7 +32,7 @@ def test_resembling_text_takes_next_to_nothing(size: int) -> None:
     assert len(encode(text, prefix=text[: size // 3] + b"more" + text[size // 3 :])) < 500
 
 
-def test_a_text_finds_what_it_says_again_however_far_back() -> None:
+def test_text_finds_its_repetitions_however_far_back() -> None:
     text = random.Random(3).randbytes(15_000).hex().encode()
     assert len(encode(text + text)) < len(encode(text)) + 50
 

@@ -55,7 +55,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", folder], check=False)
 
 
-async def test_a_full_disk_is_said_and_what_was_stored_stays(small_disk: Path) -> None:
+async def test_disk_that_is_full_is_reported_without_loss(small_disk: Path) -> None:
     location = str(small_disk / "runs.db")
     store = RunStore(location)
     first = await store.create(Run(task="do it"), FIRST)
@@ -99,7 +99,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])
-def test_a_store_that_is_read_only_can_be_read_and_says_so_on_a_write(what: str) -> None:
+def test_store_that_is_read_only_reads_and_refuses_writes(what: str) -> None:
     folder = Path(tempfile.mkdtemp())  # An ordinary user does not get into the folder of the tests.
     try:
         done = run_code(READ_ONLY, str(folder), what)
@@ -122,7 +122,7 @@ def pages(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 @pytest.mark.slow
-async def test_whichever_page_is_damaged_nothing_wrong_is_read_and_an_older_state_can_be() -> None:
+async def test_page_that_is_damaged_never_yields_wrong_data() -> None:
     store = RunStore("runs.db")
     stored = await store.create(Run(task="do it"), history(10))
     large = Checkpoint(team_state={"notes": os.urandom(20_000).hex()})  # It has pages of its own.
@@ -154,7 +154,7 @@ async def test_whichever_page_is_damaged_nothing_wrong_is_read_and_an_older_stat
     assert len(restored) > sum("store restore" in each for each in told) / 2
 
 
-async def test_a_file_that_was_cut_short_is_said() -> None:
+async def test_file_that_was_cut_short_is_said() -> None:
     store = RunStore("runs.db")
     await store.create(Run(task="do it"), history(300))
     await store.close()
@@ -165,7 +165,7 @@ async def test_a_file_that_was_cut_short_is_said() -> None:
 
 
 @pytest.mark.slow
-async def test_a_checkpoint_of_fifty_megabytes_is_kept(location: str) -> None:
+async def test_checkpoint_of_fifty_megabytes_is_kept(location: str) -> None:
     texts = [f"{number} {os.urandom(50_000).hex()}" for number in range(500)]
     big = Checkpoint(team_state={"messages": [{"content": text, "type": "TextMessage"} for text in texts]})
     store = RunStore(location)
@@ -195,7 +195,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("writes", [5, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 2, 11, 23))])
 @pytest.mark.slow
-async def test_a_writer_that_is_killed_leaves_all_of_a_write_or_nothing(writes: int, location: str) -> None:
+async def test_writer_that_is_killed_leaves_all_or_nothing(writes: int, location: str) -> None:
     path = os.pathsep.join([str(SUPPORT), *sys.path])
     writer = subprocess.Popen(
         [sys.executable, "-c", WRITES, location],
@@ -227,9 +227,7 @@ def own_server() -> Iterator[Server]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.05, 0.2, 0.4])
-async def test_a_server_that_dies_in_the_middle_is_said_and_the_last_state_loads(
-    seconds: float, own_server: Server
-) -> None:
+async def test_server_that_dies_midway_leaves_the_last_state(seconds: float, own_server: Server) -> None:
     location = own_server.new_database()
     store = RunStore(location)
     stored = await store.create(Run(task="do it"), history(1))
@@ -260,7 +258,7 @@ async def test_a_server_that_dies_in_the_middle_is_said_and_the_last_state_loads
 
 
 @pytest.mark.slow
-async def test_a_database_that_is_not_there_is_said(postgres: Server) -> None:
+async def test_database_that_is_not_there_is_said(postgres: Server) -> None:
     location = postgres.new_database().rpartition("/")[0] + "/nowhere"
     with pytest.raises(StoreUnavailable) as refused:
         await RunStore(location).list()
@@ -269,7 +267,7 @@ async def test_a_database_that_is_not_there_is_said(postgres: Server) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 3])
-async def test_who_stands_still_in_a_transaction_holds_up_nobody_for_long(
+async def test_transaction_that_stands_still_holds_nobody_up_long(
     rows: int, postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("upcall.storage.postgresql._SECONDS_IDLE", {"read": 60, "write": 1})

@@ -81,7 +81,7 @@ async def at_work(location: str, **of_another: str) -> StoredRun:
 
 
 @pytest.mark.slow
-async def test_run_is_refused_while_its_process_lives_and_free_once_it_was_killed(location: str) -> None:
+async def test_lease_of_a_living_process_refuses_until_killed(location: str) -> None:
     child = process(WORKER, location)
     try:
         assert says(child) == "at work"
@@ -100,7 +100,7 @@ async def test_run_is_refused_while_its_process_lives_and_free_once_it_was_kille
         child.communicate()
 
 
-def test_worker_of_this_process_is_gone_once_its_work_ends() -> None:
+def test_lease_holder_in_this_process_ends_with_its_work() -> None:
     worker = Worker()
     with hold_lease(worker.dump()):
         assert not worker.is_gone()
@@ -124,7 +124,7 @@ async def test_worker_elsewhere_keeps_its_run_while_its_lease_lasts(location: st
     assert (await store.load(stored.run.id), await store.journal(stored.run.id)) == (claimed, {})
 
 
-async def test_lease_that_was_given_back_meanwhile_is_in_nobodys_way(location: str) -> None:
+async def test_lease_that_was_returned_hinders_nobody(location: str) -> None:
     stored = await at_work(location)
     execute(location, "update upcall_runs set worker = null, renewed_at = null")
     claimed = await RunStore(location).claim(stored, stored.run)
@@ -209,7 +209,7 @@ async def test_answer_that_comes_with_the_pause_is_never_lost(location: str) -> 
 
 
 @pytest.mark.parametrize("text", ["Express", "Django"])
-async def test_an_owned_answer_is_refused_whatever_somebody_else_left(location: str, text: str) -> None:
+async def test_owned_answer_is_refused_whatever_somebody_else_left(location: str, text: str) -> None:
     """Who may not see the answer of another does not find out by giving the same one, however close they come."""
     question = Question(question="Which framework?", path=("lead",))
     run = Run(task="do it", status=RunStatus.EXECUTING, records=QuestionRecords.build([question]))

@@ -202,7 +202,7 @@ async def test_run_is_carried_to_another_store(location: str) -> None:
     assert (again["log"][-1]["kind"], (await check(there)).problems) == ("imported", [])
 
 
-async def test_taken_id_is_refused_unless_it_is_to_be_new(location: str) -> None:
+async def test_taken_id_is_refused_unless_renewed(location: str) -> None:
     store = RunStore(location)
     stored = await add_everything(store)
     content = await export_run(store, stored.run.id)

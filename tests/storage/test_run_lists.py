@@ -79,7 +79,7 @@ async def test_list_has_the_runs_of_some_statuses(location: str) -> None:
     assert await store.list(statuses=[]) == []
 
 
-async def test_viewer_gets_what_is_theirs_open_or_assigned_to_them(location: str) -> None:
+async def test_viewer_gets_own_open_and_assigned_runs(location: str) -> None:
     store = RunStore(location)
     await add(store, "operators")
     await add(store, "open", config=RunConfig(open=True), **asking(age=9))
@@ -92,7 +92,7 @@ async def test_viewer_gets_what_is_theirs_open_or_assigned_to_them(location: str
     assert [await store.find(each, ALICE) for each in ("for-", "oper", "hers")] == [["for-her"], [], ["hers"]]
 
 
-async def test_open_questions_come_oldest_first_and_only_where_an_answer_is_taken(location: str) -> None:
+async def test_open_questions_come_oldest_first_where_answerable(location: str) -> None:
     store = RunStore(location)
     await add(store, "second", age=9, **asking(age=1))
     await add(store, "first", age=5, **asking(age=5))
@@ -112,9 +112,7 @@ async def test_open_questions_come_oldest_first_and_only_where_an_answer_is_take
         (asking(age=10) | {"config": RunConfig(remind_after=60)}, 50),
     ],
 )
-async def test_run_is_due_when_a_time_of_its_questions_has_come(
-    fields: dict[str, object], due: int | None, location: str
-) -> None:
+async def test_run_is_due_at_its_questions_times(fields: dict[str, object], due: int | None, location: str) -> None:
     store = RunStore(location)
     await add(store, "run", **fields)
     found = [await store.list_due(NOW + timedelta(seconds=after)) for after in ((due or 100) - 1, due or 100)]
@@ -160,7 +158,7 @@ async def damage(location: str) -> RunStore:
     return RunStore(location)
 
 
-async def test_damaged_run_is_named_in_lists_and_the_others_are_read(location: str) -> None:
+async def test_damaged_run_is_named_and_others_are_read(location: str) -> None:
     store = await damage(location)
     page, questions = await store.list(limit=2), await Upcall(store=store).inbox()
     assert ([run.id for run in page], [each.id for each in page.damaged]) == (["newest"], ["damaged-one"])
@@ -198,7 +196,7 @@ async def test_run_that_is_being_worked_on_is_not_deleted(location: str) -> None
     assert await store.load("busy") == stored
 
 
-async def test_damaged_page_of_a_file_hides_only_the_runs_on_it() -> None:
+async def test_damaged_page_hides_only_its_own_runs() -> None:
     """SQLite refuses to read such a page; what stands on others is listed all the same."""
     store = RunStore("runs.db")
     for number in range(40):

@@ -8,7 +8,7 @@ from upcall.storage.shared_keys import share_key
 from upcall.storage.store import RunStore
 
 
-async def test_key_is_the_same_for_all_that_want_it_at_once_and_another_by_name(location: str) -> None:
+async def test_key_is_shared_by_all_and_distinct_by_name(location: str) -> None:
     stores = [RunStore(location) for _ in range(4)]
     first, *others = await asyncio.gather(*(share_key(each, "seal") for each in stores))
     assert {first} == {*others}

@@ -45,7 +45,7 @@ def test_one_file_holds_everything_at_rest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("synchronous", "pragma"), [("normal", 1), ("full", 2)])
-async def test_a_write_waits_for_the_disk_where_that_is_asked_for(synchronous: str, pragma: int) -> None:
+async def test_write_waits_for_the_disk_on_request(synchronous: str, pragma: int) -> None:
     app = Upcall(store="runs.db", settings=Settings.read(model="demo", synchronous=synchronous))
     await app.store.create(Run(task="do it"), FIRST)
     for work in (app.store.database.read, app.store.database.write):
@@ -59,7 +59,7 @@ async def test_reading_a_store_that_is_not_there_makes_none() -> None:
     assert not Path("runs.db").exists()
 
 
-async def test_an_empty_file_is_a_new_store_for_readers_and_writers() -> None:
+async def test_empty_file_is_a_new_store() -> None:
     """A process may have been killed between making the file and making the tables."""
     Path("runs.db").touch()
     store = RunStore("runs.db")
@@ -68,17 +68,17 @@ async def test_an_empty_file_is_a_new_store_for_readers_and_writers() -> None:
     assert await RunStore("runs.db").load(stored.run.id) == stored
 
 
-async def test_a_folder_is_no_store() -> None:
+async def test_folder_is_no_store() -> None:
     with pytest.raises(StoreUnavailable, match="is a folder"):
         await RunStore(".").list()
 
 
 @pytest.mark.parametrize("location", ["runs.db", "sqlite:///runs.db", "sqlite+aiosqlite:///runs.db"])
-async def test_a_file_can_be_named_by_path_or_url(location: str, tmp_path: Path) -> None:
+async def test_file_can_be_named_by_path_or_url(location: str, tmp_path: Path) -> None:
     assert RunStore(location).name == str(tmp_path / "runs.db")
 
 
-def test_an_absolute_path_in_a_url_stays_absolute() -> None:
+def test_absolute_path_in_a_url_stays_absolute() -> None:
     assert RunStore("sqlite:////srv/runs.db").name == "/srv/runs.db"
 
 
@@ -91,12 +91,12 @@ def test_another_kind_of_store_is_refused_without_its_password(location: str) ->
     assert "secret" not in str(refused.value)
 
 
-async def test_a_missing_folder_is_said() -> None:
+async def test_missing_folder_is_said() -> None:
     with pytest.raises(StoreUnavailable, match="its folder does not exist"):
         await RunStore("nowhere/runs.db").create(Run(task="do it"), FIRST)
 
 
-async def test_a_database_that_is_locked_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_database_that_is_locked_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("upcall.storage.sqlite.BUSY_SECONDS", 0.05)
     store = RunStore("runs.db")
     first = await store.create(Run(task="do it"), FIRST)
@@ -106,7 +106,7 @@ async def test_a_database_that_is_locked_is_said(monkeypatch: pytest.MonkeyPatch
             await store.save(first, first.run.move_to(RunStatus.PLANNING))
 
 
-async def test_a_small_read_is_made_in_the_thread_of_the_loop_whoever_writes_meanwhile() -> None:
+async def test_small_read_stays_in_the_loops_thread() -> None:
     database = RunStore("runs.db").database
     await database.write(lambda connection: connection.execute("CREATE TABLE mine (what)").rowcount)
 
@@ -122,7 +122,7 @@ async def test_a_small_read_is_made_in_the_thread_of_the_loop_whoever_writes_mea
     assert (await database.read(work))[1] != threading.get_ident()
 
 
-async def test_a_small_read_that_finds_the_file_locked_is_left_to_a_thread() -> None:
+async def test_small_read_of_a_locked_file_uses_threads() -> None:
     """In WAL mode too a query may find the file busy (https://www.sqlite.org/wal.html)."""
     database = RunStore("runs.db").database
     await database.write(_thread)
@@ -136,7 +136,7 @@ async def test_a_small_read_that_finds_the_file_locked_is_left_to_a_thread() -> 
     assert await database.read(work, small=True) == 1
 
 
-async def test_a_small_read_that_would_wait_for_a_writer_is_left_to_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_small_read_behind_a_writer_uses_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without SQLite's log a reader has to wait until who writes is done."""
     monkeypatch.setattr(SQLite, "_connect", _connect_without_log)
     database = RunStore("runs.db").database
@@ -152,7 +152,7 @@ def _thread(connection: Connection) -> int:
     return threading.get_ident()
 
 
-async def test_a_write_that_is_interrupted_keeps_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_write_that_is_interrupted_keeps_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a notebook Ctrl-C comes wherever Python is."""
     store = RunStore("runs.db")
     stored = await store.create(Run(task="do it"), FIRST)
@@ -174,7 +174,7 @@ async def test_a_write_that_is_interrupted_keeps_no_lock(monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-async def test_a_file_that_cannot_have_a_log_is_written_when_its_readers_are_done(
+async def test_file_without_a_log_is_written_after_reads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A file system without shared memory leaves it in SQLite's older mode, where a commit waits for all readers."""
@@ -194,7 +194,7 @@ async def test_a_file_that_cannot_have_a_log_is_written_when_its_readers_are_don
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_said_and_the_last_state_stays() -> None:
+def test_disk_that_is_full_keeps_the_last_state() -> None:
     """A limit on the file's size stands for the disk: the write fails in the same place."""
     code = f"""
 import asyncio, os, resource, signal
@@ -219,7 +219,7 @@ asyncio.run(main())
     assert "the disk is not full" in done.stdout
 
 
-async def test_a_file_that_was_replaced_is_noticed() -> None:
+async def test_file_that_was_replaced_is_noticed() -> None:
     """By another store, with other runs in it."""
     store, other = RunStore("runs.db"), RunStore("other.db")
     first, second = await store.create(Run(task="one"), FIRST), await other.create(Run(task="two"), FIRST)
@@ -231,7 +231,7 @@ async def test_a_file_that_was_replaced_is_noticed() -> None:
         await store.save(first, first.run)
 
 
-async def test_new_file_of_two_calls_is_not_taken_for_a_replaced_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_new_file_of_two_calls_is_no_replacement(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second call finds the file that the first is just making, and must not clear away its log."""
     database, connect, is_let_on = SQLite(Path("runs.db")), SQLite._connect, threading.Event()
 
@@ -252,7 +252,7 @@ async def test_new_file_of_two_calls_is_not_taken_for_a_replaced_one(monkeypatch
     assert database._opened[asyncio.get_running_loop()] is opened
 
 
-async def test_a_file_that_was_deleted_is_not_written_on_unseen() -> None:
+async def test_file_that_was_deleted_is_not_written_unseen() -> None:
     store = RunStore("runs.db")
     first = await store.create(Run(task="one"), FIRST)
     for path in Path().glob("runs.db*"):
@@ -263,7 +263,7 @@ async def test_a_file_that_was_deleted_is_not_written_on_unseen() -> None:
     assert await RunStore("runs.db").load(again.run.id) == again
 
 
-async def test_a_forked_process_can_use_the_store_of_its_parent() -> None:
+async def test_forked_process_can_use_its_parents_store() -> None:
     store = RunStore("runs.db")
     first = await store.create(Run(task="do it"), FIRST)
 
@@ -279,7 +279,7 @@ async def test_a_forked_process_can_use_the_store_of_its_parent() -> None:
     assert (await store.save(second, second.run)).version == 3
 
 
-async def test_a_forked_process_is_a_worker_of_its_own() -> None:
+async def test_forked_process_is_a_worker_of_its_own() -> None:
     """Else its runs would be taken for its parent's, and never for those of a process that is gone."""
     parent, pipe = Worker(), multiprocessing.get_context("fork").Pipe()
 

@@ -34,7 +34,7 @@ async def test_save_counts_the_version(location: str) -> None:
     assert (second.version, (await store.load(first.run.id)).run.status) == (2, RunStatus.PLANNING)
 
 
-async def test_save_after_an_older_version_is_refused_and_changes_nothing(location: str) -> None:
+async def test_save_after_an_older_version_changes_nothing(location: str) -> None:
     store = RunStore(location)
     first = await store.create(Run(task="do it"), FIRST)
     second = await store.save(first, first.run.move_to(RunStatus.PLANNING))
@@ -72,7 +72,7 @@ async def test_removed_run_is_gone(location: str) -> None:
     ("named", "found"),
     rows("store/run_is_named_by_its_id_or_an_unmistakable_beginning"),
 )
-async def test_run_is_named_by_its_id_or_an_unmistakable_beginning(named: str, found: str, location: str) -> None:
+async def test_run_is_named_by_id_or_unique_prefix(named: str, found: str, location: str) -> None:
     store = RunStore(location)
     await store.create(Run(id="abcdef000001", task="one"), FIRST)
     await store.create(Run(id="abcdff000002", task="two"), FIRST)
@@ -191,7 +191,7 @@ async def test_unreadable_run_is_refused_and_left_as_it_is(
 
 
 @pytest.mark.parametrize("version", ["1", "99", "odd"])
-async def test_schema_of_another_version_is_refused_with_what_to_do(version: str, location: str) -> None:
+async def test_schema_of_another_version_is_refused_with_advice(version: str, location: str) -> None:
     await RunStore(location).create(Run(task="do it"), FIRST)
     execute(location, "update upcall_meta set value = ?", version)
     with pytest.raises(SchemaMismatch, match=f"has schema version {version}; .* reads version 2.*upcall store export"):
@@ -230,7 +230,7 @@ async def test_store_is_used_from_several_event_loops(location: str) -> None:
 # -- journal, queued answers, and what is stored with them ------------------------------------------------------------
 
 
-async def test_run_is_claimed_with_the_journal_that_its_last_write_left(location: str) -> None:
+async def test_claim_comes_with_the_last_written_journal(location: str) -> None:
     store = RunStore(location, lease_seconds=0)
     stored = await store.create(Run(task="do it"), FIRST, {"call": "begun \ud800"})
     stored = await store.claim(stored, stored.run)

@@ -76,7 +76,7 @@ async def test_list_goes_on_behind_a_run() -> None:
 
 
 @pytest.mark.slow
-async def test_run_that_went_back_waits_for_what_was_asked_then() -> None:
+async def test_run_that_went_back_waits_for_earlier_questions() -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     store = RunStore("upcall.db")
     stored = await store.load(run_id)

@@ -104,7 +104,7 @@ async def test_locks_of_a_suspended_writer_are_freed(counted: str, place: str) -
         assert await open_database(counted).write(add_ten) == 10
 
 
-async def test_a_suspended_writer_that_continues_has_stored_nothing(counted: str) -> None:
+async def test_suspended_writer_that_continues_has_stored_nothing(counted: str) -> None:
     with suspended(counted, "between_statements") as writer:
         await open_database(counted).write(add_ten)
         writer.send_signal(signal.SIGCONT)

@@ -71,7 +71,7 @@ async def test_repeated_request_is_for_the_same_run(location: str) -> None:
 
 
 @pytest.mark.slow
-def test_token_is_made_listed_and_revoked_on_the_command_line() -> None:
+def test_token_is_made_listed_and_revoked_by_command() -> None:
     made = upcall("token", "create", "alice", "--role", "admin", "--json").json
     assert made["secret"].startswith("upcall_")
     assert upcall("token", "create", "bob", "--expires-after", "never").out.startswith("upcall_")

@@ -64,7 +64,7 @@ async def test_documents_stay_while_another_run_reads_them(location: str, is_fol
     assert (document.parent.exists(), list_rows(location)) == (False, [])
 
 
-async def test_documents_of_a_start_that_came_to_nothing_go_after_a_day(location: str) -> None:
+async def test_uploads_of_a_failed_start_expire_after_a_day(location: str) -> None:
     store = RunStore(location)
     old = await send(store, "old")
     make_old(location)
@@ -82,7 +82,7 @@ async def test_documents_that_were_sent_again_meanwhile_stay(location: str) -> N
     assert (len(unused), await store.uploads.remove(unused), document.exists()) == (1, [], True)
 
 
-async def test_a_dry_run_says_which_documents_would_go(location: str) -> None:
+async def test_dry_run_says_which_documents_would_go(location: str) -> None:
     store = RunStore(location)
     document = await send(store, "over")
     await add(store, "over", document)
@@ -92,7 +92,7 @@ async def test_a_dry_run_says_which_documents_would_go(location: str) -> None:
     assert (done, document.parent.exists()) == (planned, False)
 
 
-async def test_a_damaged_run_keeps_no_documents_of_others(location: str) -> None:
+async def test_damaged_run_keeps_no_documents_of_others(location: str) -> None:
     store = RunStore(location)
     document = await send(store, "first")
     await add(store, "first", document)
@@ -128,7 +128,7 @@ async def test_what_cannot_be_removed_is_tried_again(tmp_path: Path, caplog: pyt
     assert ((await prune(store)).uploads, document.parent.exists()) == (["kept"], False)
 
 
-async def test_a_copy_of_a_store_owns_no_documents(tmp_path: Path) -> None:
+async def test_copy_of_a_store_owns_no_documents(tmp_path: Path) -> None:
     store = RunStore(tmp_path / "upcall.db")
     document = await send(store, "run")
     await add(store, "run", document)
@@ -139,7 +139,7 @@ async def test_a_copy_of_a_store_owns_no_documents(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_server_is_pruned_where_the_documents_are(
+async def test_server_is_pruned_where_the_documents_are(
     postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     postgres_url = postgres.new_database()

@@ -43,7 +43,7 @@ async def test_each_agent_gets_its_own_replies() -> None:
     assert said == ["Code", "A plan"]
 
 
-async def test_a_function_may_say_what_the_model_says() -> None:
+async def test_function_may_say_what_the_model_says() -> None:
     def reply_to(request: Request) -> Reply:
         return str(request.messages[-1]["content"]).upper()
 
@@ -51,7 +51,7 @@ async def test_a_function_may_say_what_the_model_says() -> None:
         assert (await client.create(MESSAGES)).content == "BUILD ME A LOGIN"
 
 
-async def test_calls_arrive_with_their_thought_and_ids_of_their_own() -> None:
+async def test_scripted_calls_have_thoughts_and_ids_of_their_own() -> None:
     replies: list[Reply] = [
         Calls([Call("add", {"a": 1}), Call("add", "{broken", id="mine")], thought="Hm"),
         Call("add"),
@@ -78,14 +78,14 @@ async def test_half_of_a_tool_call_is_refused(message: LLMMessage) -> None:
         await ScriptedModelClient(["never said"]).create([*MESSAGES, message])
 
 
-async def test_a_request_too_many_is_refused() -> None:
+async def test_request_too_many_is_refused() -> None:
     client = ScriptedModelClient(["One"])
     await client.create(MESSAGES)
     with pytest.raises(ScriptError, match="no reply left for 'the model' at request 2"):
         await client.create(MESSAGES)
 
 
-async def test_a_request_of_an_agent_that_nobody_scripted_is_refused() -> None:
+async def test_scripted_model_refuses_an_unscripted_agent() -> None:
     with pytest.raises(ScriptError, match="no replies scripted for: 'You plan"):
         await ScriptedModelClient({"You code": ["Code"]}).create([SystemMessage(content="You plan")])
 
@@ -96,7 +96,7 @@ def test_leftover_replies_are_an_error_at_the_end() -> None:
         pass
 
 
-async def test_a_refused_request_that_was_survived_is_an_error_at_the_end() -> None:
+async def test_scripted_refusal_that_was_survived_raises_at_the_end() -> None:
     client = ScriptedModelClient([])
     with suppress(ScriptError):  # As a run does, which is failed then.
         await client.create(MESSAGES)
@@ -104,7 +104,7 @@ async def test_a_refused_request_that_was_survived_is_an_error_at_the_end() -> N
         pass
 
 
-def test_leftover_replies_do_not_hide_the_error_of_a_test() -> None:
+def test_scripted_leftovers_do_not_hide_a_tests_error() -> None:
     with pytest.raises(ZeroDivisionError), ScriptedModelClient(["One"]):
         _ = 1 / 0
 
@@ -131,7 +131,7 @@ async def test_usage_adds_up_words() -> None:
     assert client.total_usage().completion_tokens == 3
 
 
-async def test_a_failure_has_its_status() -> None:
+async def test_failure_has_its_status() -> None:
     with (
         ScriptedModelClient([Fail(429, "slow down")]) as client,
         pytest.raises(ScriptedFailure, match="slow down") as caught,
@@ -140,18 +140,18 @@ async def test_a_failure_has_its_status() -> None:
     assert caught.value.status_code == 429
 
 
-async def test_a_hang_ends_in_a_timeout() -> None:
+async def test_hang_ends_in_a_timeout() -> None:
     with ScriptedModelClient([Hang(0.01)]) as client, pytest.raises(TimeoutError):
         await client.create(MESSAGES)
 
 
-async def test_a_reply_cut_short_has_no_finish_reason() -> None:
+async def test_reply_cut_short_has_no_finish_reason() -> None:
     with ScriptedModelClient([CutShort("Here it")]) as client:
         result = await client.create(MESSAGES)
     assert (result.content, result.finish_reason) == ("Here it", "unknown")
 
 
-async def test_a_raw_body_needs_a_server() -> None:
+async def test_raw_body_needs_a_server() -> None:
     with pytest.raises(ValueError, match="only a server can send"):
         await ScriptedModelClient([Raw("not json")]).create(MESSAGES)
 

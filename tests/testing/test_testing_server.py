@@ -106,14 +106,14 @@ async def test_text_arrives_with_its_word_counts(connect: Connect) -> None:
     assert (result.usage.prompt_tokens, result.usage.completion_tokens) == (4, 3)
 
 
-async def test_the_request_is_kept_as_the_protocol_has_it(connect: Connect) -> None:
+async def test_request_is_kept_as_the_protocol_has_it(connect: Connect) -> None:
     with LoopbackServer(["Done"]) as server:
         await connect(server).create([SystemMessage(content="You code."), *MESSAGES], tools=[ADD])
     assert server.requests[0].system == "You code."
     assert server.requests[0].body["tools"][0]["function"]["name"] == "add"
 
 
-async def test_a_tool_call_arrives_and_its_result_is_taken(connect: Connect) -> None:
+async def test_tool_call_arrives_and_its_result_is_taken(connect: Connect) -> None:
     with LoopbackServer([Call("add", {"a": 1, "b": 2}, id="call_7"), "It is 3"]) as server:
         client = connect(server)
         first = await client.create(MESSAGES, tools=[ADD])
@@ -156,20 +156,20 @@ async def test_streamed_tool_calls_are_put_together_by_the_client(connect: Conne
     assert (words, result.thought, result.finish_reason) == (["Let", " me"], "Let me", "function_calls")
 
 
-def test_a_streamed_tool_call_comes_in_pieces_name_first() -> None:
+def test_streamed_tool_call_comes_in_pieces_name_first() -> None:
     with LoopbackServer([Call("add", '{"a": 1}')]) as server:
         deltas = [chunk["choices"][0]["delta"] for chunk in chunks(server)]
     pieces = [delta["tool_calls"][0]["function"] for delta in deltas if "tool_calls" in delta]
     assert pieces == [{"name": "add", "arguments": ""}, {"arguments": '{"a"'}, {"arguments": ": 1}"}]
 
 
-def test_a_stream_ends_with_its_finish_reason() -> None:
+def test_stream_ends_with_its_finish_reason() -> None:
     with LoopbackServer(["Here", Call("add")]) as server:
         last = [chunks(server)[-1]["choices"][0] for _ in range(2)]
     assert [(each["delta"], each["finish_reason"]) for each in last] == [({}, "stop"), ({}, "tool_calls")]
 
 
-async def test_a_stream_counts_tokens_only_when_asked_to(connect: Connect) -> None:
+async def test_stream_counts_tokens_only_when_asked_to(connect: Connect) -> None:
     with LoopbackServer(["Here it is", "Here it is"]) as server:
         client = connect(server)
         usages = [(await streamed(client, include_usage=asked))[1].usage for asked in (None, True)]
@@ -206,7 +206,7 @@ async def test_structured_output_is_streamed(connect: Connect) -> None:
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_failure_is_the_sdks_error_for_its_status(
+async def test_failure_is_the_sdks_error_for_its_status(
     connect: Connect, status: int, code: str | None, error: type[openai.APIStatusError], stream: bool
 ) -> None:
     with LoopbackServer([Fail(status, "no luck")]) as server, pytest.raises(error, match="no luck") as caught:
@@ -215,17 +215,17 @@ async def test_a_failure_is_the_sdks_error_for_its_status(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_hang_runs_into_the_clients_timeout(connect: Connect, stream: bool) -> None:
+async def test_hang_runs_into_the_clients_timeout(connect: Connect, stream: bool) -> None:
     with LoopbackServer([Hang()]) as server, pytest.raises(openai.APITimeoutError):
         await asked(connect(server, timeout=0.1), stream)
 
 
-async def test_a_hang_that_is_over_closes_the_connection(connect: Connect) -> None:
+async def test_hang_that_is_over_closes_the_connection(connect: Connect) -> None:
     with LoopbackServer([Hang(0.05)]) as server, pytest.raises(openai.APIConnectionError):
         await connect(server).create(MESSAGES)
 
 
-async def test_a_hang_does_not_keep_the_server_from_stopping(connect: Connect) -> None:
+async def test_hang_does_not_keep_the_server_from_stopping(connect: Connect) -> None:
     with LoopbackServer([Hang()]) as server:
         call = asyncio.ensure_future(connect(server).create(MESSAGES))
         while not server.requests:
@@ -239,31 +239,31 @@ async def test_a_hang_does_not_keep_the_server_from_stopping(connect: Connect) -
 
 @pytest.mark.filterwarnings("ignore:Resolved model mismatch")
 @pytest.mark.parametrize(("body", "error"), [("not json", json.JSONDecodeError), ('{"choices": []}', IndexError)])
-async def test_a_raw_body_reaches_the_client_as_it_is(connect: Connect, body: str, error: type[Exception]) -> None:
+async def test_raw_body_reaches_the_client_as_it_is(connect: Connect, body: str, error: type[Exception]) -> None:
     with LoopbackServer([Raw(body)]) as server, pytest.raises(error):
         await connect(server).create(MESSAGES)
 
 
 @pytest.mark.filterwarnings("ignore:No text content or tool calls")
-async def test_a_raw_body_in_place_of_a_stream_looks_like_an_empty_one(connect: Connect) -> None:
+async def test_server_raw_body_looks_like_an_empty_stream(connect: Connect) -> None:
     with LoopbackServer([Raw("not json")]) as server:
         words, result = await streamed(connect(server))
     assert (words, result.content, result.finish_reason) == ([], "", "unknown")
 
 
-async def test_a_stream_cut_short_looks_like_a_whole_one_without_a_finish_reason(connect: Connect) -> None:
+async def test_server_stream_cut_short_lacks_a_finish_reason(connect: Connect) -> None:
     with LoopbackServer([CutShort("Here it")]) as server:
         words, result = await streamed(connect(server))
     assert (words, result.finish_reason) == (["Here", " it"], "unknown")
 
 
-def test_a_stream_cut_short_has_no_end() -> None:
+def test_stream_cut_short_has_no_end() -> None:
     with LoopbackServer([CutShort("Here it")]) as server:
         status, body = posted(server, b'{"messages": [], "stream": true}')
     assert (status, body.count("data: "), body.count('"finish_reason": null')) == (200, 3, 3)
 
 
-async def test_a_body_cut_short_is_a_connection_error(connect: Connect) -> None:
+async def test_body_cut_short_is_a_connection_error(connect: Connect) -> None:
     with LoopbackServer([CutShort("Here it")]) as server, pytest.raises(openai.APIConnectionError):
         await connect(server).create(MESSAGES)
 
@@ -272,9 +272,7 @@ async def test_a_body_cut_short_is_a_connection_error(connect: Connect) -> None:
     ("message", "words"),
     [(CALL, "must be followed by tool messages .* call_7"), (RESULT, "must be a response to a preceeding")],
 )
-async def test_half_of_a_tool_call_is_refused_in_openais_words(
-    connect: Connect, message: LLMMessage, words: str
-) -> None:
+async def test_server_refuses_half_calls_in_openais_words(connect: Connect, message: LLMMessage, words: str) -> None:
     server = LoopbackServer(["never said"]).start()
     with pytest.raises(openai.BadRequestError, match=words):
         await connect(server).create([*MESSAGES, message])
@@ -283,7 +281,7 @@ async def test_half_of_a_tool_call_is_refused_in_openais_words(
         server.assert_used_up()
 
 
-async def test_a_request_that_nobody_scripted_is_refused_and_remembered(connect: Connect) -> None:
+async def test_request_that_nobody_scripted_is_refused_and_remembered(connect: Connect) -> None:
     server = LoopbackServer({"You code": ["Done"]}).start()
     with pytest.raises(openai.BadRequestError, match="no replies scripted for"):
         await connect(server).create([SystemMessage(content="You plan"), *MESSAGES])
@@ -292,7 +290,7 @@ async def test_a_request_that_nobody_scripted_is_refused_and_remembered(connect:
         server.assert_used_up()
 
 
-async def test_a_responder_that_fails_is_refused_and_remembered(connect: Connect) -> None:
+async def test_responder_that_fails_is_refused_and_remembered(connect: Connect) -> None:
     def reply_to(request: Request) -> Reply:
         return {"greeting": "Hello"}[request.system]
 
@@ -308,7 +306,7 @@ def test_leftover_replies_are_an_error_at_the_end() -> None:
         pass
 
 
-def test_leftover_replies_do_not_hide_the_error_of_a_test() -> None:
+def test_server_leftovers_do_not_hide_a_tests_error() -> None:
     with pytest.raises(ZeroDivisionError), LoopbackServer(["Hello"]):
         _ = 1 / 0
 
@@ -324,7 +322,7 @@ async def test_each_agent_gets_its_own_replies(connect: Connect) -> None:
 
 
 @pytest.mark.slow
-async def test_requests_at_once_are_answered_at_once_each_with_another_reply(connect: Connect) -> None:
+async def test_server_answers_parallel_requests_with_different_replies(connect: Connect) -> None:
     replies = [f"Reply {number}" for number in range(20)]
     started = time.monotonic()
     with LoopbackServer(replies, delay=0.3) as server:
@@ -345,7 +343,7 @@ async def test_one_connection_serves_call_after_call(connect: Connect) -> None:
     assert (server.calls, server.connections) == (4, 1)
 
 
-def test_a_refused_request_leaves_its_connection_in_step() -> None:
+def test_refused_request_leaves_its_connection_in_step() -> None:
     with LoopbackServer(["Hello"]) as server:
         connection = HTTPConnection("127.0.0.1", urlsplit(server.base_url).port)
         statuses = []
@@ -366,7 +364,7 @@ async def test_another_key_is_refused_before_the_script_is_asked(connect: Connec
     assert (server.calls, len(server.requests)) == (2, 1)
 
 
-async def test_a_stopped_server_cannot_be_reached_and_goes_on_when_started_again(connect: Connect) -> None:
+async def test_server_that_was_stopped_can_be_started_again(connect: Connect) -> None:
     with LoopbackServer(["One", "Two"]) as server:
         client = connect(server)
         await client.create(MESSAGES)
@@ -378,7 +376,7 @@ async def test_a_stopped_server_cannot_be_reached_and_goes_on_when_started_again
 
 
 @pytest.mark.slow
-async def test_a_client_that_leaves_is_no_noise(connect: Connect, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_client_that_leaves_is_no_noise(connect: Connect, capfd: pytest.CaptureFixture[str]) -> None:
     with LoopbackServer(["Hello"], delay=0.2) as server:
         with pytest.raises(openai.APITimeoutError):
             await connect(server, timeout=0.05).create(MESSAGES)
@@ -393,13 +391,13 @@ async def test_one_model_is_listed() -> None:
     assert models == ["scripted"]
 
 
-def test_an_unknown_address_is_not_found() -> None:
+def test_unknown_address_is_not_found() -> None:
     with LoopbackServer([]) as server:
         status, body = posted(server, b"{}", "/responses")
     assert (status, json.loads(body)["error"]["code"]) == (404, "unknown_url")
 
 
-def test_a_body_that_is_no_json_is_refused() -> None:
+def test_body_that_is_no_json_is_refused() -> None:
     with LoopbackServer([]) as server:
         status, body = posted(server, b"{broken")
     assert (status, json.loads(body)["error"]["type"]) == (400, "invalid_request_error")
@@ -425,6 +423,6 @@ async def test_log_probabilities_are_sent_where_they_are_asked_for(connect: Conn
     )
 
 
-def test_the_owner_of_the_model_can_be_chosen() -> None:
+def test_owner_of_the_model_can_be_chosen() -> None:
     with LoopbackServer([], owned_by="vllm") as server, urlopen(f"{server.base_url}/models") as response:
         assert json.load(response)["data"][0]["owned_by"] == "vllm"

@@ -291,7 +291,7 @@ def test_list_stopped_by_a_service_manager_restores_the_terminal(desk: Desk) -> 
 
 @pytest.mark.slow
 @one
-def test_a_narrow_terminal(asks: LoopbackServer, desk: Desk) -> None:
+def test_narrow_terminal_wraps_lines(asks: LoopbackServer, desk: Desk) -> None:
     screen = desk.start("run", TASK, *model(asks), columns=40)
     same_as_golden("narrow", screen.wait_for("later"))
     screen.press("2", ENTER)

@@ -73,7 +73,7 @@ async def test_two_workers_make_no_more_calls_at_once(postgres: Server) -> None:
 
 
 @pytest.mark.slow
-async def test_a_killed_worker_keeps_no_place_for_ever(postgres: Server) -> None:
+async def test_killed_worker_keeps_no_place_for_ever(postgres: Server) -> None:
     location = postgres.new_database()
     app = open_app(location)
     with serving(model := Model(seconds=1)) as server, running(location, **environment(server.url, 1)) as workers:
@@ -98,7 +98,7 @@ async def test_where_a_server_asks_for_time_all_workers_wait(postgres: Server) -
 
 
 @pytest.mark.slow
-async def test_calls_are_made_in_the_order_in_which_they_came(location: str) -> None:
+async def test_calls_are_made_in_order_of_arrival(location: str) -> None:
     slots, order = ModelSlots(open_database(location), {"m": 1}, 5), list[int]()
 
     async def call(number: int) -> None:

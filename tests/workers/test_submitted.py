@@ -37,7 +37,7 @@ async def advance_all(app: Upcall, location: str) -> None:
         await app.driver.advance_queued(**job)
 
 
-async def test_a_run_is_queued_and_goes_from_pause_to_pause(location: str) -> None:
+async def test_submitted_run_goes_from_pause_to_pause(location: str) -> None:
     app = app_on(location)
     seen = [await app.submit("Build it")]
     run_id = seen[0].id
@@ -50,7 +50,7 @@ async def test_a_run_is_queued_and_goes_from_pause_to_pause(location: str) -> No
     assert Path("notes.txt").read_text().split()[1::4] == ["first", "second"]
 
 
-async def test_a_job_that_is_delivered_twice_does_nothing_the_second_time(location: str) -> None:
+async def test_submitted_job_delivered_twice_works_once(location: str) -> None:
     app = app_on(location)
     run_id = (await app.submit("Build it")).id
     await advance_all(app, location)
@@ -60,7 +60,7 @@ async def test_a_job_that_is_delivered_twice_does_nothing_the_second_time(locati
 
 
 @pytest.mark.parametrize("status", [RunStatus.FAILED, QUEUED], ids=["failed", "queued, its job is gone"])
-async def test_a_run_that_nobody_works_on_is_queued_again_by_resume(status: RunStatus, location: str) -> None:
+async def test_submitted_run_without_a_worker_is_requeued_by_resume(status: RunStatus, location: str) -> None:
     app = app_on(location)
     run = await app.store.create(Run(task="Build it", status=status), FIRST)
     assert (await app.resume(run.run.id, wait=False)).status is QUEUED
@@ -77,7 +77,7 @@ async def test_who_resumed_a_run_acts_once_for_the_audit(location: str) -> None:
 
 
 @pytest.mark.slow
-async def test_runs_over_the_limit_of_a_user_wait_and_go_on() -> None:
+async def test_submitted_runs_over_a_users_limit_wait() -> None:
     at_work = [0]
 
     class Counted(ScriptedModelClient):
@@ -97,7 +97,7 @@ async def test_runs_over_the_limit_of_a_user_wait_and_go_on() -> None:
     assert max(at_work) == 1
 
 
-async def test_a_run_that_grows_too_large_fails_with_the_reason() -> None:
+async def test_submitted_run_that_grows_too_large_fails() -> None:
     app = Upcall(store="runs.db", team=make_team, settings=Settings(max_state_bytes=1_700))
     run = await app.submit("Build it")
     await app.drain()
@@ -106,7 +106,7 @@ async def test_a_run_that_grows_too_large_fails_with_the_reason() -> None:
     assert "max_state_bytes" in (failed.error or "")
 
 
-async def test_the_built_in_team_is_not_replaced_by_one_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_submitted_built_in_team_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(InProcessWorker, "start", lambda *given: None)  # Another worker is to take the run.
     started = await Upcall(store="runs.db", settings=Settings(model="demo")).submit("Build it")
     own = app_on("runs.db")
@@ -115,13 +115,13 @@ async def test_the_built_in_team_is_not_replaced_by_one_of_ones_own(monkeypatch:
 
 
 @pytest.mark.parametrize("priority", [2**31, True])
-async def test_a_priority_that_no_queue_takes_is_refused(priority: int) -> None:
+async def test_priority_that_no_queue_takes_is_refused(priority: int) -> None:
     with pytest.raises(ConfigurationError, match="priority"):
         await app_on("runs.db").submit("Build it", priority=priority)
 
 
 @pytest.mark.slow
-async def test_a_queued_run_takes_the_same_answer_and_can_be_cancelled(postgres: Server) -> None:
+async def test_submitted_run_in_queue_takes_answers_and_cancels(postgres: Server) -> None:
     location = postgres.new_database()
     app = app_on(location)
     run_id = (await app.start("Build it")).id
@@ -133,7 +133,7 @@ async def test_a_queued_run_takes_the_same_answer_and_can_be_cancelled(postgres:
 
 
 @pytest.mark.slow
-async def test_a_run_that_cannot_go_on_here_fails_with_the_reason(postgres: Server) -> None:
+async def test_submitted_run_that_cannot_continue_fails_with_reason(postgres: Server) -> None:
     location = postgres.new_database()
     run_id = (await app_on(location).submit("Build it")).id
     other = Upcall(store=location)
@@ -144,7 +144,7 @@ async def test_a_run_that_cannot_go_on_here_fails_with_the_reason(postgres: Serv
 
 
 @pytest.mark.slow
-async def test_the_job_has_the_priority_of_its_run(postgres: Server) -> None:
+async def test_job_has_the_priority_of_its_run(postgres: Server) -> None:
     location = postgres.new_database()
     run = await app_on(location).submit("Build it", priority=7)
     assert execute(location, JOBS) == [("upcall.advance", 7, {"run_id": run.id, "version": 1})]
@@ -168,14 +168,14 @@ async def test_task_and_job_are_stored_both_or_neither(postgres: Server) -> None
 
 
 @pytest.mark.parametrize("command", [["run", "Build it", "--submit"], ["worker"], ["workers"]])
-def test_another_process_is_told_that_no_worker_takes_runs_from_a_file(command: list[str]) -> None:
+def test_submitted_run_in_a_file_reaches_no_worker(command: list[str]) -> None:
     ended = upcall(*command, "--store", "runs.db")
     assert ended.status == 2
     assert "is a file, which workers in other processes take no runs from. Use" in ended.error
 
 
 @pytest.mark.slow
-def test_the_command_line_submits_and_returns_at_once(postgres: Server) -> None:
+def test_command_line_submits_and_returns_at_once(postgres: Server) -> None:
     location = postgres.new_database()
     ended = upcall("run", "Build it", "--submit", "--json", "--model", "demo", "--store", location)
     assert ended.json["status"] == "queued"
@@ -183,7 +183,7 @@ def test_the_command_line_submits_and_returns_at_once(postgres: Server) -> None:
 
 
 @pytest.mark.slow
-async def test_what_the_root_team_needs_approval_for_stops_no_named_team(postgres: Server) -> None:
+async def test_submitted_named_team_needs_no_root_team_approval(postgres: Server) -> None:
     location = postgres.new_database()
     run = await Upcall(store=location, team="fleet:make_team").submit("Build it")
     app = Upcall(store=location, settings=Settings.read(model="demo", approve=["run_command"]))
@@ -192,7 +192,7 @@ async def test_what_the_root_team_needs_approval_for_stops_no_named_team(postgre
 
 
 @pytest.mark.slow
-async def test_a_worker_loads_a_run_once_for_a_job(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_worker_loads_a_run_once_for_a_job(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     app = app_on(postgres.new_database())
     run, loaded, load = await app.submit("Build it"), list[str](), app.store.load
 

@@ -36,7 +36,7 @@ def assert_noted_once(runs: int) -> None:
 
 
 @pytest.mark.parametrize("silently", [False, True], ids=["refused", "silent"])
-async def test_a_worker_whose_line_is_cut_loses_its_runs_and_comes_back(silently: bool, postgres: Server) -> None:
+async def test_worker_whose_connection_breaks_loses_runs_and_returns(silently: bool, postgres: Server) -> None:
     location = postgres.new_database()
     app = open_app(location)
     async with line_to(postgres.port) as line:
@@ -122,7 +122,7 @@ async def test_workers_wait_for_a_disk_that_is_full(small_disk: SmallDisk, postg
     assert_noted_once(12)
 
 
-async def test_a_process_waits_for_a_disk_that_is_full(
+async def test_process_waits_for_a_disk_that_is_full(
     small_disk: SmallDisk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("FLEET_MODEL_SECONDS", "0.1")

@@ -53,7 +53,7 @@ async def working(app: Upcall) -> AsyncIterator[None]:
 
 
 @pytest.mark.slow
-async def test_the_queue_is_measured_with_the_age_of_its_oldest_job(app: Upcall, location: str) -> None:
+async def test_metrics_of_the_queue_include_its_oldest_job(app: Upcall, location: str) -> None:
     for _ in range(3):
         await app.submit("Build it")
     execute(location, "update procrastinate_events set at = at - interval '90 seconds' where job_id = 2")
@@ -64,7 +64,7 @@ async def test_the_queue_is_measured_with_the_age_of_its_oldest_job(app: Upcall,
 
 
 @pytest.mark.slow
-async def test_the_time_from_an_answer_to_the_resumption_is_measured(app: Upcall, location: str) -> None:
+async def test_metrics_measure_time_from_answer_to_resumption(app: Upcall, location: str) -> None:
     run = await app.start("Build it")
     await app.answer(run.id, "Express", wait=False)
     execute(location, "update procrastinate_events set at = at - interval '90 seconds'")
@@ -75,7 +75,7 @@ async def test_the_time_from_an_answer_to_the_resumption_is_measured(app: Upcall
 
 
 @pytest.mark.slow
-async def test_the_share_of_slots_in_use_is_measured(app: Upcall, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_share_of_slots_in_use_is_measured(app: Upcall, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLEET_MODEL_SECONDS", "30")
     run = await app.submit("Build it")
     async with working(app):
@@ -99,7 +99,7 @@ async def test_failures_are_counted_by_kind(app: Upcall, reply: Reply | None, ki
 
 
 @pytest.mark.slow
-async def test_the_command_exports_what_it_measures(app: Upcall, location: str) -> None:
+async def test_command_exports_what_it_measures(app: Upcall, location: str) -> None:
     await app.submit("Build it")
     exporters = {"OTEL_METRICS_EXPORTER": "console", "OTEL_TRACES_EXPORTER": "none"}
     assert start(location, "--drain", UPCALL_TRACING="true", **exporters).wait(60) == 0

@@ -37,7 +37,7 @@ from upcall import AnsweredBy, RunStatus, Settings, Upcall
 pytestmark = pytest.mark.slow
 
 
-async def test_a_worker_takes_runs_from_pause_to_pause(postgres: Server) -> None:
+async def test_worker_takes_runs_from_pause_to_pause(postgres: Server) -> None:
     location = postgres.new_database()
     app = open_app(location)
     with running(location):
@@ -47,7 +47,7 @@ async def test_a_worker_takes_runs_from_pause_to_pause(postgres: Server) -> None
     assert sorted(notes().split()[1::4]) == ["first"] * 3 + ["second"] * 3
 
 
-async def test_the_runs_of_a_killed_worker_go_on_elsewhere(postgres: Server) -> None:
+async def test_runs_of_a_killed_worker_go_on_elsewhere(postgres: Server) -> None:
     """Each is cut off in the middle of a tool call, which is put to the human and not made again unasked."""
     location = postgres.new_database()
     app = open_app(location)
@@ -62,7 +62,7 @@ async def test_the_runs_of_a_killed_worker_go_on_elsewhere(postgres: Server) -> 
     assert sorted(notes().split()[1::4]) == ["first"] * 4 + ["second"] * 4
 
 
-async def test_a_worker_that_stood_still_has_lost_its_runs(postgres: Server) -> None:
+async def test_worker_that_stood_still_has_lost_its_runs(postgres: Server) -> None:
     location = postgres.new_database()
     app = open_app(location)
     with running(location, FLEET_SECONDS="6") as workers:
@@ -78,7 +78,7 @@ async def test_a_worker_that_stood_still_has_lost_its_runs(postgres: Server) -> 
     assert sorted(notes().split()[1::4]) == ["first", "second"]
 
 
-async def test_a_tool_whose_process_stands_still_at_its_first_step_works_twice(postgres: Server) -> None:
+async def test_worker_standing_still_at_its_first_step_repeats(postgres: Server) -> None:
     """Nobody can look at the clock later than that: it is a limit (docs/limits.md), which an idempotency key lifts."""
     location = postgres.new_database()
     app = open_app(location)
@@ -95,7 +95,7 @@ async def test_a_tool_whose_process_stands_still_at_its_first_step_works_twice(p
     assert notes().split()[1::4] == ["first", "second", "first"]
 
 
-async def test_a_stopped_worker_gives_back_what_does_not_finish_in_time(postgres: Server) -> None:
+async def test_worker_that_is_stopped_returns_unfinished_runs(postgres: Server) -> None:
     location = postgres.new_database()
     app = open_app(location)
     with running(location, FLEET_SECONDS="30", UPCALL_GRACE_SECONDS="0.2") as workers:
@@ -112,7 +112,7 @@ async def test_a_stopped_worker_gives_back_what_does_not_finish_in_time(postgres
     assert not [each for each in await app.store.log(run_id) if each.kind == "worker_lost"]
 
 
-async def test_a_run_that_kills_its_worker_three_times_fails(postgres: Server) -> None:
+async def test_run_that_kills_its_worker_three_times_fails(postgres: Server) -> None:
     location = postgres.new_database()
     app = open_app(location)
     with running(location, FLEET_KILLS="yes") as workers:
@@ -138,7 +138,7 @@ async def test_workers_wait_for_a_database_that_is_started_anew(postgres: Server
     assert sorted(notes().split()[1::4]) == ["first", "second"]
 
 
-async def test_a_worker_that_drains_ends_with_the_queue(postgres: Server) -> None:
+async def test_worker_that_drains_ends_with_the_queue(postgres: Server) -> None:
     location = postgres.new_database()
     app = open_app(location)
     runs = [await app.submit("Build it") for _ in range(3)]
@@ -148,7 +148,7 @@ async def test_a_worker_that_drains_ends_with_the_queue(postgres: Server) -> Non
     assert [(await app.get(each.id)).status for each in runs] == [RunStatus.AWAITING_CLARIFICATION] * 3
 
 
-async def test_the_fleet_is_shown_with_its_queue(postgres: Server) -> None:
+async def test_fleet_is_shown_with_its_queue(postgres: Server) -> None:
     location = postgres.new_database()
     app = open_app(location)
     with running(location, FLEET_SECONDS="30") as workers:
@@ -161,7 +161,7 @@ async def test_the_fleet_is_shown_with_its_queue(postgres: Server) -> None:
     assert shown["queue"] == {"waiting": 0, "oldest_seconds": 0.0, "later": 0}
 
 
-async def test_a_worker_says_whether_it_is_ready(postgres: Server) -> None:
+async def test_worker_says_whether_it_is_ready(postgres: Server) -> None:
     location = postgres.new_database()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -189,7 +189,7 @@ def health(port: int, path: str) -> int | None:
         return None
 
 
-async def test_no_user_has_more_runs_at_work_than_the_limit(postgres: Server) -> None:
+async def test_worker_limit_of_runs_per_user_is_kept(postgres: Server) -> None:
     location = postgres.new_database()
     app = open_app(location)
     at_work = "select count(*) from upcall_runs where owner = 'alice' and worker is not null"
@@ -214,7 +214,7 @@ async def test_deadlines_and_reminders_are_seen_to_by_the_workers(postgres: Serv
     assert {each.by for each in done.answers} == {AnsweredBy.POLICY}
 
 
-def test_workers_that_are_killed_all_the_time_lose_and_repeat_nothing() -> None:
+def test_workers_killed_continually_lose_and_repeat_nothing() -> None:
     """`benchmarks/workers.py` is the harness."""
     options = ["--runs", "40", "--kills", "4", "--rate", "6", "--every", "1", "--lease", "4", "--json"]
     command = [sys.executable, str(ROOT / "benchmarks" / "workers.py"), "kill", *options]

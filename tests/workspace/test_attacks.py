@@ -95,6 +95,6 @@ async def test_no_link_goes_in_that_leads_out(line: str, work: Path, overlay: Vi
     assert not os.path.lexists(work / "new")
 
 
-def test_the_table_has_hundreds_of_lines() -> None:
+def test_table_has_hundreds_of_lines() -> None:
     lines = (TEST_DATA / "attacks.txt").read_text().splitlines()
     assert len({line for line in lines if line and not line.startswith(("[", "# "))}) >= 400

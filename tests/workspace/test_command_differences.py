@@ -80,7 +80,7 @@ def explore(overlay: ViewName, examples: int, folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("overlay", ["kernel", "fuse", "copy"])
-def test_a_command_comes_to_the_same_in_the_sandbox(overlay: ViewName, tmp_path: Path) -> None:
+def test_command_comes_to_the_same_in_the_sandbox(overlay: ViewName, tmp_path: Path) -> None:
     explore(overlay, 8, tmp_path)
 
 

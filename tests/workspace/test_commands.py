@@ -104,7 +104,7 @@ async def test_nothing_is_asked_for_what_changes_nothing(folder: Path, overlay: 
         *("python3 -c \"import os; os.truncate('a.txt', 0)\"", 'eval "$(echo cm0gYS50eHQ= | base64 -d)"'),
     ],
 )
-async def test_what_others_made_is_asked_about_before_it_is_real(folder: Path, overlay: ViewName, command: str) -> None:
+async def test_effect_on_foreign_files_is_asked_about_first(folder: Path, overlay: ViewName, command: str) -> None:
     before = read_tree(folder)
     with pytest.raises(UserInputRequired, match=r"Delete|Overwrite|Replace|permissions"):
         await run(ExecutionWorkbench(folder, Bubblewrap(), overlay=overlay), command)
@@ -112,7 +112,7 @@ async def test_what_others_made_is_asked_about_before_it_is_real(folder: Path, o
 
 
 @pytest.mark.slow
-async def test_what_the_run_made_itself_is_changed_without_a_word(folder: Path, overlay: ViewName) -> None:
+async def test_effect_on_own_files_needs_no_question(folder: Path, overlay: ViewName) -> None:
     bench = ExecutionWorkbench(folder, Bubblewrap(), overlay=overlay)
     before = read_tree(folder)
     for command in ("mkdir d; echo 1 > d/x", "echo 2 > d/x; echo 3 > d/y", "mv d e", "rm -r e"):
@@ -123,9 +123,7 @@ async def test_what_the_run_made_itself_is_changed_without_a_word(folder: Path, 
 @pytest.mark.parametrize(
     "command", ["rm a.txt; mkdir a.txt; echo > a.txt/x", "rm -r sub; echo > sub", "ln -sf b.txt a.txt"]
 )
-async def test_one_kind_of_thing_takes_the_place_of_another_and_is_undone(
-    folder: Path, overlay: ViewName, command: str
-) -> None:
+async def test_effect_that_replaces_a_kind_is_undone(folder: Path, overlay: ViewName, command: str) -> None:
     before = read_tree(folder)
     first = await app_of(folder, [command], overlay=overlay).start("x")
     app = app_of(folder, [command], overlay=overlay)
@@ -145,14 +143,14 @@ async def test_what_somebody_else_changed_since_is_theirs(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("link", ["/etc/passwd", "../../x", "sub/../../x", "/", "..", "/proc/self/root", "/usr/bin"])
-async def test_a_link_that_leads_out_is_refused(folder: Path, overlay: ViewName, link: str) -> None:
+async def test_link_that_leads_out_is_refused(folder: Path, overlay: ViewName, link: str) -> None:
     before = read_tree(folder)
     said = await run(ExecutionWorkbench(folder, Bubblewrap(), overlay=overlay), f"ln -s {link} l; echo > new")
     assert "Nothing of what it changed was kept: the link l leads out" in said
     assert read_tree(folder) == before
 
 
-async def test_what_a_command_changed_can_be_read_from_what_is_told(folder: Path) -> None:
+async def test_effect_of_a_command_is_readable_from_events(folder: Path) -> None:
     names = ["plain", "two words", "a, b", "c; wrote d", 'q"q', "e]", "new\nline"]
     told = await run(ExecutionWorkbench(folder, Bubblewrap()), f"touch {shlex.join(names)}; echo ']; wrote lie'")
     assert sorted(read_changed(told)) == sorted(names)
@@ -166,7 +164,7 @@ async def test_bits_that_give_rights_are_taken_off(folder: Path, overlay: ViewNa
     assert (folder / "d").stat().st_mode & 0o7777 == 0o777
 
 
-async def test_a_pipe_and_a_socket_are_left_out(folder: Path, overlay: ViewName) -> None:
+async def test_pipe_and_a_socket_are_left_out(folder: Path, overlay: ViewName) -> None:
     code = "import os, socket; os.mkfifo('p'); socket.socket(socket.AF_UNIX).bind('s'); open('f', 'w')"
     await ExecutionWorkbench(folder, Bubblewrap(), overlay=overlay).call_tool("run_python", {"code": code})
     assert (folder / "f").exists()
@@ -174,7 +172,7 @@ async def test_a_pipe_and_a_socket_are_left_out(folder: Path, overlay: ViewName)
     assert not (folder / "s").exists()
 
 
-async def test_a_socket_in_the_workspace_leads_to_nobody(folder: Path, overlay: ViewName) -> None:
+async def test_socket_in_the_workspace_leads_to_nobody(folder: Path, overlay: ViewName) -> None:
     code = "import socket; socket.socket(socket.AF_UNIX).connect('daemon')"
     with socket.socket(socket.AF_UNIX) as daemon:
         daemon.bind(os.path.relpath(folder / "daemon"))  # A whole path may be too long.
@@ -191,7 +189,7 @@ async def test_name_that_is_no_text_is_refused(folder: Path) -> None:
     assert not [each for each in os.listdir(os.fsencode(folder)) if each == b"\xff"]
 
 
-async def test_a_file_that_somebody_changed_meanwhile_is_not_overwritten(folder: Path, tmp_path: Path) -> None:
+async def test_file_that_somebody_changed_meanwhile_is_not_overwritten(folder: Path, tmp_path: Path) -> None:
     """The command is run again, on what is there then."""
     bench = ExecutionWorkbench(folder, Bubblewrap(), consent=Consent(allow_changes=["overwrite"]))
     execute, count = Bubblewrap.run, 0
@@ -216,7 +214,7 @@ DESTROY = "date +%N > stamp; rm -r sub; echo > a.txt"
 """It comes out otherwise each time that it is run."""
 
 
-async def test_kept_it_is_what_was_shown_and_not_run_again(folder: Path, overlay: ViewName, location: str) -> None:
+async def test_effect_is_kept_as_shown_without_another_run(folder: Path, overlay: ViewName, location: str) -> None:
     before = read_tree(folder)
     first = await app_of(folder, [DESTROY], store=location, overlay=overlay).start("x")
     assert first.status is RunStatus.AWAITING_CLARIFICATION
@@ -239,7 +237,7 @@ async def test_thrown_away_nothing_happened_and_the_model_is_told(folder: Path) 
     assert list(await app.changes(done.id)) == []
 
 
-async def test_consent_for_the_run_holds_for_its_path_and_act(folder: Path) -> None:
+async def test_consent_for_the_run_covers_its_path_and_act(folder: Path) -> None:
     commands = ["rm a.txt", "touch a.txt; rm b.txt"]
     first = await app_of(folder, commands).start("x")
     (question,) = first.questions

@@ -108,7 +108,7 @@ def test_file_that_a_variable_names_is_asked_about(folder: Path, monkeypatch: py
         *(".github/workflows/ci.yml", ".claude/skills/x/do.sh", "a/b/c/.vscode/tasks.json"),
     ],
 )
-def test_target_of_a_link_with_such_a_name_is_asked_about(folder: Path, link: str) -> None:
+def test_link_target_with_such_a_name_is_asked_about(folder: Path, link: str) -> None:
     (folder / link).parent.mkdir(parents=True, exist_ok=True)
     (folder / "scripts").mkdir()
     (folder / "scripts" / "x.sh").write_text("old")
@@ -117,14 +117,14 @@ def test_target_of_a_link_with_such_a_name_is_asked_about(folder: Path, link: st
 
 
 @pytest.mark.parametrize("link", ["bin", "sub/.vscode", ".claude/skills/x"])
-def test_folder_that_a_link_with_such_a_name_leads_to_is_asked_about(folder: Path, link: str) -> None:
+def test_link_folder_with_such_a_name_is_asked_about(folder: Path, link: str) -> None:
     (folder / link).parent.mkdir(parents=True, exist_ok=True)
     (folder / "there").mkdir()
     (folder / link).symlink_to(folder / "there")
     assert list(find(folder, {"there/x": "new", "elsewhere/x": "new"})) == ["there/x"]
 
 
-def test_links_of_installed_packages_to_each_other_are_not_followed(folder: Path) -> None:
+def test_links_between_installed_packages_are_not_followed(folder: Path) -> None:
     (folder / "node_modules").mkdir()
     (folder / "packages").mkdir()
     (folder / "node_modules" / "x").symlink_to("../packages")
@@ -198,7 +198,7 @@ def test_git_is_not_the_workspaces_own(folder: Path, monkeypatch: pytest.MonkeyP
     assert not (folder / "ran").exists()
 
 
-def test_without_git_each_change_of_its_settings_is_asked_about(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_git_are_asked_about_without_git(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(folder.parent))
     assert list(find(folder, {".git/config": "[user]\nname = x\n", ".git/HEAD": "x"})) == [".git/config"]
 

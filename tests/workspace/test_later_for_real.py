@@ -95,7 +95,7 @@ def list_rows() -> list[Any]:
 
 
 @pytest.mark.parametrize(("files", "command"), list_rows())
-async def test_what_a_tool_runs_is_asked_about_at_both_doors(
+async def test_tool_runs_are_asked_about_at_both_doors(
     folder: Path, files: dict[str, str], command: Sequence[str]
 ) -> None:
     if shutil.which(command[0], path=f"{sys.prefix}/bin:{os.environ['PATH']}") is None:

@@ -64,7 +64,7 @@ async def ask(folder: Path, access: NetworkAccess | None, host: str, port: int) 
     return (await Bubblewrap().run(command, folder=folder, limits=Limits(seconds=30), network=access)).output
 
 
-async def test_a_host_that_is_named_is_reached(server: Server, tmp_path: Path) -> None:
+async def test_host_that_is_named_is_reached(server: Server, tmp_path: Path) -> None:
     access = NetworkAccess([f"127.0.0.1:{server.port}"])
     assert await ask(tmp_path, access, "127.0.0.1", server.port) == "b'hello'\n"
     assert server.reached == 1
@@ -134,7 +134,7 @@ async def test_what_the_proxy_holds_ends_with_the_command(server: Server, tmp_pa
     assert asyncio.all_tasks() <= before
 
 
-async def test_a_connection_that_is_still_open_ends_quietly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_connection_that_is_still_open_ends_quietly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     ended = asyncio.Event()
 
     async def stay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -168,7 +168,7 @@ async def test_no_more_connections_than_the_bound_are_open(tmp_path: Path) -> No
     assert execution.output.startswith("{b''}\nb'HTTP/1.1 405'\n")
 
 
-async def test_who_reads_the_output_is_told_what_was_not_connected(tmp_path: Path) -> None:
+async def test_network_failures_are_named_to_the_outputs_reader(tmp_path: Path) -> None:
     said = await ask(tmp_path, NetworkAccess(["pypi.org"]), "example.org", 443)
     assert said.endswith("\n[Not connected: example.org:443 is none of the hosts that the user allows (network_hosts)]")
     long = await Bubblewrap().run(
@@ -209,7 +209,7 @@ def test_what_a_command_may_reach() -> None:
         ("pip install x", "It could reach pypi.org, any host of the public internet, and send"),
     ],
 )
-def test_a_command_that_was_cut_off_is_asked_about_with_all_it_could_reach(command: str, told: str) -> None:
+def test_network_command_cut_off_is_asked_with_its_reach(command: str, told: str) -> None:
     named = Consent(allow_commands=["pip install x"], network_hosts=["pypi.org"])
     with pytest.raises(UserInputRequired) as asked:
         named.request_network(command, begun=1)

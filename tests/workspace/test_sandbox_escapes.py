@@ -207,7 +207,7 @@ async def test_no_process_is_left_behind(way: str, workspace: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["cat ../outside.txt", "ln -s {outside} link; cat link", "cat /proc/*/environ"])
-async def test_the_same_ways_lead_out_without_a_sandbox(way: str, workspace: Path) -> None:
+async def test_same_ways_lead_out_without_a_sandbox(way: str, workspace: Path) -> None:
     """Else the tests above would say nothing."""
     command = way.replace("{outside}", str(workspace.parent / "outside.txt"))
     with subprocess.Popen(["sleep", "30"]) as other:
@@ -244,13 +244,13 @@ print("REACHED")
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers of the calls are those of x86-64")
 @pytest.mark.parametrize("way", KERNEL)
-async def test_the_kernel_refuses(way: str, workspace: Path) -> None:
+async def test_kernel_refuses_the_escape(way: str, workspace: Path) -> None:
     execution = await Bubblewrap().run(["python3", "-"], folder=workspace, limits=SMALL, stdin=ASK.format(KERNEL[way]))
     assert "REACHED" not in execution.output
     assert "PermissionError" in execution.output or "Address family not supported" in execution.output
 
 
-async def test_a_command_that_makes_very_many_files_is_stopped(workspace: Path) -> None:
+async def test_command_that_makes_very_many_files_is_stopped(workspace: Path) -> None:
     code = "import itertools\nfor n in itertools.count(): open(f'f{n}', 'w').close()"
     limits = SMALL.model_copy(update={"files": 2_000, "open_files": 100})
     execution = await Bubblewrap().run(["python3", "-c", code], folder=workspace, limits=limits)

@@ -58,7 +58,7 @@ async def test_what_came_of_a_command(
 
 
 @both
-async def test_the_python_of_upcall_is_the_one_that_runs(executor: Executor, tmp_path: Path) -> None:
+async def test_python_of_upcall_is_the_one_that_runs(executor: Executor, tmp_path: Path) -> None:
     if executor.name == "local":
         pytest.skip("there it is that of the user's PATH")
     code = ["python3", "-c", "import sys; print(sys.version_info[:3], sys.prefix)"]
@@ -78,9 +78,7 @@ async def test_of_long_output_head_and_tail_are_kept(executor: Executor, tmp_pat
 @both
 @pytest.mark.parametrize("started", ["sleep {0}", "setsid sleep {0} & setsid sleep {0} & sleep {0}"])
 @pytest.mark.slow
-async def test_when_its_time_is_over_all_that_it_started_is_killed(
-    executor: Executor, started: str, tmp_path: Path
-) -> None:
+async def test_sandbox_timeout_kills_all_processes(executor: Executor, started: str, tmp_path: Path) -> None:
     mark = str(secrets.randbelow(10**9) + 10**9)
     execution = await executor.run(started.format(mark), folder=tmp_path, limits=LIMITS, seconds=0.3)
     assert (execution.stopped, execution.exit_status) == ("time", 137)
@@ -88,7 +86,7 @@ async def test_when_its_time_is_over_all_that_it_started_is_killed(
 
 
 @both
-async def test_when_the_caller_is_cancelled_all_that_it_started_is_killed(executor: Executor, tmp_path: Path) -> None:
+async def test_sandbox_cancel_kills_all_processes(executor: Executor, tmp_path: Path) -> None:
     mark = str(secrets.randbelow(10**9) + 10**9)
     command = f"setsid sleep {mark} & echo begun > begun; sleep {mark}"
     running = asyncio.create_task(executor.run(command, folder=tmp_path, limits=LIMITS))
@@ -102,9 +100,7 @@ async def test_when_the_caller_is_cancelled_all_that_it_started_is_killed(execut
 
 
 @both
-async def test_a_process_that_leaves_its_parent_and_group_is_killed_when_the_command_ends(
-    executor: Executor, tmp_path: Path
-) -> None:
+async def test_sandbox_end_kills_processes_that_left_their_group(executor: Executor, tmp_path: Path) -> None:
     mark = str(secrets.randbelow(10**9) + 10**9)
     command = f"(setsid setsid sleep {mark} > /dev/null 2>&1 &) & sleep 0.1; echo done"
     execution = await executor.run(command, folder=tmp_path, limits=LIMITS)
@@ -140,7 +136,7 @@ async def test_several_commands_run_at_the_same_time(executor: Executor, tmp_pat
 
 @needs_bubblewrap
 @pytest.mark.slow
-async def test_when_the_process_of_upcall_is_killed_its_commands_die_with_it(tmp_path: Path) -> None:
+async def test_sandbox_commands_die_with_the_upcall_process(tmp_path: Path) -> None:
     mark = str(secrets.randbelow(10**9) + 10**9)
     code = (
         "import asyncio, pathlib\nfrom upcall.workspace.limits import Limits\n"
@@ -159,7 +155,7 @@ async def test_when_the_process_of_upcall_is_killed_its_commands_die_with_it(tmp
 
 
 @needs_bubblewrap
-async def test_a_folder_can_be_made_readable(tmp_path: Path) -> None:
+async def test_folder_can_be_made_readable(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "x").write_text("seen")
     (tmp_path / "work").mkdir()
@@ -192,7 +188,7 @@ def test_which_executor_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
         assert isinstance(executor_for("auto"), kind)
 
 
-async def test_without_a_sandbox_nothing_runs_and_the_user_is_told_what_to_do(tmp_path: Path) -> None:
+async def test_sandbox_that_is_missing_runs_nothing_and_explains_it(tmp_path: Path) -> None:
     executor = Unavailable("bwrap cannot be found")
     with pytest.raises(ExecutorUnavailable, match="bwrap cannot be found"):
         await executor.run("touch x", folder=tmp_path, limits=LIMITS)
@@ -208,7 +204,7 @@ def test_output_keeps_head_and_tail_whatever_the_pieces() -> None:
         assert output.text() == f"{whole[:11].decode()}\n[... 83 bytes left out ...]\n{whole[-10:].decode()}"
 
 
-def test_a_command_that_a_limit_stopped_did_not_succeed_whatever_its_shell_says() -> None:
+def test_sandbox_limit_fails_the_command_whatever_its_shell() -> None:
     """Where its children are killed first, a shell that only waits for them ends by itself, with status 0."""
     assert Execution(0, "").stop_at("memory") == Execution(128 + signal.SIGKILL, "", stopped="memory")
     assert Execution(3, "").stop_at("time") == Execution(3, "", stopped="time")

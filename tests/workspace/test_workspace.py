@@ -68,7 +68,7 @@ async def test_it_offers_its_tools() -> None:
     ]
 
 
-async def test_a_server_may_hold_the_model_to_the_schemas() -> None:
+async def test_server_may_hold_the_model_to_the_schemas() -> None:
     """As OpenAI's strict mode wants it: all arguments required, no others, what may be left out may be null"""
     for tool in await WorkspaceWorkbench("work").list_tools():
         parameters = tool["parameters"]
@@ -129,12 +129,12 @@ async def test_files_are_listed_and_read(
     assert result.to_text().removeprefix(f"{tool} ") == said
 
 
-async def test_a_file_is_written_with_its_folders(root: Path) -> None:
+async def test_file_is_written_with_its_folders(root: Path) -> None:
     assert await text(root, "write_file", path="a/b/c.txt", content="hi\n") == "Wrote a/b/c.txt (3 characters)."
     assert (root / "a/b/c.txt").read_text() == "hi\n"
 
 
-async def test_a_file_that_is_written_over_is_told_with_the_lines_it_lost(root: Path) -> None:
+async def test_overwritten_file_is_reported_with_its_lost_lines(root: Path) -> None:
     (root / "many").write_text("".join(f"- {number}\n" for number in range(23)))
     told = await text(root, "write_file", path="many", content="- 7\nhi\n")
     assert told.startswith("Wrote many (7 characters). These lines were in it and are gone:\n- 0\n- 1\n")
@@ -143,17 +143,17 @@ async def test_a_file_that_is_written_over_is_told_with_the_lines_it_lost(root: 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no named pipes")
-async def test_a_pipe_does_not_block(root: Path) -> None:
+async def test_pipe_does_not_block(root: Path) -> None:
     os.mkfifo(root / "pipe")
     assert await error(root, "read_file", path="pipe") == "'pipe' is no regular file."
 
 
-async def test_an_absolute_path_that_lies_outside_is_refused(root: Path) -> None:
+async def test_absolute_path_that_lies_outside_is_refused(root: Path) -> None:
     path = str(root.parent / "outside" / "secret.txt")
     assert "outside the workspace" in await error(root, "read_file", path=path)
 
 
-async def test_an_empty_workspace_says_so(tmp_path: Path) -> None:
+async def test_empty_workspace_says_so(tmp_path: Path) -> None:
     assert await text(tmp_path / "new", "list_files") == "The workspace is empty."
 
 
@@ -162,14 +162,14 @@ async def test_listing_does_not_make_the_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-async def test_a_long_list_is_cut_and_says_so(root: Path) -> None:
+async def test_long_list_is_cut_and_says_so(root: Path) -> None:
     for number in range(MAX_LISTED):
         (root / f"{number}.txt").touch()
     lines = (await text(root, "list_files")).splitlines()
     assert (len(lines), lines[-1]) == (MAX_LISTED + 1, "... and 2 more files")
 
 
-async def test_the_first_file_makes_the_workspace(tmp_path: Path) -> None:
+async def test_first_file_makes_the_workspace(tmp_path: Path) -> None:
     await text(tmp_path / "new" / "work", "write_file", path="a.txt", content="")
     assert (tmp_path / "new" / "work" / "a.txt").read_text() == ""
 
@@ -194,7 +194,7 @@ async def test_what_is_written_is_read_unchanged(root: Path, content: str) -> No
 # -- nothing outside --------------------------------------------------------------------------------------------------
 
 
-async def test_a_workspace_that_is_a_link_itself_works(root: Path) -> None:
+async def test_workspace_that_is_a_link_itself_works(root: Path) -> None:
     (root.parent / "link").symlink_to("work")
     assert await text(root.parent / "link", "read_file", path="README.md") == "# Hello\n"
     await error(root.parent / "link", "read_file", path="../outside/secret.txt")
@@ -204,33 +204,33 @@ async def test_a_workspace_that_is_a_link_itself_works(root: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["", ".", "src", "src/", "src/.."])
-async def test_a_folder_is_neither_read_nor_written(root: Path, path: str) -> None:
+async def test_folder_is_neither_read_nor_written(root: Path, path: str) -> None:
     assert "There is no file" in await error(root, "read_file", path=path)
     assert "is a folder; name a file" in await error(root, "write_file", path=path, content="x")
 
 
 @pytest.mark.parametrize("path", ["", ".", "a/.."])
-async def test_the_workspace_itself_is_never_written_as_a_file(tmp_path: Path, path: str) -> None:
+async def test_workspace_itself_is_never_written_as_a_file(tmp_path: Path, path: str) -> None:
     """The folder is made with the first file, so that its own path is free until then"""
     await error(tmp_path / "new", "write_file", path=path, content="x")
     assert not (tmp_path / "new").is_file()
 
 
-async def test_a_file_is_no_folder(root: Path) -> None:
+async def test_file_is_no_folder(root: Path) -> None:
     assert await error(root, "write_file", path="README.md/x.txt", content="x") in (
         "write_file failed: Not a directory.",
         "write_file failed: File exists.",
     )
 
 
-async def test_a_file_of_many_gigabytes_is_not_loaded(root: Path) -> None:
+async def test_file_of_many_gigabytes_is_not_loaded(root: Path) -> None:
     (root / "huge.log").write_text("x" * 100_000)
     os.truncate(root / "huge.log", 1 << 36)
     assert "[cut:" in await text(root, "read_file", path="huge.log")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of arbitrary bytes")
-async def test_one_name_of_odd_bytes_does_not_spoil_the_list(root: Path) -> None:
+async def test_name_of_odd_bytes_does_not_spoil_lists(root: Path) -> None:
     Path(os.fsdecode(os.fsencode(root) + b"/\xff.txt")).touch()
     lines = (await text(root, "list_files")).splitlines()
     assert lines[:2] == ["README.md", "src/app.py"]
@@ -266,17 +266,17 @@ EDIT = "edit_file takes path (text), old (text), new (text), all (flag, may be l
         ("__init__", {}, "There is no tool '__init__'."),
     ],
 )
-async def test_wrong_arguments_are_an_error_that_says_which_are_right(
+async def test_wrong_arguments_are_an_error_naming_the_right(
     root: Path, name: str, arguments: Mapping[str, Any], says: str
 ) -> None:
     assert await error(root, name, **arguments) == says
 
 
-async def test_no_arguments_at_all_are_fine_where_none_are_needed(root: Path) -> None:
+async def test_arguments_may_be_missing_where_none_are_needed(root: Path) -> None:
     assert not (await WorkspaceWorkbench(root).call_tool("list_files", None)).is_error
 
 
-async def test_content_that_is_no_text_is_an_error_and_leaves_nothing(root: Path) -> None:
+async def test_content_that_is_no_text_leaves_nothing(root: Path) -> None:
     await error(root, "write_file", path="x.txt", content="\ud800")
     assert sorted(path.name for path in root.iterdir()) == ["README.md", "src"]
 
@@ -304,13 +304,13 @@ async def test_no_error_tells_where_the_workspace_is(root: Path, path: str, cont
         assert str(root.parent) not in said
 
 
-async def test_a_workspace_that_is_a_file_does_not_tell_where_it_is(root: Path) -> None:
+async def test_workspace_that_is_a_file_hides_its_place(root: Path) -> None:
     said = await error(root / "README.md", "write_file", path="x/y.txt", content="")
     assert said.startswith("write_file failed: ")
     assert str(root) not in said
 
 
-async def test_a_failed_write_leaves_the_old_file_and_no_other(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_write_that_fails_leaves_only_the_old_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(source: object, target: object, **_: object) -> None:
         raise OSError(28, "No space left on device", str(target))
 
@@ -322,7 +322,7 @@ async def test_a_failed_write_leaves_the_old_file_and_no_other(root: Path, monke
     assert sorted(path.name for path in root.iterdir()) == ["README.md", "src"]
 
 
-async def test_a_file_that_others_have_open_is_replaced_and_not_changed(root: Path) -> None:
+async def test_file_that_others_have_open_is_replaced(root: Path) -> None:
     """Atomic: a reader sees the old text or the new one, never half of each"""
     with (root / "README.md").open() as reader:
         await text(root, "write_file", path="README.md", content="new")
@@ -330,7 +330,7 @@ async def test_a_file_that_others_have_open_is_replaced_and_not_changed(root: Pa
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no file modes")
-async def test_a_replaced_file_keeps_its_mode_and_a_new_one_follows_the_umask(root: Path) -> None:
+async def test_file_mode_is_kept_and_new_ones_follow_umask(root: Path) -> None:
     (root / "run.sh").write_text("")
     (root / "run.sh").chmod(0o750)
     before = os.umask(0o027)
@@ -343,14 +343,14 @@ async def test_a_replaced_file_keeps_its_mode_and_a_new_one_follows_the_umask(ro
     assert modes == [0o750, 0o640]
 
 
-async def test_a_link_inside_is_written_through(root: Path) -> None:
+async def test_link_inside_is_written_through(root: Path) -> None:
     (root / "link.md").symlink_to("README.md")
     await text(root, "write_file", path="link.md", content="new")
     assert (root / "README.md").read_text() == "new"
     assert (root / "link.md").is_symlink()
 
 
-async def test_a_file_that_is_also_outside_keeps_its_content_there(root: Path) -> None:
+async def test_file_linked_outside_keeps_its_content_there(root: Path) -> None:
     """A hard link leads out too; the file is replaced, not written into"""
     (root / "hard.txt").hardlink_to(root.parent / "outside" / "secret.txt")
     await text(root, "write_file", path="hard.txt", content="mine")
@@ -375,7 +375,7 @@ async def test_its_state_is_the_files(root: Path) -> None:
     assert (state, await text(root, "list_files")) == ({}, "README.md\nsrc/app.py")
 
 
-def test_a_relative_folder_is_fixed_when_the_workbench_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_that_is_relative_is_fixed_at_creation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workbench = WorkspaceWorkbench("work")
     monkeypatch.chdir("/")
     assert workbench.folder == tmp_path / "work"

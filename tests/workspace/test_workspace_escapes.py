@@ -235,7 +235,7 @@ async def test_nothing_in_a_name_is_decoded(root: Path, path: str) -> None:
     assert {each for each in everything(root) if not each.startswith(f"{root}/")} == before
 
 
-def test_the_refusal_of_a_path_is_an_error_of_its_own(root: Path) -> None:
+def test_path_refusal_is_an_error_of_its_own(root: Path) -> None:
     with pytest.raises(OutsideWorkspace, match=r"'\.\./x' is outside the workspace"):
         Folder(root).place_of("../x")
 
@@ -289,7 +289,7 @@ async def test_what_becomes_a_link_at_any_look_leads_nowhere(
 
 
 @pytest.mark.slow
-async def test_a_search_does_not_read_what_takes_a_file_s_place(root: Path) -> None:
+async def test_search_does_not_read_a_files_replacement(root: Path) -> None:
     """Links come and go all the while; ripgrep reads what was opened for it, and no paths"""
     (root / "x.txt").write_text("nothing here")
     for number in range(50):
@@ -320,7 +320,7 @@ async def test_a_search_does_not_read_what_takes_a_file_s_place(root: Path) -> N
 
 
 @pytest.mark.parametrize("tool", ["write_file", "edit_file", "apply_patch", "delete_file"])
-async def test_a_file_that_has_a_name_outside_keeps_what_it_has_there(root: Path, tool: str) -> None:
+async def test_file_with_an_outside_name_keeps_it_there(root: Path, tool: str) -> None:
     """A second name of a file cannot be told from its first; the name in the workspace gets a new file"""
     (root / "hard.txt").hardlink_to(root.parent / "outside" / "secret.txt")
     result = await call(root, tool, "hard.txt")
@@ -329,7 +329,7 @@ async def test_a_file_that_has_a_name_outside_keeps_what_it_has_there(root: Path
 
 
 @pytest.mark.parametrize("tool", ["write_file", "apply_patch"])
-async def test_the_python_that_runs_upcall_is_not_changed_where_it_lies_in_the_workspace(tool: str) -> None:
+async def test_python_of_upcall_stays_unchanged_in_the_workspace(tool: str) -> None:
     prefix = Path(os.path.realpath(sys.prefix))
     new = f"{prefix.name}/lib/upcall_test_of_escapes.pth"
     given: dict[str, dict[str, str]] = {

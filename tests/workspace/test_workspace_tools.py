@@ -62,11 +62,11 @@ def files(root: Path) -> dict[str, str]:
     ("arguments", "says"),
     rows("workspace_tools/a_list_can_be_narrowed"),
 )
-async def test_a_list_can_be_narrowed(bench: WorkspaceWorkbench, arguments: dict[str, Any], says: str) -> None:
+async def test_list_can_be_narrowed(bench: WorkspaceWorkbench, arguments: dict[str, Any], says: str) -> None:
     assert await text(bench, "list_files", **arguments) == says
 
 
-async def test_a_folder_that_is_none_is_an_error(bench: WorkspaceWorkbench) -> None:
+async def test_folder_that_is_none_is_an_error(bench: WorkspaceWorkbench) -> None:
     assert await error(bench, "list_files", folder="lib") == "There is no folder 'lib'."
     assert await error(bench, "list_files", folder="README.md") == "There is no folder 'README.md'."
 
@@ -95,12 +95,12 @@ async def test_what_git_ignores_is_neither_listed_nor_searched(bench: WorkspaceW
 
 
 @pytest.mark.parametrize("ignored", ["\\", "[", "*.log\n\\\n", "\x00\xff", "!" * 50], ids=ascii)
-async def test_an_odd_gitignore_is_no_error(bench: WorkspaceWorkbench, root: Path, ignored: str) -> None:
+async def test_odd_gitignore_is_no_error(bench: WorkspaceWorkbench, root: Path, ignored: str) -> None:
     (root / ".gitignore").write_text(ignored)
     assert "src/app.py" in await text(bench, "list_files")
 
 
-async def test_a_gitignore_that_is_a_link_out_is_not_read(bench: WorkspaceWorkbench, root: Path) -> None:
+async def test_gitignore_that_links_outside_is_not_read(bench: WorkspaceWorkbench, root: Path) -> None:
     (root.parent / "outside").write_text("*.py\n")
     (root / ".gitignore").symlink_to("../outside")
     assert "src/app.py" in await text(bench, "list_files")
@@ -113,11 +113,11 @@ async def test_a_gitignore_that_is_a_link_out_is_not_read(bench: WorkspaceWorkbe
     ("first", "last", "says"),
     rows("workspace_tools/a_range_of_lines_comes_numbered"),
 )
-async def test_a_range_of_lines_comes_numbered(bench: WorkspaceWorkbench, first: Any, last: Any, says: str) -> None:
+async def test_range_of_lines_comes_numbered(bench: WorkspaceWorkbench, first: Any, last: Any, says: str) -> None:
     assert await text(bench, "read_file", path="src/app.py", first_line=first, last_line=last) == says
 
 
-async def test_a_long_range_says_where_to_go_on(bench: WorkspaceWorkbench, root: Path) -> None:
+async def test_long_range_says_where_to_go_on(bench: WorkspaceWorkbench, root: Path) -> None:
     (root / "big.txt").write_text("x" * 99 + "\n" + "y" * 99 + "\n")
     (root / "big.txt").write_text(("x" * 99 + "\n") * 2_000)
     said = (await text(bench, "read_file", path="big.txt", first_line=1)).splitlines()
@@ -182,7 +182,7 @@ def test_many_files_are_searched_in_order(root: Path, program: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_pattern_that_takes_for_ever_is_given_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pattern_that_takes_for_ever_is_given_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("upcall.workspace.searching.SECONDS", 0.3)
     (root / "a.txt").write_text("a" * 300)
     with pytest.raises(ValueError, match="was given up"):
@@ -194,7 +194,7 @@ async def test_what_is_no_pattern_is_an_error(bench: WorkspaceWorkbench, pattern
     assert "is no regular expression" in await error(bench, "search_files", pattern=pattern)
 
 
-async def test_a_search_can_be_narrowed(bench: WorkspaceWorkbench) -> None:
+async def test_search_can_be_narrowed(bench: WorkspaceWorkbench) -> None:
     assert await text(bench, "search_files", pattern="def", glob="*.md") == "Nothing found for 'def' in 1 files."
     assert await text(bench, "search_files", pattern="def add", glob="src/") == "src/app.py:4: def add(a, b):"
 
@@ -202,7 +202,7 @@ async def test_a_search_can_be_narrowed(bench: WorkspaceWorkbench) -> None:
 # -- edit -------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_piece_that_occurs_once_is_replaced(bench: WorkspaceWorkbench, root: Path) -> None:
+async def test_piece_that_occurs_once_is_replaced(bench: WorkspaceWorkbench, root: Path) -> None:
     said = await text(
         bench, "edit_file", path="src/app.py", old="add(a, b):\n    return a - b", new="add(a, b):\n    return a + b"
     )
@@ -211,7 +211,7 @@ async def test_a_piece_that_occurs_once_is_replaced(bench: WorkspaceWorkbench, r
     assert "-    return a - b\n+    return a + b\n" in said
 
 
-async def test_one_that_occurs_more_often_is_not_unless_all_is_set(bench: WorkspaceWorkbench, root: Path) -> None:
+async def test_text_that_repeats_is_replaced_only_with_all(bench: WorkspaceWorkbench, root: Path) -> None:
     said = await error(bench, "edit_file", path="src/app.py", old="a - b", new="a + b")
     assert said == (
         "'old' occurs 2 times in 'src/app.py' (lines 5, 9); nothing was changed. Add lines around it so that it occurs "
@@ -232,7 +232,7 @@ async def test_one_that_occurs_more_often_is_not_unless_all_is_set(bench: Worksp
         ("\n\n\n\n\n\n", "Nothing in it is like that; read the file."),
     ],
 )
-async def test_a_miss_says_what_is_near(bench: WorkspaceWorkbench, root: Path, old: str, says: str) -> None:
+async def test_miss_says_what_is_near(bench: WorkspaceWorkbench, root: Path, old: str, says: str) -> None:
     said = await error(bench, "edit_file", path="src/app.py", old=old, new="x")
     assert said.startswith("'old' does not occur in 'src/app.py'; nothing was changed. ")
     assert says in said
@@ -250,7 +250,7 @@ async def test_what_is_no_edit_is_an_error(
     assert (root / "src" / "app.py").read_text() == APP
 
 
-async def test_an_edit_keeps_line_ends_bytes_and_mode(bench: WorkspaceWorkbench, root: Path) -> None:
+async def test_edit_keeps_line_ends_bytes_and_mode(bench: WorkspaceWorkbench, root: Path) -> None:
     (root / "dos.bat").write_bytes(b"one\r\ntwo\r\ngr\xf6\xdfe\r\n")
     (root / "dos.bat").chmod(0o755)
     await text(bench, "edit_file", path="dos.bat", old="one\ntwo", new="1\n2")
@@ -275,7 +275,7 @@ async def test_what_is_too_large_is_not_changed(bench: WorkspaceWorkbench, root:
     assert (root / "huge.txt").stat().st_size == MAX_BYTES + 1
 
 
-async def test_a_long_diff_is_not_given_back(bench: WorkspaceWorkbench, root: Path) -> None:
+async def test_long_diff_is_not_given_back(bench: WorkspaceWorkbench, root: Path) -> None:
     said = await text(bench, "edit_file", path="README.md", old="Hello", new="x\n" * MAX_ECHO)
     assert said == f"Edited README.md (+{MAX_ECHO + 1} -1)."
 
@@ -288,7 +288,7 @@ GONE = "--- a/README.md\n+++ /dev/null\n@@ -1 +0,0 @@\n-# Hello\n"
 FIXED = APP.replace("a - b", "a + b", 1)
 
 
-async def test_a_patch_changes_makes_and_deletes_files(bench: WorkspaceWorkbench, root: Path) -> None:
+async def test_patch_changes_makes_and_deletes_files(bench: WorkspaceWorkbench, root: Path) -> None:
     said = await text(bench, "apply_patch", patch=CHANGE + NEW + GONE)
     assert said == "Applied to src/app.py (+1 -1), new/x.txt (+2 -0), README.md (deleted)."
     assert files(root) == {"new/x.txt": "one\ntwo\n", "src/app.py": FIXED}
@@ -313,7 +313,7 @@ async def test_a_patch_changes_makes_and_deletes_files(bench: WorkspaceWorkbench
     ],
     ids=range(13),
 )
-async def test_a_patch_as_models_write_them_is_applied(bench: WorkspaceWorkbench, root: Path, patch: str) -> None:
+async def test_patch_as_models_write_them_is_applied(bench: WorkspaceWorkbench, root: Path, patch: str) -> None:
     """Wrong counts, other lines, no lines, git's own lines, no prefixes, fences, ends, prose, blank lines unmarked"""
     await text(bench, "apply_patch", patch=patch)
     assert (root / "src" / "app.py").read_text() == FIXED
@@ -345,7 +345,7 @@ async def test_a_patch_as_models_write_them_is_applied(bench: WorkspaceWorkbench
     ],
     ids=range(17),
 )
-async def test_a_patch_that_does_not_fit_changes_nothing(
+async def test_patch_that_does_not_fit_changes_nothing(
     bench: WorkspaceWorkbench, root: Path, patch: str, says: str
 ) -> None:
     before = files(root)
@@ -354,7 +354,7 @@ async def test_a_patch_that_does_not_fit_changes_nothing(
         assert files(root) == before
 
 
-async def test_a_patch_that_cannot_be_written_whole_is_taken_back(
+async def test_patch_that_fails_midway_is_undone(
     bench: WorkspaceWorkbench, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk is full at the second file"""
@@ -401,7 +401,7 @@ async def test_hunks_are_applied_to_the_letter(
     assert (root / "x.txt").read_bytes() == after.encode()
 
 
-async def test_a_patch_can_rename(bench: WorkspaceWorkbench, root: Path) -> None:
+async def test_patch_can_rename(bench: WorkspaceWorkbench, root: Path) -> None:
     patch = "diff --git a/README.md b/docs/index.md\nrename from README.md\nrename to docs/index.md\n"
     await text(bench, "apply_patch", patch=patch)
     assert files(root) == {"docs/index.md": "# Hello\n", "src/app.py": APP}
@@ -410,7 +410,7 @@ async def test_a_patch_can_rename(bench: WorkspaceWorkbench, root: Path) -> None
 # -- deleting, and consent --------------------------------------------------------------------------------------------
 
 
-async def test_a_file_is_deleted_once_that_is_allowed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_file_is_deleted_once_that_is_allowed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[Any, ...]] = []
 
     def request(_: Consent, change: ProposedChange, text: str, diff: str) -> None:
@@ -427,7 +427,7 @@ async def test_a_file_is_deleted_once_that_is_allowed(root: Path, monkeypatch: p
     assert asked == [("", [Effect.DELETE], diff)] * 2
 
 
-async def test_a_patch_that_deletes_asks_too_and_waits_whole(root: Path) -> None:
+async def test_patch_that_deletes_asks_too_and_waits_whole(root: Path) -> None:
     bench, before = WorkspaceWorkbench(root), files(root)
     with pytest.raises(UserInputRequired, match=r"README\.md"):
         await bench.call_tool("apply_patch", {"patch": CHANGE + GONE})
@@ -446,7 +446,7 @@ async def test_what_was_confirmed_and_changed_since_is_not_deleted(root: Path, m
     assert (root / "README.md").read_text() == "something of worth\n"
 
 
-async def test_what_the_run_made_itself_is_deleted_without_a_word(root: Path) -> None:
+async def test_own_file_is_deleted_without_a_question(root: Path) -> None:
     bench = WorkspaceWorkbench(root)
     await text(bench, "write_file", path="new/x.txt", content="one\n")
     await text(bench, "edit_file", path="new/x.txt", old="one", new="two")
@@ -458,7 +458,7 @@ async def test_what_the_run_made_itself_is_deleted_without_a_word(root: Path) ->
 @pytest.mark.parametrize(
     "path", [".envrc", ".vscode/tasks.json", "src/sitecustomize.py", "lib/x.pth", ".husky/pre-push"]
 )
-async def test_what_would_run_later_is_asked_for_by_the_tools_on_files_too(root: Path, path: str) -> None:
+async def test_later_effects_are_asked_about_by_file_tools(root: Path, path: str) -> None:
     bench = WorkspaceWorkbench(root, consent=Consent(allow_changes=["overwrite", "delete"]))
     with pytest.raises(UserInputRequired, match="which other programs act on later"):
         await bench.call_tool("write_file", {"path": path, "content": "touch owned"})
@@ -476,7 +476,7 @@ async def test_links_and_folders_are_not_deleted(bench: WorkspaceWorkbench, root
 # -- the diff of it all -----------------------------------------------------------------------------------------------
 
 
-async def test_the_diff_is_against_the_beginning(bench: WorkspaceWorkbench, root: Path) -> None:
+async def test_diff_is_against_the_beginning(bench: WorkspaceWorkbench, root: Path) -> None:
     assert await text(bench, "show_diff") == "Nothing was changed."
     await text(bench, "write_file", path="x.txt", content="one\n")
     await text(bench, "edit_file", path="x.txt", old="one", new="two")
@@ -495,14 +495,14 @@ async def test_writing_what_is_there_is_no_change(bench: WorkspaceWorkbench) -> 
     assert await bench.changes.list_changes() == []
 
 
-async def test_a_change_that_could_not_be_made_is_not_recorded(root: Path) -> None:
+async def test_change_that_failed_is_not_recorded(root: Path) -> None:
     log, stale = MemoryChanges(), Content(b"what was there before", 0o644)
     with pytest.raises(ChangedMeanwhile):
         await commit(Folder(root), log, [Write.of_contents("README.md", stale, None)], tool="delete_file")
     assert await log.list_changes() == []
 
 
-def test_what_an_overlay_notes_of_a_file_does_not_go_in_with_it(tmp_path: Path) -> None:
+def test_overlay_marks_of_a_file_stay_out(tmp_path: Path) -> None:
     staged, work = tmp_path / "staged", tmp_path / "work"
     staged.write_text("x")
     try:
