@@ -43,16 +43,16 @@ from upcall.research.sources.base import Source
 from upcall.research.sources.documents import DOCUMENTS
 from upcall.runs.asked_kinds import AskedKind
 from upcall.runs.plan import ApprovedPlan
-from upcall.runs.run import RunStatus
+from upcall.runs.states import RunEvent
 from upcall.workspace.commands import RUN_COMMAND, RUN_PYTHON
 from upcall.workspace.file_tools import TOOLS
 
-PHASES: dict[str, RunStatus] = {
-    "classifier": RunStatus.INITIALIZING,
-    "clarifier": RunStatus.PLANNING,
-    "planner": RunStatus.PLANNING,
+PHASES: dict[str, RunEvent] = {
+    "classifier": RunEvent.CLASSIFYING,
+    "clarifier": RunEvent.PLANNING,
+    "planner": RunEvent.PLANNING,
 }
-"""The status of a run while the named agent has the turn; any other agent executes."""
+"""What happens to a run when the named agent gets the turn; any other agent executes."""
 
 MAX_FILES = 20
 """How many file names the classifier is shown."""

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from upcall.questions.question import ClarificationType, Option, Question
     from upcall.questions.tool_context import ask, ask_secret
     from upcall.runs.plan import ClarifierResult, PlanStatus
-    from upcall.runs.run import Run, RunStatus
+    from upcall.runs.run import Run
+    from upcall.runs.states import RunStatus
     from upcall.settings import Settings
     from upcall.storage.store import RunStore
     from upcall.sync import run_sync
@@ -43,7 +44,7 @@ _HOMES = {
     "Prompts": "prompts",
     "Question": "questions.question",
     "Run": "runs.run",
-    "RunStatus": "runs.run",
+    "RunStatus": "runs.states",
     "RunStore": "storage.store",
     "Settings": "settings",
     "Upcall": "app",

@@ -62,7 +62,8 @@ from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.config import Fact, make_absolute
 from upcall.runs.file_changes import Change
 from upcall.runs.plan import ApprovedPlan
-from upcall.runs.run import Run, RunStatus, record_act
+from upcall.runs.run import Run, record_act
+from upcall.runs.states import RunEvent, RunStatus
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
 from upcall.storage.asked_kinds import list_kinds
 from upcall.storage.change_log import StoredChanges
@@ -215,8 +216,8 @@ class Upcall(RunReader):
         known = await find_plan(self.store, owner, text) if self._teams.looks_for_plans else None
         config = await recall_kinds(self.store, run_id, owner, self._teams.pin(run_id, chosen, known))
         follows = chosen.get("follows")
-        run = Run(id=run_id, task=text, status=self._teams.first_status, user=owner, config=config, follows=follows)
-        run = self._begin_trace(run)
+        run = Run(id=run_id, task=text, user=owner, config=config, follows=follows)
+        run = self._begin_trace(run.apply(self._teams.first_event))
         built = await self._teams.build(run)
         async with built.close_on_error():
             refuse_without_key(built.team)
@@ -335,8 +336,8 @@ class Upcall(RunReader):
             raise AnswerRefused(f"No answer was given to question {point.question.id}; a branch begins with one.")
         given = answer if isinstance(answer, Mapping) else {question_id: answer}
         (chosen,) = match_answers(given, (point.question,), (), access.user, ())
-        status = self._teams.phase(point.question.path[0] if point.question.path else "")
-        forked, checkpoint = fork_run(run, point, chosen, forked_id, status)
+        begins = self._teams.phase(point.question.path[0] if point.question.path else "")
+        forked, checkpoint = fork_run(run, point, chosen, forked_id, begins)
         await restore_workspace(self.store, await self.store.load(run.id))
         stored, built = await self.driver.load_team(StoredRun(forked, checkpoint, 0))
         async with built.close_on_error():
@@ -608,7 +609,7 @@ class Upcall(RunReader):
                 Answer(question_id=question.id, outcome=Outcome.CANCELLED, by=AnsweredBy.POLICY)
                 for question in answered.open_questions
             ]
-            cancelled = answered.record_answers(RunStatus.CANCELLED, dropped).model_copy(update={"error": None})
+            cancelled = answered.record_answers(dropped).apply(RunEvent.CANCELLED, error=None)
             try:
                 with record_act("cancelled", access.user):
                     return (await self.store.save(stored, cancelled)).run

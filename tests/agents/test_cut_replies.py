@@ -21,7 +21,8 @@ from upcall.agents import Clarifier
 from upcall.autogen.messages import OUTCOME, event_warnings
 from upcall.errors import ModelReplyInvalid
 from upcall.research.reports import Report
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunStatus
 from upcall.testing.model import MODEL_INFO
 
 WRITE = FunctionCall(id="c", name="write", arguments='{"text": "line 1"}')

@@ -13,7 +13,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 
 from upcall import PausableAgent, Upcall, UserInputRequired
 from upcall.autogen.concurrency import _contain_exit
-from upcall.runs.run import RunStatus
+from upcall.runs.states import RunStatus
 from upcall.testing import Call, ScriptedModelClient
 
 

@@ -28,7 +28,8 @@ from pydantic import BaseModel, PrivateAttr
 
 from upcall import PausableAgent, Settings, Upcall, make_resumable
 from upcall.errors import SchemaMismatch
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunStatus
 from upcall.testing import Call, Reply, ScriptedModelClient
 from upcall.testing.model import Request
 

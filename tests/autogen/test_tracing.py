@@ -24,7 +24,7 @@ from scenario import TASK, upcall
 from traced import ASK, SECRET, app_of, named, spans, team_of, the, tree, work
 
 from upcall.agents import PausableAgent
-from upcall.runs.run import RunStatus
+from upcall.runs.states import RunStatus
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
 
 __all__ = ["spans"]

@@ -30,7 +30,7 @@ from upcall import PausableAgent, Settings, Upcall, with_questions
 from upcall.agents import NestedTeam
 from upcall.autogen import ownership
 from upcall.errors import SharedAgent, StoreUnavailable
-from upcall.runs.run import RunStatus
+from upcall.runs.states import RunStatus
 from upcall.testing import Call, Reply, ScriptedModelClient
 from upcall.testing.model import Request
 

@@ -29,7 +29,8 @@ from upcall.notifications.sender import Sender
 from upcall.questions.question import Option, Question
 from upcall.questions.record import QuestionRecord, QuestionRecords
 from upcall.questions.states import QuestionState
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunStatus
 from upcall.storage.store import RunStore
 
 PUBLIC = "https://inbox.example.org"

@@ -24,7 +24,8 @@ from upcall import Settings
 from upcall.errors import ConfigurationError
 from upcall.notifications import sender
 from upcall.notifications.attempt import Attempt
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunStatus
 from upcall.storage.connection import Connection
 from upcall.storage.export import export_run
 from upcall.storage.maintenance import prune

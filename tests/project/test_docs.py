@@ -14,10 +14,11 @@ from forked import run_python
 from places import ROOT, SUPPORT
 
 import upcall
+import upcall.questions.states
+import upcall.runs.states
 import upcall.testing
 import upcall.ui.diagrams
-from upcall.questions.states import diagram
-from upcall.runs.run import TRANSITIONS, RunStatus
+from upcall.runs.states import RESTORES, TRANSITIONS, RunStatus
 from upcall.settings import Settings
 from upcall.ui.notebook.forms import Form
 
@@ -27,36 +28,33 @@ SLOW = ("docs/settings.md", "docs/start.md", "docs/guides/operating-the-store.md
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def transitions_as_markdown() -> str:
-    rows = [
-        f"| `{status}` | {', '.join(f'`{each}`' for each in RunStatus if each in TRANSITIONS[status]) or '(over)'} |"
-        for status in RunStatus
-    ]
+def followers_as_markdown() -> str:
+    rows = [f"| `{each}` | {', '.join(_list_followers(each)) or '(over)'} |" for each in RunStatus]
     return "\n".join(["| status | may be followed by |", "|---|---|", *rows])
 
 
-@pytest.mark.parametrize("page", ["docs/architecture/a-run.md", "docs/reference/shapes.md"])
-def test_states_in_the_docs_are_those_of_the_table(page: str) -> None:
+def _list_followers(status: RunStatus) -> list[str]:
+    followers = {after for event, after in TRANSITIONS[status].items() if event not in RESTORES}
+    return [f"`{each}`" for each in RunStatus if each in followers]
+
+
+DRAWN = [
+    ("docs/architecture/a-run.md", "question states", f"```mermaid\n{upcall.questions.states.diagram()}\n```"),
+    ("docs/architecture/a-run.md", "run states", f"```mermaid\n{upcall.runs.states.diagram()}\n```"),
+    ("docs/reference/shapes.md", "transitions", followers_as_markdown()),
+]
+
+
+@pytest.mark.parametrize(("page", "place", "block"), DRAWN, ids=[each[1] for each in DRAWN])
+def test_states_in_the_documentation_are_drawn_from_the_table(page: str, place: str, block: str) -> None:
     """Set UPCALL_UPDATE_DOCS=1 to write them."""
     text = (ROOT / page).read_text()
-    pattern = re.compile(r"(<!-- transitions -->\n).*?(<!-- /transitions -->)", re.DOTALL)
-    wanted = pattern.sub(lambda found: f"{found[1]}\n{transitions_as_markdown()}\n\n{found[2]}", text)
-    assert "| status | may be followed by |" in wanted
+    pattern = re.compile(rf"(<!-- {place} -->\n).*?(<!-- /{place} -->)", re.DOTALL)
+    wanted = pattern.sub(lambda found: f"{found[1]}\n{block}\n\n{found[2]}", text)
+    assert block in wanted
     if os.environ.get("UPCALL_UPDATE_DOCS"):
         (ROOT / page).write_text(wanted)
     assert (ROOT / page).read_text() == wanted
-
-
-def test_diagram_of_a_question_is_drawn_from_its_table() -> None:
-    """Set UPCALL_UPDATE_DOCS=1 to write it."""
-    page = ROOT / "docs/architecture/a-run.md"
-    pattern = re.compile(r"(<!-- question states -->\n).*?(<!-- /question states -->)", re.DOTALL)
-    block = f"```mermaid\n{diagram()}\n```"
-    wanted = pattern.sub(lambda found: f"{found[1]}\n{block}\n\n{found[2]}", page.read_text())
-    assert block in wanted
-    if os.environ.get("UPCALL_UPDATE_DOCS"):
-        page.write_text(wanted)
-    assert page.read_text() == wanted
 
 
 def test_every_setting_is_documented() -> None:

@@ -53,6 +53,7 @@ from upcall.execution.reducer import deliver_answers
 from upcall.questions.matching import match_answers, parse_answer
 from upcall.questions.secrets import HIDDEN, KEY, NO_KEY, seal, unseal
 from upcall.questions.tool_context import redact_secrets, tool_context
+from upcall.runs.states import RunEvent
 from upcall.testing import Call, Calls, LoopbackServer, Reply, ScriptedHuman, ScriptedModelClient
 
 SECRET = "correct-horse-7"
@@ -439,7 +440,7 @@ async def test_answer_under_another_key_waits_for_that_key(monkeypatch: pytest.M
     before = await app.store.load(asked.id)
     answers = [parse_answer(asked.questions[0], SECRET)]
     checkpoint, _ = deliver_answers(before.checkpoint, answers, asked.questions)
-    await app.store.save(before, before.run.record_answers(RunStatus.EXECUTING, answers), checkpoint)
+    await app.store.save(before, before.run.record_answers(answers).apply(RunEvent.EXECUTING), checkpoint)
 
     other = new_key()
     monkeypatch.setenv(KEY, other)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +17,14 @@ from upcall.questions.record import QuestionRecords
 from upcall.runs.config import NamedTeam, RootTeamConfig, RunConfig
 from upcall.runs.outputs import Classification, Intent
 from upcall.runs.plan import ClarifierResult, Plan, PlanStatus, ReviewedPlan
-from upcall.runs.run import TRANSITIONS, Run, RunStatus, Usage
+from upcall.runs.run import Run, Usage
+from upcall.runs.states import RunEvent, RunStatus
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 LATER = datetime(2026, 1, 2, 13, 0, tzinfo=UTC)
 ASKED = Question(id="q1", question="Which framework?", options=("Express",), path=("lead", "coder"), asked_at=NOON)
 BEFORE = ASKED.model_copy(update={"id": "q0"})
 OVER = {RunStatus.COMPLETED, RunStatus.CANCELLED, RunStatus.EXPIRED}
-ILLEGAL = [(a, b) for a, b in product(RunStatus, RunStatus) if a != b and b not in TRANSITIONS[a]]
-LEGAL = [(a, b) for a, targets in TRANSITIONS.items() for b in sorted(targets)]
 
 
 PLAN = Plan(title="T", sections=("S",))
@@ -58,51 +56,18 @@ def test_statuses_are_those_of_the_contract() -> None:
     ]
 
 
-def test_table_says_for_every_status_what_may_follow() -> None:
-    assert set(TRANSITIONS) == set(RunStatus)
-
-
-def test_every_status_but_the_first_can_be_reached() -> None:
-    reached = set().union(*TRANSITIONS.values())
-    assert set(RunStatus) - reached == set()
-
-
-@pytest.mark.parametrize("status", list(RunStatus))
-def test_run_is_over_where_nothing_can_follow(status: RunStatus) -> None:
-    assert run(status=status).is_final == (status in OVER)
-
-
-@pytest.mark.parametrize(("before", "after"), ILLEGAL, ids=lambda status: status.value)
-def test_illegal_move_raises_and_names_both_statuses(before: RunStatus, after: RunStatus) -> None:
-    with pytest.raises(ValueError, match=f"A run that is {before.value} cannot become {after.value}"):
-        run(status=before).move_to(after)
-
-
-@pytest.mark.parametrize(("before", "after"), LEGAL, ids=lambda status: status.value)
-def test_legal_event_moves_the_run_to_its_next_status(before: RunStatus, after: RunStatus) -> None:
-    assert run(status=before).move_to(after).status is after
-
-
-def test_run_that_waits_never_completes_without_its_answer() -> None:
-    assert RunStatus.COMPLETED not in TRANSITIONS[RunStatus.AWAITING_CLARIFICATION]
-
-
-def test_run_that_failed_can_go_on() -> None:
-    assert RunStatus.EXECUTING in TRANSITIONS[RunStatus.FAILED]
-
-
 # -- the value --------------------------------------------------------------------------------------------------------
 
 
 def test_move_changes_the_fields_it_names_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identity, "now", lambda: LATER)
-    moved = run().move_to(RunStatus.AWAITING_CLARIFICATION, records=QuestionRecords.build([ASKED]))
+    moved = run().apply(RunEvent.ASKED, records=QuestionRecords.build([ASKED]))
     assert moved == run(status="awaiting_clarification", records=QuestionRecords.build([ASKED]), updated_at=LATER)
 
 
 def test_move_leaves_the_old_value_alone() -> None:
     before = run()
-    before.move_to(RunStatus.PLANNING, result="x")
+    before.apply(RunEvent.PLANNING, result="x")
     assert before == run()
 
 

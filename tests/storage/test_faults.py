@@ -23,7 +23,8 @@ from stores import FIRST, history
 
 from upcall.errors import StoredStateError, StoreUnavailable, UpcallError
 from upcall.runs.checkpoint import Checkpoint
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunEvent
 from upcall.storage.connection import Connection
 from upcall.storage.maintenance import check, restore
 from upcall.storage.store import RunStore, add_to_log
@@ -127,7 +128,7 @@ async def test_page_that_is_damaged_never_yields_wrong_data() -> None:
     stored = await store.create(Run(task="do it"), history(10))
     large = Checkpoint(team_state={"notes": os.urandom(20_000).hex()})  # It has pages of its own.
     for checkpoint in (history(60), history(61), large):
-        stored = await store.save(stored, stored.run.move_to(RunStatus.PLANNING), checkpoint)
+        stored = await store.save(stored, stored.run.apply(RunEvent.PLANNING), checkpoint)
     await store.close()
     good = {1: history(10), 2: history(60), 3: history(61)}
     told: list[str] = []

@@ -20,14 +20,16 @@ from upcall.errors import AlreadyAnswered, RunBusy, RunConflict
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunEvent, RunStatus
 from upcall.storage.leases import Worker, hold_lease
 from upcall.storage.store import AnswersQueued, RunStore, StoredRun
 
 WORKER = """
 import asyncio, sys, time
 from stores import FIRST
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunEvent, RunStatus
 from upcall.storage.store import RunStore
 
 asyncio.run(RunStore(sys.argv[1]).create(Run(id="abcdef000000", task="do it", status=RunStatus.EXECUTING), FIRST))
@@ -38,7 +40,7 @@ time.sleep(600)
 CLAIMS = """
 import asyncio, sys
 from upcall.errors import RunConflict
-from upcall.runs.run import RunStatus
+from upcall.runs.states import RunEvent, RunStatus
 from upcall.storage.store import RunStore
 
 async def main():
@@ -47,7 +49,7 @@ async def main():
     print("ready", flush=True)
     sys.stdin.readline()
     try:
-        await store.claim(stored, stored.run.move_to(RunStatus.PLANNING))
+        await store.claim(stored, stored.run.apply(RunEvent.PLANNING))
         print("won")
     except RunConflict as error:
         print(type(error).__name__)
@@ -88,11 +90,11 @@ async def test_lease_of_a_living_process_refuses_until_killed(location: str) -> 
         store = RunStore(location)
         stored = await store.load("abcdef000000")
         with pytest.raises(RunBusy, match=f"process {child.pid} on .* nothing was written"):
-            await store.claim(stored, stored.run.move_to(RunStatus.PLANNING))
+            await store.claim(stored, stored.run.apply(RunEvent.PLANNING))
         assert await store.load("abcdef000000") == stored
         child.send_signal(signal.SIGKILL)  # Nobody has waited for it yet: it is a zombie, and dead all the same.
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        claimed = await store.claim(stored, stored.run.move_to(RunStatus.PLANNING))
+        claimed = await store.claim(stored, stored.run.apply(RunEvent.PLANNING))
         assert Worker.load(str(claimed.worker)) is not None
         await store.renew_lease(claimed)
     finally:
@@ -155,7 +157,7 @@ async def test_lease_from_the_future_that_is_renewed_holds(location: str) -> Non
 
 async def test_one_of_four_processes_that_claim_at_once_wins(location: str) -> None:
     stored = await RunStore(location).create(Run(id="abcdef000000", task="do it"), FIRST)
-    stored = await RunStore(location).save(stored, stored.run.move_to(RunStatus.FAILED))
+    stored = await RunStore(location).save(stored, stored.run.apply(RunEvent.FAILED))
     Path("claims.py").write_text(CLAIMS)
     command = start_command("claims.py", location)
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -196,7 +198,7 @@ async def test_answer_that_comes_with_the_pause_is_never_lost(location: str) -> 
     one, two = RunStore(location), RunStore(location)
     for _ in range(12):
         stored, question = await asking(location)
-        waiting = stored.run.move_to(RunStatus.AWAITING_CLARIFICATION)
+        waiting = stored.run.apply(RunEvent.ASKED)
         queued, paused = await asyncio.gather(
             two.enqueue_answers(stored.run.id, [Answer(question_id=question.id, text="Express")]),
             one.save(stored, waiting, history(1)),

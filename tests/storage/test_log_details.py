@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from upcall.errors import SchemaMismatch
-from upcall.runs.run import RunStatus
+from upcall.runs.states import RunStatus
 from upcall.storage.log_details import dump_detail, load_detail
 
 AT = 1795590821

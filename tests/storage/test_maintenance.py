@@ -15,7 +15,8 @@ from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.file_changes import Change, FileChange, FileState, digest
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunStatus
 from upcall.storage.change_log import StoredChanges
 from upcall.storage.export import export_run, import_run
 from upcall.storage.maintenance import check, prune, restore, stats

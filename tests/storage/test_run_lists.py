@@ -14,7 +14,8 @@ from upcall.policy.authorization import AUDITED
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.config import RunConfig
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunStatus
 from upcall.storage.maintenance import check, prune
 from upcall.storage.run_lists import Viewer
 from upcall.storage.run_rows import EVERYBODY

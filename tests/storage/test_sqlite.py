@@ -21,7 +21,8 @@ from stores import FIRST
 
 from upcall import Settings, Upcall
 from upcall.errors import ConfigurationError, RunGone, StoreUnavailable, UnknownRun
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunEvent, RunStatus
 from upcall.storage import sqlite
 from upcall.storage.connection import Connection
 from upcall.storage.databases import run_in_thread
@@ -103,7 +104,7 @@ async def test_database_that_is_locked_is_said(monkeypatch: pytest.MonkeyPatch) 
     with contextlib.closing(sqlite3.connect("runs.db")) as other, other:
         other.execute("begin immediate")
         with pytest.raises(StoreUnavailable, match="database is locked"):
-            await store.save(first, first.run.move_to(RunStatus.PLANNING))
+            await store.save(first, first.run.apply(RunEvent.PLANNING))
 
 
 async def test_small_read_stays_in_the_loops_thread() -> None:
@@ -269,7 +270,7 @@ async def test_forked_process_can_use_its_parents_store() -> None:
 
     def child() -> None:
         loaded = asyncio.run(store.load(first.run.id))
-        asyncio.run(store.save(loaded, loaded.run.move_to(RunStatus.PLANNING)))
+        asyncio.run(store.save(loaded, loaded.run.apply(RunEvent.PLANNING)))
 
     process = multiprocessing.get_context("fork").Process(target=child)
     process.start()

@@ -13,7 +13,8 @@ from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.checkpoint import Checkpoint
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunEvent, RunStatus
 from upcall.storage.connection import Connection
 from upcall.storage.store import RunStore, StoredRun
 from upcall.storage.transcripts import load_transcript
@@ -30,23 +31,23 @@ async def test_run_loads_as_it_was_stored(location: str) -> None:
 async def test_save_counts_the_version(location: str) -> None:
     store = RunStore(location)
     first = await store.create(Run(task="do it"), FIRST)
-    second = await store.save(first, first.run.move_to(RunStatus.PLANNING))
+    second = await store.save(first, first.run.apply(RunEvent.PLANNING))
     assert (second.version, (await store.load(first.run.id)).run.status) == (2, RunStatus.PLANNING)
 
 
 async def test_save_after_an_older_version_changes_nothing(location: str) -> None:
     store = RunStore(location)
     first = await store.create(Run(task="do it"), FIRST)
-    second = await store.save(first, first.run.move_to(RunStatus.PLANNING))
+    second = await store.save(first, first.run.apply(RunEvent.PLANNING))
     with pytest.raises(RunConflict, match="nothing was written"):
-        await store.save(first, first.run.move_to(RunStatus.FAILED), Checkpoint(team_state={"lost": True}))
+        await store.save(first, first.run.apply(RunEvent.FAILED), Checkpoint(team_state={"lost": True}))
     assert await store.load(first.run.id) == second
 
 
 async def test_save_without_a_checkpoint_keeps_the_last_one(location: str) -> None:
     store = RunStore(location)
     first = await store.create(Run(task="do it"), FIRST)
-    await store.save(first, first.run.move_to(RunStatus.FAILED, error="no"))
+    await store.save(first, first.run.apply(RunEvent.FAILED, error="no"))
     assert (await store.load(first.run.id)).checkpoint == FIRST
 
 
@@ -95,7 +96,7 @@ async def test_too_large_value_is_refused_before_anything_is_written(location: s
     stored, large = await store.create(Run(task="do it"), FIRST), "x" * 100_000
     for write in (
         store.save(stored, stored.run, Checkpoint(team_state={"big": large})),
-        store.save(stored, stored.run.move_to(RunStatus.COMPLETED, result=large)),
+        store.save(stored, stored.run.apply(RunEvent.COMPLETED, result=large)),
         store.record(stored, {"reply": large}),
         store.create(Run(id="another", task=large), FIRST),
     ):
@@ -210,7 +211,7 @@ async def test_table_that_an_older_store_lacks_is_made(location: str) -> None:
 
 async def test_one_of_eight_writers_at_once_wins(location: str) -> None:
     first = await RunStore(location).create(Run(task="do it"), FIRST)
-    writes = [RunStore(location).save(first, first.run.move_to(RunStatus.PLANNING)) for _ in range(8)]
+    writes = [RunStore(location).save(first, first.run.apply(RunEvent.PLANNING)) for _ in range(8)]
     ended = await asyncio.gather(*writes, return_exceptions=True)
     assert sorted(type(each).__name__ for each in ended) == ["RunConflict"] * 7 + ["StoredRun"]
 

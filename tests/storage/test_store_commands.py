@@ -8,7 +8,8 @@ import pytest
 from scenario import TASK, upcall
 from stores import FIRST, execute
 
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunStatus
 from upcall.storage.store import RunStore
 
 GARBAGE = b"\xa5" * 40

@@ -9,7 +9,8 @@ from postgres import Server
 from stores import FIRST, execute
 
 from upcall.runs.config import RootTeamConfig, RunConfig
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunStatus
 from upcall.storage.maintenance import prune
 from upcall.storage.store import RunStore
 from upcall.storage.uploads import UploadsFull

@@ -34,6 +34,7 @@ from upcall.questions.record import QuestionRecords
 from upcall.research.cited import CitedSource, Quotation
 from upcall.research.reports import CheckedReport
 from upcall.runs.plan import PlanStep, ReviewedPlan
+from upcall.runs.states import RunEvent
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
 from upcall.ui.notebook import forms
 from upcall.ui.notebook.bundles import markdown_html, run_html, run_text
@@ -656,7 +657,7 @@ async def test_form_ignores_late_events_of_an_earlier_state() -> None:
     app, _ = app_with(ASK, "Done.")
     waiting = await app.start("Build it")
     done = await app.answer(waiting.id, "Express")
-    left = waiting.record_answers(RunStatus.EXECUTING, done.answers)
+    left = waiting.record_answers(done.answers).apply(RunEvent.EXECUTING)
 
     async def states() -> AsyncGenerator[Event | Run, None]:
         for run in (waiting, left, done, left, waiting):

@@ -18,7 +18,7 @@ from worlds import at_once, crew, model_of
 from upcall import Run
 from upcall.questions.question import Option, Question
 from upcall.questions.record import QuestionRecords
-from upcall.runs.run import RunStatus
+from upcall.runs.states import RunStatus
 from upcall.storage.tokens import create_token
 from upcall.testing import Call
 

@@ -25,7 +25,7 @@ from upcall.questions.question import Option, Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.config import RunConfig
 from upcall.runs.plan import PlanStep, ReviewedPlan
-from upcall.runs.run import RunStatus
+from upcall.runs.states import RunStatus
 from upcall.runs.transcript import EntryKind, TranscriptEntry
 from upcall.storage.tokens import create_token, revoke_token
 from upcall.storage.transcripts import write_transcript

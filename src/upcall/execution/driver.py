@@ -38,7 +38,8 @@ from upcall.questions.answer import Answer
 from upcall.questions.matching import AnswersInput
 from upcall.runs.call_timings import Timings
 from upcall.runs.checkpoint import Checkpoint
-from upcall.runs.run import Run, RunStatus, record_act
+from upcall.runs.run import Run, record_act
+from upcall.runs.states import RunEvent, RunStatus
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
 from upcall.storage.connection import Work, join_work
 from upcall.storage.leases import hold_lease
@@ -99,7 +100,7 @@ class Driver:
         if not wait:
             self._work_here(run.id, stored.version)
         if not wait or run.status is RunStatus.QUEUED or await self.store.at_work(stored) is not None:
-            return access.tell(run, _only(run.record_answers(run.status, answers)))
+            return access.tell(run, _only(run.record_answers(answers)))
         return access.tell(run, await self.resume(await self.store.load(run.id), access.user))
 
     async def _accept(
@@ -129,7 +130,7 @@ class Driver:
 
     async def submit(self, run: Run, checkpoint: Checkpoint) -> Run:
         """Store a new run and the job that brings it to a worker, both or neither."""
-        run = run.model_copy(update={"status": RunStatus.QUEUED})
+        run = run.apply(RunEvent.SUBMITTED)
         stored = await self.store.create(run, checkpoint, also=await self._prepare_job(run, 1))
         self._work_here(run.id, stored.version)
         return stored.run
@@ -142,7 +143,7 @@ class Driver:
         )
         version, job = stored.version + 1, None
         if not run.waiting:
-            run = run.move_to(RunStatus.QUEUED, error=None)
+            run = run.apply(RunEvent.SUBMITTED, error=None)
             job = await self._prepare_job(run, version)
         await self.store.claim(stored, run, checkpoint if answers else None, records, also=job)
         if not run.waiting:
@@ -222,7 +223,7 @@ class Driver:
         stored = await self.store.load(run_id)
         if not stored.run.under_way:
             return stored.run
-        failed = await self.store.claim(stored, stored.run.move_to(RunStatus.FAILED, error=error))
+        failed = await self.store.claim(stored, stored.run.apply(RunEvent.FAILED, error=error))
         if is_on(self._settings.tracing):
             metrics.count_failure(kind)
         return failed.run
@@ -260,7 +261,7 @@ class Driver:
                     queued = await self.store.queued_answers(run.id)
                     answers = [each for each in queued if each.question_id in {one.id for one in run.open_questions}]
                     reached = self._teams.phase_reached(run)
-                    again = replace(stored, run=run.move_to(reached, error=None))
+                    again = replace(stored, run=run.apply(reached, error=None))
                     going_on, checkpoint, _ = take_answers(again, add_expired(run, answers), reached, self._teams.phase)
                     going_on = ask_about_unknown_outcomes(going_on, in_doubt)
                     changed = checkpoint if checkpoint is not stored.checkpoint else None

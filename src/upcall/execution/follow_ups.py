@@ -11,7 +11,8 @@ from upcall import identity
 from upcall.autogen.messages import USER
 from upcall.errors import CallerError
 from upcall.execution.start_options import EARLIER, StartOptions
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunStatus
 
 if TYPE_CHECKING:
     from typing import Any

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from upcall import identity
 from upcall.autogen.messages import ANSWERS, answer_message, message_answers
 from upcall.errors import CallerError
 from upcall.questions.answer import Answer
@@ -17,7 +16,8 @@ from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.config import RunConfig
-from upcall.runs.run import Run, RunProgress, RunStatus
+from upcall.runs.run import Run, RunProgress
+from upcall.runs.states import RunEvent
 from upcall.runs.unknown_outcomes import is_about_unknown_outcome
 from upcall.text import one_line
 from upcall.trees import TreeTooDeep, copy_tree
@@ -136,8 +136,9 @@ def find_fork_point(
     return ForkPoint(question, checkpoints[begin], records, before=run.answers[:place])
 
 
-def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, status: RunStatus) -> tuple[Run, Checkpoint]:
-    """Return a new run with everything that `run` had before the question, and `answer` to it."""
+def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, begins: RunEvent) -> tuple[Run, Checkpoint]:
+    """Return a new run with everything that `run` had before the question, and `answer` to it; `begins` says whose
+    turn it is."""
     progress = point.checkpoint.progress or RunProgress()
     answers = (*(each for each in point.before if each.question_id != answer.question_id), answer)
     known = run.asked
@@ -147,19 +148,14 @@ def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, status: Ru
         for each in progress.open
         if each in known and each not in answered
     ]
-    forked = run.restored_from(progress).model_copy(
-        update={
-            "id": new_id,
-            "config": run.config.model_copy(update={"open": False}),
-            "forked_from": run.id,
-            "forked_at": point.question.id,
-            "status": status,
-            "records": QuestionRecords.build(still_open, [(known[each.question_id], each) for each in answers]),
-            "result": None,
-            "error": None,
-            "created_at": identity.now(),
-            "updated_at": identity.now(),
-        }
+    forked = run.restored_from(progress).copy_as_new(
+        id=new_id,
+        config=run.config.model_copy(update={"open": False}),
+        forked_from=run.id,
+        forked_at=point.question.id,
+        records=QuestionRecords.build(still_open, [(known[each.question_id], each) for each in answers]),
+        result=None,
+        error=None,
     )
     inbox = list(point.checkpoint.inbox)
     if point.how == "replaced":
@@ -167,10 +163,10 @@ def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, status: Ru
     elif point.how == "delivered":
         inbox.append(answer_message([answer], target=point.question.path[0], questions=[point.question]))
     lineage = progress.lineage or run.id
-    begins = point.checkpoint.model_copy(
+    start = point.checkpoint.model_copy(
         update={"inbox": tuple(inbox), "progress": progress.model_copy(update={"lineage": lineage}), "journal": {}}
     )
-    return forked, begins
+    return forked.apply(begins), start
 
 
 def plan_fork(run: Run, point: ForkPoint) -> ForkPlan:

@@ -35,13 +35,14 @@ from upcall.questions.question import Question
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.outputs import Classification
 from upcall.runs.plan import ReviewedPlan
-from upcall.runs.run import MAX_ROUNDS, Run, RunStatus, add_usage
+from upcall.runs.run import MAX_ROUNDS, Run, add_usage
+from upcall.runs.states import RunEvent, RunStatus
 from upcall.runs.unknown_outcomes import resolve_record
 from upcall.storage.store import StoredRun
 from upcall.text import first_line
 
-Phase: TypeAlias = Callable[[str], RunStatus]
-"""The status of a run while the named agent has the turn."""
+Phase: TypeAlias = Callable[[str], RunEvent]
+"""What happens to a run when the named agent gets the turn."""
 
 NO_RESULT = "The team stopped without a result"
 """How the error of such a run begins; why the team stopped, if AutoGen says so, comes next."""
@@ -78,9 +79,10 @@ def reduce_event(state: SegmentState, event: Event, phase: Phase) -> SegmentStat
         # A user proxy of the user's name may have the last word.
         state = replace(state, waiting=waiting, last=state.last if ANSWERS in event.metadata else event)
         if event.source != USER:
-            changes |= _read_message(run, event, phase)
-    status = changes.pop("status", run.status)
-    return replace(state, run=run.move_to(status, **changes)) if changes or status is not run.status else state
+            changes |= _read_message(run, event)
+            if isinstance(event, HandoffMessage) and not extract_questions(event, USER):
+                run = run.apply(phase(event.target))
+    return replace(state, run=run.update(**changes)) if changes else state
 
 
 def _count_tools(run: Run, event: Event, path: str) -> dict[str, Any]:
@@ -92,7 +94,7 @@ def _count_tools(run: Run, event: Event, path: str) -> dict[str, Any]:
     return {"tools": dict(Counter(run.tools) + made), "failed_tools": dict(Counter(run.failed_tools) + failed)}
 
 
-def _read_message(run: Run, message: BaseChatMessage, phase: Phase) -> dict[str, Any]:
+def _read_message(run: Run, message: BaseChatMessage) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     turns = [message.source]
     if text := message.metadata.get(CLASSIFICATION):
@@ -102,7 +104,6 @@ def _read_message(run: Run, message: BaseChatMessage, phase: Phase) -> dict[str,
     if text := message.metadata.get(PLAN):
         changes["plan"] = ReviewedPlan.model_validate_json(text).after(run.plan)
     if isinstance(message, HandoffMessage) and not extract_questions(message, USER):
-        changes["status"] = phase(message.target)
         turns.append(message.target)
     executed = run.execution_path
     for agent in turns:
@@ -131,23 +132,23 @@ def end_segment(
     run = state.run.model_copy(update={"records": state.run.records.enter_checkpoint(list(state.waiting.questions))})
     checkpoint, last = Checkpoint(team_state=team_state, journal=dict(journal)), state.last
     if questions:
-        run = run.move_to(RunStatus.AWAITING_CLARIFICATION)
+        run = run.apply(RunEvent.ASKED)
         if answers := [answer for each in questions if (answer := run.records[each.id].answer) is not None]:
             checkpoint, target = deliver_answers(checkpoint, answers, questions)
-            run = run.move_to(phase(target))
+            run = run.apply(phase(target))
     elif last is not None and (error := last.metadata.get(ERROR)):
-        run = run.move_to(RunStatus.FAILED, error=first_line(error))
+        run = run.apply(RunEvent.FAILED, error=first_line(error))
     elif last is None or not last.to_model_text().strip():
         why = f" ({state.stop_reason.rstrip('.')})" if state.stop_reason else ""
-        run = run.move_to(RunStatus.FAILED, error=f"{NO_RESULT}{why}. Resume the run to try again.")
+        run = run.apply(RunEvent.FAILED, error=f"{NO_RESULT}{why}. Resume the run to try again.")
     else:
         reason = MAX_ROUNDS if last.metadata.get(OUTCOME) == MAX_ROUNDS else state.stop_reason
-        run = run.move_to(RunStatus.COMPLETED, result=last.to_model_text(), stop_reason=reason, error=None)
+        run = run.apply(RunEvent.COMPLETED, result=last.to_model_text(), stop_reason=reason, error=None)
     return run, checkpoint
 
 
 def take_answers(
-    stored: StoredRun, answers: Sequence[Answer], reached: RunStatus, phase: Phase
+    stored: StoredRun, answers: Sequence[Answer], reached: RunEvent, phase: Phase
 ) -> tuple[Run, Checkpoint, dict[str, str | None]]:
     """Return a run that continues with answers, the checkpoint with them, and the records of the calls they decide.
 
@@ -157,10 +158,10 @@ def take_answers(
     Args:
         stored: the run, at the checkpoint it goes on from.
         answers: answers to its open questions.
-        reached: its progress so far.
-        phase: its status while an agent has the turn.
+        reached: with which event it continues, unless the answers say whose turn it is.
+        phase: what happens to it when an agent gets the turn.
     """
-    run, checkpoint, status, doubts = stored.run, stored.checkpoint, reached, stored.run.unknown_outcomes
+    run, checkpoint, event, doubts = stored.run, stored.checkpoint, reached, stored.run.unknown_outcomes
     brought = [
         each
         for each in answers
@@ -168,14 +169,14 @@ def take_answers(
     ]
     if brought:
         checkpoint, target = deliver_answers(checkpoint, brought, run.open_questions)
-        status = phase(target)
+        event = phase(target)
     decided: dict[str, str | None] = {}
     for answer in answers:
         if (key := doubts.get(answer.question_id)) is not None:
             decided[key] = resolve_record(answer, stored.records[key])
     if len(decided) < len(doubts):
-        status = RunStatus.AWAITING_CLARIFICATION
-    return run.record_answers(status, answers), checkpoint, decided
+        event = RunEvent.ASKED
+    return run.record_answers(answers).apply(event), checkpoint, decided
 
 
 def lacks_result(run: Run) -> bool:

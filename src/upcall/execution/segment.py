@@ -38,7 +38,8 @@ from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.runs.call_timings import TIMED, Timings
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.plan import ApprovedPlan, PlanStatus
-from upcall.runs.run import Run, RunStatus, add_usage, record_act
+from upcall.runs.run import Run, add_usage, record_act
+from upcall.runs.states import RunEvent, RunStatus
 from upcall.storage.change_log import StoredChanges
 from upcall.storage.connection import Work, join_work
 from upcall.storage.plans import write_plan
@@ -317,7 +318,7 @@ class RunSegment:
             usage = add_usage(usage, "ledger", spent)
         self._resolver.spent.clear()
         warnings = tuple(dict.fromkeys((*run.warnings, *self._lost_servers.warnings)))
-        run = run.move_to(run.status, usage=usage, records=self._resolver.records, warnings=warnings)
+        run = run.update(usage=usage, records=self._resolver.records, warnings=warnings)
         self._state = replace(self._state, run=run)
         return run
 
@@ -343,7 +344,7 @@ class RunSegment:
         if lost := self._published.find_lost(closed | self._mailbox.answers.keys() | waiting.keys()):
             problem = explain_loss(self._state.last, lost[0].explain_loss())
             # No checkpoint: with the remedy the run goes on from the one before.
-            return await self._save(self._current().move_to(RunStatus.FAILED, error=problem), failure="AnswerLost")
+            return await self._save(self._current().apply(RunEvent.FAILED, error=problem), failure="AnswerLost")
         await self._publish_waiting()
         known = self._resolver.records
         try:
@@ -398,7 +399,7 @@ class RunSegment:
         message = str(error) if isinstance(error, UpcallError) else first_line(error)
         _log.debug("The run %s failed.", self._stored.run.id, exc_info=error)
         return await self._with_queued(
-            lambda: self._save(self._current().move_to(RunStatus.FAILED, error=message), failure=type(error).__name__)
+            lambda: self._save(self._current().apply(RunEvent.FAILED, error=message), failure=type(error).__name__)
         )
 
     async def _interrupt(self, team: Team) -> None:

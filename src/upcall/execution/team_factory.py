@@ -32,7 +32,8 @@ from upcall.policy.resolver import Matcher
 from upcall.prompts import PROMPTS, Prompts
 from upcall.runs.config import DEFAULT_WORKSPACES, ModelAddress, NamedTeam, RootTeamConfig, RunConfig, make_absolute
 from upcall.runs.plan import ApprovedPlan
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunEvent, turn_event
 from upcall.telemetry.spans import is_on
 from upcall.text import first_line
 
@@ -151,23 +152,23 @@ class TeamFactory:
     # -- phases -------------------------------------------------------------------------------------------------------
 
     @property
-    def first_status(self) -> RunStatus:
-        """The status of a run that starts."""
-        return RunStatus.EXECUTING if self.is_own else RunStatus.INITIALIZING
+    def first_event(self) -> RunEvent:
+        """What a run that starts begins with."""
+        return RunEvent.EXECUTING if self.is_own else RunEvent.CLASSIFYING
 
-    def phase(self, agent: str) -> RunStatus:
-        """Return the status of a run while an agent has the turn."""
+    def phase(self, agent: str) -> RunEvent:
+        """Return what happens to a run when an agent gets the turn."""
         if self.is_own:
-            return RunStatus.EXECUTING
+            return RunEvent.EXECUTING
         from upcall.teams import PHASES
 
-        return PHASES.get(agent, RunStatus.EXECUTING)
+        return PHASES.get(agent, RunEvent.EXECUTING)
 
-    def phase_reached(self, run: Run) -> RunStatus:
-        """Return how far a run has come, however it stopped."""
+    def phase_reached(self, run: Run) -> RunEvent:
+        """Return with which event a run continues, however it stopped."""
         if run.working:
-            return run.status
-        return self.phase(run.execution_path[-1]) if run.execution_path else self.first_status
+            return turn_event(run.status)
+        return self.phase(run.execution_path[-1]) if run.execution_path else self.first_event
 
     # -- what a run pins ----------------------------------------------------------------------------------------------
 

@@ -14,7 +14,8 @@ from upcall.experiments.functions import Named, call_with, find_function
 from upcall.experiments.tasks import Expectation, Task
 from upcall.prompts.contexts import JudgeContext
 from upcall.runs.outputs import Verdict
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunStatus
 from upcall.text import first_line
 
 

@@ -32,7 +32,8 @@ from upcall.experiments.user import SimulatedUser
 from upcall.experiments.what_if import Branch, fork_questions
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
-from upcall.runs.run import Run, RunStatus, Usage
+from upcall.runs.run import Run, Usage
+from upcall.runs.states import RunStatus
 from upcall.storage.store import RunStore
 
 SECONDS_TO_LOOK = 0.2

@@ -11,7 +11,7 @@ from upcall.experiments.budget import Budget, Cost
 from upcall.experiments.progress import ExperimentProgress
 from upcall.experiments.records import TrialRecord
 from upcall.experiments.trial import Cell, Trial
-from upcall.runs.run import RunStatus
+from upcall.runs.states import RunStatus
 
 
 @dataclass

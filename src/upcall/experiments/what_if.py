@@ -15,7 +15,8 @@ from upcall.experiments.tasks import Task
 from upcall.experiments.user import UNKNOWN
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Question
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunStatus
 
 if TYPE_CHECKING:
     from upcall.app import Upcall

@@ -11,7 +11,8 @@ from upcall import identity
 from upcall.notifications.config import EventName, Notifications
 from upcall.policy.routing import ROLE
 from upcall.questions.question import Question
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunStatus
 from upcall.storage.outbox import Message
 from upcall.storage.store import Announce, LogEntries
 

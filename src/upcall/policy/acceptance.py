@@ -13,7 +13,8 @@ from upcall.policy.deadlines import add_expired, explain_end, refuse_late
 from upcall.policy.duplicates import answer_duplicates
 from upcall.questions.answer import Answer, AnsweredBy
 from upcall.questions.matching import AnswersInput, match_answers
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunStatus
 
 _ANYBODY = Authorization()
 

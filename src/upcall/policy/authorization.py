@@ -192,17 +192,8 @@ class Authorization:
             return run
         own = {question.id for question in self._list_own_answered(run)}
         own |= {question.id for question in run.open_questions if self.may_answer(run, question)}
-        return Run(
-            id=run.id,
-            status=run.status,
-            task=NOT_SHOWN,
-            user=run.user,
-            records=run.records.keep(own),
-            config=RunConfig(team=RootTeamConfig(workspace=Path()) if run.config.team else None),
-            restricted=True,
-            created_at=run.created_at,
-            updated_at=run.updated_at,
-        )
+        config = RunConfig(team=RootTeamConfig(workspace=Path()) if run.config.team else None)
+        return run.restrict(task=NOT_SHOWN, records=run.records.keep(own), config=config)
 
     @property
     def viewer(self) -> Viewer | None:
@@ -423,7 +414,7 @@ class Authorization:
             for each in records.open
             if each.id in group
         ]
-        run = run.move_to(run.status, records=records.replace(moved))
+        run = run.update(records=records.replace(moved))
         return run, run.records[question_id].question
 
     def _check_assignee(self, assignee: str | None) -> None:

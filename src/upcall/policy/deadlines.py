@@ -30,7 +30,8 @@ from upcall.policy.resolver import answer_by_default
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Question, format_time
 from upcall.questions.record import QuestionRecord
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunEvent, RunStatus
 from upcall.storage.store import RunStore, StoredRun
 
 EXPIRY = "upcall.expiry"
@@ -163,13 +164,13 @@ def _end_run(run: Run, now: datetime | None) -> Run:
         for question in run.open_questions
     ]
     if not failed:
-        return run.record_answers(RunStatus.CANCELLED, answers).model_copy(update={"error": None})
+        return run.record_answers(answers).apply(RunEvent.CANCELLED, error=None)
     first = next(iter(lapsed.values()))
     error = (
         f"Question {first.id} of {' > '.join(first.path)} expired: {explain_expiry(first)} The run is over; start it "
         "again, with more time (expires_after) or another on_expiry."
     )
-    return run.record_answers(RunStatus.EXPIRED, answers).model_copy(update={"error": error})
+    return run.record_answers(answers).apply(RunEvent.EXPIRED, error=error)
 
 
 def note_due(run: Run, now: datetime) -> tuple[Run, list[Event]]:

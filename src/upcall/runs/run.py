@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -22,56 +21,10 @@ from upcall.runs.config import RunConfig, RunId
 from upcall.runs.json_text import SparseModel
 from upcall.runs.outputs import Classification
 from upcall.runs.plan import ClarifierResult, ReviewedPlan
+from upcall.runs.states import FIRST, UNDER_WAY, WORKING, RunEvent, RunStatus, is_over, next_status
 
 MAX_ROUNDS = "max_rounds"
 """The stop reason of a run whose agent spent its model calls before it was done."""
-
-
-class RunStatus(StrEnum):
-    """The status of a run (seed S3, workflow states).
-
-    Attributes:
-        QUEUED: it, or an answer to it, was submitted, and it continues as soon as a worker is free.
-        INITIALIZING: the classifier looks at the task.
-        PLANNING: clarifier or planner are at work.
-        EXECUTING: the agents that do the work are at work, or the caller's own team.
-        AWAITING_CLARIFICATION: it waits for an answer.
-        COMPLETED: it has a result.
-        FAILED: it has an error; `Upcall.resume` tries again.
-        CANCELLED: somebody ended it, or it expired under ``on_expiry: cancel``.
-        EXPIRED: a question expired under ``on_expiry: fail``.
-    """
-
-    QUEUED = "queued"
-    INITIALIZING = "initializing"
-    PLANNING = "planning"
-    EXECUTING = "executing"
-    AWAITING_CLARIFICATION = "awaiting_clarification"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    EXPIRED = "expired"
-
-
-WORKING = {RunStatus.INITIALIZING, RunStatus.PLANNING, RunStatus.EXECUTING}
-UNDER_WAY = {RunStatus.QUEUED, *WORKING}
-ANSWERABLE = (RunStatus.AWAITING_CLARIFICATION, *sorted(UNDER_WAY))
-"""Where a run may have questions that can be answered: also while others of its agents still work."""
-
-_RESTS = {RunStatus.AWAITING_CLARIFICATION, RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED}
-
-TRANSITIONS: dict[RunStatus, set[RunStatus]] = {
-    RunStatus.QUEUED: WORKING | {RunStatus.AWAITING_CLARIFICATION, RunStatus.FAILED, RunStatus.CANCELLED},
-    RunStatus.INITIALIZING: UNDER_WAY | _RESTS,
-    RunStatus.PLANNING: UNDER_WAY | _RESTS,
-    RunStatus.EXECUTING: UNDER_WAY | _RESTS,
-    RunStatus.AWAITING_CLARIFICATION: UNDER_WAY | {RunStatus.CANCELLED, RunStatus.EXPIRED},
-    RunStatus.FAILED: UNDER_WAY | {RunStatus.CANCELLED},
-    RunStatus.COMPLETED: set(),
-    RunStatus.CANCELLED: set(),
-    RunStatus.EXPIRED: set(),
-}
-"""Which status may follow which. `docs/architecture/a-run.md` shows the same table as a picture."""
 
 
 class TokenCounts(Protocol):
@@ -181,7 +134,7 @@ class Run(BaseModel, frozen=True):
     """
 
     id: RunId = Field(default_factory=lambda: identity.new_id())
-    status: RunStatus = RunStatus.INITIALIZING
+    status: RunStatus = FIRST
     task: str
     user: str | None = None
     records: QuestionRecords = QuestionRecords()
@@ -208,7 +161,7 @@ class Run(BaseModel, frozen=True):
     @property
     def is_final(self) -> bool:
         """Whether nothing can follow."""
-        return not TRANSITIONS[self.status]
+        return is_over(self.status)
 
     @property
     def waiting(self) -> bool:
@@ -335,15 +288,33 @@ class Run(BaseModel, frozen=True):
         """Return the run with what the team's work had told of it when its checkpoint was taken."""
         return self.model_copy(update={name: getattr(progress, name) for name in _FROM_WORK})
 
-    def move_to(self, status: RunStatus, **changes: Any) -> Run:
-        """Return the run in its next status, with `changes` to its other fields.
+    def apply(self, event: RunEvent, **changes: Any) -> Run:
+        """Return the run after an event, in the status that the table gives, with `changes` to its other fields.
 
         Raises:
-            ValueError: the table has no such transition (an error in this library, not of its user).
+            IllegalRunEvent: the table has no such transition (an error in this library, not of its user).
         """
-        if status != self.status and status not in TRANSITIONS[self.status]:
-            raise ValueError(f"A run that is {self.status} cannot become {status}.")
-        return self.model_copy(update={"status": status, "updated_at": identity.now(), **changes})
+        return self.update(**changes).model_copy(update={"status": next_status(self.status, event, self.id)})
+
+    def update(self, **changes: Any) -> Run:
+        """Return the run in its present status, with `changes` to other fields and the time."""
+        return self.model_copy(update={"updated_at": identity.now(), **changes})
+
+    def copy_as_new(self, **changes: Any) -> Run:
+        """Return a new run, at its beginning, with the fields of this one and `changes` to them."""
+        return self.update(created_at=identity.now(), **changes).model_copy(update={"status": FIRST})
+
+    def restrict(self, **shown: Any) -> Run:
+        """Return the view of a user who may see only what is `shown` of it, and whose it is, when, and its status."""
+        return Run(
+            id=self.id,
+            status=self.status,
+            user=self.user,
+            restricted=True,
+            created_at=self.created_at,
+            updated_at=self.updated_at,
+            **shown,
+        )
 
     def show_only(self, questions: Iterable[Question]) -> Run:
         """Return the run with these alone of its open questions, and with those that get their answers too."""
@@ -352,9 +323,9 @@ class Run(BaseModel, frozen=True):
         closed = [record.id for record in self.records.closed]
         return self.model_copy(update={"records": self.records.keep({*kept, *also, *closed})})
 
-    def record_answers(self, status: RunStatus, answers: Sequence[Answer]) -> Run:
-        """Return the run in its next status, with these answers to open questions."""
-        return self.move_to(status, records=self.records.close(answers))
+    def record_answers(self, answers: Sequence[Answer]) -> Run:
+        """Return the run with these answers to open questions."""
+        return self.update(records=self.records.close(answers))
 
     @property
     def may_have_queued(self) -> bool:

@@ -11,7 +11,8 @@ from upcall.questions.answer import Answer, Outcome
 from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, Option, Question, Side
 from upcall.questions.record import QuestionRecord
 from upcall.runs.journal_records import ToolOutcome, ToolRecord
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunEvent
 from upcall.text import show_name
 
 RUN_AGAIN, SKIP = "Run it again", "Do not run it again"
@@ -31,7 +32,7 @@ def ask_about_unknown_outcomes(run: Run, in_doubt: Mapping[str, ToolRecord]) -> 
     if not in_doubt:
         return run
     asked = [QuestionRecord(question=_question(record)).doubt(key) for key, record in in_doubt.items()]
-    return run.move_to(RunStatus.AWAITING_CLARIFICATION, records=run.records.add(asked))
+    return run.apply(RunEvent.ASKED, records=run.records.add(asked))
 
 
 def is_about_unknown_outcome(question: Question) -> bool:

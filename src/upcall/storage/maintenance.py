@@ -17,7 +17,8 @@ from upcall.autogen.group_chats import PendingQuestions
 from upcall.autogen.messages import USER
 from upcall.errors import SchemaMismatch, UnknownRun
 from upcall.runs.checkpoint import Checkpoint
-from upcall.runs.run import TRANSITIONS, UNDER_WAY, Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import UNDER_WAY, RunEvent, RunStatus, is_over
 from upcall.storage import checkpoints, schema, transcripts
 from upcall.storage import store as stores
 from upcall.storage.change_log import CHANGED, decode_content, list_digests
@@ -295,15 +296,11 @@ def _as_it_was(checkpoint: Checkpoint, run: Run) -> Run:
         run = run.restored_from(checkpoint.progress)
     messages = [_message.validate_python(each) for each in checkpoint.thread() if each["type"] in _SAID]
     asked = {} if checkpoint.inbox else PendingQuestions.in_thread(messages, (), USER).questions
-    # Not by its table of transitions: a run that was over is to go on from there as well.
-    return run.model_copy(
-        update={
-            "status": RunStatus.AWAITING_CLARIFICATION if asked else RunStatus.FAILED,
-            "error": None if asked else "What was stored last was damaged; the run is back at an older checkpoint.",
-            "result": None,
-            "records": run.records.reopen(asked.values()),
-            "updated_at": identity.now(),
-        }
+    return run.apply(
+        RunEvent.REOPENED if asked else RunEvent.REWOUND,
+        error=None if asked else "What was stored last was damaged; the run is back at an older checkpoint.",
+        result=None,
+        records=run.records.reopen(asked.values()),
     )
 
 
@@ -372,7 +369,7 @@ def _prune(
 def _choose(
     connection: Connection, older_than: timedelta | None, statuses: frozenset[RunStatus], *, lock: bool
 ) -> list[str]:
-    chosen = (statuses or {each for each in RunStatus if not TRANSITIONS[each]}) - UNDER_WAY
+    chosen = (statuses or set(filter(is_over, RunStatus))) - UNDER_WAY
     age = "" if older_than is None else " AND updated_at < :before"
     values = {} if older_than is None else {"before": int((identity.now() - older_than).timestamp())}
     query = f"SELECT id FROM upcall_runs WHERE status IN ({list_numbers(chosen)}){age} ORDER BY created_at, id"

@@ -14,7 +14,8 @@ from pydantic import ValidationError
 from upcall.errors import SchemaMismatch, UnknownRun
 from upcall.questions.answer import Answer
 from upcall.questions.matching import is_text
-from upcall.runs.run import WORKING, Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import WORKING, RunStatus
 from upcall.storage.connection import Connection, database_errors
 from upcall.storage.databases import is_unreadable
 from upcall.storage.run_rows import EVERYBODY, list_numbers, load_run, name_values

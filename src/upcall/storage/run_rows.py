@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from upcall.errors import SchemaMismatch
 from upcall.runs.json_text import dump_json
-from upcall.runs.run import ANSWERABLE, Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import ANSWERABLE, RunStatus
 from upcall.storage.compression import Damaged, decode
 
 COLUMNS = ("status", "owner", "created_at", "updated_at", "asked_at", "due_at", "assignees", "record")

@@ -27,7 +27,8 @@ from upcall.errors import (
 )
 from upcall.questions.answer import Answer, Outcome
 from upcall.runs.call_timings import TIMED, WorkPeriod, parse_work_period
-from upcall.runs.run import UNDER_WAY, Run, RunStatus, log_changes
+from upcall.runs.run import Run, log_changes
+from upcall.runs.states import UNDER_WAY, RunStatus
 from upcall.storage import checkpoints, run_lists
 from upcall.storage.asked_kinds import count_closed
 from upcall.storage.compression import SHORT, Damaged, decode, encode

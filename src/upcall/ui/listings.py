@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from upcall.questions.question import format_time
 from upcall.runs.file_changes import Change
-from upcall.runs.run import RunStatus
+from upcall.runs.states import RunStatus
 from upcall.storage.run_lists import DamagedRun
 from upcall.text import one_line
 from upcall.ui.columns import LINE_CHARS

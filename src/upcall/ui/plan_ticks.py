@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 
 from upcall.runs.plan import Plan, PlanStep
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunStatus
 
 
 def count_returns(run: Run) -> Counter[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from procrastinate import App
 from procrastinate.jobs import Job, Status
 
-from upcall.runs.run import RunStatus
+from upcall.runs.states import RunStatus
 from upcall.storage.connection import Connection
 from upcall.storage.jobs import QUEUE, UPKEEP_QUEUE
 from upcall.storage.log_details import dump_detail

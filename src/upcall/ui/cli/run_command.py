@@ -285,7 +285,7 @@ class RunCommand(Command):
 
     def print_end(self, run: Run) -> None:
         """Print the state of a run."""
-        from upcall.runs.run import RunStatus
+        from upcall.runs.states import RunStatus
 
         if run.waiting and run.questions:
             self.print_pending(run)
@@ -338,7 +338,7 @@ class RunCommand(Command):
     def explain_stop(self) -> None:
         """Explain how to continue the stored run."""
         self.screen.note("")
-        from upcall.runs.run import RunStatus
+        from upcall.runs.states import RunStatus
 
         run = signals.run(self._find_stored())
         if run is not None:

@@ -22,7 +22,8 @@ from upcall.policy.deadlines import explain_lapsed
 from upcall.questions.question import Question
 from upcall.questions.secrets import HIDDEN
 from upcall.runs.call_timings import WorkPeriod
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunStatus
 from upcall.runs.transcript import Transcript
 from upcall.text import QUOTE_MARK, escape_controls, one_line
 from upcall.ui import diagrams as pictures

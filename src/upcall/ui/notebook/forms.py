@@ -24,7 +24,8 @@ from upcall.progress import PROGRESS
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue
 from upcall.questions.question import Question
-from upcall.runs.run import Run, RunStatus
+from upcall.runs.run import Run
+from upcall.runs.states import RunStatus
 from upcall.text import first_line
 from upcall.ui.answer_input import read_answer
 from upcall.ui.event_tree import EventTree

@@ -39,7 +39,8 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from upcall.errors import CallerError, UnknownQuestion, UpcallError
 from upcall.questions.matching import AnswerValue
-from upcall.runs.run import Run, RunStatus, Usage
+from upcall.runs.run import Run, Usage
+from upcall.runs.states import RunStatus
 from upcall.runs.transcript import TranscriptEntry
 from upcall.ui.web.agui_messages import Conversation
 from upcall.ui.web.agui_questions import describe_interrupt, read_payload

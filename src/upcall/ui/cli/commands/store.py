@@ -213,7 +213,7 @@ def _age(text: str) -> timedelta:
 
 
 def _statuses(names: Iterable[str]) -> list[Any]:
-    from upcall.runs.run import RunStatus
+    from upcall.runs.states import RunStatus
 
     known = [status.value for status in RunStatus]
     for name in names:
