@@ -18,8 +18,8 @@ from autogen_core.models import (
 )
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 from conversation import Rest, answers, carried, say
-from scenario import CLEAR, PLAN, TASK, script, upcall
-from scorers import embed, list_needs
+from scenario import CLEAR, TASK, upcall
+from scorers import CLEAR_LOOK, LACKING_LOOK, embed, for_run, list_needs, look
 from settings_files import write_settings
 from test_ask_scorer import FILE, write
 from web_servers import serving
@@ -28,7 +28,6 @@ from upcall import RunStatus, Settings, Upcall, UserInputRequired
 from upcall.agents import Clarifier
 from upcall.agents.structured.first_look import SHIFTS, read_first_look
 from upcall.execution.embeddings import embedder_for
-from upcall.experiments import Experiment
 from upcall.options import AskFor
 from upcall.policy.scorer import find_probability
 from upcall.prompts.contexts import Document
@@ -44,13 +43,6 @@ NONE_LISTED = '{"candidates": [], "needs_clarification": false}'
 Build = Callable[..., Clarifier]
 
 
-def look(score: float, ask: AskFor = "essential") -> Say:
-    """Return the reply that gets this score."""
-    lacking = find_probability(math.log(score / (1 - score)) + SHIFTS[ask])
-    return Say("nothing", logprobs={"nothing": math.log(1 - lacking), "the": math.log(lacking)})
-
-
-CLEAR_LOOK, LACKING_LOOK = look(0.1), look(0.9)
 NAMED = "the area"
 """What the model names as missing, which the question that it then lists asks for."""
 
@@ -299,13 +291,6 @@ async def test_each_task_is_looked_at(servers: Any, build: Build) -> None:
     assert (await say(agent, "Summarise the report")).questions
 
 
-def for_run(**said: list[Reply]) -> dict[str, list[Reply]]:
-    """Return what a server says in a run, the first look as one more agent."""
-    looks = said.pop("looks", [])
-    unsaid: dict[str, list[Reply]] = {"clarifier": [], "planner": [], "lead": [], "coder": []}
-    return {"You read a task ": looks, **script(**{**unsaid, **said})}
-
-
 @pytest.mark.slow
 async def test_run_resumed_elsewhere_after_failure_takes_no_second_look() -> None:
     replies = for_run(looks=[LACKING_LOOK, NAMED], clarifier=[Fail(400, "no"), UNWEIGHTY])
@@ -333,36 +318,6 @@ async def test_run_counts_the_looks_that_were_made(owned_by: str, looks: int) ->
         )
         run = await Upcall(settings=settings).start(TASK)
     assert run.total_usage.model_calls == server.calls == 2 + looks
-
-
-async def replayed(server: LoopbackServer, *, later: str | None) -> None:
-    """Run an experiment and replay it: without its server, or `later` with one whose models are owned by another."""
-    fields: dict[str, Any] = {"name": "trial", "tasks": [{"id": "one", "task": TASK}], "policies": ["always"]}
-    with server:
-        fields["models"] = {"m": {"model": "m", "base_url": server.base_url, "small": True}}
-        first = await Experiment(**fields).run()
-    calls = server.calls
-    with ExitStack() as stack:
-        if later is not None:
-            server.owned_by = later
-            stack.enter_context(server)
-        again = await Experiment(**fields).run(replay=True)
-    assert (first.requested, again.requested, again.found, server.calls) == (calls, 0, calls, calls)
-    assert repr(again.figures()) == repr(first.figures())
-    assert [each.status for each in again.records] == [RunStatus.COMPLETED]
-
-
-DONE: dict[str, list[Reply]] = {"planner": [CLEAR, PLAN], "lead": ['{"summary": "All done."}']}
-
-
-@pytest.mark.parametrize("later", [None, "openai"])
-async def test_replay_goes_by_the_look_that_was_taken(later: str | None) -> None:
-    await replayed(LoopbackServer(for_run(looks=[CLEAR_LOOK], **DONE), owned_by="llamacpp"), later=later)
-
-
-@pytest.mark.parametrize("later", [None, "llamacpp"])
-async def test_replay_takes_no_look_that_was_not_taken(later: str | None) -> None:
-    await replayed(LoopbackServer(for_run(clarifier=[CLEAR], **DONE), owned_by="openai"), later=later)
 
 
 # -- what it reads ----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from scenario import upcall
 from trial_world import task
 
 from upcall.errors import ConfigurationError
-from upcall.ui.cli.commands.experiment import refuse_reports
+from upcall.experiments.command import refuse_reports
 
 FILE = """\
 tasks: tasks.jsonl

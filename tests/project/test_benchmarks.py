@@ -123,13 +123,6 @@ def test_page_of_autogen_is_run_cell_by_cell(
 
 
 @pytest.mark.slow
-def test_killed_experiment_ends_with_the_same_table(tmp_path: Path) -> None:
-    outcome = _module("experiment").disturb(tmp_path, tasks=10, kills=4, seed=3)
-    assert outcome.kills >= 3
-    assert outcome.is_right, outcome
-
-
-@pytest.mark.slow
 def test_our_side_of_the_comparison_runs(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
     options = ["--quick", "--systems", "upcall_", "--scenarios", "two in parallel", "ask again"]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from doc_session import Session, blocks_of
 from forked import run_python
+from guests import list_missing
 from places import ROOT, SUPPORT
 
 import upcall
@@ -25,7 +26,8 @@ from upcall.ui.notebook.forms import Form
 SLOW = ("docs/settings.md", "docs/start.md", "docs/guides/operating-the-store.md")
 """What takes more than five seconds: `upcall` is started again and again, or waits for a collector of traces."""
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [page for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if not list_missing(page)]
+"""Those whose guests are all here."""
 
 
 def followers_as_markdown() -> str:

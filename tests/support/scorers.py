@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 
+from scenario import script
 from web_servers import Request, Sent
+
+from upcall.agents.structured.first_look import SHIFTS
+from upcall.options import AskFor
+from upcall.policy.scorer import find_probability
+from upcall.testing import Reply, Say
 
 
 def embed(request: Request) -> Sent:
@@ -29,3 +36,19 @@ def list_needs(**weights: str) -> str:
         for name, weight in weights.items()
     ]
     return json.dumps({"candidates": candidates, "needs_clarification": True})
+
+
+def look(score: float, ask: AskFor = "essential") -> Say:
+    """Return the reply that gets this score."""
+    lacking = find_probability(math.log(score / (1 - score)) + SHIFTS[ask])
+    return Say("nothing", logprobs={"nothing": math.log(1 - lacking), "the": math.log(lacking)})
+
+
+CLEAR_LOOK, LACKING_LOOK = look(0.1), look(0.9)
+
+
+def for_run(**said: list[Reply]) -> dict[str, list[Reply]]:
+    """Return what a server says in a run, the first look as one more agent."""
+    looks = said.pop("looks", [])
+    unsaid: dict[str, list[Reply]] = {"clarifier": [], "planner": [], "lead": [], "coder": []}
+    return {"You read a task ": looks, **script(**{**unsaid, **said})}

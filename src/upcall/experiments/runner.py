@@ -10,8 +10,9 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from upcall import identity
 from upcall.app import Upcall
 from upcall.errors import ConfigurationError, StoreUnavailable, UnknownRun
 from upcall.execution.start_options import StartOptions
@@ -33,7 +34,7 @@ from upcall.experiments.what_if import Branch, fork_questions
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.runs.run import Run, Usage
-from upcall.runs.states import RunStatus
+from upcall.runs.states import UNDER_WAY, RunStatus
 from upcall.storage.store import RunStore
 
 SECONDS_TO_LOOK = 0.2
@@ -121,24 +122,27 @@ class Runner:
             await asyncio.gather(watching, return_exceptions=True)
 
     async def _tell_of_no_worker(self) -> None:
-        from upcall.workers.fleet import look_at_fleet
-
         was_told = False
         while True:
             await asyncio.sleep(SECONDS_WITHOUT_WORKER)
             with suppress(StoreUnavailable):  # The trials report it.
-                fleet = await look_at_fleet(self.store)
-                is_idle = fleet.queue.oldest_seconds >= SECONDS_WITHOUT_WORKER and not any(
-                    each.is_alive for each in fleet.workers
-                )
-                if is_idle and not was_told:
+                waiting = await self._list_waiting()
+                if waiting and not was_told:
                     _log.warning(
                         "No worker takes the runs of %s (%s waiting). Start one with: upcall worker --store %s",
                         self.store.name,
-                        fleet.queue.waiting,
+                        len(waiting),
                         self.store.name,
                     )
-                was_told = is_idle
+                was_told = bool(waiting)
+
+    async def _list_waiting(self) -> Sequence[Run]:
+        """List the runs that wait for a worker for too long; none if any run of the store is being worked on."""
+        under_way = await self.store.list(statuses=UNDER_WAY)
+        since = identity.now() - timedelta(seconds=SECONDS_WITHOUT_WORKER)
+        if any(run.working or run.updated_at > since for run in under_way):
+            return ()
+        return under_way
 
     # -- one trial ----------------------------------------------------------------------------------------------------
 

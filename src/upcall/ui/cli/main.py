@@ -9,11 +9,13 @@ from typing import Annotated
 import typer
 
 from upcall import signals
+from upcall.ui.cli.added_commands import WithAdded
 from upcall.ui.cli.command import WRONG_USE, Command, describe_refusal
-from upcall.ui.cli.commands import asked, change, deliveries, experiment, fleet, look, serve, store, token, trust, work
+from upcall.ui.cli.commands import asked, change, deliveries, fleet, look, serve, store, token, trust, work
 
 app = typer.Typer(
     name="upcall",
+    cls=WithAdded,
     help="Run a team of agents that can ask you in the middle of their work, now or next week.",
     epilog='To get started: upcall run "Build me a user authentication system"',
     no_args_is_help=True,
@@ -21,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for commands in (work, look, change, fleet, serve, experiment, trust):
+for commands in (work, look, change, fleet, serve, trust):
     app.add_typer(commands.app)
 app.add_typer(asked.app, name="asked")
 app.add_typer(store.app, name="store")

@@ -1,4 +1,4 @@
-"""The command for experiments: experiment."""
+"""The command ``upcall experiment``."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from upcall.experiments.experiment import Experiment
     from upcall.experiments.progress import ExperimentProgress, Listener
     from upcall.experiments.results import Results
-
-app = typer.Typer()
 
 
 class ExperimentCommand(Command):
@@ -49,7 +47,6 @@ class ExperimentCommand(Command):
         self.screen.note("Stopped. Finished trials are stored; the same command continues with the rest.", "default")
 
 
-@app.command()
 @with_options(ExperimentCommand, STORE, AS_JSON, DEBUG)
 def experiment(
     command: ExperimentCommand,

@@ -1,0 +1,63 @@
+"""The points where other packages add to upcall: each is a group of Python's entry points, read when it is needed.
+
+A package that adds something is a guest: it is built on the core, and the core has no word of it. What stands in the
+folder of a guest is found like what somebody else has installed. Reading the entry points takes some hundredths of a
+second, so nothing does so that a guest cannot change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from upcall.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+Point: TypeAlias = Literal["commands"]
+"""What can be added. `docs/guides/extending.md` says what each takes.
+
+``commands``: commands of ``upcall``, by their names: a function as `typer` takes it, or a `typer.Typer` of several.
+"""
+
+
+@cache
+def find_added(point: Point) -> Mapping[str, EntryPoint]:
+    """Return what is installed for a point, by name.
+
+    Raises:
+        ConfigurationError: two packages add something of the same name.
+    """
+    from importlib.metadata import entry_points  # It takes as long to load as the rest of a command.
+
+    found: dict[str, EntryPoint] = {}
+    for each in entry_points(group=f"upcall.{point}"):
+        earlier = found.setdefault(each.name, each)
+        if earlier.value != each.value:
+            raise ConfigurationError(
+                f"Two packages add {each.name!r} to upcall's {point}: {_name_package(earlier)} and "
+                f"{_name_package(each)}. Uninstall one of them."
+            )
+    return found
+
+
+def load_added(point: Point, name: str) -> Any:
+    """Load what a package adds under a name.
+
+    Raises:
+        ConfigurationError: it cannot be loaded.
+    """
+    entry = find_added(point)[name]
+    try:
+        return entry.load()
+    except Exception as error:
+        raise ConfigurationError(
+            f"{_name_package(entry)} adds {name!r} to upcall's {point}, but {entry.value} cannot be loaded "
+            f"({type(error).__name__}: {error}). Install it again, or uninstall it."
+        ) from error
+
+
+def _name_package(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist is not None else entry.module

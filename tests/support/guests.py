@@ -1,0 +1,18 @@
+"""Which guests a page of the documentation needs: without one of them, what the page says cannot be tried.
+
+A page says so itself, in a comment that no reader sees: ``<!-- needs upcall.experiments -->``.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+_NEEDS = re.compile(r"<!-- needs ([\w., ]+) -->")
+
+
+def list_missing(page: Path) -> list[str]:
+    """Name the guests that a page needs and that are not here."""
+    named = {guest.strip() for found in _NEEDS.findall(page.read_text()) for guest in found.split(",")}
+    return sorted(guest for guest in named if find_spec(guest) is None)
