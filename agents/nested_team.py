@@ -18,6 +18,7 @@ from upcall.agents.nesting import to_registered
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
 from upcall.autogen.call_path import nested_call
 from upcall.autogen.concurrency import SECONDS_TO_LET_GO, SegmentToken, SingleReaderQueue
+from upcall.autogen.empty_replies import explain_empty
 from upcall.autogen.group_chats import PendingQuestions, make_resumable
 from upcall.autogen.messages import (
     PATH,
@@ -33,7 +34,7 @@ from upcall.autogen.messages import (
 from upcall.autogen.scope import current_scope, enter_scope
 from upcall.errors import AgentFailed, SchemaMismatch, UpcallError
 from upcall.questions.question import Question
-from upcall.text import first_line
+from upcall.text import first_line, is_blank
 
 
 class TeamTurn(AgentState):
@@ -114,16 +115,18 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
             yield self._pause_turn(note)
             return
         said: BaseChatMessage | None = None
+        silent: BaseChatMessage | None = None
         async with self._shared.lock, aclosing(self._run_team(cancellation_token)) as items:
             async for item in items:
-                if isinstance(item, BaseChatMessage) and PATH not in item.metadata and item.to_text().strip():
-                    said = item
+                if isinstance(item, BaseChatMessage) and PATH not in item.metadata:
+                    said, silent = (said, item) if is_blank(item.to_text()) else (item, silent)
                 yield prefix_path(self.name, to_registered(item), "")
         if state.questions:
             yield self._pause_turn("")
             return
         if said is None:
-            raise AgentFailed(f"Team {self.name!r} stopped without a result. The run is stored and can be resumed.")
+            why = "." if silent is None else f": {explain_empty(silent)}"
+            raise AgentFailed(f"Team {self.name!r} stopped without a result{why} The run is stored and can be resumed.")
         state.seen = []
         yield Response(
             chat_message=TextMessage(id=identity.new_message_id(), source=self.name, content=said.to_model_text())

@@ -39,7 +39,14 @@ from upcall.agents.tool_loop.turn import Frame, check_arguments, deliver_answers
 from upcall.agents.toolset import RENAME_HANDOFF, Toolset, question_call
 from upcall.autogen.adapters import adapts
 from upcall.autogen.concurrency import Emit, SegmentToken, cancellable, merge_streams
-from upcall.autogen.internals import assistant_parts, gives_last_message, has_stock_turn, parts_of
+from upcall.autogen.empty_replies import EMPTY, describe_empty
+from upcall.autogen.internals import (
+    assistant_parts,
+    gives_last_message,
+    has_stock_turn,
+    model_client_of,
+    parts_of,
+)
 from upcall.autogen.messages import (
     PATH,
     QUESTIONS,
@@ -53,13 +60,14 @@ from upcall.autogen.messages import (
 )
 from upcall.autogen.model_errors import explain
 from upcall.autogen.part_states import PartStates
-from upcall.autogen.recording import TeamProxy, TurnStopped, with_journal
+from upcall.autogen.recording import JournaledClient, TeamProxy, TurnStopped, with_journal
 from upcall.autogen.scope import current_scope, discard_last_reply, enter_scope
 from upcall.autogen.thoughts import drop_marks
 from upcall.autogen.tool_names import require_sendable
 from upcall.errors import AgentFailed, AskedOutsideTool, ModelError, TooLarge, UpcallError, UserInputRequired
 from upcall.questions.question import Question
 from upcall.questions.tool_context import let_question_through, question_fields, tool_context
+from upcall.text import is_blank
 
 _REPLAYED = "upcall.replayed"
 """Marks a message of an inner team that was emitted before the turn was cut short."""
@@ -187,6 +195,9 @@ class StockAgent(StandIn[StockTurn]):
     async def _end(self, response: Response) -> Response:
         kept, message = self._state, response.chat_message
         self._state = StockTurn(arrived=kept.arrived, memories=kept.memories)
+        if is_blank(message.to_model_text()) and (why := self._explain_empty(kept.replies)):
+            message = message.model_copy(update={"metadata": {**message.metadata, EMPTY: why}})
+            response = replace(response, chat_message=message)
         if not isinstance(message, HandoffMessage) or message.target != self.user_proxy:
             return response
         context = getattr(self.stock, "model_context", None)
@@ -194,6 +205,12 @@ class StockAgent(StandIn[StockTurn]):
         message = handoff_question(message, words_before_handoff(known))
         self._state.handed_over = message_questions(message)
         return Response(chat_message=message, inner_messages=response.inner_messages)
+
+    def _explain_empty(self, replies: Sequence[CreateResult]) -> str:
+        client = model_client_of(self.stock)
+        if client is None or not replies:
+            return ""
+        return describe_empty(replies[-1], client.inner if isinstance(client, JournaledClient) else client)
 
     # -- calls --------------------------------------------------------------------------------------------------------
 

@@ -65,6 +65,7 @@ from upcall.autogen.call_path import nested_call
 from upcall.autogen.client_quirks import fit_client
 from upcall.autogen.concurrency import Emit, cancellable
 from upcall.autogen.cut_replies import describe_cut, find_cut
+from upcall.autogen.empty_replies import describe_empty
 from upcall.autogen.mending import mend_calls
 from upcall.autogen.messages import (
     OUTCOME,
@@ -98,6 +99,7 @@ from upcall.prompts import PROMPTS, Prompts
 from upcall.research.reports import Report, WorkDone
 from upcall.runs.run import Usage, add_usage
 from upcall.runs.shown_text import find_text
+from upcall.text import is_blank
 
 _EMPTY_REPLY = "it was empty"
 _ONLY_THOUGHTS = "it was empty: it held thoughts, and no text"
@@ -599,7 +601,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 shape = self._shape(offers_tools=False)
                 shown = text if shape is None else shape.read(text)
                 return ThoughtEvent(id=message_id, source=self.name, content=shown, models_usage=reply.usage)
-            message = await self._give_up(problem, token)
+            message = await self._give_up(problem, reply, token)
         more = [IN_CIRCLES] * turn.was_reminded(REPEATS)
         more += [_CUT_OFF[reply.finish_reason]] if reply.finish_reason in _CUT_OFF else []
         more += [_READ] * bool(find_repeated(written, text, turn.messages))
@@ -617,7 +619,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             UnreadableReply: it cannot be the result, or not yet.
         """
         turn, text = self._state, reply.content if isinstance(reply.content, str) else ""
-        if not text.strip():
+        if is_blank(text):
             raise UnreadableReply(_ONLY_THOUGHTS if reply.thought else _EMPTY_REPLY)
         if self._asks_in_prose(reply, reminded=False):
             raise NotYet("question", _ASKS)
@@ -661,7 +663,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         )
         return WorkDone(made, frozenset(schema["name"] for schema in schemas) - {ASK_USER}, source_tools, failed)
 
-    async def _give_up(self, problem: UnreadableReply, token: CancellationToken) -> TextMessage:
+    async def _give_up(self, problem: UnreadableReply, reply: CreateResult, token: CancellationToken) -> TextMessage:
         """Return the message after two unusable replies: for a report, what the calls show.
 
         Raises:
@@ -672,9 +674,12 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             report = kind.from_text(f"{self.name} ended without a report.").with_warnings(["it ended without a report"])
             return output_message(report.verify_against(work), self.name)
         self._state.reminded = []
+        why = f"{problem}. Use another model, or try again."
+        if isinstance(reply.content, str) and is_blank(reply.content):
+            why = describe_empty(reply, self._model_client)
         raise ModelReplyInvalid(
-            f"Agent {self.name!r}: the model's final reply could not be used, also after one repair: {problem}. "
-            "Use another model, or try again. The run is stored and can be resumed."
+            f"Agent {self.name!r}: the model's final reply could not be used, also after one repair: {why} "
+            "The run is stored and can be resumed."
         )
 
     async def _ending(self, token: CancellationToken) -> Handoff | BaseChatMessage | None:

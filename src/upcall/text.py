@@ -142,6 +142,11 @@ def _code(char: str) -> str:
     return char.encode("unicode_escape").decode()
 
 
+def is_blank(text: str) -> bool:
+    """Return whether a text has nothing that leaves a mark."""
+    return all(each.isspace() or not _is_seen(each) for each in text)
+
+
 def replace_surrogates(text: str) -> str:
     """Put a question mark for each half of a surrogate pair.
 

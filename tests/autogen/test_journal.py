@@ -621,7 +621,8 @@ async def test_team_that_ends_silently_after_a_tool_resumes() -> None:
     failed = await app.start("Build it")
     assert (failed.status, failed.error) == (
         RunStatus.FAILED,
-        "The team stopped without a result (Maximum number of turns 1 reached). Resume the run to try again.",
+        "The team stopped without a result (Maximum number of turns 1 reached): the last message, of 'solo', is empty: "
+        "it is the result of silent. Return a text there, or set reflect_on_tool_use. Resume the run to try again.",
     )
     assert (await soon(app.resume(failed.id))).result == "Done."
 

@@ -357,6 +357,13 @@ def parts_of(part: object) -> list[object]:
     return []
 
 
+def model_client_of(part: object) -> ChatCompletionClient | None:
+    """Return the model client of a stock agent; None if it has none."""
+    if isinstance(part, AssistantAgent | CodeExecutorAgent | SocietyOfMindAgent):
+        return part._model_client
+    return None
+
+
 def apply_filter(agent: MessageFilterAgent, messages: Sequence[BaseChatMessage]) -> Sequence[BaseChatMessage]:
     """Return the messages that pass a `MessageFilterAgent`."""
     return agent._apply_filter(messages)

@@ -32,7 +32,6 @@ from pydantic import BaseModel
 
 from upcall.autogen.client_quirks import fit_client, request_reply, stream_reply
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
-from upcall.autogen.cut_replies import request_whole
 from upcall.autogen.internals import Approve, Wrappers, is_started, static_tools, wrap_manager, wrap_parts
 from upcall.autogen.mending import mend_reply
 from upcall.autogen.messages import Event
@@ -45,6 +44,7 @@ from upcall.autogen.structured_text import Around
 from upcall.autogen.tool_calls import Interruption, check_start_time, is_idempotent
 from upcall.autogen.tool_servers import describe_lost, list_tools
 from upcall.autogen.tracing import ModelRequest, model_call
+from upcall.autogen.whole_replies import request_whole
 from upcall.errors import UpcallError
 from upcall.questions.tool_context import redact_secrets
 from upcall.runs.journal_records import ToolOutcome
@@ -143,7 +143,7 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
         token, scope = options.get("cancellation_token"), current_scope()
 
         async def fetch(made: ModelRequest) -> CreateResult:
-            reply = await request_whole(lambda sent: fetch_reply(sent, made), messages, self._agent)
+            reply = await request_whole(lambda sent: fetch_reply(sent, made), messages, self._agent, self.inner)
             return mend_reply(reply, options.get("tools", ()), self._agent)
 
         if token is not None and token.is_cancelled():

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, ToolCallExecutionEvent
 
 from upcall.agents.tool_loop.ask_user import ASK_USER
+from upcall.autogen.empty_replies import explain_empty
 from upcall.autogen.group_chats import PendingQuestions
 from upcall.autogen.messages import (
     ANSWERS,
@@ -39,7 +40,7 @@ from upcall.runs.run import MAX_ROUNDS, Run, add_usage
 from upcall.runs.states import RunEvent, RunStatus
 from upcall.runs.unknown_outcomes import resolve_record
 from upcall.storage.store import StoredRun
-from upcall.text import first_line
+from upcall.text import first_line, is_blank
 
 Phase: TypeAlias = Callable[[str], RunEvent]
 """What happens to a run when the named agent gets the turn."""
@@ -138,9 +139,10 @@ def end_segment(
             run = run.apply(phase(target))
     elif last is not None and (error := last.metadata.get(ERROR)):
         run = run.apply(RunEvent.FAILED, error=first_line(error))
-    elif last is None or not last.to_model_text().strip():
+    elif last is None or is_blank(last.to_model_text()):
         why = f" ({state.stop_reason.rstrip('.')})" if state.stop_reason else ""
-        run = run.apply(RunEvent.FAILED, error=f"{NO_RESULT}{why}. Resume the run to try again.")
+        whose = "." if last is None else f": {explain_empty(last)}"
+        run = run.apply(RunEvent.FAILED, error=f"{NO_RESULT}{why}{whose} Resume the run to try again.")
     else:
         reason = MAX_ROUNDS if last.metadata.get(OUTCOME) == MAX_ROUNDS else state.stop_reason
         run = run.apply(RunEvent.COMPLETED, result=last.to_model_text(), stop_reason=reason, error=None)

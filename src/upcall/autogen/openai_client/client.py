@@ -405,6 +405,13 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         return str(self._connections.url.host)
 
     @property
+    def address(self) -> str:
+        """The host of the server, and its port if it is not the usual one."""
+        url = self._connections.url
+        host = f"[{url.host}]" if ":" in url.host else url.host
+        return f"{host}:{url.port}" if url.port else str(host)
+
+    @property
     def sdk(self) -> AsyncOpenAI:
         """The package's client for this event loop."""
         return self._connections.sdk
