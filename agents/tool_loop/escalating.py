@@ -8,6 +8,7 @@ from contextlib import aclosing
 from autogen_agentchat.base import Handoff, Response
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
 from autogen_core import CancellationToken
+from autogen_core.models import CreateResult
 
 from upcall import identity
 from upcall.agents.structured.parse_output import UnreadableReply
@@ -43,11 +44,11 @@ class EscalatingAgent(PausableAgent):
             async for item in turn:
                 yield self._escalate(item) if isinstance(item, Response) else item
 
-    async def _give_up(self, problem: UnreadableReply, token: CancellationToken) -> TextMessage:
+    async def _give_up(self, problem: UnreadableReply, reply: CreateResult, token: CancellationToken) -> TextMessage:
         """Return an empty message, which is not an error here: the task goes to the next agent."""
         if self._escalates_to is not None:
             return TextMessage(id=identity.new_message_id(), source=self.name, content="")
-        return await super()._give_up(problem, token)
+        return await super()._give_up(problem, reply, token)
 
     async def _verify_report(self, report: Report, token: CancellationToken) -> Report:
         """Accept a report that falls short as it is: the task is handed on anyway."""

@@ -101,14 +101,10 @@ async def test_refusal_does_not_show_the_key_in_part(shown: str) -> None:
     assert KEY[-4:] not in told
 
 
-@pytest.mark.parametrize(
-    ("url", "cause"),
-    [("http://127.0.0.1:1/v1", "onnect"), ("127.0.0.1:1/v1", "protocol")],
-)
-async def test_unreachable_server_is_named_with_what_the_network_said(url: str, cause: str) -> None:
-    client = OpenAICompatibleClient(model="m", api_key=KEY, base_url=url, max_retries=0)
+async def test_unreachable_server_is_named_with_what_the_network_said() -> None:
+    client = OpenAICompatibleClient(model="m", api_key=KEY, base_url="http://127.0.0.1:1/v1", max_retries=0)
     call = call_model(
         client, [UserMessage(content="Go", source="user")], agent="a", cancellation_token=CancellationToken()
     )
-    with pytest.raises(ModelError, match=rf"cannot be reached \(.*{cause}.*\)\. Check the base URL and the network"):
+    with pytest.raises(ModelError, match=r"cannot be reached \(.*onnect.*\)\. Check the base URL and the network"):
         await anext(call)

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 
 from upcall.errors import (
     AgentFailed,
@@ -25,6 +26,13 @@ from upcall.errors import (
     ModelUnavailable,
     UpcallError,
     UserInputRequired,
+)
+from upcall.model_addresses import (
+    advise_on_path,
+    describe_key_form,
+    find_environment_problem,
+    find_proxy,
+    find_url_problem,
 )
 from upcall.text import first_line, one_line
 
@@ -57,6 +65,30 @@ class UnreadableBody(Exception):
     """What the server sent is nothing of the protocol. The text says what it is."""
 
 
+class Misconfigured(Exception):
+    """A client cannot reach any server as it is. The text says what is wrong and what to do."""
+
+
+def explain_setup(error: Exception) -> str:
+    """Return why a client or a team could not be made, and what to do where `error` comes from a package for HTTP,
+    which has then read addresses, variables and files."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if _package_of(frame) in _HTTP]
+    given = next((each for frame in frames if isinstance(each := frame.f_locals.get("base_url"), str)), None)
+    if frames and (problem := (given and find_url_problem(given)) or find_environment_problem()):
+        return problem
+    kind, said = type(error).__name__, first_line(error)[:_MAX_WORDS_CHARS].rstrip(".")
+    if "Missing credentials" in said:
+        return "There is no API key. Set OPENAI_API_KEY, or give api_key."
+    return f"{kind}: {said}" + (". Check the base URL of its model client." if kind == "InvalidURL" else "")
+
+
+_HTTP = ("openai", "httpx", "httpx2")
+
+
+def _package_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
 def explain(error: Exception, agent: str) -> UpcallError:
     """Return the error that tells the user the meaning of `error`, raised by a foreign `agent`, and what to do."""
     if isinstance(error, UpcallError):
@@ -76,6 +108,8 @@ def explain(error: Exception, agent: str) -> UpcallError:
 def explain_call(error: Exception, agent: str, client: object = None) -> ModelError:
     """Return the error that tells the user the meaning of `error`, raised by the model client of `agent`, who is at
     fault, and what to do."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:  # Of the network's tasks.
+        error = error.exceptions[0]
     known = _recognise(error, agent)
     if known is not None:
         return known
@@ -150,8 +184,15 @@ def _recognise(error: Exception, agent: str) -> ModelError | None:
     status = getattr(error, "status_code", error.status if isinstance(error, ServerError) else None)
     kind, said = type(error).__name__, _server_words(error)
     who, resume = f"Agent {agent!r}: the model server{_address(error)}", _RESUME
+    if isinstance(error, Misconfigured):
+        return ModelError(f"Agent {agent!r}: {error} {resume}")
+    if isinstance(error, UnicodeEncodeError) or "Illegal header" in _network_cause(error):
+        return ModelError(
+            f"Agent {agent!r}: the request cannot be sent: a key or another header of its model client has a character "
+            f"that no header has. Check api_key and default_headers. {resume}"
+        )
     if isinstance(error, UnreadableBody):
-        advice = "Check that the base URL is that of an OpenAI-compatible server."
+        advice = advise_on_path(_url(error)) or "Check that the base URL is that of an OpenAI-compatible server."
         return ModelReplyInvalid(
             f"{who} sent a reply that cannot be read: {error} (from {_url(error)}). {advice} {resume}"
         )
@@ -182,10 +223,17 @@ def _recognise(error: Exception, agent: str) -> ModelError | None:
         return ModelError(f"{who} refused the request (HTTP 403){said}. {resume}")
     if status in (401, 403) or (status == 400 and _KEY_REFUSED.search(said)):
         advice = "Check OPENAI_API_KEY or UPCALL_API_KEY, or api_key in the configuration."
+        advice += describe_key_form(_sent_key(error))
         return ModelAuthenticationError(f"{who} refused the key (HTTP {status}){said}. {advice} {resume}")
     if status in (400, 404) and _CANNOT.search(said):
         advice = "Use another model, or one that can do this."
         return ModelError(f"{who} refused the request (HTTP {status}){said}. {advice} {resume}")
+    if (status in (404, 405) or _NO_PATH.search(said)) and "model" not in said.lower():
+        advice = advise_on_path(_url(error)) or "Check the model name, the base URL and the API key."
+        code = f" (HTTP {status})" if status else ""
+        return ModelNotFound(f"{who} does not know this model or address{code}{said}. {advice} {resume}")
+    if status == 400 and _OTHER_SCHEME.search(str(getattr(error, "body", ""))):
+        return ModelError(f"{who} speaks https. Write https:// in the base URL. {resume}")
     if status == 404 or (status == 400 and _NO_MODEL.search(said)):
         advice = "Check the model name, the base URL and the API key."
         return ModelNotFound(f"{who} does not know this model or address (HTTP {status}){said}. {advice} {resume}")
@@ -207,9 +255,28 @@ def _recognise(error: Exception, agent: str) -> ModelError | None:
         told = f"{who} ended the reply at {why}. Try again, or use another model. {resume}"
         return ModelReplyUnfinished(told, f"it was cut off at {why}")
     if "Connection" in kind:
-        advice = "Check the base URL and the network."
-        return ModelUnavailable(f"{who} cannot be reached{_network_cause(error)}. {advice} {resume}")
+        cause, proxy = _network_cause(error), find_proxy(_url(error))
+        via = f" through the proxy {proxy}" if proxy else ""
+        return ModelUnavailable(f"{who} cannot be reached{via}{cause}. {_advise_on_network(cause, proxy)} {resume}")
     return None
+
+
+def _advise_on_network(cause: str, proxy: str | None) -> str:
+    """Return what helps against what the network said."""
+    if "CERTIFICATE_VERIFY_FAILED" in cause:
+        return "Check the host in the base URL; if its certificate is your own, set SSL_CERT_FILE to its authority's."
+    if "SSL:" in cause:
+        return "Check the base URL: a server without encryption has http:// there."
+    if proxy:
+        return "Check the proxy, or add the host to NO_PROXY."
+    if "disconnected without" in cause:
+        return "Check the base URL: a server with encryption has https:// there."
+    return "Check the base URL and the network."
+
+
+def _sent_key(error: Exception) -> str:
+    headers = getattr(getattr(error, "request", None), "headers", {})
+    return str(headers.get("api-key") or headers.get("authorization", "").removeprefix("Bearer "))
 
 
 def _network_cause(error: BaseException) -> str:
@@ -231,6 +298,7 @@ def _address(error: Exception) -> str:
     if not host:
         return ""
     port = getattr(url, "port", None)
+    host = f"[{host}]" if ":" in host else host
     return f" at {host}:{port}" if port else f" at {host}"
 
 
@@ -263,6 +331,12 @@ def is_overflow(words: str) -> bool:
     """Return whether a refusal says that the conversation is longer than what the model takes."""
     return bool(_OVERFLOW.search(words.lower()))
 
+
+_NO_PATH = re.compile(r"unexpected endpoint|cannot post|unknown (?:request )?url", re.IGNORECASE)
+"""How a server says that it has no such path, with the status 200 too (LM Studio)."""
+
+_OTHER_SCHEME = re.compile(r"plain HTTP request was sent to HTTPS|HTTP request to an HTTPS server", re.IGNORECASE)
+"""How nginx and Go answer a request without encryption."""
 
 _KEY_REFUSED = re.compile(
     r"api[ _-]?key.{0,20}(?:not valid|invalid|incorrect|expired|missing|required)"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from autogen_core.models import ChatCompletionClient
 
-from upcall.errors import ConfigurationError
+from upcall.errors import ConfigurationError, UpcallError
 
 if TYPE_CHECKING:
     from upcall.settings import ModelSettings, Settings
@@ -75,6 +75,8 @@ def _component(component: dict[str, Any]) -> ChatCompletionClient:
         except ValueError:
             # AutoGen's clients know the models of their time, and refuse others without a `model_info`.
             return ChatCompletionClient.load_component(_with_model_info(component))
+    except UpcallError:
+        raise
     except Exception as error:
         # The component's own words could hold its key, so they are left to the traceback.
         provider = component.get("provider", "no provider")
@@ -97,9 +99,8 @@ def _with_model_info(component: dict[str, Any]) -> dict[str, Any]:
 def _openai(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:
     from upcall.autogen.openai_client.client import OpenAICompatibleClient
 
-    if chosen.base_url is not None and not chosen.base_url.startswith(("http://", "https://")):
-        raise ConfigurationError(f"The base URL {chosen.base_url!r} must begin with http:// or https://.")
-    if chosen.api_key is None and chosen.base_url is None:
+    key = "" if chosen.api_key is None else chosen.api_key.get_secret_value()
+    if not key and chosen.base_url is None:
         raise ConfigurationError(
             f"No API key for model {chosen.model!r}. Set OPENAI_API_KEY in the environment, or name another "
             f"server with --base-url, or another AutoGen model client (Anthropic, Ollama, ...) as model_client in "
@@ -115,7 +116,7 @@ def _openai(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:
         chosen.model,
         base_url=chosen.base_url,
         # Servers of one's own mostly check no key.
-        api_key=chosen.api_key.get_secret_value() if chosen.api_key else "not-needed",
+        api_key=key or "not-needed",
         model_info=chosen.model_info,
         families=settings.model_families,
         small=chosen.small if isinstance(chosen.small, bool) else None,

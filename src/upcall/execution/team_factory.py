@@ -21,6 +21,7 @@ from upcall.agents.toolset import Tool, as_tool
 from upcall.autogen import tracing
 from upcall.autogen.group_chats import make_resumable, renew_members
 from upcall.autogen.messages import USER
+from upcall.autogen.model_errors import explain_setup
 from upcall.autogen.ownership import RunOwner, TeamClaim
 from upcall.errors import ConfigurationError, UpcallError
 from upcall.execution.model_clients import DEMO, ModelClients, uses_demo
@@ -35,7 +36,6 @@ from upcall.runs.plan import ApprovedPlan
 from upcall.runs.run import Run
 from upcall.runs.states import RunEvent, turn_event
 from upcall.telemetry.spans import is_on
-from upcall.text import first_line
 
 if TYPE_CHECKING:
     from upcall.settings import Settings
@@ -335,7 +335,7 @@ def _call(make_team: MakeTeam) -> Team:
     except UpcallError:
         raise
     except Exception as error:
-        raise ConfigurationError(f"The team cannot be built: {type(error).__name__}: {first_line(error)}") from error
+        raise ConfigurationError(f"The team cannot be built: {explain_setup(error)}") from error
     if isinstance(team, Team):
         return team
     if asyncio.iscoroutine(team):

@@ -8,6 +8,7 @@ the bodies itself: docs/decisions/0011 says why. A user's own `OpenAIChatComplet
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -30,6 +31,7 @@ from pydantic import BaseModel, SecretStr
 
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.internals import count_usage, parts_of_openai_client
+from upcall.autogen.model_errors import explain_setup
 from upcall.autogen.model_info import to_model_info
 from upcall.autogen.model_notes import MAX_REPLIES, ReturnedFields, digest_message
 from upcall.autogen.openai_client.apis import INSTEAD, Api, choose_api, is_refused_here
@@ -62,6 +64,8 @@ from upcall.autogen.openai_client.server_rules import (
 from upcall.autogen.scope import current_scope
 from upcall.autogen.thoughts import Kind, ReplyPart, ThoughtSplitter
 from upcall.autogen.usage import add_usage
+from upcall.errors import ConfigurationError
+from upcall.model_addresses import find_key_problem, find_url_problem
 from upcall.model_table import ApiChoice, ModelTraits, find_traits
 
 if TYPE_CHECKING:
@@ -116,6 +120,10 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         max_retries: how often a failed request is repeated.
         default_headers: headers of each request.
         arguments: fields of each request, such as ``temperature``.
+
+    Raises:
+        ConfigurationError: no server can have this base URL, or no key is like this one; or a variable of the
+            environment is wrong.
     """
 
     component_type = "model"
@@ -157,13 +165,20 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         )
         if base_url is None:
             base_url = next((url for start, url in _SERVERS.items() if model.startswith(start)), None)
-        sdk = AsyncOpenAI(
-            api_key=api_key or (None if base_url is None else "not-needed"),
-            base_url=base_url,
-            timeout=NOT_GIVEN if timeout is None else timeout,
-            max_retries=max_retries,
-            default_headers=default_headers,
-        )
+        address = os.environ.get("OPENAI_BASE_URL") if base_url is None else base_url
+        problem = None if address is None else find_url_problem(address)
+        if problem := problem or find_key_problem(api_key or os.environ.get("OPENAI_API_KEY", "")):
+            raise ConfigurationError(problem)
+        try:
+            sdk = AsyncOpenAI(
+                api_key=api_key or (None if base_url is None else "not-needed"),
+                base_url=base_url,
+                timeout=NOT_GIVEN if timeout is None else timeout,
+                max_retries=max_retries,
+                default_headers=default_headers,
+            )
+        except Exception as error:
+            raise ConfigurationError(explain_setup(error)) from error
         if not traits.temperature:
             arguments.pop("temperature", None)
         form = MessageForm(

@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 from weakref import WeakKeyDictionary
 
+from upcall.autogen.model_errors import Misconfigured
 from upcall.autogen.openai_client.http import guard, response_class
 from upcall.autogen.openai_client.requests import Json
+from upcall.model_addresses import find_key_problem, find_url_problem
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -25,6 +28,7 @@ class Connections:
         self._sdk = sdk
         self._copies: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncOpenAI] = WeakKeyDictionary()
         self._used = False
+        self._problem: str | None = None
         guard(sdk._client)
 
     @property
@@ -49,10 +53,24 @@ class Connections:
             self._copies[loop] = self._sdk.copy(http_client=again)
         return self._copies[loop]
 
+    def _find_problem(self) -> str:
+        """Return what is wrong with the address or the key of a client that was made elsewhere; empty if nothing is."""
+        url, key = unquote(str(self._sdk.base_url)).removesuffix("/"), self._sdk.api_key
+        return find_url_problem(url) or (find_key_problem(key) if isinstance(key, str) else None) or ""
+
     async def send(self, path: str, body: Json, options: Mapping[str, Any]) -> Any:
-        """Return the response to a request, unread: the package returns it as it is."""
+        """Return the response to a request, unread: the package returns it as it is.
+
+        Raises:
+            Misconfigured: the address or the key can be that of no server.
+            openai.OpenAIError: the request failed.
+        """
         from openai import AsyncStream
 
+        if self._problem is None:
+            self._problem = self._find_problem()
+        if self._problem:
+            raise Misconfigured(self._problem)
         sent: Any = {called: options[name] for name, called in OPTIONS.items() if options.get(name) is not None}
         sdk = self.sdk
         kind = response_class(sdk._client)
