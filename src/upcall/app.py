@@ -60,9 +60,11 @@ from upcall.runs.asked_kinds import AskedKind
 from upcall.runs.call_timings import ActiveCall
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.config import Fact, make_absolute
+from upcall.runs.events import QuestionAssigned, RunCancelled, RunForked
 from upcall.runs.file_changes import Change
 from upcall.runs.plan import ApprovedPlan
-from upcall.runs.run import Run, record_act
+from upcall.runs.run import Run
+from upcall.runs.run_changes import record_act
 from upcall.runs.states import RunEvent, RunStatus
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
 from upcall.storage.asked_kinds import list_kinds
@@ -349,7 +351,7 @@ class Upcall(RunReader):
             forked = self._begin_trace(forked.model_copy(update={"config": config}), link=config.traceparent)
             forked = ask_about_unknown_outcomes(forked, find_in_doubt(point.records))
         await built.close()
-        with record_act("forked", access.user, run=run.id, question=point.question.id):
+        with record_act(RunForked(user=access.user, run=run.id, question=point.question.id)):
             shared = point.checkpoint.progress.pauses if point.checkpoint.progress else 0
             also = partial(copy_transcripts, run_id=run.id, new_id=forked_id, before=shared)
             stored = await self.store.create(forked, stored.checkpoint, point.records, also=also)
@@ -584,7 +586,7 @@ class Upcall(RunReader):
                 f"Run {stored.run.id} is being worked on, or queued. Assign its questions when it waits."
             )
         run, question = access.assign(stored.run, question_id, assignee)
-        with record_act("assigned", access.user, question=question.id, to=assignee):
+        with record_act(QuestionAssigned(user=access.user, question=question.id, to=assignee)):
             return (await self.store.save(stored, run)).run
 
     async def cancel(self, run_id: str, *, user: str | None = None) -> Run:
@@ -611,7 +613,7 @@ class Upcall(RunReader):
             ]
             cancelled = answered.record_answers(dropped).apply(RunEvent.CANCELLED, error=None)
             try:
-                with record_act("cancelled", access.user):
+                with record_act(RunCancelled(user=access.user)):
                     return (await self.store.save(stored, cancelled)).run
             except AnswersQueued:
                 continue

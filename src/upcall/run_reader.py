@@ -11,10 +11,11 @@ from upcall.notifications.announcement import make_announce
 from upcall.policy.authorization import Authorization, OpenQuestions, require_run_id
 from upcall.questions.question import Question
 from upcall.runs.call_timings import WorkPeriod
+from upcall.runs.events import LogEntry
 from upcall.runs.run import Run
 from upcall.runs.transcript import Transcript
 from upcall.storage.run_lists import RunPage
-from upcall.storage.store import LogEntry, RunStore
+from upcall.storage.store import RunStore
 from upcall.storage.transcripts import load_transcript
 
 if TYPE_CHECKING:

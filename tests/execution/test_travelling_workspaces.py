@@ -18,6 +18,7 @@ from worker_process import wait_for_entry, wait_for_status
 
 from upcall import RunStatus, Settings, Upcall
 from upcall.errors import WorkspaceMissing
+from upcall.runs.events import FolderMissing
 from upcall.runs.file_changes import Change, FileChange, FileState
 from upcall.storage.change_log import StoredChanges
 from upcall.storage.export import export_run, import_run
@@ -199,7 +200,7 @@ async def test_workspace_missing_on_workers_leaves_the_run_queued(postgres: Serv
     away = folder.rename(tmp_path / "away")
     await app.answer(run_id, "This", wait=False)
     working = asyncio.create_task(Worker(app, grace=0).run())
-    await wait_for_entry(app, run_id, "workspace_missing")
+    await wait_for_entry(app, run_id, FolderMissing)
     assert (await app.get(run_id)).status is RunStatus.QUEUED
     away.rename(folder)
     await wait_for_status(app, run_id, RunStatus.AWAITING_CLARIFICATION)

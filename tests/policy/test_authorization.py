@@ -37,6 +37,7 @@ from upcall.policy.routing import find_assignee
 from upcall.questions.question import ClarificationType, Question
 from upcall.questions.record import QuestionRecord, QuestionRecords
 from upcall.runs.checkpoint import Checkpoint
+from upcall.runs.events import LogEvent
 from upcall.storage.store import RunStore
 from upcall.storage.tokens import create_token
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
@@ -237,8 +238,8 @@ async def test_refusal_that_cannot_be_recorded_reads_the_same() -> None:
     class ReadOnly(RunStore):
         """A file that this process may not write: chmod does not keep root from it."""
 
-        async def note(self, run_id: str, kind: str, user: str | None = None, **detail: Any) -> None:
-            await RunStore("no-such-folder/runs.db").note(run_id, kind, user, **detail)
+        async def note(self, run_id: str, event: LogEvent) -> None:
+            await RunStore("no-such-folder/runs.db").note(run_id, event)
 
     other = Upcall(team=app._teams._make_team, store=ReadOnly("runs.db"), settings=app.settings)
     for act in actions(other, "mallory"):

@@ -17,6 +17,7 @@ from upcall import Run, RunStatus, Upcall
 from upcall.agents import PausableAgent, WorkspaceWorkbench
 from upcall.autogen.scope import RunScope, enter_scope
 from upcall.errors import CallerError, NotAllowed, SchemaMismatch
+from upcall.runs.events import FilesChanged, LogEntry
 from upcall.runs.file_changes import (
     Change,
     ChangeLog,
@@ -28,9 +29,9 @@ from upcall.runs.file_changes import (
 )
 from upcall.settings import Settings
 from upcall.storage import maintenance as upkeep
-from upcall.storage.change_log import CHANGED, StoredChanges
+from upcall.storage.change_log import StoredChanges
 from upcall.storage.export import export_run, import_run
-from upcall.storage.store import LogEntry, RunStore
+from upcall.storage.store import RunStore
 from upcall.testing import Call, Fail, Reply, Request, ScriptedModelClient
 from upcall.ui.listings import list_log
 from upcall.workspace.consent import Consent
@@ -248,7 +249,7 @@ def test_only_a_newline_ends_a_line_of_a_diff() -> None:
     diff = make_diff("a.txt", b"one\n", "one\x0c-two\r+three\u2028-four\n".encode())
     assert count_lines(diff) == "+1 -1"
     change = Change(tool="edit_file", folder="w", files=(FileChange(path="a.txt", diff=diff),))
-    entry = LogEntry(1, "run", "2026-01-31T12:00:00+00:00", CHANGED, None, change.model_dump(mode="json"))
+    entry = LogEntry(1, "run", "2026-01-31T12:00:00+00:00", FilesChanged(change=change))
     told = [*list_log([entry], with_diffs=True)]
     assert [line[:3] for line in told[1:]] == ["  -", "  +", "  @", "  -", "  +"]
 

@@ -23,6 +23,7 @@ from stores import FIRST, history
 
 from upcall.errors import StoredStateError, StoreUnavailable, UpcallError
 from upcall.runs.checkpoint import Checkpoint
+from upcall.runs.events import RunResumed
 from upcall.runs.run import Run
 from upcall.runs.states import RunEvent
 from upcall.storage.connection import Connection
@@ -276,9 +277,9 @@ async def test_transaction_that_stands_still_holds_nobody_up_long(
     first = await store.create(Run(task="do it"), FIRST)
 
     def stand_still(connection: Connection) -> None:
-        add_to_log(connection, first.run.id, [("noted", None, {})] * rows)
+        add_to_log(connection, first.run.id, [RunResumed()] * rows)
         time.sleep(3)
 
     with pytest.raises(StoreUnavailable, match="idle"):
         await store.database.write(stand_still)
-    assert not await store.log(first.run.id, kinds=("noted",))
+    assert not await store.log(first.run.id, types=(RunResumed,))

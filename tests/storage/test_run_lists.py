@@ -14,6 +14,7 @@ from upcall.policy.authorization import AUDITED
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.config import RunConfig
+from upcall.runs.events import AccessRefused, QuestionOverdue, RunResumed
 from upcall.runs.run import Run
 from upcall.runs.states import RunStatus
 from upcall.storage.maintenance import check, prune
@@ -137,13 +138,13 @@ async def test_trail_is_read_by_kind_and_page(location: str) -> None:
     store = RunStore(location)
     for name, user in (("one", "alice"), ("two", "bob"), ("three", None)):
         await add(store, name, user=user)
-    await store.note("two", "refused", "alice", action="show")
-    await store.note("two", "answered", "alice")
-    everything = await store.trail(kinds=AUDITED)
+    await store.note("two", AccessRefused(user="alice", action="show"))
+    await store.note("two", RunResumed(user="alice"))
+    everything = await store.trail(types=AUDITED)
     assert [entry.run_id for entry in everything] == ["one", "two", "three", "two", "two"]
-    assert await store.trail(everything[0].id, kinds=AUDITED, limit=2) == everything[1:3]
-    hers = [(entry.run_id, entry.kind) for entry in await store.trail(kinds=AUDITED, user="alice")]
-    assert hers == [("one", "started"), ("two", "answered")]
+    assert await store.trail(everything[0].id, types=AUDITED, limit=2) == everything[1:3]
+    hers = [(entry.run_id, entry.kind) for entry in await store.trail(types=AUDITED, user="alice")]
+    assert hers == [("one", "started"), ("two", "resumed")]
 
 
 # -- a damaged run ----------------------------------------------------------------------------------------------------
@@ -172,7 +173,7 @@ async def test_damaged_run_is_named_and_others_are_read(location: str) -> None:
 async def test_damaged_run_keeps_no_other_from_expiring(location: str) -> None:
     store = await damage(location)
     await Upcall(store=store).expire(NOW)
-    overdue = [entry.run_id for entry in await store.trail(kinds=["overdue"])]
+    overdue = [entry.run_id for entry in await store.trail(types=[QuestionOverdue])]
     assert overdue == ["newest", "oldest"]
 
 

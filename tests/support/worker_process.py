@@ -18,6 +18,7 @@ from places import SUPPORT
 from upcall import Run, RunStatus, Settings, Upcall
 from upcall.autogen.journal import find_unfinished
 from upcall.errors import StoreUnavailable
+from upcall.runs.events import LogEvent
 
 LEASE = 3
 SECONDS = 60
@@ -95,11 +96,11 @@ async def wait_for_call(app: Upcall, run_id: str) -> None:
         await asyncio.sleep(0.02)
 
 
-async def wait_for_entry(app: Upcall, run_id: str, kind: str) -> None:
+async def wait_for_entry(app: Upcall, run_id: str, event: type[LogEvent]) -> None:
     """Wait until something is noted in the log of a run."""
     until = time.monotonic() + SECONDS
-    while not await app.store.log(run_id, kinds=(kind,)):
-        assert time.monotonic() < until, f"nothing is {kind}"
+    while not await app.store.log(run_id, types=(event,)):
+        assert time.monotonic() < until, f"there is no {event.__name__}"
         await asyncio.sleep(0.02)
 
 

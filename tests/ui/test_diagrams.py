@@ -27,7 +27,8 @@ from shapes import World
 from upcall import Answer, AnsweredBy, Question, Run, RunStatus, Settings, Upcall, make_resumable
 from upcall.agents import NestedTeam, PausableAgent
 from upcall.questions.record import QuestionRecords
-from upcall.runs.call_timings import MAX_CALLS, TimedCall, Timings, WorkPeriod, parse_work_period
+from upcall.runs.call_timings import MAX_CALLS, TimedCall, Timings, WorkPeriod, read_work_period
+from upcall.runs.events import SegmentTimed
 from upcall.runs.run import Usage
 from upcall.testing import Call, Fail, Reply, ScriptedModelClient
 from upcall.ui.diagrams import team_lines, team_mermaid, team_svg, timeline, tree, tree_lines
@@ -408,14 +409,14 @@ def test_times_come_back_from_the_log_as_they_were() -> None:
         with kept.measure(path.split("/"), tool) as call:
             assert kept.active == [call]
             call.failed = failed
-    worked = parse_work_period(json.loads(json.dumps(kept.entry())))
+    worked = read_work_period(SegmentTimed.from_detail(json.loads(json.dumps(kept.to_event().as_detail()))))
     assert len(worked.calls) == MAX_CALLS
     assert {(call.path, call.tool, call.failed) for call in worked.calls} == {
         (("lead",), "", False),
         (("lead", "coder"), "write_file", True),
         (("lead",), "a:b!", False),
     }
-    assert not parse_work_period(Timings().entry()).calls
+    assert not read_work_period(Timings().to_event()).calls
 
 
 # -- teams ------------------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from worker_process import (
 )
 
 from upcall import AnsweredBy, RunStatus, Settings, Upcall
+from upcall.runs.events import QuestionReminded
 
 pytestmark = pytest.mark.slow
 
@@ -210,7 +211,7 @@ async def test_deadlines_and_reminders_are_seen_to_by_the_workers(postgres: Serv
         patient = await app.submit("Build it")
         hasty = await app.submit("Build it", expires_after=2, on_expiry="assume")
         done = await wait_for_status(app, hasty.id, RunStatus.COMPLETED)
-        await wait_for_entry(app, patient.id, "reminded")
+        await wait_for_entry(app, patient.id, QuestionReminded)
     assert {each.by for each in done.answers} == {AnsweredBy.POLICY}
 
 

@@ -38,7 +38,9 @@ from upcall.questions.answer import Answer
 from upcall.questions.matching import AnswersInput
 from upcall.runs.call_timings import Timings
 from upcall.runs.checkpoint import Checkpoint
-from upcall.runs.run import Run, record_act
+from upcall.runs.events import RunResumed
+from upcall.runs.run import Run
+from upcall.runs.run_changes import record_act
 from upcall.runs.states import RunEvent, RunStatus
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
 from upcall.storage.connection import Work, join_work
@@ -238,7 +240,7 @@ class Driver:
         run = stored.run
         if run.waiting and is_due(run):
             expired = (self.deadlines if wait else self.queued_deadlines).act(stored)
-            with record_act("resumed", user):  # Its one write is made before the first item.
+            with record_act(RunResumed(user=user)):  # Its one write is made before the first item.
                 return _chain([await anext(expired)], expired)
         if run.waiting:
             ids = ", ".join(question.id for question in run.questions)
@@ -248,7 +250,7 @@ class Driver:
         if not wait:
             if run.status is RunStatus.QUEUED:
                 return _only(await self._queue_again(stored))
-            with record_act("resumed", user):
+            with record_act(RunResumed(user=user)):
                 return _only(await self.queue(stored))
         await restore_workspace(self.store, stored)
         stored, built = await self.load_team(stored)
@@ -256,7 +258,7 @@ class Driver:
         async with built.close_on_error():
             in_doubt, was_queued = find_in_doubt(stored.records), run.status is RunStatus.QUEUED
             while claim is None:
-                acting = nullcontext() if was_queued else record_act("resumed", user)
+                acting = nullcontext() if was_queued else record_act(RunResumed(user=user))
                 with suppress(AnswersQueued), acting:
                     queued = await self.store.queued_answers(run.id)
                     answers = [each for each in queued if each.question_id in {one.id for one in run.open_questions}]

@@ -35,10 +35,11 @@ from upcall.execution.transcripts import TranscriptRecorder
 from upcall.policy.duplicates import answer_duplicates
 from upcall.policy.resolver import AnswerResolver, Moment
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.runs.call_timings import TIMED, Timings
+from upcall.runs.call_timings import Timings
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.plan import ApprovedPlan, PlanStatus
-from upcall.runs.run import Run, add_usage, record_act
+from upcall.runs.run import Run, add_usage
+from upcall.runs.run_changes import record_act
 from upcall.runs.states import RunEvent, RunStatus
 from upcall.storage.change_log import StoredChanges
 from upcall.storage.connection import Work, join_work
@@ -486,7 +487,7 @@ class RunSegment:
                 await self._journal.stop_writing()
             ends = checkpoint is not None or not run.working
             stores_times = ends and self._timed
-            with record_act(TIMED, None, **self.timings.entry()) if stores_times else nullcontext():
+            with record_act(self.timings.to_event()) if stores_times else nullcontext():
                 also = [self._write_transcript() if ends else None, self._write_plan(run)]
                 self._stored = await self._store.save(self._stored, run, checkpoint, also=join_work(also))
         if self._traced and run.status is RunStatus.FAILED:

@@ -9,12 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from upcall.errors import ConfigurationError, UnknownRun, WorkspaceMissing
+from upcall.runs.events import FolderMissing
 from upcall.runs.run import Run
 from upcall.storage.change_log import StoredChanges
 from upcall.storage.store import RunStore, StoredRun
-
-WAITS = "workspace_missing"
-"""The kind of the log entry for a machine on which the run cannot continue."""
 
 _log = logging.getLogger("upcall")
 
@@ -93,8 +91,8 @@ async def _builds_on_changes(store: RunStore, run: Run) -> bool:
 
 async def note_missing(store: RunStore, error: WorkspaceMissing) -> None:
     """Note in the run's log, once per machine, that it waits for a worker that has its folder."""
-    detail = {"machine": error.machine, "folder": str(error.folder)}
-    if any(each.detail == detail for each in await store.log(error.run_id, kinds=(WAITS,))):
+    event = FolderMissing(machine=error.machine, folder=str(error.folder))
+    if any(each.event == event for each in await store.log(error.run_id, types=(FolderMissing,))):
         return
     _log.warning("%s", error)
-    await store.note(error.run_id, WAITS, **detail)
+    await store.note(error.run_id, event)

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from upcall import identity
 from upcall.notifications.config import EventName, Notifications
 from upcall.policy.routing import ROLE
 from upcall.questions.question import Question
+from upcall.runs.events import (
+    LogEvent,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionAssigned,
+    QuestionOverdue,
+    QuestionReminded,
+    RunStarted,
+    StatusChanged,
+)
 from upcall.runs.run import Run
 from upcall.runs.states import RunStatus
 from upcall.storage.outbox import Message
-from upcall.storage.store import Announce, LogEntries
+from upcall.storage.store import Announce
 
 MAIL = "mail"
 WEBHOOK = "webhook:"
@@ -26,21 +35,14 @@ _STATUSES: dict[str, EventName] = {
     RunStatus.CANCELLED: "run.cancelled",
     RunStatus.EXPIRED: "run.expired",
 }
-_KINDS: dict[str, EventName] = {
-    "started": "run.started",
-    "asked": "question.asked",
-    "assigned": "question.assigned",
-    "answered": "question.answered",
-    "overdue": "question.overdue",
-    "reminded": "question.reminded",
+_EVENTS: dict[type[LogEvent], EventName] = {
+    RunStarted: "run.started",
+    QuestionAsked: "question.asked",
+    QuestionAssigned: "question.assigned",
+    QuestionAnswered: "question.answered",
+    QuestionOverdue: "question.overdue",
+    QuestionReminded: "question.reminded",
 }
-
-
-@dataclass(frozen=True)
-class _Event:
-    name: EventName
-    user: str | None
-    detail: Mapping[str, Any]
 
 
 def make_announce(notifications: Notifications) -> Announce | None:
@@ -48,41 +50,50 @@ def make_announce(notifications: Notifications) -> Announce | None:
     if not notifications.is_any:
         return None
 
-    def announce(run: Run, entries: LogEntries) -> Sequence[Message]:
+    def announce(run: Run, events: Iterable[LogEvent]) -> Sequence[Message]:
         found = list[Message]()
-        for event in _find_events(entries):
-            found += _make_webhooks(notifications, run, event)
-            found += _make_mails(notifications, run, event)
+        for event in events:
+            if (name := name_event(event)) is not None:
+                found += _make_webhooks(notifications, run, name, event)
+                found += _make_mails(notifications, run, name, event)
         return found
 
     return announce
 
 
-def _make_webhooks(notifications: Notifications, run: Run, event: _Event) -> Iterator[Message]:
-    for name, webhook in notifications.webhooks.items():
-        if event.name in webhook.events:
-            yield Message(WEBHOOK + name, "", event.name, _dump(run, event, texts=webhook.texts))
+def name_event(event: LogEvent) -> EventName | None:
+    """Return the name under which others are notified of an event; None if they are not."""
+    return _STATUSES.get(event.after) if isinstance(event, StatusChanged) else _EVENTS.get(type(event))
 
 
-def _make_mails(notifications: Notifications, run: Run, event: _Event) -> Iterator[Message]:
+def _make_webhooks(notifications: Notifications, run: Run, name: EventName, event: LogEvent) -> Iterator[Message]:
+    for target, webhook in notifications.webhooks.items():
+        if name in webhook.events:
+            yield Message(WEBHOOK + target, "", name, _dump(run, name, event, texts=webhook.texts))
+
+
+def _make_mails(notifications: Notifications, run: Run, name: EventName, event: LogEvent) -> Iterator[Message]:
     mail, question = notifications.mail, _find_question(run, event)
-    if mail is None or question is None or event.name not in mail.events:
+    if mail is None or question is None or name not in mail.events:
         return
     for user in _list_recipients(run, question, notifications.roles):
         if user in mail.addresses:
-            yield Message(MAIL, user, event.name, question.id)
+            yield Message(MAIL, user, name, question.id)
 
 
-def _find_events(entries: LogEntries) -> Iterator[_Event]:
-    for kind, user, detail in entries:
-        name = _STATUSES.get(detail["to"]) if kind == "status" else _KINDS.get(kind)
-        if name is not None:
-            yield _Event(name, user, detail)
-
-
-def _find_question(run: Run, event: _Event) -> Question | None:
-    record = run.records.get(event.detail.get("question", ""))
-    return record.question if record is not None else None
+def _find_question(run: Run, event: LogEvent) -> Question | None:
+    match event:
+        case (
+            QuestionAsked(question=found)
+            | QuestionAssigned(question=found)
+            | QuestionAnswered(question=found)
+            | QuestionOverdue(question=found)
+            | QuestionReminded(question=found)
+        ):
+            record = run.records.get(found)
+            return record.question if record is not None else None
+        case _:
+            return None
 
 
 def _list_recipients(run: Run, question: Question, roles: Mapping[str, Collection[str]]) -> Collection[str]:
@@ -94,7 +105,7 @@ def _list_recipients(run: Run, question: Question, roles: Mapping[str, Collectio
     return [question.assignee]
 
 
-def _dump(run: Run, event: _Event, *, texts: bool) -> str:
+def _dump(run: Run, name: EventName, event: LogEvent, *, texts: bool) -> str:
     """Return the body of a webhook. It never contains answers; the question and task only with `texts`."""
     data: dict[str, Any] = {"run_id": run.id, "status": run.status.value, "user": run.user}
     if texts:
@@ -112,7 +123,7 @@ def _dump(run: Run, event: _Event, *, texts: bool) -> str:
         if texts:
             options = [each.label for each in question.options]
             data["question"] |= {"question": question.question, "context": question.context, "options": options}
-    if event.name == "question.answered":
-        data["answer"] = {"outcome": event.detail["outcome"], "by": event.detail["by"], "user": event.user}
-    body = {"type": event.name, "timestamp": identity.now().isoformat(), "data": data}
+    if isinstance(event, QuestionAnswered):
+        data["answer"] = {"outcome": event.outcome.value, "by": event.by.value, "user": event.user}
+    body = {"type": name, "timestamp": identity.now().isoformat(), "data": data}
     return json.dumps(body, separators=(",", ":"))

@@ -32,11 +32,26 @@ from upcall.questions.answer import Answer, AnsweredBy
 from upcall.questions.matching import AnswersInput, resolve_id
 from upcall.questions.question import Question
 from upcall.runs.config import RootTeamConfig, RunConfig
+from upcall.runs.events import (
+    AccessRefused,
+    ChangesUndone,
+    LogEntry,
+    LoggedIn,
+    LoggedOut,
+    QuestionAnswered,
+    QuestionAssigned,
+    RunCancelled,
+    RunForked,
+    RunResumed,
+    RunStarted,
+    TokenCreated,
+    TokenRevoked,
+)
 from upcall.runs.run import Run
 from upcall.storage.connection import Work
 from upcall.storage.run_lists import DamagedRun, RunPage, Viewer, is_storable
 from upcall.storage.run_rows import EVERYBODY
-from upcall.storage.store import LogEntry, RunStore, StoredRun
+from upcall.storage.store import RunStore, StoredRun
 
 if TYPE_CHECKING:
     from upcall.autogen.messages import Event
@@ -47,13 +62,20 @@ NOT_SHOWN = "(the task of somebody else)"
 ADMIN = "admin"
 """The role of a token whose user sees everything, such as those in the settings' ``admins``."""
 
-AUDITED = frozenset(
-    {
-        *("started", "answered", "resumed", "cancelled", "assigned", "forked", "exported", "undone", "refused"),
-        *("token created", "token revoked", "logged in", "logged out"),
-    }
+AUDITED = (
+    *(
+        RunStarted,
+        QuestionAnswered,
+        RunResumed,
+        RunCancelled,
+        QuestionAssigned,
+        RunForked,
+        ChangesUndone,
+        AccessRefused,
+    ),
+    *(TokenCreated, TokenRevoked, LoggedIn, LoggedOut),
 )
-"""The kinds of log entries that record who did what."""
+"""The events that record who did what."""
 
 _log = logging.getLogger(__name__)
 
@@ -373,7 +395,7 @@ class Authorization:
     async def record_refusal(self, store: RunStore, run_id: str, action: str) -> None:
         """Record a refusal: who, what for, which run (none if it does not exist), but nothing of what was said."""
         try:
-            await store.note(run_id, "refused", self.user, action=action)
+            await store.note(run_id, AccessRefused(user=self.user, action=action))
         except StoreUnavailable:  # A read-only store refuses too, in the same words.
             _log.warning("A refusal could not be recorded: the store cannot be written.")
 
@@ -436,8 +458,8 @@ class Authorization:
         """
         if run_id is not None:
             stored = await self.load_owned(store, run_id, "audit")
-            return await store.log(stored.run.id, after, kinds=AUDITED, limit=limit)
-        return await store.trail(after, kinds=AUDITED, user=None if self.unlimited else self.user, limit=limit)
+            return await store.log(stored.run.id, after, types=AUDITED, limit=limit)
+        return await store.trail(after, types=AUDITED, user=None if self.unlimited else self.user, limit=limit)
 
 
 def require_run_id(run_id: object) -> None:

@@ -1,20 +1,18 @@
 """When model and tool calls of a run were made, and how long they took: what a timeline is drawn from.
 
-A run segment keeps them in memory, and they are stored as one entry of the run's log with the write that ends it:
+A run segment keeps them in memory, and they are stored as one event of the run with the write that ends it:
 about 12 bytes a call and no write of its own. A run segment that is killed leaves none.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-TIMED = "timed"
-"""The kind of the log's entries that hold times. `RunStore.log` leaves them out: they are no acts of anybody."""
+from upcall.runs.events import SegmentTimed
 
 MAX_CALLS = 2000
 """How many calls of one run segment are kept; a team that makes more has a gap in its picture."""
@@ -104,21 +102,21 @@ class Timings:
             entry = f"{_ms(call.began - self._start)}+{took}{'!' if call.failed else ''}{tool}"
             self._calls.setdefault("/".join(call.path), []).append(entry)
 
-    def entry(self) -> dict[str, Any]:
-        """Return the detail of the log's entry: when the segment ended (in milliseconds, since the log counts in
+    def to_event(self) -> SegmentTimed:
+        """Return the event that keeps them: when the segment ended (in milliseconds, since the log counts in
         seconds), how many milliseconds it took, and its calls by path.
 
         ``900+12!:search`` began after 900 ms, took 12, failed, and was of the tool search.
         """
         calls = {path: " ".join(made) for path, made in self._calls.items()}
-        return {"end": round(time.time() * 1000), "ms": _ms(time.monotonic() - self._start), "calls": calls}
+        return SegmentTimed(end=round(time.time() * 1000), ms=_ms(time.monotonic() - self._start), calls=calls)
 
 
-def parse_work_period(detail: Mapping[str, Any]) -> WorkPeriod:
-    """Return what an entry of the log holds."""
-    end = datetime.fromtimestamp(detail["end"] / 1000, UTC)
-    start = end - timedelta(milliseconds=detail["ms"])
-    calls = [_read(call, path, start) for path, made in detail["calls"].items() for call in made.split(" ")]
+def read_work_period(event: SegmentTimed) -> WorkPeriod:
+    """Return the period that an event keeps."""
+    end = datetime.fromtimestamp(event.end / 1000, UTC)
+    start = end - timedelta(milliseconds=event.ms)
+    calls = [_read(call, path, start) for path, made in event.calls.items() for call in made.split(" ")]
     return WorkPeriod(start, end, tuple(sorted(calls, key=lambda call: call.start)))
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -15,7 +13,7 @@ from pydantic import BaseModel, Field
 from upcall import identity
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.question import Question
-from upcall.questions.record import QuestionRecord, QuestionRecords
+from upcall.questions.record import QuestionRecords
 from upcall.questions.states import QuestionState
 from upcall.runs.config import RunConfig, RunId
 from upcall.runs.json_text import SparseModel
@@ -390,48 +388,3 @@ class Run(BaseModel, frozen=True):
         from upcall.ui.notebook.bundles import run_bundle
 
         return run_bundle(self)
-
-
-_act: ContextVar[tuple[str, str | None, dict[str, Any]] | None] = ContextVar("upcall_act", default=None)
-
-
-@contextmanager
-def record_act(kind: str, user: str | None, **detail: Any) -> Iterator[None]:
-    """Inside, a write of a run is logged as what `user` did, in the same transaction: an act and its entry are stored
-    both or not at all. For one write."""
-    token = _act.set((kind, user, detail))
-    try:
-        yield
-    finally:
-        _act.reset(token)
-
-
-def log_changes(before: Run | None, after: Run) -> list[tuple[str, str | None, dict[str, Any]]]:
-    """Return what a log says of a run that was moved on: kind, user, detail. What was asked or answered is not in
-    it."""
-    act = _act.get()
-    found: list[tuple[str, str | None, dict[str, Any]]] = [act] if act is not None else []
-    if before is None:
-        found.append(("started", after.user, {"status": after.status.value}))
-    known = before.records if before else QuestionRecords()
-    for record in after.records:
-        found += _log_question(known.get(record.id), record)
-    if before is not None and before.status is not after.status:
-        found.append(("status", None, {"from": before.status.value, "to": after.status.value}))
-    return found
-
-
-def _log_question(before: QuestionRecord | None, after: QuestionRecord) -> list[tuple[str, str | None, dict[str, Any]]]:
-    found: list[tuple[str, str | None, dict[str, Any]]] = []
-    question, answer = after.question, after.answer
-    if before is None and answer is None:
-        whom = {"assignee": question.assignee} if question.assignee is not None else {}
-        found.append(("asked", None, {"question": question.id, "path": list(question.path), **whom}))
-    if answer is not None and (before is None or before.answer is None):
-        how = {"question": question.id, "outcome": answer.outcome.value, "by": answer.by.value}
-        found.append(("answered", answer.user, how))
-    if after.noted_overdue and not (before and before.noted_overdue):
-        found.append(("overdue", None, {"question": question.id}))
-    if after.reminders > (before.reminders if before else 0):
-        found.append(("reminded", None, {"question": question.id, "number": after.reminders}))
-    return found

@@ -1,20 +1,15 @@
-"""The change log of a run in its store: entries of the run's log, and the contents of files."""
+"""The change log of a run in its store: events of the run, and the contents of files."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from pydantic import ValidationError
 
 from upcall.errors import SchemaMismatch
+from upcall.runs.events import ChangeDropped, ChangesUndone, FilesChanged, LogEvent
 from upcall.runs.file_changes import Change, digest
 from upcall.storage.compression import Damaged, decode, encode
 from upcall.storage.connection import Connection
 from upcall.storage.store import RunStore, add_to_log
-
-CHANGED, NOT_CHANGED, UNDONE = "changed", "not changed", "undone"
-"""The kinds of entries: a change with its diffs; one that could not be made; who undid which (ids only)."""
 
 
 class StoredChanges:
@@ -31,19 +26,19 @@ class StoredChanges:
 
     async def record(self, change: Change, contents: Mapping[str, bytes]) -> None:
         """Record a change that is about to be made: its entry and the contents it names, both or neither."""
-        entries: list[tuple[str, str | None, Mapping[str, Any]]] = [(CHANGED, self._user, _dump(change))]
+        events: list[LogEvent] = [FilesChanged(user=self._user, change=change)]
         if change.undoes:
-            entries.append((UNDONE, self._user, {"changes": list(change.undoes), "by": change.id}))
+            events.append(ChangesUndone(user=self._user, changes=change.undoes, by=change.id))
 
         def work(connection: Connection) -> None:
             put_contents(connection, self._run_id, contents)
-            add_to_log(connection, self._run_id, entries)
+            add_to_log(connection, self._run_id, events)
 
         await self._store.database.write(work)
 
     async def drop(self, change: Change) -> None:
         """Note that a change that was recorded could not be made."""
-        await self._store.note(self._run_id, NOT_CHANGED, self._user, change=change.id)
+        await self._store.note(self._run_id, ChangeDropped(user=self._user, change=change.id))
 
     async def list_changes(self) -> Sequence[Change]:
         """List all changes except dropped ones, oldest first.
@@ -52,18 +47,12 @@ class StoredChanges:
             SchemaMismatch: an entry was written by another version of upcall.
         """
         found: dict[str, Change] = {}
-        for entry in await self._store.log(self._run_id, kinds=(CHANGED, NOT_CHANGED)):
-            if entry.kind == NOT_CHANGED:
-                found.pop(entry.detail.get("change", ""), None)
-                continue
-            try:
-                change = Change.model_validate(entry.detail)
-            except ValidationError as error:
-                raise SchemaMismatch(
-                    f"The log of run {self._run_id} holds a change that cannot be read. Use the version of upcall that "
-                    "wrote it."
-                ) from error
-            found[change.id] = change
+        for entry in await self._store.log(self._run_id, types=(FilesChanged, ChangeDropped)):
+            match entry.event:
+                case FilesChanged(change=change):
+                    found[change.id] = change
+                case ChangeDropped(change=dropped):
+                    found.pop(dropped, None)
         return list(found.values())
 
     async def read_content(self, digest: str) -> bytes:
@@ -109,18 +98,6 @@ def decode_content(name: str, stored: bytes) -> bytes:
     return found
 
 
-def list_digests(detail: Mapping[str, Any]) -> list[str]:
-    """List the contents that the detail of a `CHANGED` entry names.
-
-    Raises:
-        SchemaMismatch: another version of upcall wrote it.
-    """
-    try:
-        return list(Change.model_validate(detail).list_contents())
-    except ValidationError as error:
-        raise SchemaMismatch("the log holds a change of files that another version of upcall wrote") from error
-
-
 def read_contents(connection: Connection, run_id: str) -> dict[str, bytes]:
     """Read the contents of a run's files by digest, without damaged ones."""
     query = "SELECT digest, content FROM upcall_contents WHERE run_id = :run_id ORDER BY digest"
@@ -131,7 +108,3 @@ def read_contents(connection: Connection, run_id: str) -> dict[str, bytes]:
         except Damaged:
             continue
     return found
-
-
-def _dump(change: Change) -> dict[str, Any]:
-    return change.model_dump(mode="json", exclude_none=True)

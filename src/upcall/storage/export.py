@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -19,15 +20,16 @@ from upcall.errors import ConfigurationError, SchemaMismatch
 from upcall.questions.answer import Answer
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.config import DEFAULT_WORKSPACES
+from upcall.runs.events import FilesChanged, LogEvent, RunImported, parse_event
 from upcall.runs.file_changes import digest
 from upcall.runs.run import Run, RunProgress
 from upcall.runs.transcript import load_entries
 from upcall.storage import checkpoints, transcripts
 from upcall.storage import store as stores
-from upcall.storage.change_log import CHANGED, put_contents, read_contents
+from upcall.storage.change_log import put_contents, read_contents
 from upcall.storage.compression import encode
 from upcall.storage.connection import Connection, Values
-from upcall.storage.log_details import dump_detail, load_detail
+from upcall.storage.event_bodies import dump_event, load_event
 from upcall.storage.run_lists import read_queued
 from upcall.storage.run_rows import load_run
 from upcall.storage.store import RunStore
@@ -65,7 +67,12 @@ def _export(connection: Connection, *, run_id: str, all_checkpoints: bool, name:
         "journal": stores.decode_records(run_id, stores.read_journal(connection, run_id)),
         "queued_answers": [answer.model_dump(mode="json") for answer in read_queued(connection, run_id)],
         "log": [
-            {"at": stores.format_seconds(at), "kind": kind, "user": actor, "detail": load_detail(kind, detail, at)}
+            {
+                "at": stores.format_seconds(at),
+                "kind": kind,
+                "user": actor,
+                "detail": load_event(kind, detail, at).as_detail(),
+            }
             for at, kind, actor, detail in log.fetchall()
         ],
         "transcripts": {
@@ -127,7 +134,7 @@ def _import(
             "at": (at := int(datetime.fromisoformat(each["at"]).timestamp())),
             "kind": each["kind"],
             "actor": each["user"],
-            "detail": dump_detail(each["kind"], _place_change(each, folder), at),
+            "detail": dump_event(_parse_event(each, folder), at),
         }
         for each in content["log"]
     ]
@@ -137,15 +144,15 @@ def _import(
         transcripts.put_transcript(connection, run_id=run_id, segment=int(segment), text=text.encode())
     contents = [base64.b64decode(text) for text in content["contents"].values()]
     put_contents(connection, run_id, {digest(data): data for data in contents})
-    stores.add_to_log(connection, run_id, [("imported", None, {"from": content["run"]["id"]})])
+    stores.add_to_log(connection, run_id, [RunImported(origin=content["run"]["id"])])
 
 
-def _place_change(entry: Mapping[str, Any], folder: Path | None) -> Mapping[str, Any]:
-    """Return the detail of a log entry; that of a change in the root team's folder is one in its folder here."""
-    detail: Mapping[str, Any] = entry["detail"]
-    if folder is None or entry["kind"] != CHANGED:
-        return detail
-    return {**detail, "folder": os.path.realpath(folder), "machine": ""}
+def _parse_event(entry: Mapping[str, Any], folder: Path | None = None) -> LogEvent:
+    """Return the event of a log entry; a change in the root team's folder is one in its folder here."""
+    event = parse_event(entry["kind"], entry["detail"], entry["user"])
+    if folder is None or not isinstance(event, FilesChanged):
+        return event
+    return replace(event, change=event.change.model_copy(update={"folder": os.path.realpath(folder), "machine": ""}))
 
 
 def _read(content: Any) -> tuple[Run, dict[int, Checkpoint]]:
@@ -164,6 +171,8 @@ def _read(content: Any) -> tuple[Run, dict[int, Checkpoint]]:
         states = {int(each["version"]): Checkpoint.from_json(each["state"], run.id) for each in content["checkpoints"]}
         for each in content["queued_answers"]:
             Answer.model_validate(each)
+        for each in content["log"]:
+            datetime.fromisoformat(each["at"]), _parse_event(each)
         for segment, text in content["transcripts"].items():
             int(segment), load_entries(text.encode())
     except (SchemaMismatch, ValidationError, LookupError, TypeError, ValueError, AttributeError) as error:

@@ -17,14 +17,15 @@ from upcall.autogen.group_chats import PendingQuestions
 from upcall.autogen.messages import USER
 from upcall.errors import SchemaMismatch, UnknownRun
 from upcall.runs.checkpoint import Checkpoint
+from upcall.runs.events import FilesChanged, RunRestored
 from upcall.runs.run import Run
 from upcall.runs.states import UNDER_WAY, RunEvent, RunStatus, is_over
 from upcall.storage import checkpoints, schema, transcripts
 from upcall.storage import store as stores
-from upcall.storage.change_log import CHANGED, decode_content, list_digests
+from upcall.storage.change_log import decode_content
 from upcall.storage.compression import Damaged, decode, measure
 from upcall.storage.connection import Connection, database_errors
-from upcall.storage.log_details import load_detail
+from upcall.storage.event_bodies import load_event
 from upcall.storage.run_lists import batch_ids, read_records
 from upcall.storage.run_rows import STATUSES, list_numbers, load_run, name_values
 from upcall.storage.schema import CHECKPOINTS, JOURNAL, OF_A_RUN, QUEUED_ANSWERS, RUNS, TABLES
@@ -225,7 +226,7 @@ def _check_log(connection: Connection, problems: list[str]) -> None:
     rows = connection.execute("SELECT run_id, id, kind, detail FROM upcall_log ORDER BY id")
     for run_id, number, kind, detail in rows:
         try:
-            load_detail(kind, detail)
+            load_event(kind, detail)
         except SchemaMismatch:
             problems.append(f"entry {number} of the log, of run {run_id or '(none)'}, is damaged: {kind}")
 
@@ -240,8 +241,12 @@ def _check_contents(connection: Connection, problems: list[str], counted: Counte
         except Damaged:
             continue
         whole.add((run_id, name))
-    named = connection.execute("SELECT run_id, detail FROM upcall_log WHERE kind = :kind", {"kind": CHANGED})
-    lost = {(run_id, each) for run_id, detail in named for each in list_digests(load_detail(CHANGED, detail))} - whole
+    query = "SELECT run_id, detail FROM upcall_log WHERE kind = :kind"
+    named = set()
+    for run_id, detail in connection.execute(query, {"kind": FilesChanged.type}):
+        if isinstance(event := load_event(FilesChanged.type, detail), FilesChanged):
+            named |= {(run_id, each) for each in event.change.list_contents()}
+    lost = named - whole
     problems += [f"what run {run_id} changed in a file cannot be undone: {name}" for run_id, name in sorted(lost)]
 
 
@@ -281,7 +286,7 @@ def _restore(connection: Connection, *, store: RunStore, run_id: str) -> Run:
         connection.execute(f"DELETE FROM {table.name} WHERE run_id = :run_id", {"run_id": run_id})
     row = {**store.prepare_run(run), "version": version + 1, **stores.lease_columns(None)}
     stores.update_run(connection, run_id, version, row)
-    stores.add_to_log(connection, run_id, [("restored", None, {"checkpoint": found})])
+    stores.add_to_log(connection, run_id, [RunRestored(checkpoint=found)])
     return run
 
 

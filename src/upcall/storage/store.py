@@ -26,17 +26,19 @@ from upcall.errors import (
     UserAtLimit,
 )
 from upcall.questions.answer import Answer, Outcome
-from upcall.runs.call_timings import TIMED, WorkPeriod, parse_work_period
-from upcall.runs.run import Run, log_changes
+from upcall.runs.call_timings import WorkPeriod, read_work_period
+from upcall.runs.events import LogEntry, LogEvent, SegmentTimed
+from upcall.runs.run import Run
+from upcall.runs.run_changes import list_events
 from upcall.runs.states import UNDER_WAY, RunStatus
 from upcall.storage import checkpoints, run_lists
 from upcall.storage.asked_kinds import count_closed
 from upcall.storage.compression import SHORT, Damaged, decode, encode
 from upcall.storage.connection import Connection, Values, Work, database_errors
 from upcall.storage.databases import Database, Synchronous, is_unreadable, open_database, run_in_thread
+from upcall.storage.event_bodies import dump_event, load_event
 from upcall.storage.jobs import JobQueue
 from upcall.storage.leases import Worker, is_over, take_lease
-from upcall.storage.log_details import dump_detail, load_detail
 from upcall.storage.outbox import Message, Outbox, insert_messages
 from upcall.storage.run_lists import RunPage, Viewer, read_queued
 from upcall.storage.run_rows import (
@@ -62,11 +64,11 @@ SECONDS_AT_LIMIT = 30.0
 """After how long, at most, a run is looked at again whose user has enough at work. Few that wait are looked at more
 often than many."""
 
-LogEntries: TypeAlias = Iterable[tuple[str, str | None, Mapping[str, Any]]]
-"""Kind, user, detail."""
+Announce: TypeAlias = Callable[[Run, Sequence[LogEvent]], Sequence[Message]]
+"""Returns the notifications about a run that was moved on, by what happened to it."""
 
-Announce: TypeAlias = Callable[[Run, LogEntries], Sequence[Message]]
-"""Gives what others are to be told of a run that was moved on."""
+
+EventTypes: TypeAlias = Collection[type[LogEvent]]
 
 
 class AnswersQueued(Exception):
@@ -93,28 +95,6 @@ class StoredRun:
             SchemaMismatch: a record is damaged.
         """
         return decode_records(self.run.id, self.journal)
-
-
-@dataclass(frozen=True)
-class LogEntry:
-    """One entry of a run's log: what happened, when, and who did it.
-
-    Attributes:
-        id: its number in the log of the whole store.
-        run_id: the run.
-        at: when, as ISO 8601 in UTC.
-        kind: what happened: ``started``, ``asked``, ``answered``, ``status``, ...
-        user: who did it, if known.
-        detail: details, depending on kind. It names questions by their ids and never contains what was said; a change
-            of files has its diff.
-    """
-
-    id: int
-    run_id: str
-    at: str
-    kind: str
-    user: str | None
-    detail: dict[str, Any]
 
 
 class RunStore:
@@ -194,8 +174,8 @@ class RunStore:
         """
         worker = take_lease(Worker()).dump() if run.working else None
         row, state = self.prepare_run(run), self.dump_checkpoint(run, checkpoint)
-        entries = log_changes(None, run)
-        messages = self._announce(run, entries) if self._announce is not None else ()
+        events = list_events(None, run)
+        messages = self._announce(run, events) if self._announce is not None else ()
         small = len(state) < SHORT
         whole = encode(state) if small else await run_in_thread(partial(encode, state))
 
@@ -203,7 +183,7 @@ class RunStore:
             insert_run(connection, run.id, {**row, "version": 1, **lease_columns(worker)})
             checkpoints.insert_whole(connection, run.id, 1, whole)
             put_records(connection, run.id, records)
-            add_to_log(connection, run.id, entries)
+            add_to_log(connection, run.id, events)
             insert_messages(connection, run.id, messages)
             if also is not None:
                 also(connection)
@@ -331,8 +311,8 @@ class RunStore:
         version = stored.version + 1
         row = self.prepare_run(run)
         state = None if checkpoint is None else self.dump_checkpoint(run, checkpoint)
-        entries = log_changes(stored.run, run)
-        messages = self._announce(run, entries) if self._announce is not None else ()
+        events = list_events(stored.run, run)
+        messages = self._announce(run, events) if self._announce is not None else ()
         small = state is None or len(state) < SHORT
         # Before the transaction begins: others wait for its end.
         whole = None if state is None else encode(state) if small else await run_in_thread(partial(encode, state))
@@ -346,7 +326,7 @@ class RunStore:
             count_closed(connection, stored.run, run)
             if state is not None and whole is not None:
                 checkpoints.append_checkpoint(connection, run.id, version, state, whole)
-            add_to_log(connection, run.id, entries)
+            add_to_log(connection, run.id, events)
             insert_messages(connection, run.id, messages)
             return end(connection)
 
@@ -532,33 +512,33 @@ class RunStore:
         """
         return decode_records(run_id, await self.database.read(partial(read_journal, run_id=run_id)))
 
-    async def note(self, run_id: str, kind: str, user: str | None = None, **detail: Any) -> None:
+    async def note(self, run_id: str, event: LogEvent) -> None:
         """Add to the log of a run what no other write says."""
-        await self.database.write(lambda connection: add_to_log(connection, run_id, [(kind, user, detail)]))
+        await self.database.write(lambda connection: add_to_log(connection, run_id, [event]))
 
     async def log(
-        self, run_id: str, after: int = 0, *, kinds: Collection[str] | None = None, limit: int | None = None
+        self, run_id: str, after: int = 0, *, types: EventTypes | None = None, limit: int | None = None
     ) -> Sequence[LogEntry]:
         """Return the log of a run, oldest first, after the entry with the id `after`; not its times.
-        Optionally only some kinds of entries, at most `limit`."""
+        Optionally only some types of events, at most `limit`."""
         values = {"run_id": run_id, "after": after}
-        return await self._entries(["run_id = :run_id", "id > :after"], values, kinds, limit)
+        return await self._entries(["run_id = :run_id", "id > :after"], values, types, limit)
 
     async def call_timings(self, run_id: str) -> Sequence[WorkPeriod]:
         """List when teams were at work on a run, and the calls that they made, oldest first."""
-        entries = await self._entries(["run_id = :run_id"], {"run_id": run_id}, (TIMED,))
-        return [parse_work_period(each.detail) for each in entries]
+        entries = await self._entries(["run_id = :run_id"], {"run_id": run_id}, (SegmentTimed,))
+        return [read_work_period(each.event) for each in entries if isinstance(each.event, SegmentTimed)]
 
     async def trail(
         self,
         after: int = 0,
         *,
-        kinds: Collection[str] | None = None,
+        types: EventTypes | None = None,
         user: str | None = None,
         limit: int | None = None,
     ) -> Sequence[LogEntry]:
         """Return the logs of all runs merged, oldest first, after the entry with the id `after`: of
-        some kinds of entries, at most `limit`. For a user: entries of runs that are theirs, and their own
+        some types of events, at most `limit`. For a user: entries of runs that are theirs, and their own
         actions elsewhere, except refusals."""
         if not await self.exists():
             return []
@@ -567,20 +547,20 @@ class RunStore:
             owned = "SELECT 1 FROM upcall_runs r WHERE r.id = run_id AND owner = :user"
             conditions.append(f"(EXISTS ({owned}) OR (actor = :user AND kind <> 'refused'))")
             values["user"] = user
-        return await self._entries(conditions, values, kinds, limit)
+        return await self._entries(conditions, values, types, limit)
 
     async def _entries(
-        self, conditions: Sequence[str], values: Values, kinds: Collection[str] | None, limit: int | None = None
+        self, conditions: Sequence[str], values: Values, types: EventTypes | None, limit: int | None = None
     ) -> Sequence[LogEntry]:
-        names, named = name_values(kinds if kinds is not None else (TIMED,))
-        chosen = f"kind IN ({names or 'NULL'})" if kinds is not None else f"kind NOT IN ({names})"
+        names, named = name_values(each.type for each in (types if types is not None else (SegmentTimed,)))
+        chosen = f"kind IN ({names or 'NULL'})" if types is not None else f"kind NOT IN ({names})"
         query = (
             f"SELECT id, run_id, at, kind, actor, detail FROM upcall_log WHERE {' AND '.join([*conditions, chosen])} "
             f"ORDER BY id{'' if limit is None else f' LIMIT {limit}'}"
         )
         rows = await self.database.read(lambda connection: connection.execute(query, {**values, **named}).fetchall())
         return [
-            LogEntry(number, run_id, format_seconds(at), kind, actor, load_detail(kind, detail, at))
+            LogEntry(number, run_id, format_seconds(at), load_event(kind, detail, at, actor))
             for number, run_id, at, kind, actor, detail in rows
         ]
 
@@ -853,12 +833,12 @@ def decode_records(run_id: str, stored: Mapping[str, bytes]) -> dict[str, str]:
     return found
 
 
-def add_to_log(connection: Connection, run_id: str, entries: LogEntries) -> None:
-    """Add entries to the log of a run."""
+def add_to_log(connection: Connection, run_id: str, events: Iterable[LogEvent]) -> None:
+    """Add events to the log of a run."""
     at = int(identity.now().timestamp())
     rows = [
-        {"run_id": run_id, "at": at, "kind": kind, "actor": user, "detail": dump_detail(kind, detail, at)}
-        for kind, user, detail in entries
+        {"run_id": run_id, "at": at, "kind": each.type, "actor": each.user, "detail": dump_event(each, at)}
+        for each in events
     ]
     if rows:
         connection.executemany(INSERT_LOG, rows)

@@ -12,6 +12,7 @@ from typing import Any
 
 from upcall import identity
 from upcall.errors import CallerError
+from upcall.runs.events import LoggedIn, LoggedOut, TokenCreated, TokenRevoked
 from upcall.storage.connection import Connection
 from upcall.storage.run_lists import is_storable
 from upcall.storage.store import RunStore, add_to_log
@@ -58,20 +59,25 @@ async def create_token(
         raise CallerError("The user of a token is empty. Give a name.")
     if not all(map(is_storable, (user, role or ""))):
         raise CallerError("The user or the role of a token holds a NUL, or bytes that are no text in UTF-8.")
-    return await _store_token(store, user, role, None, lifetime, "token created")
+    return await _store_token(store, user, role, None, lifetime, TokenCreated)
 
 
 async def open_session(store: RunStore, token: Token | None, lifetime: timedelta) -> tuple[Token, str]:
     """Store a session for a token's user or the operator; it ends with the token at the latest."""
     if token is None:
-        return await _store_token(store, None, None, "", lifetime, "logged in")
+        return await _store_token(store, None, None, "", lifetime, LoggedIn)
     left = None if token.expires_at is None else token.expires_at - identity.now()
     lifetime = lifetime if left is None else min(lifetime, left)
-    return await _store_token(store, token.user, token.role, token.id, lifetime, "logged in")
+    return await _store_token(store, token.user, token.role, token.id, lifetime, LoggedIn)
 
 
 async def _store_token(
-    store: RunStore, user: str | None, role: str | None, session_of: str | None, lifetime: timedelta | None, act: str
+    store: RunStore,
+    user: str | None,
+    role: str | None,
+    session_of: str | None,
+    lifetime: timedelta | None,
+    act: type[TokenCreated | LoggedIn],
 ) -> tuple[Token, str]:
     now = identity.now()
     expires_at = None if lifetime is None else now + lifetime
@@ -94,8 +100,7 @@ async def _store_token(
             "VALUES (:digest, :id, :actor, :role, :session_of, :created_at, :expires_at)",
             row,
         )
-        detail = {"token": session_of or token.id} | ({"role": role} if role else {})
-        add_to_log(connection, "", [(act, user, detail)])
+        add_to_log(connection, "", [act(user=user, token=session_of or token.id, role=role or None)])
 
     await store.database.write(work)
     return token, secret
@@ -141,7 +146,7 @@ async def close_session(store: RunStore, session: Token) -> None:
 
     def work(connection: Connection) -> None:
         connection.execute("DELETE FROM upcall_tokens WHERE id = :id", {"id": session.id})
-        add_to_log(connection, "", [("logged out", session.user, {"token": session.session_of or session.id})])
+        add_to_log(connection, "", [LoggedOut(user=session.user, token=session.session_of or session.id)])
 
     await store.database.write(work)
 
@@ -153,7 +158,7 @@ def hash_secret(secret: str) -> str:
 
 def _delete(connection: Connection, *, token_id: str) -> None:
     connection.execute("DELETE FROM upcall_tokens WHERE id = :id OR session_of = :id", {"id": token_id})
-    add_to_log(connection, "", [("token revoked", None, {"token": token_id})])
+    add_to_log(connection, "", [TokenRevoked(token=token_id)])
 
 
 def _read_token(row: Any) -> Token:

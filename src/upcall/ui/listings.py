@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from upcall.questions.question import format_time
-from upcall.runs.file_changes import Change
 from upcall.runs.states import RunStatus
 from upcall.storage.run_lists import DamagedRun
 from upcall.text import one_line
@@ -16,8 +15,8 @@ from upcall.ui.tool_calls import diff_lines, format_change
 
 if TYPE_CHECKING:
     from upcall.autogen.messages import Event
+    from upcall.runs.events import LogEntry
     from upcall.runs.run import Run
-    from upcall.storage.store import LogEntry
     from upcall.ui.cli.program import Program
 
 _NAME_CHARS = 40
@@ -60,12 +59,13 @@ def list_audit(entries: Iterable[LogEntry]) -> list[str]:
 
 def list_log(entries: Iterable[LogEntry], *, with_diffs: bool = False) -> Iterator[str]:
     """List the history of a run: time, kind, user, details; with the changed lines of files."""
-    from upcall.storage.change_log import CHANGED
+    from upcall.runs.events import FilesChanged
 
     for entry in entries:
-        detail = entry.detail
-        change = Change.model_validate(detail) if entry.kind == CHANGED else None
-        if change is not None:
+        change = entry.event.change if isinstance(entry.event, FilesChanged) else None
+        if change is None:
+            detail = entry.detail
+        else:
             detail = {"change": change.id, "tool": change.tool, "files": format_change(change)}
             detail |= {"undoes": change.undoes} if change.undoes else {}
         yield f"{_format_time(entry)}  {entry.kind:10} {_name(entry):10} {_describe(detail)}"

@@ -12,9 +12,9 @@ from upcall.options import AgentName
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Question, format_time
 from upcall.questions.secrets import HIDDEN
+from upcall.runs.events import FilesChanged, LogEntry, QuestionAnswered, QuestionAsked, RunStarted, StatusChanged
 from upcall.runs.run import MAX_ROUNDS, Run, Usage
 from upcall.settings import Price, Settings
-from upcall.storage.store import LogEntry
 from upcall.text import one_line
 from upcall.ui.columns import LINE_CHARS, cut_to_width, wrap_lines
 from upcall.ui.plan_ticks import find_done_steps_of, tick_step
@@ -195,22 +195,22 @@ def _tell_entry(entry: LogEntry, asked: Mapping[str, Question]) -> str:
     by = f" by {entry.user}" if entry.user else ""
     question = asked.get(str(detail.get("question", "")))
     about = f": {one_line(question.question, 60)}" if question else ""
-    match entry.kind:
-        case "status":
-            return f"{detail.get('from')} -> {detail.get('to')}"
-        case "asked":
-            return f"asked by {' > '.join(detail.get('path', ()))}{about}"
-        case "answered":
-            who = entry.user or detail.get("by", "")
-            return f"{detail.get('outcome', 'answered')} by {who}{about}"
-        case "changed":
-            files = ", ".join(str(file.get("path")) for file in detail.get("files", ()))
-            return f"changed {one_line(files, 60)}{by}"
+    match entry.event:
+        case StatusChanged(before=before, after=after):
+            return f"{before} -> {after}"
+        case QuestionAsked(path=path):
+            return f"asked by {' > '.join(path)}{about}"
+        case QuestionAnswered(outcome=outcome, by=whom):
+            return f"{outcome} by {entry.user or whom}{about}"
+        case FilesChanged(change=change):
+            return f"changed {one_line(', '.join(file.path for file in change.files), 60)}{by}"
+        case RunStarted():
+            return f"{entry.kind}{by}"
         case _:
             said = " ".join(
                 f"{name}={one_line(str(value), 40)}" for name, value in detail.items() if name != "question"
             )
-            return f"{entry.kind}{by}{about}" + (f" {said}" if said and entry.kind != "started" else "")
+            return f"{entry.kind}{by}{about}" + (f" {said}" if said else "")
 
 
 def _cost(usage: Mapping[str, Usage], prices: Prices, width: int | None) -> list[str]:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from procrastinate import App
 from procrastinate.jobs import Job, Status
 
+from upcall.runs.events import StatusChanged, WorkerLost
 from upcall.runs.states import RunStatus
 from upcall.storage.connection import Connection
+from upcall.storage.event_bodies import dump_event
 from upcall.storage.jobs import QUEUE, UPKEEP_QUEUE
-from upcall.storage.log_details import dump_detail
-from upcall.storage.store import LogEntry, RunStore, add_to_log
+from upcall.storage.store import RunStore, add_to_log
 
 MAX_LOST, MAX_LOST_AMONG_OTHERS = 3, 6
 """How many workers in a row a run may lose at the same point of its work: where all that were lost meanwhile had this
 run, and where workers were lost without it too: a run that is merely there when workers are killed is not to blame."""
-
-LOST = "worker_lost"
 
 _POINT = """
 SELECT (SELECT max(version) FROM upcall_checkpoints WHERE run_id = :run_id),
@@ -46,12 +45,13 @@ async def _note_lost(store: RunStore, job: Job) -> None:
         if row is None or row[0] != job.attempts:
             return
         checkpoint, journal = connection.execute(_POINT, {"run_id": run_id}).fetchone()
-        detail = {"job": job.id, "attempt": job.attempts, "worker": job.worker_id}
-        detail |= {"checkpoint": checkpoint, "journal": journal}
+        lost = WorkerLost(
+            job=job.id or 0, attempt=job.attempts, worker=job.worker_id, checkpoint=checkpoint, journal=journal
+        )
         noted = "SELECT 1 FROM upcall_log WHERE run_id = :run_id AND kind = :kind AND detail = :detail"
-        values = {"run_id": run_id, "kind": LOST, "detail": dump_detail(LOST, detail)}
+        values = {"run_id": run_id, "kind": lost.type, "detail": dump_event(lost)}
         if connection.execute(noted, values).fetchone() is None:
-            add_to_log(connection, run_id, [(LOST, None, detail)])
+            add_to_log(connection, run_id, [lost])
 
     await store.database.write(work)
 
@@ -59,22 +59,26 @@ async def _note_lost(store: RunStore, job: Job) -> None:
 async def count_lost(store: RunStore, run_id: str) -> int:
     """Count the workers that a run has lost in a row, at the point where it lost the last one; 0 if the run is not to
     blame."""
-    row: list[LogEntry] = []
-    for entry in await store.log(run_id, kinds=(LOST, "status")):
-        if entry.kind == LOST:
-            row = [*row, entry] if row and _point(row[-1]) == _point(entry) else [entry]
-        elif entry.detail["to"] == RunStatus.FAILED:
-            row = []  # Somebody has looked at it, and tries again.
+    row: list[WorkerLost] = []
+    since = 0
+    for entry in await store.log(run_id, types=(WorkerLost, StatusChanged)):
+        match entry.event:
+            case WorkerLost() as lost if row and _point(row[-1]) == _point(lost):
+                row.append(lost)
+            case WorkerLost() as lost:
+                row, since = [lost], entry.id
+            case StatusChanged(after=RunStatus.FAILED):
+                row = []  # Somebody has looked at it, and tries again.
     if len(row) < MAX_LOST:
         return 0
     # For all runs: workers that are killed from outside lose others beside this one, a run that kills them does not.
-    all_lost = await store.trail(row[0].id - 1, kinds=(LOST,))
-    others = {each.detail["worker"] for each in all_lost} - {each.detail["worker"] for each in row}
+    all_lost = [entry.event for entry in await store.trail(since - 1, types=(WorkerLost,))]
+    others = {each.worker for each in all_lost if isinstance(each, WorkerLost)} - {each.worker for each in row}
     return len(row) if not others or len(row) >= MAX_LOST_AMONG_OTHERS else 0
 
 
-def _point(entry: LogEntry) -> tuple[int, int]:
-    return entry.detail["checkpoint"], entry.detail["journal"]
+def _point(lost: WorkerLost) -> tuple[int | None, int]:
+    return lost.checkpoint, lost.journal
 
 
 def explain_lost(run_id: str, lost: int) -> str:

@@ -240,11 +240,10 @@ class RunCommand(Command):
 
     async def _show_changes(self, after: int) -> int:
         """Show the changes to files since an entry of the log; return the newest entry."""
-        from upcall.runs.file_changes import Change
-        from upcall.storage.change_log import CHANGED
+        from upcall.runs.events import FilesChanged
 
-        entries = await self.app.store.log(self.run_id or "", after, kinds=(CHANGED,))
-        self.screen.changes(Change.model_validate(each.detail) for each in entries)
+        entries = await self.app.store.log(self.run_id or "", after, types=(FilesChanged,))
+        self.screen.changes(each.event.change for each in entries if isinstance(each.event, FilesChanged))
         return entries[-1].id if entries else after
 
     def _announce(self) -> None:

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -17,10 +17,10 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from upcall.errors import UpcallError
 from upcall.questions.question import Question
+from upcall.runs.events import FilesChanged, LogEntry
 from upcall.runs.run import Run
 from upcall.runs.transcript import EntryKind, TranscriptEntry, complete_entries
 from upcall.storage.connection import Connection
-from upcall.storage.store import LogEntry
 from upcall.storage.transcripts import load_segments
 from upcall.ui.web.background import Token, join_tokens
 from upcall.ui.web.callers import Doorkeeper
@@ -320,8 +320,8 @@ def _read_marks(connection: Connection, run_id: str) -> tuple[Any, ...]:
 
 def _log_as_json(entry: LogEntry) -> dict[str, Any]:
     """Return an entry of the log, without the diff of a file change, which `changes` has."""
-    found = asdict(entry)
-    if "files" in entry.detail:
-        files = [each.get("path") for each in entry.detail["files"]]
-        found["detail"] = {"change": entry.detail.get("id"), "tool": entry.detail.get("tool"), "files": files}
+    found = entry.as_json()
+    if isinstance(entry.event, FilesChanged):
+        change = entry.event.change
+        found["detail"] = {"change": change.id, "tool": change.tool, "files": [each.path for each in change.files]}
     return found

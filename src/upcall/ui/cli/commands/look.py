@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -137,7 +136,7 @@ def log(
         from upcall.ui.listings import list_log
 
         entries = signals.run(command.reader.log(run_id))
-        command.print([asdict(each) for each in entries], lambda: list_log(entries, with_diffs=diff))
+        command.print([each.as_json() for each in entries], lambda: list_log(entries, with_diffs=diff))
 
 
 @app.command()
@@ -189,7 +188,7 @@ def audit(
         from upcall.ui.listings import list_audit
 
         entries = signals.run(command.reader.audit(run_id, after=after, limit=limit))
-        command.print([asdict(each) for each in entries], lambda: list_audit(entries))
+        command.print([each.as_json() for each in entries], lambda: list_audit(entries))
 
 
 @app.command()

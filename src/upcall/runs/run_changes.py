@@ -1,0 +1,58 @@
+"""Which events a change of a run is: found by comparing the run before with the run after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from upcall.questions.record import QuestionRecord, QuestionRecords
+from upcall.runs.events import (
+    LogEvent,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionOverdue,
+    QuestionReminded,
+    RunStarted,
+    StatusChanged,
+)
+from upcall.runs.run import Run
+
+_act: ContextVar[LogEvent | None] = ContextVar("upcall_act", default=None)
+
+
+@contextmanager
+def record_act(act: LogEvent) -> Iterator[None]:
+    """Inside, a write of a run has this event too, in the same transaction: an act and its event are stored both or
+    not at all. For one write."""
+    token = _act.set(act)
+    try:
+        yield
+    finally:
+        _act.reset(token)
+
+
+def list_events(before: Run | None, after: Run) -> list[LogEvent]:
+    """List what happened to a run that was moved on, in order; `before` is None for a new one."""
+    act = _act.get()
+    found: list[LogEvent] = [act] if act is not None else []
+    if before is None:
+        found.append(RunStarted(user=after.user, status=after.status))
+    known = before.records if before else QuestionRecords()
+    for record in after.records:
+        found += _compare_records(known.get(record.id), record)
+    if before is not None and before.status is not after.status:
+        found.append(StatusChanged(before=before.status, after=after.status))
+    return found
+
+
+def _compare_records(before: QuestionRecord | None, after: QuestionRecord) -> Iterator[LogEvent]:
+    question, answer = after.question, after.answer
+    if before is None and answer is None:
+        yield QuestionAsked(question=question.id, path=question.path, assignee=question.assignee)
+    if answer is not None and (before is None or before.answer is None):
+        yield QuestionAnswered(question=question.id, outcome=answer.outcome, by=answer.by, user=answer.user)
+    if after.noted_overdue and not (before and before.noted_overdue):
+        yield QuestionOverdue(question=question.id)
+    if after.reminders > (before.reminders if before else 0):
+        yield QuestionReminded(question=question.id, number=after.reminders)

@@ -1,0 +1,90 @@
+"""The body of an event as its text: of the events of each pause the values alone, of all others a JSON object.
+
+A run that asks once has a handful of events, and most of their bytes were the same names in every run. A type that a
+later version adds has a JSON object, so that this version can keep it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from upcall.errors import SchemaMismatch
+from upcall.questions.answer import AnsweredBy, Outcome
+from upcall.runs.events import (
+    EVENTS,
+    LogEvent,
+    QuestionAnswered,
+    QuestionAsked,
+    RunStarted,
+    SegmentTimed,
+    StatusChanged,
+    parse_event,
+)
+from upcall.storage.run_rows import STATUS_NUMBERS, STATUSES
+
+_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How a value is written: as a text, with the event's own second, and back."""
+
+    write: Callable[[Any, int], str]
+    read: Callable[[str, int], Any]
+
+
+def _dump_json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+_WORD = _Form(lambda value, _: str(value), lambda text, _: text)
+_NUMBER = _Form(lambda value, _: str(value), lambda text, _: int(text))
+_STATUS = _Form(lambda value, _: str(STATUS_NUMBERS[value]), lambda text, _: STATUSES[int(text)])
+_OUTCOME = _Form(lambda value, _: str(value), lambda text, _: Outcome(text))
+_ANSWERED_BY = _Form(lambda value, _: str(value), lambda text, _: AnsweredBy(text))
+_PATH = _Form(lambda value, _: "/".join(value), lambda text, _: tuple(text.split("/")))
+_MOMENT = _Form(lambda value, at: str(value - at * 1000), lambda text, at: int(text) + at * 1000)
+_JSON = _Form(lambda value, _: _dump_json(value), lambda text, _: json.loads(text))
+
+_FORMS: dict[type[LogEvent], dict[str, _Form]] = {
+    RunStarted: {"status": _STATUS},
+    StatusChanged: {"before": _STATUS, "after": _STATUS},
+    QuestionAsked: {"question": _WORD, "path": _PATH},
+    QuestionAnswered: {"question": _WORD, "outcome": _OUTCOME, "by": _ANSWERED_BY},
+    SegmentTimed: {"end": _MOMENT, "ms": _NUMBER, "calls": _JSON},
+}
+"""The types that are written as their values, one space between two: the fields in order. Part of the schema."""
+
+
+def dump_event(event: LogEvent, at: int = 0) -> str:
+    """Return the body of an event; `at` is its own second."""
+    if (forms := _FORMS.get(type(event))) is not None:
+        text = " ".join(form.write(getattr(event, name), at) for name, form in forms.items())
+        try:
+            if load_event(event.type, text, at, event.user) == event:
+                return text
+        except SchemaMismatch:
+            pass  # It has another field, or a name with a space in it.
+    return _dump_json(event.as_detail())
+
+
+def load_event(kind: str, text: str, at: int = 0, user: str | None = None) -> LogEvent:
+    """Return the event that `dump_event` was given, with the same `at`.
+
+    Raises:
+        SchemaMismatch: it is damaged, or another version of upcall wrote it.
+    """
+    try:
+        if text.startswith("{"):
+            return parse_event(kind, json.loads(text), user)
+        forms = _FORMS[EVENTS[kind]]
+        values = zip(forms.items(), text.split(" ", len(forms) - 1), strict=True)
+        return EVENTS[kind](user=user, **{name: form.read(value, at) for (name, form), value in values})
+    except _UNREADABLE as error:
+        raise SchemaMismatch(
+            f"An event of the log (type {kind!r}) is damaged, or another version of upcall wrote it. See what else is: "
+            "upcall store check"
+        ) from error
