@@ -272,7 +272,7 @@ async def test_database_that_is_not_there_is_said(postgres: Server) -> None:
 async def test_transaction_that_stands_still_holds_nobody_up_long(
     rows: int, postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("upcall.storage.postgresql._SECONDS_IDLE", {"read": 60, "write": 1})
+    monkeypatch.setattr("upcall.storage.postgresql._IDLE_LIMIT_S", {"read": 60, "write": 1})
     store = RunStore(postgres.new_database())
     first = await store.create(Run(task="do it"), FIRST)
 
