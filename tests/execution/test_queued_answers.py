@@ -61,7 +61,7 @@ async def test_kill_loses_no_answer_of_the_transcript(tmp_path: Path) -> None:
 async def test_queued_answer_not_taken_lets_a_cancelled_run_fork(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("upcall.execution.segment.SECONDS_BETWEEN_MAILS", 60)
+    monkeypatch.setattr("upcall.execution.segment.ANSWER_POLL_INTERVAL_S", 60)
     app = mail_process.World(tmp_path, waits=True).app
     ids = {each.question: each.id for each in (await app.start("Build it", run_id=mail_process.RUN)).questions}
     working = app.answer_stream(mail_process.RUN, {ids["Which framework?"]: "Express"})

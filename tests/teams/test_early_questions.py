@@ -306,7 +306,7 @@ async def test_early_mail_not_yet_taken_is_taken_at_end(
     cut_off: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sibling fails, or the reader leaves, before the answer is fetched: it is neither lost nor waited for again."""
-    monkeypatch.setattr("upcall.execution.segment.SECONDS_BETWEEN_MAILS", 60)
+    monkeypatch.setattr("upcall.execution.segment.ANSWER_POLL_INTERVAL_S", 60)
     again: Reply = Call("search", {}) if cut_off else Fail(500)
     with ScriptedModelClient(NESTED | {"You are the searcher": [Call("search", {}), again, "Searched."]}) as client:
         bench = Bench(client, tmp_path / "runs.db")
@@ -334,7 +334,7 @@ async def answered_and_not_taken_in(
 ) -> tuple[Upcall, str]:
     """Return an app whose run was left, or has failed, with an answer that no team has taken in; and which question it
     answers."""
-    monkeypatch.setattr("upcall.execution.segment.SECONDS_BETWEEN_MAILS", 60)
+    monkeypatch.setattr("upcall.execution.segment.ANSWER_POLL_INTERVAL_S", 60)
     bench = Bench(ScriptedModelClient(replies), tmp_path / "runs.db")
     app = bench.app(bench.nested)
     stream = app.start_stream("Build it", run_id="a-run")
@@ -387,7 +387,7 @@ async def test_what_nobody_took_in_outlives_the_cancelling(
 
 
 async def test_early_answer_during_a_cancel_is_on_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("upcall.execution.segment.SECONDS_BETWEEN_MAILS", 60)
+    monkeypatch.setattr("upcall.execution.segment.ANSWER_POLL_INTERVAL_S", 60)
     bench = Bench(ScriptedModelClient(NESTED), tmp_path / "runs.db")
     app, save = bench.app(bench.nested), RunStore.save
     stream = app.start_stream("Build it", run_id="a-run")
@@ -414,7 +414,7 @@ async def test_early_answer_to_an_abandoned_asker_is_on_record(tmp_path: Path, m
     """The answer is queued when the clerk's caller has just run out of time; nobody hears it, and it is not lost."""
     limits, timeout = dict[float | None, asyncio.Timeout](), asyncio.timeout
     monkeypatch.setattr("asyncio.timeout", lambda delay: (limits.update({delay: timeout(delay)}), limits[delay])[1])
-    monkeypatch.setattr("upcall.execution.segment.SECONDS_BETWEEN_MAILS", 60)
+    monkeypatch.setattr("upcall.execution.segment.ANSWER_POLL_INTERVAL_S", 60)
     script: dict[str, list[Reply]] = {
         "You are the lead": [Call("clerk", {"task": "Buy it"}), "Done without."],
         "You are the clerk": [Calls([Call("coder", {"task": "Code"}), Call("search")])],
@@ -439,7 +439,7 @@ async def test_early_answer_to_an_abandoned_asker_is_on_record(tmp_path: Path, m
 async def test_early_answer_repeated_continues_where_the_first_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("upcall.execution.segment.SECONDS_BETWEEN_MAILS", 60)
+    monkeypatch.setattr("upcall.execution.segment.ANSWER_POLL_INTERVAL_S", 60)
     bench = Bench(ScriptedModelClient(NESTED), tmp_path / "runs.db")
     app = bench.app(bench.nested)
     stream = app.start_stream("Build it", run_id="a-run")
@@ -517,7 +517,7 @@ async def test_early_pause_too_large_keeps_reply_and_question(tmp_path: Path) ->
 
 
 async def test_early_question_given_up_is_emitted_as_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("upcall.execution.segment.SECONDS_TO_PAUSE", 2.0)
+    monkeypatch.setattr("upcall.execution.segment.PAUSE_DELAY_S", 2.0)
     replies = {
         "You are the lead": [Call("clerk", {"task": "Buy it"}), "Done without."],
         "You are the clerk": [Calls([Call("coder", {"task": "Code"}), Call("wait")])],

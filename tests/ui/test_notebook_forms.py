@@ -628,7 +628,7 @@ async def test_form_keeps_typed_text_while_other_questions_arrive() -> None:
 async def test_form_does_not_show_an_answered_question_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("upcall.execution.segment.SECONDS_BETWEEN_MAILS", 60)
+    monkeypatch.setattr("upcall.execution.segment.ANSWER_POLL_INTERVAL_S", 60)
     workers = [Call(name, {"task": "Do it"}) for name in ("coder", "searcher", "tester")]
     replies: dict[str, list[Reply]] = {
         "You are the lead": [Calls(workers), "All done."],

@@ -25,9 +25,10 @@ from upcall.errors import (
 )
 from upcall.execution.compatibility import adapt_checkpoint
 from upcall.execution.in_process import InProcessWorker
+from upcall.execution.outcomes import SegmentOutcome, Waiting
 from upcall.execution.reducer import take_answers
 from upcall.execution.run_result import RunResult
-from upcall.execution.segment import RunSegment
+from upcall.execution.segment import RunSegment, SegmentOptions
 from upcall.execution.team_factory import BuiltTeam, TeamFactory
 from upcall.execution.workspaces import note_missing, restore_workspace
 from upcall.policy.acceptance import accept
@@ -296,16 +297,21 @@ class Driver:
             for event in told:
                 yield _name_run(event, run_id)
             with hold_lease(stored.worker):
-                while stored.run.working:
+                is_to_work = stored.run.working
+                while is_to_work:
                     built.begin_work()
                     segment = self._begin_segment(stored, built, records, await self._server_rules.read())
-                    async with aclosing(segment.work(built.team, loaded=built.loaded)) as events:
-                        async for event in events:
-                            yield _name_run(event, run_id)
+                    async with aclosing(segment.work(built.team, loaded=built.loaded)) as items:
+                        async for item in items:
+                            if isinstance(item, SegmentOutcome):
+                                outcome = item
+                            else:
+                                yield _name_run(item, run_id)
                     await self._server_rules.keep(segment.model_notes.rules)
                     await built.close()
-                    stored, records = segment.stored, {}
-                    if stored.run.working:
+                    stored, records = outcome.stored, {}
+                    is_to_work = isinstance(outcome, Waiting) and outcome.is_answered
+                    if is_to_work:
                         built = await self._teams.build(stored.run)
         finally:
             self.active.pop(run_id, None)
@@ -320,12 +326,7 @@ class Driver:
         server_rules: Mapping[str, Sequence[str]],
     ) -> RunSegment:
         run, settings = stored.run, self._settings
-        segment = RunSegment(
-            stored,
-            self.store,
-            self._teams.phase,
-            resolver=AnswerResolver(run.config, run.records, run.config.facts, built.matcher),
-            records=records,
+        options = SegmentOptions(
             traced=is_on(settings.tracing),
             trace_content=captures_content(settings.trace_content),
             timed=settings.timings,
@@ -334,6 +335,14 @@ class Driver:
             keeps_stock_clients=not settings.take_over_clients,
             model_calls=self._model_slots,
             server_rules=server_rules,
+        )
+        segment = RunSegment(
+            stored,
+            self.store,
+            self._teams.phase,
+            resolver=AnswerResolver(run.config, run.records, run.config.facts, built.matcher),
+            records=records,
+            options=options,
         )
         self.active[run.id] = segment.timings
         return segment

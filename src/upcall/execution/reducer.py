@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, ToolCallExecutionEvent
 
 from upcall.agents.tool_loop.ask_user import ASK_USER
 from upcall.autogen.empty_replies import explain_empty
-from upcall.autogen.group_chats import PendingQuestions
 from upcall.autogen.messages import (
     ANSWERS,
     CLARIFIER_LOG,
@@ -55,13 +54,11 @@ class SegmentState:
 
     Attributes:
         run: the run according to the events.
-        waiting: the questions that the team waits for, according to its messages.
         last: the last message of a member of the outermost team.
         stop_reason: why the team stopped, in AutoGen's words.
     """
 
     run: Run
-    waiting: PendingQuestions = field(default_factory=PendingQuestions)
     last: BaseChatMessage | None = None
     stop_reason: str | None = None
 
@@ -75,10 +72,8 @@ def reduce_event(state: SegmentState, event: Event, phase: Phase) -> SegmentStat
     if warned := event_warnings(event):
         changes["warnings"] = tuple(dict.fromkeys((*run.warnings, *(f"{path}: {each}" for each in warned))))
     if isinstance(event, BaseChatMessage) and PATH not in event.metadata:
-        waiting = state.waiting.copy()
-        waiting.take(event, (), USER)
         # A user proxy of the user's name may have the last word.
-        state = replace(state, waiting=waiting, last=state.last if ANSWERS in event.metadata else event)
+        state = replace(state, last=state.last if ANSWERS in event.metadata else event)
         if event.source != USER:
             changes |= _read_message(run, event)
             if isinstance(event, HandoffMessage) and not extract_questions(event, USER):
@@ -123,14 +118,19 @@ def explain_loss(last: BaseChatMessage | None, loss: str) -> str:
 
 
 def end_segment(
-    state: SegmentState, team_state: dict[str, Any], journal: Mapping[str, str], phase: Phase
+    state: SegmentState,
+    waiting: Sequence[str],
+    team_state: dict[str, Any],
+    journal: Mapping[str, str],
+    phase: Phase,
 ) -> tuple[Run, Checkpoint]:
     """Return the run in its final state - waiting, failed or completed - and the checkpoint to continue from.
 
-    If some questions have answers that came too late for the team, the run is to continue at once with them.
+    `waiting` has the ids of the questions that the team waits for. If some of them have answers that came too late for
+    the team, the run is to continue at once with them.
     """
-    questions = [state.run.records[question_id].question for question_id in state.waiting.questions]
-    run = state.run.model_copy(update={"records": state.run.records.enter_checkpoint(list(state.waiting.questions))})
+    questions = [state.run.records[question_id].question for question_id in waiting]
+    run = state.run.model_copy(update={"records": state.run.records.enter_checkpoint(waiting)})
     checkpoint, last = Checkpoint(team_state=team_state, journal=dict(journal)), state.last
     if questions:
         run = run.apply(RunEvent.ASKED)

@@ -1,0 +1,148 @@
+"""Everything that a segment stores: the run with its checkpoint, the journal, the transcript, the times, the lease.
+
+Each write names the version that it follows, and they follow one another: two at a time would refuse each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
+
+from upcall import identity
+from upcall.autogen.journal import Journal
+from upcall.autogen.messages import message_answers
+from upcall.errors import StoredStateError
+from upcall.execution.transcripts import TranscriptRecorder
+from upcall.questions.answer import Answer
+from upcall.runs.call_timings import Timings
+from upcall.runs.checkpoint import Checkpoint
+from upcall.runs.plan import ApprovedPlan, PlanStatus
+from upcall.runs.run import Run
+from upcall.runs.run_changes import record_act
+from upcall.storage.change_log import StoredChanges
+from upcall.storage.connection import Work, join_work
+from upcall.storage.plans import write_plan
+from upcall.storage.store import RunStore, StoredRun
+from upcall.storage.transcripts import load_segments, write_transcript
+
+LEASE_RENEWALS = 4
+"""How often a worker renews its lease during the time it lasts."""
+
+TRANSCRIPT_ENTRIES_PER_S = 500
+"""How many entries of a transcript are written again within a second, at most: the first are there after one, those of
+a long segment less often."""
+
+
+class SegmentWriter:
+    """Writes what a segment does to the store.
+
+    Args:
+        stored: the run as it was claimed; every write follows the one before.
+        store: where it is.
+        records: the journal since the checkpoint.
+        timed: whether the times of its calls are stored.
+        keep_transcript: whether its transcript is stored.
+    """
+
+    def __init__(
+        self, stored: StoredRun, store: RunStore, records: Mapping[str, str], *, timed: bool, keep_transcript: bool
+    ) -> None:
+        self.stored = stored
+        """The run as it was stored last."""
+        self.timings, self._timed = Timings(), timed
+        self._store, self._keeps_transcript = store, keep_transcript
+        run, progress = stored.run, stored.checkpoint.progress
+        self.pauses = progress.pauses if progress else 0
+        """How many checkpoints there were before."""
+        known = [each.id for each in run.records.open if not each.asked_since_checkpoint]
+        self.transcript = TranscriptRecorder(run.task, known, keep=keep_transcript)
+        lineage = progress.lineage if progress and progress.lineage else run.id
+        self.journal = Journal(
+            run.id,
+            f"{lineage}/{self.pauses}",
+            records,
+            lambda new: store.record(self.stored, new),
+            check=lambda new: store.refuse_large(run.id, new),
+            exact=lineage != run.id,
+            on_delivery=self.transcript.add_answers,
+        )
+        brought = [answer for message in stored.checkpoint.inbox for answer in message_answers(message)]
+        self._answered = (progress.answered if progress else 0) + len(brought)
+        self._saving = asyncio.Lock()
+        self._renewed = self._written = asyncio.get_running_loop().time()
+        self._entries = 0
+
+    @property
+    def store_name(self) -> str:
+        """The name of the store."""
+        return self._store.name
+
+    @property
+    def changes(self) -> StoredChanges:
+        """What the run's agents change in its files."""
+        run, pinned = self.stored.run, self.stored.run.config.team
+        return StoredChanges(self._store, run.id, keeps_new=pinned is not None and pinned.has_own_workspace(run.id))
+
+    def journal_beyond(self, run: Run) -> Mapping[str, str]:
+        """Return the journal if the run got answers since its checkpoint; a fork needs it to be at that point again."""
+        return self.journal.records if len(run.answers) > self._answered else {}
+
+    async def read_transcript(self) -> None:
+        """Continue the transcript of this segment, if it was interrupted before."""
+        if self._keeps_transcript and self.stored.version > 1:
+            # Only one that was interrupted has something there.
+            said = await load_segments(self._store, self.stored.run.id, self.pauses, small=True)
+            self.transcript.go_on_behind(said.get(self.pauses, ()))
+        self._entries = len(self.transcript.entries)
+
+    async def queued_answers(self) -> Sequence[Answer]:
+        """Return the answers that wait in the store to be taken in."""
+        return await self._store.queued_answers(self.stored.run.id)
+
+    async def save(self, run: Run, checkpoint: Checkpoint | None = None) -> StoredRun:
+        """Store the run; at its pause with the checkpoint, which ends the journal."""
+        async with self._saving:
+            if checkpoint is None:
+                await self.journal.flush()
+            else:
+                await self.journal.stop_writing()
+            ends = checkpoint is not None or not run.working
+            stores_times = ends and self._timed
+            with record_act(self.timings.to_event()) if stores_times else nullcontext():
+                also = [self._write_transcript() if ends else None, self._write_plan(run)]
+                self.stored = await self._store.save(self.stored, run, checkpoint, also=join_work(also))
+        return self.stored
+
+    async def beat(self) -> None:
+        """Write the transcript so far and renew the lease, each when it is time for it.
+
+        Raises:
+            RunConflict: another process has the run now.
+        """
+        now, count = asyncio.get_running_loop().time(), len(self.transcript.entries)
+        if count > self._entries and now - self._written > max(1, count / TRANSCRIPT_ENTRIES_PER_S):
+            await self._store.renew_lease(self.stored, also=self._write_transcript())
+            self._renewed = self._written = asyncio.get_running_loop().time()
+            self._entries = count
+        elif now - self._renewed > self._store.lease_seconds / LEASE_RENEWALS:
+            await self._store.renew_lease(self.stored)
+            self._renewed = asyncio.get_running_loop().time()
+
+    async def release(self) -> None:
+        """Give the lease back, if the store can be reached: the journal says what was done."""
+        with suppress(StoredStateError):
+            await self.journal.flush()
+            await self._store.release(self.stored, also=self._write_transcript())
+
+    def _write_plan(self, run: Run) -> Work[object] | None:
+        """Return a function that saves the plan for similar tasks, if the user has just approved it."""
+        before, team = self.stored.run.plan, run.config.team
+        if team is None or not team.plan_memory or (before is not None and before.status is PlanStatus.APPROVED):
+            return None
+        kept = ApprovedPlan.of(run.id, run.task, run.plan, identity.now())
+        return None if kept is None else write_plan(kept, run.user)
+
+    def _write_transcript(self) -> Work[object] | None:
+        entries = self.transcript.entries
+        return write_transcript(self.stored.run.id, self.pauses, entries) if entries else None
