@@ -271,7 +271,7 @@ async def test_database_that_is_not_there_is_said(postgres: Server) -> None:
 async def test_transaction_that_stands_still_holds_nobody_up_long(
     postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Behind a plain statement the server's own limit ends it; elsewhere those who wait do (test_suspended_writer.py)."""
+    """Behind a plain statement the limit of the server ends it; elsewhere those who wait (test_suspended_writer.py)."""
     monkeypatch.setattr("upcall.storage.postgresql._IDLE_LIMIT_S", {"read": 60, "write": 1})
     store = RunStore(postgres.new_database())
     first = await store.create(Run(task="do it"), FIRST)
