@@ -45,7 +45,7 @@ from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.messages import CLARIFIER_LOG, WARNINGS, dump_warnings
 from upcall.autogen.model_calls import call_model, result_of
 from upcall.autogen.model_size import is_small
-from upcall.autogen.token_odds import NO_CALL, may_tell_odds
+from upcall.autogen.token_odds import NO_CALL, may_report_odds
 from upcall.errors import ModelError
 from upcall.options import ApprovalOptions, AskFor, ClarificationOptions
 from upcall.policy.approval import ApprovalRules
@@ -75,7 +75,7 @@ DEFAULTS = ClarificationOptions()
 FEW_EXAMPLES = 2
 """The number of worked examples for a model that is not small; a small one gets all."""
 
-MAX_LOOKS = 2
+MAX_CHECKED_CANDIDATES = 2
 """The number of candidates that are checked: the next one if the one with the highest weight is dropped."""
 
 MAX_PLACEHOLDER_CHARS = 3
@@ -280,7 +280,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
             return
         if self._scorer is not None:
             await self._consult_scorer(self._scorer, emit, token)
-        elif is_small(self._model_client) and may_tell_odds(self._model_client):
+        elif is_small(self._model_client) and may_report_odds(self._model_client):
             await self._take_first_look(emit, token)
 
     async def _consult_scorer(self, scorer: Scorer, emit: Emit[BaseAgentEvent], token: CancellationToken) -> None:
@@ -364,10 +364,12 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
             if entry.answer is None:
                 return
             entry.answer = _as_typed(entry.question, entry.answer)
-            said = entry.answer.as_text()
-            state.clarifier_log += f"Question: {entry.question.question}\nAnswer: {said}\n"
+            answer_text = entry.answer.as_text()
+            state.clarifier_log += f"Question: {entry.question.question}\nAnswer: {answer_text}\n"
             state.context.add(
-                UserMessage(content=shorten_middle(said, self._settings.max_context_chars), source=self.user_proxy)
+                UserMessage(
+                    content=shorten_middle(answer_text, self._settings.max_context_chars), source=self.user_proxy
+                )
             )
             state.iteration += 1
 
@@ -376,12 +378,12 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         return self._state.remaining_questions <= 0 or (bool(dialog) and ends_clarification(dialog[-1].answer))
 
     def _ask(self, question: Question) -> Ask:
-        said = ClarificationResponse(
+        verdict = ClarificationResponse(
             needs_clarification=True,
             clarification_question=question.question,
             options=tuple(option.label for option in question.options),
         ).to_reply()
-        self._state.context.messages.append(AssistantMessage(content=said, source=self.name))
+        self._state.context.messages.append(AssistantMessage(content=verdict, source=self.name))
         # Any skip word would do to skip it (S0-61), and so the blank reply of a terminal does.
         return Ask([question.model_copy(update={"required": False})], self._warnings())
 
@@ -401,28 +403,28 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
             return self._question_for_missing()
 
         def weight_of(each: Candidate) -> float:
-            is_said = self._is_said(each, request)
-            return weigh(each, self._settings.ask, is_said=is_said, is_needed=needed, kinds=kinds)
+            is_stated = self._is_stated(each, request)
+            return weigh(each, self._settings.ask, is_stated=is_stated, is_needed=needed, kinds=kinds)
 
         weighed = [(weight_of(each), each) for each in reply.candidates]
         worth = [pair for pair in weighed if self._may_force(pair[1]) or self._reaches(pair[0])]
-        told = reply.needs_clarification and reply.clarification_question
-        if not worth and told and told not in {each.question for each in reply.candidates}:
+        follow_up = reply.needs_clarification and reply.clarification_question
+        if not worth and follow_up and follow_up not in {each.question for each in reply.candidates}:
             return [reply.question(path)]  # One that it did not weigh.
-        looks = 1 if must else MAX_LOOKS
+        looks = 1 if must else MAX_CHECKED_CANDIDATES
         return [each.to_question(path, weight) for weight, each in sorted(worth, key=lambda pair: -pair[0])[:looks]]
 
     def _reaches(self, weight: float) -> bool:
         return weight > 0 and weight >= self._settings.ask_threshold
 
-    def _is_said(self, candidate: Candidate, request: str) -> bool:
+    def _is_stated(self, candidate: Candidate, request: str) -> bool:
         """Whether the request contains the words said to settle a question; without a check the reply is trusted."""
         if not self._settings.check_questions:
             return candidate.known_from is KnownFrom.REQUEST
-        said = candidate.said
-        if len(said) > 2 and said.casefold() in request.casefold():
+        stated = candidate.said
+        if len(stated) > 2 and stated.casefold() in request.casefold():
             return True
-        return max(map(len, said.split()), default=0) > MAX_PLACEHOLDER_CHARS and holds_most_of(request, said)
+        return max(map(len, stated.split()), default=0) > MAX_PLACEHOLDER_CHARS and holds_most_of(request, stated)
 
     def _question_for_missing(self) -> list[Question]:
         """Return the question for what the first look found missing, if the model that lists has none."""
@@ -543,12 +545,12 @@ def _as_typed(question: Question, answer: Answer) -> Answer:
     skipped."""
     if answer.outcome is not Outcome.ANSWERED or answer.selected:
         return answer
-    said = replace_surrogates(unwrap_reply(answer.text))
-    if not said:
+    reply_text = replace_surrogates(unwrap_reply(answer.text))
+    if not reply_text:
         return answer.model_copy(update={"outcome": Outcome.SKIPPED, "text": ""})
-    if said == answer.text:
+    if reply_text == answer.text:
         return answer
-    read = parse_answer(question, read_default(question, said))
+    read = parse_answer(question, read_default(question, reply_text))
     return answer.model_copy(update={"text": read.text, "selected": read.selected})
 
 
@@ -558,7 +560,7 @@ def _examples(name: str, count: int) -> tuple[LLMMessage, ...]:
     turns = []
     for each in EXAMPLES[:count]:
         candidates = tuple(Candidate.model_validate(asdict(candidate)) for candidate in each.candidates)
-        weighed = ((weigh(one, DEFAULTS.ask, is_said=bool(one.said)), one) for one in candidates)
+        weighed = ((weigh(one, DEFAULTS.ask, is_stated=bool(one.said)), one) for one in candidates)
         asked = next((one for weight, one in weighed if weight >= DEFAULTS.ask_threshold), None)
         reply = ClarificationResponse(
             candidates=candidates,

@@ -35,7 +35,7 @@ _log = logging.getLogger("upcall")
 META_FALLBACK = "I'm here to help."
 """The answer to a meta query if the model wrote no reply (S2-39)."""
 
-REPAIR_SECONDS = 15.0
+REPAIR_TIMEOUT_S = 15.0
 """How long the one repair of an unreadable reply may take; then the query counts as deep research (S2-38)."""
 
 MAX_NAME_CHARS = 200
@@ -141,7 +141,7 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
         deep = Classification(intent=Intent.RESEARCH, research_depth=Depth.DEEP)
         if not task.strip():
             return self._route(deep, task)
-        reply = await self._reply(self._prompt(task), Classification, emit, token, repair_timeout=REPAIR_SECONDS)
+        reply = await self._reply(self._prompt(task), Classification, emit, token, repair_timeout=REPAIR_TIMEOUT_S)
         if isinstance(reply, Classification):
             return self._route(reply, task)
         return self._route(deep, task, self._warn_of_fallback("this was taken for deep research"))
@@ -165,8 +165,8 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
         """Return the conversation before the present task: the last `max_history` texts and user's answers."""
         task = self._state.task_messages(self.user_proxy)
         before = self._state.messages[: self._state.messages.index(task[0])] if task else []
-        said = [each for each in before if _is_conversation(each, self.user_proxy)]
-        shown = said[-room:] if (room := self._settings.max_history - len(task)) > 0 else []
+        spoken = [each for each in before if _is_conversation(each, self.user_proxy)]
+        shown = spoken[-room:] if (room := self._settings.max_history - len(task)) > 0 else []
         return [_as_context(each, self.user_proxy) for each in shown if each.to_model_text().strip()]
 
     @property
@@ -184,8 +184,8 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
 
     def _report_failure(self, message: str) -> Response:
         """End the turn for the group but keep it open: called again, the agent tries again."""
-        told = TextMessage(id=identity.new_message_id(), source=self.name, content=message, metadata={ERROR: message})
-        return Response(chat_message=told)
+        notice = TextMessage(id=identity.new_message_id(), source=self.name, content=message, metadata={ERROR: message})
+        return Response(chat_message=notice)
 
 
 def _is_conversation(message: BaseChatMessage, user_proxy: str) -> bool:

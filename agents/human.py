@@ -115,7 +115,7 @@ class PausingUserProxy(StandIn[ProxyState]):
             answers, note = answers_from(message, state.open_questions(), self.user_proxy)
             answer = next((each for each in answers if each.question_id == state.question.id), None)
             if answer is not None:
-                yield Response(chat_message=self._say(answer))
+                yield Response(chat_message=self._reply_with(answer))
                 return
         state.seen = []
         yield Response(
@@ -125,11 +125,11 @@ class PausingUserProxy(StandIn[ProxyState]):
     def _ask(self, messages: Sequence[BaseChatMessage]) -> tuple[Question, str | None]:
         last = messages[-1] if messages else None
         handoff = last if isinstance(last, HandoffMessage) and last.target == self.name else None
-        said = last.to_model_text() if last is not None else ""
+        words = last.to_model_text() if last is not None else ""
         if handoff is not None:  # Its own words only say that it hands over.
             spoken = [each.content for each in messages if isinstance(each, TextMessage)]
-            said = words_before_handoff(handoff.context) or (spoken[-1] if spoken else "") or said
-        text = said.strip()[:MAX_QUESTION_CHARS] or "It is your turn."
+            words = words_before_handoff(handoff.context) or (spoken[-1] if spoken else "") or words
+        text = words.strip()[:MAX_QUESTION_CHARS] or "It is your turn."
         question = Question(
             question=text,
             header=last.source[:80] if last is not None else None,
@@ -139,7 +139,7 @@ class PausingUserProxy(StandIn[ProxyState]):
         )
         return question, handoff.source if handoff is not None else None
 
-    def _say(self, answer: Answer) -> BaseChatMessage:
+    def _reply_with(self, answer: Answer) -> BaseChatMessage:
         text, by = "" if answer.outcome is Outcome.SKIPPED else answer.as_text(), self._state.handed_by
         self._state = ProxyState()
         if by is None:

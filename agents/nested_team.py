@@ -17,7 +17,7 @@ from upcall import identity
 from upcall.agents.nesting import to_registered
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
 from upcall.autogen.call_path import nested_call
-from upcall.autogen.concurrency import SECONDS_TO_LET_GO, SegmentToken, SingleReaderQueue
+from upcall.autogen.concurrency import CANCEL_TIMEOUT_S, SegmentToken, SingleReaderQueue
 from upcall.autogen.empty_replies import explain_empty
 from upcall.autogen.group_chats import PendingQuestions, make_resumable
 from upcall.autogen.messages import (
@@ -89,7 +89,7 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
     component_config_schema = NestedTeamConfig
     component_provider_override = "upcall.agents.NestedTeam"
     state_type: ClassVar[type[TeamTurn]] = TeamTurn
-    hears_caller: ClassVar[bool] = False
+    sees_caller: ClassVar[bool] = False
 
     def __init__(
         self, team: Team, *, name: str | None = None, description: str | None = None, user_proxy: str = "user"
@@ -114,22 +114,22 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
         if state.questions and not (state.inbox or state.unfinished):
             yield self._pause_turn(note)
             return
-        said: BaseChatMessage | None = None
+        reply: BaseChatMessage | None = None
         silent: BaseChatMessage | None = None
         async with self._shared.lock, aclosing(self._run_team(cancellation_token)) as items:
             async for item in items:
                 if isinstance(item, BaseChatMessage) and PATH not in item.metadata:
-                    said, silent = (said, item) if is_blank(item.to_text()) else (item, silent)
+                    reply, silent = (reply, item) if is_blank(item.to_text()) else (item, silent)
                 yield prefix_path(self.name, to_registered(item), "")
         if state.questions:
             yield self._pause_turn("")
             return
-        if said is None:
+        if reply is None:
             why = "." if silent is None else f": {explain_empty(silent)}"
             raise AgentFailed(f"Team {self.name!r} stopped without a result{why} The run is stored and can be resumed.")
         state.seen = []
         yield Response(
-            chat_message=TextMessage(id=identity.new_message_id(), source=self.name, content=said.to_model_text())
+            chat_message=TextMessage(id=identity.new_message_id(), source=self.name, content=reply.to_model_text())
         )
 
     def _take_in(self, messages: Sequence[BaseChatMessage]) -> str:
@@ -200,7 +200,7 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
         finally:
             if not running.done():
                 own.cancel()
-                await asyncio.wait([running], timeout=SECONDS_TO_LET_GO)
+                await asyncio.wait([running], timeout=CANCEL_TIMEOUT_S)
             self._shared.busy = not running.done()
             while not events.empty():  # Cut off, it has said what nobody has heard.
                 event = events.get_nowait()

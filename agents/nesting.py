@@ -78,8 +78,8 @@ async def serve_nested(
         if not isinstance(text, str) or not text.strip():
             frame.finish(f"Error: call {frame.call.name} with its task, a non-empty text.", is_error=True)
             return
-        hears_caller = isinstance(agent, ResumableAgent) and agent.hears_caller
-        task = [TextMessage(id=identity.new_message_id(), source=caller.name if hears_caller else "user", content=text)]
+        sees_caller = isinstance(agent, ResumableAgent) and agent.sees_caller
+        task = [TextMessage(id=identity.new_message_id(), source=caller.name if sees_caller else "user", content=text)]
     scope, own = current_scope(), list[BaseException]()  # This call's own: one that is given up interrupts nothing.
     limit = asyncio.timeout(caller.timeout)
     try:
@@ -139,10 +139,10 @@ async def _serve_resumable(
             elif questions := message_questions(item.chat_message):
                 frame.questions = [each.raise_through(caller.name, frame.call.id) for each in questions]
             else:
-                said = item.chat_message
-                frame.finish(add_warnings(said.to_model_text(), event_warnings(said)))
-                frame.report = said.metadata.get(OUTPUT) if CHECKED in said.metadata else None
-                emit(to_registered(said))
+                reply = item.chat_message
+                frame.finish(add_warnings(reply.to_model_text(), event_warnings(reply)))
+                frame.report = reply.metadata.get(OUTPUT) if CHECKED in reply.metadata else None
+                emit(to_registered(reply))
         frame.interrupted = False
     finally:
         if frame.result is None:

@@ -252,7 +252,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
     def _drop_asked(self, check: AmbiguityCheck) -> list[Question]:
         """Return the questions of the check, except those asked before in the same words (X11)."""
         put = {entry.question.question.casefold() for entry in self._state.dialog}
-        answered = [line.casefold() for said in self.clarifications() for line in said.splitlines()]
+        answered = [line.casefold() for clarification in self.clarifications() for line in clarification.splitlines()]
         questions: list[Question] = []
         for aspect in check.ambiguity_details:
             question = aspect.question((self.name,))
@@ -409,29 +409,31 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
                 return self._hand_over(plan.decide(PlanStatus.APPROVED))
             case Verdict.REJECTED:
                 return self._reject(plan)
-        said = self._join_answers()
-        if not said:
+        answers = self._join_answers()
+        if not answers:
             return self._propose(plan, "Your answer was empty; nothing was changed.")
         try:
-            changed = apply_edits(plan.plan, said)
+            changed = apply_edits(plan.plan, answers)
             if changed is not None:
-                return self._propose(plan.revise(self._with_known_names(changed), said, edited=True))
+                return self._propose(plan.revise(self._with_known_names(changed), answers, edited=True))
         except (EditRefused, UnreadableReply) as refusal:
             return self._propose(plan, f"Nothing was changed: {str(refusal)[:500]}.")
         if self._state.revisions < self._settings.max_plan_iterations:
             return None
         match self._settings.at_plan_limit:
             case "approve":
-                return self._hand_over(plan.decide(PlanStatus.AUTO_APPROVED, remark=_join_remarks(plan.remark, said)))
+                return self._hand_over(
+                    plan.decide(PlanStatus.AUTO_APPROVED, remark=_join_remarks(plan.remark, answers))
+                )
             case "reject":
-                return self._reject(plan, remark=said)
+                return self._reject(plan, remark=answers)
             case "pause":
                 return self._propose(plan, "What you said was not worked in; nothing was changed.")
 
     def _reject(self, plan: ReviewedPlan, remark: str | None = None) -> Say:
         rejected = plan.decide(PlanStatus.REJECTED, remark)
-        told = f"The plan {plan.title!r} was rejected; nothing was done."
-        return Say(told, {PLAN: rejected.trim_history().model_dump_json()})
+        notice = f"The plan {plan.title!r} was rejected; nothing was done."
+        return Say(notice, {PLAN: rejected.trim_history().model_dump_json()})
 
     def _review(self) -> Answer | None:
         return self._state.dialog[-1].answer
@@ -445,13 +447,13 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
     def _request(self) -> str:
         """Return the original request and everything the user said since (S3-28, S3-36), except in reviews of
         plans."""
-        said = [f"The user was asked and said: {line}" for line in self.clarifications()]
-        said += [
+        answers = [f"The user was asked and said: {line}" for line in self.clarifications()]
+        answers += [
             f"The user was asked and said: {entry.question.question} - {entry.answer.as_text()}"
             for entry in self._state.dialog
             if entry.answer is not None and entry.question.clarification_type is not REVIEW
         ]
-        return merge_messages(self.task(), [*self.attempts(), *said], self._settings.max_context_chars)
+        return merge_messages(self.task(), [*self.attempts(), *answers], self._settings.max_context_chars)
 
     def _check_prompt(self) -> list[LLMMessage]:
         context = AmbiguityContext(
@@ -469,7 +471,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         room = self._settings.max_context_chars // max(len(before), 1)
         context = PlanContext(
             clarifier_context=self._request(),
-            feedback_history=tuple(shorten_middle(said, room) for said in before),
+            feedback_history=tuple(shorten_middle(remark, room) for remark in before),
             available_handlers=self._settings.handlers,
             available_tools=self._settings.tools,
         )
@@ -490,8 +492,8 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         ]
 
 
-def _join_remarks(remark: str | None, said: str) -> str:
-    return f"{remark}\n{said}" if remark else said
+def _join_remarks(remark: str | None, answers: str) -> str:
+    return f"{remark}\n{answers}" if remark else answers
 
 
 def _mended_note(changes: Sequence[str]) -> str:

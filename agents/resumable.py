@@ -66,14 +66,14 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
 
     state_type: ClassVar[type[AgentState]]
 
-    hears_caller: ClassVar[bool] = True
+    sees_caller: ClassVar[bool] = True
     """Whether the task of a call comes from the calling agent, or from "user" as in AutoGen's ``run(task=...)``:
     filters, selector functions and conditions of stock parts use that name."""
 
     def __init__(self, name: str, description: str, *, user_proxy: str = "user") -> None:
         super().__init__(name=name, description=description)
         self.user_proxy = user_proxy
-        self.hears_answers = False
+        self.sees_answers = False
         """Whether it hears what the user answers to the tool calls of other members, as the roles of a root team do."""
         self._state: StateT = self._empty_state()
         self._parts = PartStates()

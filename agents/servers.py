@@ -31,7 +31,7 @@ _at_work: WeakSet[TeamServers] = WeakSet()
 _stopping: dict[int, Future[None]] = {}
 """The servers that a team is stopping: a new one waits until they are stopped."""
 
-SECONDS_TO_STOP = 5.0
+STOP_TIMEOUT_S = 5.0
 """How long an MCP server may take to end its session; then it is killed."""
 
 _lock = Lock()  # Teams work in several threads, each with an event loop of its own.
@@ -86,7 +86,7 @@ class TeamServers:
 async def _stop(server: Server) -> None:
     if is_running(server):
         try:
-            limit = SECONDS_TO_STOP if isinstance(server, Workbench) and mcp_params_of(server) is not None else None
+            limit = STOP_TIMEOUT_S if isinstance(server, Workbench) and mcp_params_of(server) is not None else None
             async with asyncio.timeout(limit):
                 await server.stop()
         except TimeoutError:

@@ -28,7 +28,7 @@ class StandIn(ResumableAgent[StateT]):
     same. Twins (`fresh`) share the stock agent, and put it into the state of the twin at work.
     """
 
-    hears_caller: ClassVar[bool] = False
+    sees_caller: ClassVar[bool] = False
 
     def __init__(self, stock: BaseChatAgent, user_proxy: str) -> None:
         super().__init__(stock.name, stock.description, user_proxy=user_proxy)

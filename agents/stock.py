@@ -79,7 +79,7 @@ _WAITING = "(waits for the user)"
 class StockCall(Frame):
     """A call of a stock agent. ``said``: the messages of the agents of an `AgentTool`, or of a team, in it."""
 
-    said: list[TextMessage] = []
+    transcript: list[TextMessage] = []
 
 
 class StockTurn(AgentState):
@@ -232,7 +232,7 @@ class StockAgent(StandIn[StockTurn]):
         if isinstance(agent, ResumableAgent):
             self._state.memories[name] = dict(await agent.save_state())
         if not frame.result.is_error and not self._gives_last_message(name):
-            frame.finish("\n\n".join(f"{each.source}: {each.content}" for each in frame.said))
+            frame.finish("\n\n".join(f"{each.source}: {each.content}" for each in frame.transcript))
 
     def _gives_last_message(self, tool: str) -> bool:
         runner = self.toolset.runners.get(tool)
@@ -256,16 +256,16 @@ class StockAgent(StandIn[StockTurn]):
     ) -> None:
         """Serve a call with an agent, and keep its messages, or those of its members if it is a team."""
 
-        def tell(event: Event) -> None:
+        def emit_event(event: Event) -> None:
             if is_team and PATH not in event.metadata:
                 return  # What the team gives in the end: a member has said it.
             asks = isinstance(event, HandoffMessage) and QUESTIONS in event.metadata
             if isinstance(event, BaseChatMessage) and not asks and event.source not in ("user", self.user_proxy):
-                frame.said.append(TextMessage(source=event.source, content=event.to_model_text()))
+                frame.transcript.append(TextMessage(source=event.source, content=event.to_model_text()))
             emit(_without_target(prefix_path(self.name, event, frame.call.id)))
 
         caller = Caller(self.name, self.user_proxy)
-        await serve_nested(frame, agent, caller, token, tell, task=task, is_fresh=True)
+        await serve_nested(frame, agent, caller, token, emit_event, task=task, is_fresh=True)
 
     async def run_step(self, frame: StockCall, run: Callable[[], Awaitable[str]], emit: Emit[Event]) -> None:
         """Run a step other than a tool call that may ask."""
@@ -273,8 +273,8 @@ class StockAgent(StandIn[StockTurn]):
             with tool_context(frame.given):
                 try:
                     with let_question_through():
-                        said = await run()
-                    frame.finish(said)
+                        report = await run()
+                    frame.finish(report)
                 except AskedOutsideTool:
                     raise
                 except UserInputRequired as needed:
@@ -417,7 +417,7 @@ class _Attempt:
             TurnStopped: it waits for the user.
         """
         frame = self._frame(FunctionCall(id=team.name, name=team.name, arguments="{}"))
-        for message in frame.said:
+        for message in frame.transcript:
             yield message.model_copy(update={"metadata": {_REPLAYED: ""}})
 
         async def work(emit: Emit[Event]) -> None:

@@ -73,7 +73,7 @@ RENAME_TOOL = (
 )
 RENAME_HANDOFF = "Rename the agent, or give the hand-off a name: Handoff(target=..., name=...)."
 
-_SAID = {"outcome", "text", "selected"}
+_SPOKEN = {"outcome", "text", "selected"}
 """The fields of an answer that matter to a tool."""
 
 
@@ -274,14 +274,14 @@ class Toolset:
         if journal is None:
             return await run()
         declared = is_idempotent(home, function_of(home))
-        answers = [f"{asked} {given.model_dump_json(include=_SAID)}" for asked, given in sorted(frame.given.items())]
+        answers = [f"{asked} {given.model_dump_json(include=_SPOKEN)}" for asked, given in sorted(frame.given.items())]
         return await journal.replay_or_run(
             self._agent, call_id, name, arguments, run, idempotent=declared, answers=answers
         )
 
     def _report_failure(self, error: Exception) -> ToolOutcome:
-        said = f"{self.error_prefix}{str(error) or type(error).__name__}"
-        return ToolOutcome(content=redact_secrets(said), is_error=True)
+        reason = f"{self.error_prefix}{str(error) or type(error).__name__}"
+        return ToolOutcome(content=redact_secrets(reason), is_error=True)
 
     async def _home(self, name: str) -> Workbench | None:
         """Return the workbench that makes a call."""
@@ -328,9 +328,9 @@ class Toolset:
             frame.finish(f"Error: the tool asked for input in a way that cannot be shown. {refusal}", is_error=True)
             return
         if name_question(question) in frame.given:
-            told = "for a secret that it was given; it takes it with upcall.ask_secret"
-            told = told if question.secret else "what it was answered; it takes the answer with upcall.ask"
-            frame.finish(f"Error: the tool asked again {told}.", is_error=True)
+            purpose = "for a secret that it was given; it takes it with upcall.ask_secret"
+            purpose = purpose if question.secret else "what it was answered; it takes the answer with upcall.ask"
+            frame.finish(f"Error: the tool asked again {purpose}.", is_error=True)
         else:
             frame.questions = [question]
 
@@ -389,9 +389,9 @@ async def _last(items: AsyncGenerator[Any, None], emit: Emit[Event]) -> Any:
 
 
 def _without_secrets(event: Event) -> Event:
-    said = event.model_dump(mode="json", exclude={"type", "id", "source"})
-    shown = _redact(said)
-    return event if shown == said else event.model_validate({**event.model_dump(mode="json"), **shown})
+    fields = event.model_dump(mode="json", exclude={"type", "id", "source"})
+    shown = _redact(fields)
+    return event if shown == fields else event.model_validate({**event.model_dump(mode="json"), **shown})
 
 
 def _redact(value: Any) -> Any:

@@ -34,7 +34,7 @@ from upcall.agents import Clarifier
 from upcall.agents.structured.first_look import first_look_messages, read_first_look
 from upcall.autogen.messages import message_questions
 from upcall.autogen.model_calls import call_model, result_of
-from upcall.autogen.token_odds import may_tell_odds, tells_odds
+from upcall.autogen.token_odds import may_report_odds, reports_odds
 from upcall.options import AskFor, ClarificationOptions
 from upcall.prompts import PROMPTS
 from upcall.questions.question import Question
@@ -136,7 +136,7 @@ async def ask(client: ChatCompletionClient, task: Task, policy: AskFor, *, only_
 
 async def take_first_look(client: ChatCompletionClient, agent: str, task: Task, policy: AskFor) -> float | None:
     """Return what the clarifier's first look finds. It is the same request, which the cache answers the second time."""
-    if not may_tell_odds(client):
+    if not may_report_odds(client):
         return None
     messages, token = first_look_messages(agent, PROMPTS, task.text), CancellationToken()
     call = call_model(client, messages, agent=agent, cancellation_token=token, first_token=True)
@@ -151,7 +151,7 @@ async def measure(
     Raises:
         SystemExit: only looks are wanted, and a server does not return the probabilities of tokens.
     """
-    if only_look and not all([await tells_odds(client) for client in clients]):
+    if only_look and not all([await reports_odds(client) for client in clients]):
         raise SystemExit("--only-looks needs servers that return the probabilities of tokens.")
     left, done = list(reversed(list(tasks))), list[Result]()
 

@@ -30,7 +30,7 @@ from typing import Any
 
 from upcall.testing import Call, LoopbackServer, Reply, Request
 
-SECONDS = 120
+TIMEOUT_S = 120
 MODES = ("plain", "resumable")
 
 
@@ -197,7 +197,7 @@ def run_cells(page: Path, mode: str, typed: list[str]) -> list[tuple[str, str]]:
                     code = compile(source, f"cell {number}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
                     waiting = eval(code, module.__dict__)
                     if asyncio.iscoroutine(waiting):
-                        runner.run(asyncio.wait_for(waiting, SECONDS / 4))
+                        runner.run(asyncio.wait_for(waiting, TIMEOUT_S / 4))
                 except BaseException as raised:  # noqa: BLE001  (the next cell runs, as in a notebook)
                     error = f"{type(raised).__name__}: {str(raised).splitlines()[0] if str(raised) else ''}"
             done.append((printed.getvalue(), error))
@@ -228,11 +228,11 @@ def run_page(page: Page, folder: Path, mode: str) -> tuple[list[tuple[str, str]]
         environment |= {"NO_PROXY": "127.0.0.1", "PYTHONWARNINGS": "ignore", "GEMINI_API_KEY": "none"}
         command = [sys.executable, str(Path(__file__).resolve()), "--cells", str(folder / page.path), "--mode", mode]
         given = json.dumps(list(page.typed))
-        options = {"input": given, "capture_output": True, "text": True, "timeout": SECONDS, "check": False}
+        options = {"input": given, "capture_output": True, "text": True, "timeout": TIMEOUT_S, "check": False}
         try:
             done = subprocess.run(command, cwd=empty, env=environment, **options)  # type: ignore[call-overload]
         except subprocess.TimeoutExpired:
-            return [("", f"it did not end within {SECONDS} s")], len(server.requests)
+            return [("", f"it did not end within {TIMEOUT_S} s")], len(server.requests)
         finally:
             server.stop()
     if done.returncode:

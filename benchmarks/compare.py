@@ -65,7 +65,7 @@ PAUSES = "100 pauses"
 NESTED = "depth 2"
 """The scenario of the figures that are taken on one scenario only."""
 
-PROCESS_SECONDS = 600
+PROCESS_TIMEOUT_S = 600
 SCALE = {"KB": 1e3, "MB": 1e6}
 """Measured in bytes, shown in these."""
 
@@ -192,7 +192,7 @@ class Bench:
         given = [f"--{name}={value}" for name, value in options.items()]
         command = [str(self.python), str(SYSTEMS_FOLDER / "measure.py"), system, mode, *given]
         done = subprocess.run(
-            command, cwd=self._folder, env=_environment(), capture_output=True, text=True, timeout=PROCESS_SECONDS
+            command, cwd=self._folder, env=_environment(), capture_output=True, text=True, timeout=PROCESS_TIMEOUT_S
         )
         if done.returncode:
             raise SystemExit(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from upcall.research.citations import Library, ReadText
-from upcall.research.quotes import find_quote, says_enough
+from upcall.research.quotes import find_quote, has_enough_words
 
 DATA = Path(__file__).parent.parent / "tests" / "data"
 
@@ -29,7 +29,7 @@ def main() -> None:
             there, taken = Counter[str](), Counter[str]()
             for each in labelled["quotes"]:
                 if each["holds"] is holds:
-                    hit = says_enough(each["quote"]) and find_quote(each["quote"], labelled["texts"][each["text"]])
+                    hit = has_enough_words(each["quote"]) and find_quote(each["quote"], labelled["texts"][each["text"]])
                     there[each["kind"]] += 1
                     taken[each["kind"]] += bool(hit)
             for kind in sorted(there):

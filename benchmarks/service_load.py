@@ -35,8 +35,8 @@ from upcall.testing import Call, ScriptedModelClient
 from upcall.ui.web.server import serve
 from upcall.ui.web.service import Service
 
-STREAMS_A_USER = 20
-SECONDS = 60.0
+STREAMS_PER_USER = 20
+TIMEOUT_S = 60.0
 
 
 async def run_server(store: str, users: int) -> None:
@@ -111,7 +111,7 @@ async def measure(place: dict[str, Any], server: int, streams: int, rate: float,
     """Open the streams, answer at the rate, and print what came of it."""
     async with AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(_connect(place["url"], each)) for each in place["secrets"]]
-        owners = [clients[number // STREAMS_A_USER] for number in range(streams)]
+        owners = [clients[number // STREAMS_PER_USER] for number in range(streams)]
         before = _memory(server)
         followers = [Follower(each, await _start(each)) for each in owners]
         following = [asyncio.create_task(each.follow()) for each in followers]
@@ -138,7 +138,7 @@ async def measure(place: dict[str, Any], server: int, streams: int, rate: float,
 def _connect(url: str, secret: str) -> httpx.AsyncClient:
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
     return httpx.AsyncClient(
-        base_url=url, headers={"Authorization": f"Bearer {secret}"}, timeout=SECONDS, limits=limits
+        base_url=url, headers={"Authorization": f"Bearer {secret}"}, timeout=TIMEOUT_S, limits=limits
     )
 
 
@@ -150,7 +150,7 @@ async def _start(client: httpx.AsyncClient) -> str:
 
 async def _wait_for(followers: list[Follower]) -> None:
     """Wait until each stream has told a question that is open."""
-    async with asyncio.timeout(SECONDS * 2):
+    async with asyncio.timeout(TIMEOUT_S * 2):
         for each in followers:
             each.asked.put_nowait(await each.asked.get())
 
@@ -170,7 +170,7 @@ async def _answer_all(followers: list[Follower], rate: float, seconds: float) ->
     for number, follower in zip(range(int(rate * seconds)), itertools.cycle(followers), strict=False):
         await asyncio.sleep(begun + number / rate - time.perf_counter())
         late += follower.asked.empty()
-        question = await asyncio.wait_for(follower.asked.get(), SECONDS)
+        question = await asyncio.wait_for(follower.asked.get(), TIMEOUT_S)
         sending.append(asyncio.create_task(answer(follower, question)))
     await asyncio.gather(*sending)
     return taken, late
@@ -210,7 +210,7 @@ def main() -> None:
         asyncio.run(run_server(given.serve[0], int(given.serve[1])))
         return
     with tempfile.TemporaryDirectory() as folder:
-        users = -(-given.streams // STREAMS_A_USER)
+        users = -(-given.streams // STREAMS_PER_USER)
         command = [sys.executable, __file__, "--serve", f"{folder}/runs.db", str(users)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder) as server:
             try:

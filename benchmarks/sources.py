@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from upcall.research.sources.documents import CANDIDATES, HITS_A_DOCUMENT, Documents, choose_terms
+from upcall.research.sources.documents import CANDIDATES, HITS_PER_DOCUMENT, Documents, choose_terms
 from upcall.research.sources.index import DocumentIndex
 
 DATA = Path(__file__).with_name("data") / "sources.jsonl"
@@ -143,7 +143,7 @@ def measure(folder: Path, work: Path, held: dict[str, str], number: int) -> dict
             places[f"plain {operator}"].append(place_of(file, found))
         terms = choose_terms(each.query)
         start = time.perf_counter()
-        index.search(terms, CANDIDATES, HITS_A_DOCUMENT)
+        index.search(terms, CANDIDATES, HITS_PER_DOCUMENT)
         times["ours"].append(time.perf_counter() - start)
         start = time.perf_counter()
         hits = asyncio.run(documents.search(each.query))

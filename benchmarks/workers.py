@@ -127,7 +127,7 @@ def _asked(run: Run) -> list[str]:
 async def kill_workers(fleet: Fleet, options: argparse.Namespace) -> dict[str, Any]:
     """Kill and stop workers while runs are submitted and answered; return what was found."""
     chosen, taken_over = random.Random(options.seed), list[float]()
-    fleet.environment["FLEET_MODEL_SECONDS"] = "0.2"
+    fleet.environment["FLEET_MODEL_DELAY_S"] = "0.2"
     for _ in range(options.workers):
         fleet.start()
     answering = asyncio.create_task(fleet.answer_all())

@@ -97,5 +97,5 @@ def make_sample(kind: Any, bare: bool) -> Any:
 
 
 def _describe(error: BaseException) -> str:
-    said = " ".join(str(error).split()).rstrip(".") or "no reason given"
-    return f"{said} ({type(error).__name__})."
+    reason = " ".join(str(error).split()).rstrip(".") or "no reason given"
+    return f"{reason} ({type(error).__name__})."

@@ -31,8 +31,8 @@ class Example:
     candidates: tuple[Needed, ...]
 
 
-def _in_request(detail: str, question: str, said: str) -> Needed:
-    return Needed(detail, question, said=said, assumed=said, known_from="request")
+def _in_request(detail: str, question: str, stated: str) -> Needed:
+    return Needed(detail, question, said=stated, assumed=stated, known_from="request")
 
 
 def _default(detail: str, question: str, assumed: str) -> Needed:

@@ -12,7 +12,7 @@ NOTHING = "nothing"
 TASTE = "taste: "
 """The beginning of the reply if only tastes differ."""
 
-FIRST_LOOKS: tuple[tuple[str, str], ...] = (
+FIRST_LOOK_EXAMPLES: tuple[tuple[str, str], ...] = (
     ("What does a driving licence cost, and which tests are there?", "the country"),
     ("What does a driving licence for a car cost in Denmark, and which tests are there?", NOTHING),
     ("Recommend five board games for two players.", TASTE + "kind of games"),

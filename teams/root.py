@@ -233,7 +233,7 @@ def root_team(
         )
         speakers.insert(1, clarifier)
     for agent in speakers:
-        agent.hears_answers = True
+        agent.sees_answers = True
     stops: list[TerminationCondition] = [TextMessageTermination(agent.name) for agent in speakers]
     if human is None:
         stops.append(HandoffTermination(USER))

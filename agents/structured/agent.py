@@ -309,8 +309,8 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
 
     def _repair_request(self, problem: str, text: str) -> list[LLMMessage]:
         shown = shorten_middle(text, self._settings.max_context_chars)
-        said = [AssistantMessage(content=shown, source=self.name)] if text.strip() else []
-        return [*said, UserMessage(content=self._prompts.render(RepairContext(problem)), source="system")]
+        reply = [AssistantMessage(content=shown, source=self.name)] if text.strip() else []
+        return [*reply, UserMessage(content=self._prompts.render(RepairContext(problem)), source="system")]
 
     async def _call(
         self,
@@ -357,8 +357,10 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
 
     def _warn_of_fallback(self, instead: str) -> dict[str, str]:
         """Return the metadata of a step that replaces an unusable reply."""
-        told = f"the model's reply could not be used, also after one repair, so {instead}; use a model that writes JSON"
-        return {WARNINGS: dump_warnings([told])}
+        warning = (
+            f"the model's reply could not be used, also after one repair, so {instead}; use a model that writes JSON"
+        )
+        return {WARNINGS: dump_warnings([warning])}
 
     # -- the second look ----------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from upcall.options import AskFor
 from upcall.policy.scorer import find_probability
 from upcall.prompts import Prompts
 from upcall.prompts.contexts import FirstLookContext, MissingContext
-from upcall.prompts.first_look_examples import FIRST_LOOKS, NOTHING, TASTE
+from upcall.prompts.first_look_examples import FIRST_LOOK_EXAMPLES, NOTHING, TASTE
 from upcall.questions.question import Question
 from upcall.text import one_line
 
@@ -66,8 +66,8 @@ def missing_messages(agent: str, prompts: Prompts, request: str, ask: AskFor) ->
 
 def read_missing(reply: str) -> str:
     """Return what a reply names as missing, in few words; nothing if it is no such reply."""
-    said = one_line(reply.strip().split("\n", 1)[0]).removeprefix(I_NEED.strip()).strip()
-    named = _YOUR_TASTE.sub("", said.split(". ", 1)[0], count=1).strip(" .")
+    sentence = one_line(reply.strip().split("\n", 1)[0]).removeprefix(I_NEED.strip()).strip()
+    named = _YOUR_TASTE.sub("", sentence.split(". ", 1)[0], count=1).strip(" .")
     return named if len(named) <= MAX_MISSING_CHARS and named.casefold() != NOTHING else ""
 
 
@@ -109,14 +109,14 @@ def _log_odds(shares: Mapping[str, float], ask: AskFor) -> float:
 @cache
 def _examples(agent: str) -> tuple[LLMMessage, ...]:
     """Return the examples as turns of a chat."""
-    return tuple(turn for request, missing in FIRST_LOOKS for turn in _turns(agent, request, missing))
+    return tuple(turn for request, missing in FIRST_LOOK_EXAMPLES for turn in _turns(agent, request, missing))
 
 
 @cache
 def _lacking_examples(agent: str, ask: AskFor) -> tuple[LLMMessage, ...]:
     """Return the examples that lack something under a policy, as turns of a chat."""
     turns: list[LLMMessage] = []
-    for request, missing in FIRST_LOOKS:
+    for request, missing in FIRST_LOOK_EXAMPLES:
         if missing == NOTHING or (ask == "essential" and missing.startswith(TASTE)):
             continue
         whose = "your " if missing.startswith(TASTE) else ""
@@ -132,7 +132,7 @@ def _turns(agent: str, request: str, reply: str) -> tuple[LLMMessage, LLMMessage
 def _openings() -> tuple[str, ...]:
     """Return the first words of the examples' replies. "taste" precedes "the", so that a token "t" counts as
     its beginning."""
-    words = {reply.split()[0].strip(":,").lower() for _, reply in FIRST_LOOKS}
+    words = {reply.split()[0].strip(":,").lower() for _, reply in FIRST_LOOK_EXAMPLES}
     return (NOTHING, _TASTE, *sorted(words - {NOTHING, _TASTE}))
 
 

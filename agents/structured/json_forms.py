@@ -158,6 +158,6 @@ def _refuses_format(error: BaseException | None) -> bool:
     There is no code for that: servers say it in words, with one of these statuses. OpenAI also names the form when
     it counts the tokens of a prompt that is too long.
     """
-    said = str(error)
-    refused = getattr(error, "status_code", None) in _REFUSALS and _FORMAT_WORDS.search(said)
-    return bool(refused and not _TOO_LONG.search(said))
+    reason = str(error)
+    refused = getattr(error, "status_code", None) in _REFUSALS and _FORMAT_WORDS.search(reason)
+    return bool(refused and not _TOO_LONG.search(reason))

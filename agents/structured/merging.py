@@ -41,15 +41,15 @@ def merge_messages(request: str, clarifications: Sequence[str], limit: int) -> s
     return "\n".join([shorten_middle(request, max(limit // 2, limit - used)), *reversed(newest)])
 
 
-def holds_most_of(text: str, said: str) -> bool:
+def holds_most_of(text: str, wanted: str) -> bool:
     """Whether at least half of the longer words and the numbers of `said` stand in `text`, in some inflected form."""
-    return 2 * len(find_words_of(said, text)) >= len(_longer_words(said))
+    return 2 * len(find_words_of(wanted, text)) >= len(_longer_words(wanted))
 
 
-def find_words_of(said: str, text: str) -> list[str]:
+def find_words_of(wanted: str, text: str) -> list[str]:
     """Return the longer words and the numbers of `said` that stand in `text`, in some inflected form."""
     there = {*_words(text)}
-    return [word for word in _longer_words(said) if any(_same_stem(word, other) for other in there)]
+    return [word for word in _longer_words(wanted) if any(_same_stem(word, other) for other in there)]
 
 
 def _longer_words(text: str) -> list[str]:

@@ -66,8 +66,8 @@ class Thread(AgentState):
         texts = [message for message in self.messages if isinstance(message, TextMessage)]
         users = (TASK_SOURCE, user_proxy)
         latest = dropwhile(lambda message: message.source not in users, reversed(texts))
-        said = list(takewhile(lambda message: message.source in users, latest))
-        return said[::-1] or texts[:1] or self.messages[:1]
+        spoken = list(takewhile(lambda message: message.source in users, latest))
+        return spoken[::-1] or texts[:1] or self.messages[:1]
 
     def task(self, user_proxy: str) -> str:
         """Return the current request as text."""

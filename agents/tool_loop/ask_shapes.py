@@ -39,8 +39,8 @@ def _mend(call: FunctionCall) -> Iterator[FunctionCall]:
         yield call
         return
     arguments = {camel_to_snake(name): value for name, value in given.items()}
-    for number, said in enumerate(_list_questions(arguments)):
-        mended = _mend_fields(said)
+    for number, listed in enumerate(_list_questions(arguments)):
+        mended = _mend_fields(listed)
         text = call.arguments if mended == arguments else json.dumps(mended, ensure_ascii=False)
         yield FunctionCall(id=call.id if number == 0 else "", name=call.name, arguments=text)
 
@@ -59,8 +59,8 @@ def _list_questions(arguments: dict[str, Any]) -> list[dict[str, Any]]:
     return [arguments]
 
 
-def _mend_fields(said: dict[str, Any]) -> dict[str, Any]:
-    mended = dict(said)
+def _mend_fields(given: dict[str, Any]) -> dict[str, Any]:
+    mended = dict(given)
     if not mended.get("question") and (name := _first(mended, _QUESTION)):
         mended["question"] = mended.pop(name)
     if not mended.get("options") and isinstance(_read(mended.get("choices")), list):
@@ -79,9 +79,9 @@ def _mend_fields(said: dict[str, Any]) -> dict[str, Any]:
     return mended
 
 
-def _find_kind(said: str) -> str:
+def _find_kind(name: str) -> str:
     """Return the kind that is meant by a word that names none: the only one that contains it, else the default."""
-    word = "_".join(said.lower().replace("-", " ").replace("_", " ").split())
+    word = "_".join(name.lower().replace("-", " ").replace("_", " ").split())
     meant = [kind for kind in sorted(_KINDS) if word and (word in kind or kind in word)]
     return meant[0] if len(meant) == 1 else ClarificationType.MISSING_INFO.value
 

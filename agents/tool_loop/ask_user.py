@@ -66,12 +66,12 @@ def parse_question(arguments: dict[str, Any], *, agent: str, call_id: str, **own
     Raises:
         InvalidQuestion: it is empty, too long, or has wrong types; says what to do about it.
     """
-    said = {camel_to_snake(name): value for name, value in arguments.items() if value is not None}
-    fields = {name: value for name, value in said.items() if name in AskUserArguments.model_fields}
+    given = {camel_to_snake(name): value for name, value in arguments.items() if value is not None}
+    fields = {name: value for name, value in given.items() if name in AskUserArguments.model_fields}
     options = fields.pop("options", [])
     if not isinstance(options, list):
         raise InvalidQuestion("options must be a list")
-    own = {**id_for_question(agent, call_id, str(said.get("question"))), **own}
+    own = {**id_for_question(agent, call_id, str(given.get("question"))), **own}
     own.setdefault("options", [_for_people(each) for each in options])
     try:
         return Question(**fields, path=(agent,), calls=(call_id,), **own)

@@ -90,9 +90,9 @@ class CitingAgent(PausableAgent):
         parts = [each for each in self._turn.frames if each.call.name in self._toolset.nested]
         if frame in parts and frame.result is not None and len(parts) > 1:
             done = sum(each.result is not None for each in parts)
-            told = f"{SECTIONS}: {done} of {len(parts)}"
+            status = f"{SECTIONS}: {done} of {len(parts)}"
             emit(
                 ThoughtEvent(
-                    id=identity.new_message_id(), source=self.name, content=told, metadata={PROGRESS: SECTIONS}
+                    id=identity.new_message_id(), source=self.name, content=status, metadata={PROGRESS: SECTIONS}
                 )
             )

@@ -63,5 +63,5 @@ def redeliver_answers(turn: Turn) -> bool:
         return False
     answers = box.there_for([each.id for each in turn.open_questions() if journal.was_delivered(each.id)])
     turn.deliver(answers)
-    journal.tell_delivery([each.question_id for each in answers])
+    journal.report_delivery([each.question_id for each in answers])
     return bool(answers)

@@ -92,8 +92,8 @@ class EscalatingAgent(PausableAgent):
         if OUTCOME in message.metadata:
             return False
         checked = CHECKED in message.metadata
-        said = CheckedReport.model_validate_json(message.metadata[OUTPUT]).outcome() if checked else message.content
-        return falls_short(said)
+        text = CheckedReport.model_validate_json(message.metadata[OUTPUT]).outcome() if checked else message.content
+        return falls_short(text)
 
     def _with_findings(self, content: str) -> str:
         """Return the text of a hand-over, with the results of the latest calls."""

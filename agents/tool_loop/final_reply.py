@@ -89,7 +89,7 @@ def read_text(text: str, kind: type[BaseModel], *, insist: bool = False) -> Base
             raise UnreadableReply(f"{problem}. {_NO_TEXT}") from problem
         prose = drop_thoughts(text)
         written = _json_in(prose)
-        if not prose or (isinstance(written, dict) and not any(map(_says_something, written.values()))):
+        if not prose or (isinstance(written, dict) and not any(map(_has_content, written.values()))):
             raise UnreadableReply("it was empty") from problem
         if written is not None and not insist:
             raise UnreadableReply(_RAW_JSON) from problem
@@ -106,7 +106,7 @@ def _json_in(text: str) -> dict[str, Any] | list[Any] | None:
     return value if isinstance(value, dict | list) else None
 
 
-def _says_something(value: object) -> bool:
+def _has_content(value: object) -> bool:
     return bool(value.strip() if isinstance(value, str) else value)
 
 

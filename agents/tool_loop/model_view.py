@@ -115,8 +115,8 @@ def with_system_message(system_text: str, messages: Sequence[LLMMessage], *, sev
     ``multiple_system_messages``) gets additions of memories and others in that one."""
     if several:
         return [*([SystemMessage(content=system_text)] if system_text else []), *messages]
-    said = [each.content for each in messages if isinstance(each, SystemMessage)]
-    whole = "\n\n".join(part for part in (system_text, *said) if part)
+    parts = [each.content for each in messages if isinstance(each, SystemMessage)]
+    whole = "\n\n".join(part for part in (system_text, *parts) if part)
     rest = [each for each in messages if not isinstance(each, SystemMessage)]
     return [*([SystemMessage(content=whole)] if whole else []), *rest]
 

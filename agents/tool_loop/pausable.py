@@ -125,8 +125,8 @@ def _warn_of_unasked(response: Response, refused: str) -> Response:
     message = response.chat_message
     if not refused or message_questions(message):
         return response
-    told = [_UNASKED.format(refused), *event_warnings(message)]
-    metadata = {**message.metadata, WARNINGS: dump_warnings(told)}
+    warnings = [_UNASKED.format(refused), *event_warnings(message)]
+    metadata = {**message.metadata, WARNINGS: dump_warnings(warnings)}
     return Response(chat_message=message.model_copy(update={"metadata": metadata}))
 
 
@@ -549,8 +549,10 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     def _open_question(self, frame: Frame) -> None:
         asked = self._state.asked
         if asked >= self._settings.max_questions:
-            told = f"You have asked {asked} questions, the limit. Go on with your best judgement; say what you assumed."
-            frame.finish(told, is_error=True)
+            notice = (
+                f"You have asked {asked} questions, the limit. Go on with your best judgement; say what you assumed."
+            )
+            frame.finish(notice, is_error=True)
             return
         try:
             frame.questions = [parse_question(frame.arguments(), agent=self.name, call_id=frame.call.id)]
@@ -640,8 +642,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     async def _verify_report(self, report: Report, token: CancellationToken) -> Report:
         verified = report.verify_against(await self._work(token))
         lost = [each.rstrip(".") for each in verified.left_open if each not in report.left_open]
-        told = [each for each in verified.objections() if each not in report.warnings]
-        if problems := [*lost, *told]:
+        unresolved = [each for each in verified.objections() if each not in report.warnings]
+        if problems := [*lost, *unresolved]:
             self._object(problems)
         return verified
 
@@ -721,7 +723,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             caller = Caller(self.name, self.user_proxy, self._settings.nested_timeout)
             serving, held = True, list[Event]()
 
-            def tell(event: Event) -> None:
+            def emit_event(event: Event) -> None:
                 event = prefix_path(self.name, event, frame.call.id)
                 if event.models_usage is not None:
                     self._count("/".join(event_path(event)), event.models_usage)
@@ -729,7 +731,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 (held.append if looks and all(map(may_answer, event_questions(event))) else emit)(event)
 
             while serving:
-                await serve_nested(frame, agent, caller, token, tell)
+                await serve_nested(frame, agent, caller, token, emit_event)
                 serving = await self._answer_nested(frame, token, emit)
                 for event in held:  # Nobody is asked what this agent answers.
                     if {each.id for each in event_questions(event)} & set(frame.passed_up):
@@ -768,8 +770,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 )
             if usage is not None:
                 self._count(self.name, usage)
-                told = f"(looks whether it can answer {frame.call.name}: {'yes' if answer else 'no'})"
-                emit(ThoughtEvent(id=identity.new_message_id(), source=self.name, content=told, models_usage=usage))
+                thought = f"(looks whether it can answer {frame.call.name}: {'yes' if answer else 'no'})"
+                emit(ThoughtEvent(id=identity.new_message_id(), source=self.name, content=thought, models_usage=usage))
             if answer is None:
                 frame.passed_up.append(question.id)
             else:
@@ -792,9 +794,13 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     def _hand_over(self, handoff: Handoff) -> HandoffMessage:
         """End the turn with a hand-off, and with what the next agent has to know about the turn."""
         turn = self._state
-        told = turn.handoff_context(self.name, self._toolset.handoffs, ASK_USER)
+        work_so_far = turn.handoff_context(self.name, self._toolset.handoffs, ASK_USER)
         message = HandoffMessage(
-            id=identity.new_message_id(), source=self.name, target=handoff.target, content=handoff.message, context=told
+            id=identity.new_message_id(),
+            source=self.name,
+            target=handoff.target,
+            content=handoff.message,
+            context=work_so_far,
         )
         turn.end()
         if handoff.target == self.user_proxy:

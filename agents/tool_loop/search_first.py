@@ -27,8 +27,8 @@ def look_up_task(turn: Turn, toolset: Toolset, agent: str) -> list[FunctionCall]
     if any(call.name in toolset.source_tools for call in turn.list_made(agent, since=turn.began)):
         return []
     given = [each for each in turn.messages[turn.began :] if isinstance(each, UserMessage)]
-    told = [each.content for each in given if isinstance(each.content, str) and each.source != REMINDER]
-    task = turn.task or (told[-1] if told else "")
+    texts = [each.content for each in given if isinstance(each.content, str) and each.source != REMINDER]
+    task = turn.task or (texts[-1] if texts else "")
     return toolset.look_up(shorten(task, MAX_LOOKED_UP_CHARS)) if task else []
 
 
@@ -36,8 +36,8 @@ def note_task(turn: Turn, toolset: Toolset, message: BaseChatMessage, user_proxy
     """Note the text of a message if it says what to search an agent's sources for."""
     if not toolset.source_tools:
         return
-    is_said = message.source == user_proxy and not message_answers(message)
-    if is_said or not isinstance(message, HandoffMessage):
+    is_spoken = message.source == user_proxy and not message_answers(message)
+    if is_spoken or not isinstance(message, HandoffMessage):
         turn.task = shorten(message.to_model_text(), MAX_LOOKED_UP_CHARS)
 
 

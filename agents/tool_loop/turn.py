@@ -223,7 +223,7 @@ class Turn(AgentState):
 
     def handoff_context(self, agent: str, handoffs: Collection[str], left_out: str) -> list[LLMMessage]:
         """Return what `agent` did in this turn, whose last batch hands over, but for calls of the tool `left_out`."""
-        told: list[LLMMessage] = []
+        history: list[LLMMessage] = []
         results: dict[str, FunctionExecutionResult] = {}
         is_last = True
         for message in reversed(self.messages):
@@ -238,13 +238,13 @@ class Turn(AgentState):
             is_last = False
             shared = [call for call in message.content if call.name != left_out and call.name not in handoffs]
             calls = [call for call in shared if call.id in results]
-            said = split_thoughts(message.thought or "").text
+            comment = split_thoughts(message.thought or "").text
             if calls:
                 given = FunctionExecutionResultMessage(content=[results[call.id] for call in calls])
-                told = [AssistantMessage(content=calls, source=agent, thought=said or None), given, *told]
-            elif said:
-                told = [AssistantMessage(content=said, source=agent), *told]
-        return told
+                history = [AssistantMessage(content=calls, source=agent, thought=comment or None), given, *history]
+            elif comment:
+                history = [AssistantMessage(content=comment, source=agent), *history]
+        return history
 
     def close_batch(self, agent: str) -> None:
         """Move the finished batch into the context, results right after their calls.
@@ -258,8 +258,8 @@ class Turn(AgentState):
         self.messages.append(AssistantMessage(content=calls, thought=self.thought, source=agent))
         self.messages.append(FunctionExecutionResultMessage(content=self.results()))
         for call in (frame.call for frame in self.frames if frame.edited):
-            told = f"The user changed the arguments of call {call.id} of {call.name}; it was made with these."
-            self.messages.append(UserMessage(content=told, source="user"))
+            notice = f"The user changed the arguments of call {call.id} of {call.name}; it was made with these."
+            self.messages.append(UserMessage(content=notice, source="user"))
         self.messages.extend(self.arrived)
         self.frames, self.arrived, self.thought = [], [], None
 

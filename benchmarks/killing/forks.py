@@ -13,7 +13,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-SECONDS_TO_END = 60.0
+END_TIMEOUT_S = 60.0
 """A worker that takes longer hangs."""
 
 
@@ -42,7 +42,7 @@ def fork(work: Callable[[], object], output: Path) -> int:
         os._exit(status)
 
 
-def ended(child: int, seconds: float = SECONDS_TO_END) -> int:
+def ended(child: int, seconds: float = END_TIMEOUT_S) -> int:
     """How `child` ended: 0, 1, or minus the signal that killed or stopped it.
 
     Raises:

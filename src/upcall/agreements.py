@@ -32,11 +32,11 @@ class UnagreedSettings(ConfigurationError):
     """Settings files were found that nobody has agreed to: ``files``. Nothing of them was obeyed."""
 
     def __init__(self, files: Sequence[SettingsFile]) -> None:
-        said = "; ".join(f"{show_path(file.path)} {_describe(file)}" for file in files)
+        listing = "; ".join(f"{show_path(file.path)} {_describe(file)}" for file in files)
         paths = " ".join(shlex.quote(str(file.path)) for file in files)
         command = f"upcall trust {paths}" if paths.isprintable() else "upcall trust (in that folder)"
         super().__init__(
-            f"{said}, and nobody has agreed to that. Look at it and agree with: {command} (add --ignore to leave "
+            f"{listing}, and nobody has agreed to that. Look at it and agree with: {command} (add --ignore to leave "
             "it out)."
         )
         self.files = tuple(files)
@@ -78,8 +78,8 @@ class Agreement(BaseModel, frozen=True, extra="forbid"):
             "changed": [name for name in now if name in then and now[name] != then[name]],
             "gone": [name for name in then if name not in now],
         }
-        told = [f"{kind}: {list_names(map(show_name, names), NAMES_SHOWN)}" for kind, names in kinds.items() if names]
-        return "; ".join(told) or "only comments or layout"
+        parts = [f"{kind}: {list_names(map(show_name, names), NAMES_SHOWN)}" for kind, names in kinds.items() if names]
+        return "; ".join(parts) or "only comments or layout"
 
 
 def find_agreement(path: Path) -> Agreement | None:

@@ -138,15 +138,15 @@ def _type(given: ConfigSource, place: Place, data: dict[str, Any]) -> type[Block
 
 def _flat(given: ConfigSource, name: str, block: Block) -> dict[str, Any]:
     """Return the settings that a block gives, as far as it says them and not only defaults them."""
-    said = {field: getattr(block, field) for field in sorted(block.SETTINGS & block.model_fields_set)}
-    for field, value in said.items():
+    fields = {field: getattr(block, field) for field in sorted(block.SETTINGS & block.model_fields_set)}
+    for field, value in fields.items():
         if field in given.data and given.data[field] != value:
             raise ConfigurationError(
                 f"{given.at(field)}: {field} = {render_value(given.data[field])}, but functions.{name}.{field} = "
                 f"{value!r} "
                 f"({given.at('functions', name, field)}), and both are the same setting; keep one."
             )
-    return said
+    return fields
 
 
 def _verbose(given: ConfigSource, blocks: dict[str, Block]) -> dict[str, Any]:

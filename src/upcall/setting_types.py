@@ -15,7 +15,7 @@ _WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", re.ASCII | re.IGNORECASE)
 
 _HOST = re.compile(r"[\w.:-]+", re.ASCII)
 
-MAX_SECONDS = 3650 * 86_400
+MAX_DURATION_S = 3650 * 86_400
 """Ten years. A time that lies much further off is a slip, and the calendar has an end."""
 
 
@@ -36,7 +36,7 @@ def parse_seconds(value: object) -> float:
 
 
 def _in_range(seconds: float) -> float:
-    if not 0 < seconds <= MAX_SECONDS:
+    if not 0 < seconds <= MAX_DURATION_S:
         raise ValueError("a length of time is more than nothing and at most 3650d")
     return seconds
 

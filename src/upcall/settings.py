@@ -194,7 +194,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
     timings: bool = True
     transcripts: bool = True
 
-    _strangers: tuple[str, ...] = ()
+    _unknown_variables: tuple[str, ...] = ()
     _left_out: tuple[str, ...] = ()
     _given: ConfigSource | None = None
 
@@ -215,15 +215,17 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
             given = in_folder.config
         from_env_file = found[ENV_FILE].variables if ENV_FILE in found else {}
         _refuse_unknown(given)
-        said = ConfigSource("Settings", {name: value for name, value in explicit.items() if value is not None})
-        said.refuse_unknown((), Settings.model_fields)
-        if "functions" in said.data:  # A program's blocks come in the place of the file's, and are not mixed with them.
+        arguments = ConfigSource("Settings", {name: value for name, value in explicit.items() if value is not None})
+        arguments.refuse_unknown((), Settings.model_fields)
+        if (
+            "functions" in arguments.data
+        ):  # A program's blocks come in the place of the file's, and are not mixed with them.
             given.data.pop("functions", None)
         from_file, variables = apply_blocks(given), set[str]()
         try:
             sources = _sources.set(_Sources(from_file, from_env_file, variables))
             try:
-                values = _reading()(**apply_blocks(said))
+                values = _reading()(**apply_blocks(arguments))
                 read = Settings.model_construct(_fields_set=values.model_fields_set, **dict(values))
             finally:
                 _sources.reset(sources)
@@ -233,19 +235,19 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
             raise ConfigurationError(f"{error}. Lists and tables in the environment are written as JSON.") from error
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"Cannot read the settings: {error}.") from error
-        read._strangers = tuple(_strangers(variables))
+        read._unknown_variables = tuple(_unknown_variables(variables))
         read._left_out = tuple(show_path(file.path) for file in files if file.path.name not in found)
         read._given = given
         read.standing_facts()
         read._refuse_unknown_roles()
-        read._refuse_unknown_llms(said if "functions" in said.data else given)
+        read._refuse_unknown_llms(arguments if "functions" in arguments.data else given)
         return read
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What is no error but probably not meant, or not expected: one line each."""
         left_out = (f"{path} is left out, as you decided; upcall trust changes that." for path in self._left_out)
-        return (*left_out, *self._strangers, *self._undefined_llms(), *self._find_played())
+        return (*left_out, *self._unknown_variables, *self._undefined_llms(), *self._agents_on_demo_model())
 
     def standing_facts(self) -> tuple[Fact, ...]:
         """Return the facts, each with where it stands.
@@ -351,8 +353,8 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
 
     def _of_kind(self, kind: WorkKind) -> ModelSettings | None:
         """Return what is said of the model for a kind of work: an entry of ``llms`` where it names one."""
-        said = self.models.get(kind)
-        return self.llms.get(said.model or "", said) if said is not None else None
+        choice = self.models.get(kind)
+        return self.llms.get(choice.model or "", choice) if choice is not None else None
 
     def _refuse_unknown_roles(self) -> None:
         """Refuse a role that nobody has: nobody could answer its questions."""
@@ -382,7 +384,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
         for llm in dict.fromkeys(llm for block in self.functions.values() for llm in block.llms.values()):
             yield f"The llm {llm!r} is defined nowhere, so it means the common model; define it under llms."
 
-    def _find_played(self) -> Iterable[str]:
+    def _agents_on_demo_model(self) -> Iterable[str]:
         """Where some agents have a model and there is no common one, the others would play the demo unnoticed."""
         played = [agent for agent in get_args(AgentName) if self._own(agent) is None]
         if not self.names_a_model and 0 < len(played) < len(get_args(AgentName)):
@@ -465,8 +467,8 @@ def _refuse_unknown(given: ConfigSource) -> None:
         given.refuse_unknown(("models",), get_args(WorkKind))
     for table in ("agents", "models", "llms"):
         named = given.data.get(table)
-        for name, said in named.items() if isinstance(named, dict) else ():
-            if isinstance(said, str) and table == "models":
+        for name, value in named.items() if isinstance(named, dict) else ():
+            if isinstance(value, str) and table == "models":
                 continue
             given.refuse_unknown((table, name), ModelSettings.model_fields, listed=ModelSettings.model_fields)
     rules = given.data.get("assign")
@@ -481,7 +483,7 @@ def _refuse_unknown(given: ConfigSource) -> None:
             )
 
 
-def _strangers(variables: Iterable[str]) -> Iterable[str]:
+def _unknown_variables(variables: Iterable[str]) -> Iterable[str]:
     """Yield a note for each variable with our prefix that is no setting."""
     known = [name.upper() for name in Settings.model_fields]
     for variable in sorted(variables):

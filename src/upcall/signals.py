@@ -40,7 +40,7 @@ def exit_on_stop() -> None:
     of an import comes out of compiled code as another one, or not at all."""
     with contextlib.suppress(AttributeError, OSError, ValueError):  # It may be missing, or closed.
         sys.stdout.flush()
-    sys.unraisablehook = _say_nothing_of_stops
+    sys.unraisablehook = _ignore_stops
     _handle(_exit)
 
 
@@ -68,7 +68,7 @@ def raise_at_once() -> Iterator[None]:
             signal.signal(each, handler or signal.SIG_DFL)
 
 
-def _say_nothing_of_stops(error: sys.UnraisableHookArgs) -> None:
+def _ignore_stops(error: sys.UnraisableHookArgs) -> None:
     """Keep quiet where a stop came in the finalizer of some object, which Python would print as a traceback."""
     if not issubclass(error.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(error)

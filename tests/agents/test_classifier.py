@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from tables import rows
 
 from upcall.agents import Classifier
-from upcall.agents.classifier import HISTORY_CHARS, REPAIR_SECONDS, ClassifierConfig
+from upcall.agents.classifier import HISTORY_CHARS, REPAIR_TIMEOUT_S, ClassifierConfig
 from upcall.autogen.messages import CLASSIFICATION, ERROR, answer_message
 from upcall.execution.model_clients import ModelClients
 from upcall.prompts.contexts import ToolInfo
@@ -396,7 +396,7 @@ async def test_state_lets_a_new_object_continue_after_a_failure(failure: Reply |
 
 def test_repair_may_take_fifteen_seconds() -> None:
     """S2-38."""
-    assert REPAIR_SECONDS == 15
+    assert REPAIR_TIMEOUT_S == 15
 
 
 @pytest.mark.parametrize(
@@ -408,7 +408,7 @@ async def test_repair_that_fails_falls_back_to_deep_research(
     failure: Reply, repair_seconds: float, llm_timeout: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S2-38: two calls, never a third."""
-    monkeypatch.setattr("upcall.agents.classifier.REPAIR_SECONDS", repair_seconds)
+    monkeypatch.setattr("upcall.agents.classifier.REPAIR_TIMEOUT_S", repair_seconds)
     message = await said_to(["no idea", failure], llm_timeout=llm_timeout)
     assert isinstance(message, HandoffMessage)
     assert message.target == "clarifier"
@@ -417,7 +417,7 @@ async def test_repair_that_fails_falls_back_to_deep_research(
 
 async def test_first_call_has_the_whole_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """S2-24: the cap on the repair is for the repair alone."""
-    monkeypatch.setattr("upcall.agents.classifier.REPAIR_SECONDS", 0.0)
+    monkeypatch.setattr("upcall.agents.classifier.REPAIR_TIMEOUT_S", 0.0)
     message = await said_to([SHALLOW])
     assert isinstance(message, HandoffMessage)
     assert message.target == "researcher"

@@ -19,7 +19,7 @@ from upcall.agents.structured.agent import FEW_CHECKED, StructuredAgent
 from upcall.agents.structured.copied_question import GENERAL
 from upcall.prompts.contexts import Document
 from upcall.prompts.examples import CHECKED_EXAMPLES, EXAMPLES
-from upcall.prompts.first_look_examples import FIRST_LOOKS, NOTHING
+from upcall.prompts.first_look_examples import FIRST_LOOK_EXAMPLES, NOTHING
 from upcall.questions.question import Detail
 from upcall.testing import Fail, Hang, Reply, Request, ScriptedModelClient
 from upcall.ui.run_report import list_assumptions
@@ -321,7 +321,7 @@ def test_examples_ask_as_often_as_not() -> None:
     missing = [any(one.known_from == "user" and one.weight == "high" for one in each.candidates) for each in EXAMPLES]
     assert 0.3 < sum(missing) / len(missing) < 0.7
     assert set(missing[:FEW_EXAMPLES]) == {True, False}
-    lacking = [reply != NOTHING for _, reply in FIRST_LOOKS]
+    lacking = [reply != NOTHING for _, reply in FIRST_LOOK_EXAMPLES]
     assert 0.3 < sum(lacking) / len(lacking) < 0.7
 
 
@@ -331,7 +331,7 @@ def test_no_task_of_the_benchmark_stands_among_the_examples() -> None:
     tasks = {json.loads(line)["task"] for line in lines}
     assert len(tasks) >= 500
     assert tasks.isdisjoint({each.request for each in (*EXAMPLES, *CHECKED_EXAMPLES)})
-    assert tasks.isdisjoint({request for request, _ in FIRST_LOOKS})
+    assert tasks.isdisjoint({request for request, _ in FIRST_LOOK_EXAMPLES})
 
 
 async def test_run_takes_the_second_look_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:

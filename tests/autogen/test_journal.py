@@ -36,7 +36,7 @@ from places import SUPPORT
 from upcall import Answer, Outcome, Run, RunStatus, Upcall, UserInputRequired, idempotency_key, idempotent
 from upcall.agents import PausableAgent
 from upcall.autogen.group_chats import make_resumable
-from upcall.autogen.journal import SECONDS_BUFFERED, SECONDS_WITHOUT_DOUBT, Journal
+from upcall.autogen.journal import REPLY_BUFFER_TIME_S, UNCHECKED_LEASE_TIME_S, Journal
 from upcall.autogen.tool_calls import check_start_time
 from upcall.errors import CallerError, RunConflict, SchemaMismatch, StoreUnavailable
 from upcall.runs.checkpoint import Checkpoint
@@ -498,12 +498,12 @@ async def test_journal_takes_no_reply_after_its_last_checkpoint(tmp_path: Path) 
         kept = Journal(stored[0].run.id, "0", {}, lambda new, stored=stored: store.record(stored[0], new))
         await kept.replay_or_request("solo", [], [], fetch)
         await asyncio.sleep(0)
-        time.sleep(2 * SECONDS_BUFFERED)  # Its time to be written comes in the next passes of the loop.
+        time.sleep(2 * REPLY_BUFFER_TIME_S)  # Its time to be written comes in the next passes of the loop.
         for _ in range(passes):
             await asyncio.sleep(0)
         await kept.stop_writing()
         stored[0] = await store.save(stored[0], stored[0].run, Checkpoint())
-        await asyncio.sleep(2 * SECONDS_BUFFERED)
+        await asyncio.sleep(2 * REPLY_BUFFER_TIME_S)
         assert await store.journal(stored[0].run.id) == {}, passes
 
 
@@ -654,7 +654,7 @@ async def test_function_with_a_late_thread_needs_its_workers_lease(lost: bool, s
             with closing(sqlite3.connect("runs.db")) as database, database:
                 database.execute("UPDATE upcall_runs SET worker = 'somebody else'")
         if not done:
-            time.sleep(SECONDS_WITHOUT_DOUBT * 2)
+            time.sleep(UNCHECKED_LEASE_TIME_S * 2)
         done.append(text)
         return f"stamped {text}"
 
@@ -685,7 +685,7 @@ async def test_lease_is_checked_again_after_a_standstill(kind: Any, monkeypatch:
     def stand_still() -> None:
         with closing(sqlite3.connect("runs.db")) as database, database:
             database.execute("UPDATE upcall_runs SET worker = 'somebody else'")
-        time.sleep(SECONDS_WITHOUT_DOUBT * 2)
+        time.sleep(UNCHECKED_LEASE_TIME_S * 2)
 
     def look() -> None:
         check_start_time()
@@ -707,7 +707,7 @@ async def test_late_call_that_was_refused_is_not_in_doubt() -> None:
         if not records:
             raise StoreUnavailable("The disk is gone.")
         kept.update(records)
-        await asyncio.sleep(SECONDS_WITHOUT_DOUBT * 2 if None not in records.values() else 0)
+        await asyncio.sleep(UNCHECKED_LEASE_TIME_S * 2 if None not in records.values() else 0)
 
     async def run() -> ToolOutcome:
         raise AssertionError("it ran")

@@ -22,7 +22,7 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 from support.web_servers import Sent, serving
 
 from upcall.autogen.model_calls import call_model, result_of
-from upcall.autogen.token_odds import FIRST_TOKEN, NO_CALL, may_tell_odds, tells_odds
+from upcall.autogen.token_odds import FIRST_TOKEN, NO_CALL, may_report_odds, reports_odds
 from upcall.testing import LoopbackServer, Say, ScriptedModelClient
 
 INFO = ModelInfo(
@@ -88,27 +88,27 @@ async def test_server_that_lists_no_models_gets_no_request(sent: Sent, connect: 
 async def test_server_that_is_missing_has_unknown_odds(connect: Connect) -> None:
     with LoopbackServer([], owned_by="vllm") as server:
         client = connect(server.base_url)
-    assert await tells_odds(client) is False
+    assert await reports_odds(client) is False
 
 
 async def test_client_asks_for_the_models_once(connect: Connect) -> None:
     with serving(models("llamacpp")) as server:
         client = connect(f"{server.url}/v1")
-        assert [await tells_odds(client), await tells_odds(ChatCompletionCache(client))] == [True, True]
+        assert [await reports_odds(client), await reports_odds(ChatCompletionCache(client))] == [True, True]
     assert len(server.requests) == 1
 
 
 async def test_client_of_another_kind_is_never_asked() -> None:
     with ScriptedModelClient([]) as client:
-        assert not may_tell_odds(client)
-        assert not may_tell_odds(ChatCompletionCache(client))
+        assert not may_report_odds(client)
+        assert not may_report_odds(ChatCompletionCache(client))
         assert await ask(client) == NO_CALL
 
 
 async def test_what_a_cache_holds_may_be_told(connect: Connect) -> None:
     with LoopbackServer([Say("yes", logprobs=ODDS)], owned_by="vllm") as server:
         client = ChatCompletionCache(connect(server.base_url))
-        assert may_tell_odds(client)
+        assert may_report_odds(client)
         first, second = await ask(client), await ask(client)
     assert first.logprobs
     assert second.logprobs == first.logprobs

@@ -116,7 +116,7 @@ def test_texts_that_end_in_another_order_keep_their_numbers() -> None:
     kept = load_entries(dump_entries(recorder.entries))
     assert [(each.text, each.number) for each in kept] == [("second", 2), ("first", 1), ("third", 0)]
     recorder = TranscriptRecorder("task")  # After a kill.
-    recorder.go_on_behind(kept)
+    recorder.continue_from(kept)
     for each in reversed(whole):
         recorder.add(each)
     assert (recorder.entries, begin("fourth")) == (kept, 4)

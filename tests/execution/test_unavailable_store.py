@@ -157,7 +157,7 @@ async def test_store_failure_is_not_shown_to_models_as_tools(is_made: bool) -> N
 
 @both
 async def test_store_failure_leaves_the_run_with_its_process(is_made: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("upcall.execution.in_process.SECONDS_TO_REOPEN", 0.01)
+    monkeypatch.setattr("upcall.execution.in_process.REOPEN_DELAY_S", 0.01)
 
     async def play(fails: int) -> int:
         app = Upcall(store="runs.db", team=make_team, settings=Settings())

@@ -34,7 +34,7 @@ async def test_workers_do_the_trials_as_one_process_does(postgres: Server) -> No
 async def test_it_is_said_that_no_worker_takes_the_runs(
     postgres: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(runner, "SECONDS_WITHOUT_WORKER", 0.2)
+    monkeypatch.setattr(runner, "WORKER_WARNING_DELAY_S", 0.2)
     location = postgres.new_database()
     doing = asyncio.create_task(experiment(1, store=location, **CHANGES).run())
     while not caplog.messages and not doing.done():

@@ -23,7 +23,7 @@ from upcall import Upcall, run_sync
 
 FOLDER = ROOT / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.py"))
-SECONDS = 60
+TIMEOUT_S = 60
 MOST_LINES = 40
 
 
@@ -49,7 +49,7 @@ def started(name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 def said_by(name: str, typed: str) -> str:
     """Return what an example prints where this is typed."""
     with started(name) as process:
-        out, error = process.communicate(typed, timeout=SECONDS)
+        out, error = process.communicate(typed, timeout=TIMEOUT_S)
     assert (process.returncode, error) == (0, "")
     return out
 
@@ -111,7 +111,7 @@ def test_job_continues_on_a_file_of_answers_despite_kills() -> None:
         assert job.stdout.readline() == line
         answers.write_text('{"' + question["id"])
         answers.write_text(json.dumps({question["id"]: "Express"}))
-        out, error = job.communicate(timeout=SECONDS)
+        out, error = job.communicate(timeout=TIMEOUT_S)
     assert (job.returncode, error) == (0, "")
     assert "with Express" in out
 
@@ -146,16 +146,16 @@ def receiver() -> Iterator[tuple[str, Queue[dict[str, Any]]]]:
 @pytest.mark.slow
 def test_question_goes_to_a_url_and_its_answer_returns() -> None:
     with receiver() as (url, told), started("webhook.py", url) as process:
-        asked = told.get(timeout=SECONDS)
+        asked = told.get(timeout=TIMEOUT_S)
         (question,) = asked["questions"]
         assert (question["question"], question["path"]) == ("Which framework?", ["lead", "coder"])
         with pytest.raises(HTTPError, match="400"):
-            urlopen(asked["reply_to"], json.dumps({"another": "Express"}).encode(), timeout=SECONDS)
-        assert told.get(timeout=SECONDS) == asked
+            urlopen(asked["reply_to"], json.dumps({"another": "Express"}).encode(), timeout=TIMEOUT_S)
+        assert told.get(timeout=TIMEOUT_S) == asked
         answer = json.dumps({question["id"]: "Express"}).encode()
-        with urlopen(asked["reply_to"], answer, timeout=SECONDS) as response:
+        with urlopen(asked["reply_to"], answer, timeout=TIMEOUT_S) as response:
             assert response.read() == b"completed\n"
-        done = told.get(timeout=SECONDS)
-        process.communicate(timeout=SECONDS)
+        done = told.get(timeout=TIMEOUT_S)
+        process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, done["status"], done["run_id"]) == (0, "completed", asked["run_id"])
     assert "with Express" in done["result"]

@@ -22,7 +22,7 @@ REQUIREMENTS = {
     "langgraph": ("langgraph>=1.2,<1.3", "langgraph-checkpoint-sqlite>=3.1,<4"),
     "agent-framework": ("agent-framework-core>=1.23,<2",),
 }
-INSTALL_SECONDS = 400
+INSTALL_TIMEOUT_S = 400
 _NO_INDEX = re.compile(
     r"NewConnectionError|NameResolutionError|ConnectTimeoutError|ReadTimeoutError|ProxyError|Network is unreachable"
     r"|Failed to establish a new connection|Connection refused|NetworkRefused"
@@ -38,7 +38,7 @@ def environment(library: str) -> Path:
     if not stamp.exists() or stamp.read_text() != wanted:
         venv.create(folder, with_pip=True, clear=True)
         install = [python, "-m", "pip", "install", "--quiet", "--retries", "1", *REQUIREMENTS[library]]
-        done = subprocess.run(install, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
+        done = subprocess.run(install, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False)
         if done.returncode and (why := _NO_INDEX.search(done.stderr)):
             pytest.skip(f"pip cannot reach its index to install {library} ({why[0]})")
         assert done.returncode == 0, done.stderr

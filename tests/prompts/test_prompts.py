@@ -42,7 +42,7 @@ from upcall.prompts.contexts import (
     SimulatedUserContext,
     ToolInfo,
 )
-from upcall.prompts.first_look_examples import FIRST_LOOKS, NOTHING, TASTE
+from upcall.prompts.first_look_examples import FIRST_LOOK_EXAMPLES, NOTHING, TASTE
 from upcall.prompts.rendering import FOLDER, PROMPTS
 
 UPDATE = bool(os.environ.get("UPCALL_UPDATE_GOLDEN"))  # Read here: the fixture of every test hides such variables.
@@ -211,7 +211,7 @@ def test_no_prompt_shows_a_value_as_python_would(name: str) -> None:
 
 
 def test_first_look_prompt_names_its_examples_words() -> None:
-    text, replies = render(FirstLookContext()), [reply for _, reply in FIRST_LOOKS]
+    text, replies = render(FirstLookContext()), [reply for _, reply in FIRST_LOOK_EXAMPLES]
     assert f'"{NOTHING}"' in text
     assert f'"{TASTE.strip()}"' in text
     assert NOTHING in replies

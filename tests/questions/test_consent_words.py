@@ -17,9 +17,9 @@ DELETION = Question(
     question="Delete a.py?",
     clarification_type=ClarificationType.RISK_CONFIRMATION,
     options=(
-        Option(label="Yes, delete it", id="consent:once", says=Side.YES),
+        Option(label="Yes, delete it", id="consent:once", side=Side.YES),
         Option(label="Yes, and don't ask again about deleting a.py in this run", id="consent:run"),
-        Option(label="No, keep the file", id="consent:deny", says=Side.NO),
+        Option(label="No, keep the file", id="consent:deny", side=Side.NO),
     ),
 )
 
@@ -49,7 +49,7 @@ would you approve|yes or no|yes/no|y/n|[yes]|<yes>|**yes**|ok...?|1 or 3|1?|-1|0
 )
 def test_consent_takes_words_that_say_nothing_else(question: Question, words: list[str], side: Side | None) -> None:
     chosen = {word: find_choice(parse_answer(question, word), question.options) for word in words}
-    assert {word: each.says if each else None for word, each in chosen.items()} == dict.fromkeys(words, side)
+    assert {word: each.side if each else None for word, each in chosen.items()} == dict.fromkeys(words, side)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_consents_are_answered_in_one_line(reply: str, said: list[Side | None]) 
     asked = [APPROVAL, DELETION]
     by_id = {each.question_id: each for each in match_answers(reply, asked)}
     chosen = [find_choice(by_id[each.id], each.options) for each in asked]
-    assert [each.says if each else None for each in chosen] == said
+    assert [each.side if each else None for each in chosen] == said
 
 
 def test_consent_in_one_line_is_not_cut_out() -> None:

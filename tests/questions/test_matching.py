@@ -221,8 +221,8 @@ def test_choices_with_commas_in_their_labels_stay_apart(
 ) -> None:
     answer = parse_answer(asked, given)
     assert (answer.selected, answer.text) == (selected, text)
-    assert parse_answer(asked, answer).says_the_same(answer)
-    assert text.endswith("can be") or parse_answer(asked, text).says_the_same(answer)
+    assert parse_answer(asked, answer).is_equivalent(answer)
+    assert text.endswith("can be") or parse_answer(asked, text).is_equivalent(answer)
 
 
 @pytest.mark.parametrize(("first", "again"), [("Paris, Texas", ["Paris", "Texas"]), (["Paris", "Texas"], "1")])
@@ -295,7 +295,7 @@ def test_in_quotes_a_number_is_typed_as_itself() -> None:
 
 def test_answer_that_was_read_reads_the_same_again() -> None:
     once = parse_answer(SEVERAL, "1, 3")
-    assert parse_answer(SEVERAL, once).says_the_same(once)
+    assert parse_answer(SEVERAL, once).is_equivalent(once)
 
 
 def test_own_words_repeated_are_the_same_answer_when_closed() -> None:

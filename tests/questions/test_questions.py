@@ -312,5 +312,5 @@ def test_every_answer_says_something(outcome: Outcome, text: str) -> None:
 
 
 def test_answer_text_is_independent_of_answerer_and_time() -> None:
-    assert answer(text="A", user="alice").says_the_same(Answer(question_id="q1", text="A", by=AnsweredBy.FACTS))
-    assert not answer(text="A").says_the_same(answer(text="A", outcome=Outcome.DECLINED))
+    assert answer(text="A", user="alice").is_equivalent(Answer(question_id="q1", text="A", by=AnsweredBy.FACTS))
+    assert not answer(text="A").is_equivalent(answer(text="A", outcome=Outcome.DECLINED))

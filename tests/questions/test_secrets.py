@@ -504,8 +504,8 @@ def test_secret_repeated_is_harmless_and_another_refused_unseen() -> None:
 def test_two_sealed_answers_are_compared_by_what_they_say() -> None:
     one, same, other = (parse_answer(secret_question(), text) for text in (SECRET, SECRET, "other"))
     assert one.text != same.text
-    assert one.says_the_same(same)
-    assert not one.says_the_same(other)
+    assert one.is_equivalent(same)
+    assert not one.is_equivalent(other)
 
 
 @pytest.mark.parametrize("value", [SECRET, [SECRET, "A"], 7, [7]])

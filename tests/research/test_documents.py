@@ -15,7 +15,7 @@ from deep_trees import make_deep
 from upcall.agents import DocumentsWorkbench
 from upcall.errors import ConfigurationError
 from upcall.research.sources.fences import MAX_TEXT_CHARS, FencedText, parse_fenced
-from upcall.research.sources.passages import PASSAGE_CHARS, UNITS_A_READ
+from upcall.research.sources.passages import PASSAGE_CHARS, UNITS_PER_READ
 from upcall.research.sources_workbench import MAX_HITS
 
 
@@ -253,7 +253,7 @@ async def test_beyond_the_end_the_length_is_said(docs: Path, start: int) -> None
 async def test_long_document_is_read_in_parts(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("".join(f"line {number}\n" for number in range(1, 251)))
     first = await text([tmp_path], "read_document", name="a.md")
-    assert first.endswith(f"50 more lines. Read on with start={UNITS_A_READ['line'] + 1}.")
+    assert first.endswith(f"50 more lines. Read on with start={UNITS_PER_READ['line'] + 1}.")
     ((_, place, rest),) = await shown([tmp_path], "read_document", name="a.md", start=201)
     assert (place, rest.splitlines()[0]) == ("lines 201-250", "line 201")
 

@@ -20,8 +20,8 @@ from upcall.research.quotes import (
     find_in,
     find_nearest,
     find_quote,
+    has_enough_words,
     look_up,
-    says_enough,
 )
 from upcall.research.tokens import split_words
 
@@ -36,7 +36,10 @@ REWORDED = {"a word dropped", "a slip", "reworded"}
 def judged(labelled: dict[str, Any]) -> list[tuple[dict[str, Any], bool]]:
     """Each labelled quote, and whether it is taken."""
     return [
-        (each, says_enough(each["quote"]) and find_quote(each["quote"], labelled["texts"][each["text"]]) is not None)
+        (
+            each,
+            has_enough_words(each["quote"]) and find_quote(each["quote"], labelled["texts"][each["text"]]) is not None,
+        )
         for each in labelled["quotes"]
     ]
 
@@ -196,7 +199,7 @@ def test_slip_does_not_make_another_word(quote: str, text: str, held: bool) -> N
     rows("quotes/a_word_is_no_evidence"),
 )
 def test_word_is_no_evidence(quote: str, enough: bool) -> None:
-    assert says_enough(quote) is enough
+    assert has_enough_words(quote) is enough
 
 
 @pytest.mark.slow

@@ -98,7 +98,7 @@ async def test_missing_folder_is_said() -> None:
 
 
 async def test_database_that_is_locked_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("upcall.storage.sqlite.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("upcall.storage.sqlite.BUSY_TIMEOUT_S", 0.05)
     store = RunStore("runs.db")
     first = await store.create(Run(task="do it"), FIRST)
     with contextlib.closing(sqlite3.connect("runs.db")) as other, other:

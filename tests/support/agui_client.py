@@ -21,8 +21,8 @@ from places import ROOT, SUPPORT
 
 PACKAGE = "@ag-ui/client@1.0.0"
 FOLDER = ROOT / ".venvs" / "ag-ui-client-1.0.0"
-SECONDS_TO_INSTALL = 120
-SECONDS = 60
+INSTALL_TIMEOUT_S = 120
+TIMEOUT_S = 60
 
 
 class NoClient(Exception):
@@ -45,9 +45,9 @@ def install() -> Path:
     with tempfile.TemporaryDirectory(dir=FOLDER.parent) as made:
         command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", made, PACKAGE]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_TO_INSTALL)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
-            raise NoClient(f"npm could not install {PACKAGE} in {SECONDS_TO_INSTALL} s") from error
+            raise NoClient(f"npm could not install {PACKAGE} in {INSTALL_TIMEOUT_S} s") from error
         if done.returncode:
             raise NoClient(f"npm could not install {PACKAGE}: {' '.join(done.stderr.split())[-200:]}")
         try:
@@ -69,7 +69,7 @@ class Client:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(parameters).encode() + b"\n")
-        line = await asyncio.wait_for(self._process.stdout.readline(), SECONDS)
+        line = await asyncio.wait_for(self._process.stdout.readline(), TIMEOUT_S)
         return json.loads(line)  # type: ignore[no-any-return]
 
 

@@ -71,7 +71,7 @@ class Counted:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work that ignores its cancellation is left to itself at once, so that no test waits for it."""
-    monkeypatch.setattr("upcall.autogen.concurrency.SECONDS_TO_LET_GO", 0.05)
+    monkeypatch.setattr("upcall.autogen.concurrency.CANCEL_TIMEOUT_S", 0.05)
 
 
 async def soon(work: Awaitable[T]) -> T:

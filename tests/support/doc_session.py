@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 
-SECONDS = 120
+TIMEOUT_S = 120
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<source>.*?)^(?P=indent)```$", re.DOTALL | re.MULTILINE)
 _RUN_ID = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{12}\b")
 _INSTALLS = re.compile(
@@ -121,7 +121,7 @@ class Session:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=SECONDS,
+            timeout=TIMEOUT_S,
         )
         self._printed = done.stdout
         if done.returncode:

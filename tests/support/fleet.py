@@ -45,7 +45,7 @@ def reply(request: Request) -> Reply:
 
 async def note(text: str) -> str:
     """Take a note: the run, the text, the process and the time, a line each."""
-    if seconds := float(os.environ.get("FLEET_SECONDS", "0")):
+    if seconds := float(os.environ.get("FLEET_TIMEOUT_S", "0")):
         await asyncio.sleep(seconds)
     run_id = idempotency_key().partition("/")[0]
     if stopped := os.environ.get("FLEET_STOPS"):
@@ -57,11 +57,11 @@ async def note(text: str) -> str:
 
 
 class SlowModel(ScriptedModelClient):
-    """Takes ``FLEET_MODEL_SECONDS`` for a reply."""
+    """Takes ``FLEET_MODEL_DELAY_S`` for a reply."""
 
     async def create(self, *args: Any, **options: Any) -> CreateResult:
         """See `ScriptedModelClient`."""
-        await asyncio.sleep(float(os.environ.get("FLEET_MODEL_SECONDS", "0")))
+        await asyncio.sleep(float(os.environ.get("FLEET_MODEL_DELAY_S", "0")))
         return await super().create(*args, **options)
 
 

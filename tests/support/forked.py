@@ -43,7 +43,7 @@ PRELOADED = (
     "autogen_ext.models.openai",
     "mcp.server",
 )
-SECONDS = 120
+TIMEOUT_S = 120
 """After which a process is given up."""
 
 _LONGEST = 1 << 20
@@ -63,7 +63,7 @@ def run_python(*arguments: str, stdin: str = "", **environment: str) -> subproce
         given.seek(0)
         files = [given.fileno(), out.fileno(), err.fileno()]
         with start_fork.request_fork(_server(), [*arguments], files, **environment) as fork:
-            fork.settimeout(SECONDS)
+            fork.settimeout(TIMEOUT_S)
             status = int(fork.recv(16))
         out.seek(0)
         err.seek(0)

@@ -22,9 +22,9 @@ import nbformat
 from playwright.async_api import Browser, BrowserContext, Page, Route, WebSocket, async_playwright, expect
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-SECONDS = 60
+TIMEOUT_S = 60
 """How long is waited for what must come; a machine may be slow."""
-expect.set_options(timeout=SECONDS * 1000)
+expect.set_options(timeout=TIMEOUT_S * 1000)
 SETTINGS: dict[str, dict[str, Any]] = {
     "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
@@ -102,7 +102,7 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
 
 def _url_of(server: subprocess.Popen[bytes], runtime: Path, log: Path) -> str:
     """Where the server is, once it answers."""
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + TIMEOUT_S
     while time.monotonic() < end and server.poll() is None:
         for file in runtime.glob("jpserver-*.json"):
             with suppress(OSError, ValueError):
@@ -131,7 +131,7 @@ async def looking(browser: Browser, *, width: int = 1280, height: int = 900) -> 
     """Yield a page of its own, and the addresses beyond this machine that it asked for: none of them is reached."""
     elsewhere: list[str] = []
     context: BrowserContext = await browser.new_context(viewport={"width": width, "height": height})
-    context.set_default_timeout(SECONDS * 1000)
+    context.set_default_timeout(TIMEOUT_S * 1000)
 
     async def refuse(route: Route) -> None:
         elsewhere.append(route.request.url)
@@ -163,7 +163,7 @@ class Notebook:
 
         self.page.on("websocket", listen)
         await self.page.goto(address)
-        await asyncio.wait_for(answered.wait(), SECONDS)
+        await asyncio.wait_for(answered.wait(), TIMEOUT_S)
         self.page.remove_listener("websocket", listen)
         await expect(self.page.locator(".jp-Notebook .jp-CodeCell").first).to_be_visible()
         await expect(self.page.locator(".jp-Spinner")).to_have_count(0)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 USER, PASSWORD = "upcall", "p@ss:word/1"
-SECONDS_TO_START = 60
+UNSTARTED_RETENTION_S = 60
 
 
 class NoPostgres(Exception):
@@ -95,7 +95,7 @@ class Server:
             **self._as,
         )
         log.close()
-        until = time.monotonic() + SECONDS_TO_START
+        until = time.monotonic() + UNSTARTED_RETENTION_S
         while True:
             try:
                 self.run("SELECT 1")
@@ -135,7 +135,7 @@ class Server:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, signal.SIGKILL)
         self._process.wait()
-        until = time.monotonic() + SECONDS_TO_START
+        until = time.monotonic() + UNSTARTED_RETENTION_S
         while any(Path(f"/proc/{each}").exists() for each in children) and time.monotonic() < until:
             time.sleep(0.01)
 

@@ -25,7 +25,7 @@ from upcall.ui.web.server import serve
 from upcall.ui.web.service import Service
 
 OPERATOR = "the-operator"
-SECONDS = 30
+TIMEOUT_S = 30
 ASK = Call("ask_user", {"question": "Which framework?", "options": ["Express", "FastAPI"]})
 
 
@@ -50,7 +50,7 @@ class Site:
     async def caller(self, user: str | None = None, role: str | None = None) -> httpx.AsyncClient:
         """Return a client with a token of a user, without one with that of who runs the service."""
         secret = OPERATOR if user is None else (await create_token(self.service.store, user, role))[1]
-        return httpx.AsyncClient(base_url=self.url, headers={"Authorization": f"Bearer {secret}"}, timeout=SECONDS)
+        return httpx.AsyncClient(base_url=self.url, headers={"Authorization": f"Bearer {secret}"}, timeout=TIMEOUT_S)
 
     async def browser(self, user: str) -> httpx.AsyncClient:
         """Return a client that has logged in, as a browser does."""
@@ -59,7 +59,7 @@ class Site:
             entered = await client.post("/login", data={"token": secret})
         assert entered.status_code == 303
         page = {"Accept": "text/html"}
-        return httpx.AsyncClient(base_url=self.url, headers=page, cookies=entered.cookies, timeout=SECONDS)
+        return httpx.AsyncClient(base_url=self.url, headers=page, cookies=entered.cookies, timeout=TIMEOUT_S)
 
 
 @asynccontextmanager
@@ -88,17 +88,17 @@ class Process:
         self.link = self._process.stdout.readline().strip()
         self.url, _, token = self.link.partition("/login?token=")
         assert token, self._process.communicate()[1]
-        self.client = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=SECONDS)
+        self.client = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=TIMEOUT_S)
 
     def caller(self) -> httpx.AsyncClient:
         """Return a client of who runs it."""
-        return httpx.AsyncClient(base_url=self.client.base_url, headers=self.client.headers, timeout=SECONDS)
+        return httpx.AsyncClient(base_url=self.client.base_url, headers=self.client.headers, timeout=TIMEOUT_S)
 
     def stop(self, how: signal.Signals) -> tuple[int, str]:
         """Send it a signal; how it ended, and what it said."""
         self.client.close()
         self._process.send_signal(how)
-        _, said = self._process.communicate(timeout=SECONDS)
+        _, said = self._process.communicate(timeout=TIMEOUT_S)
         return self._process.returncode, said
 
 
@@ -122,7 +122,7 @@ async def start(client: httpx.AsyncClient, task: str = "Build it", **more: Any) 
 
 async def settle(client: httpx.AsyncClient, run_id: str) -> Mapping[str, Any]:
     """Wait until a run is not at work; the run."""
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(TIMEOUT_S):
         while (run := (await client.get(f"/api/runs/{run_id}")).json())["status"] in (
             "queued",
             "initializing",
@@ -156,7 +156,7 @@ async def read_events(
 async def _read_into(
     found: list[Event], client: httpx.AsyncClient, path: str, headers: Mapping[str, str], until: str
 ) -> None:
-    async with asyncio.timeout(SECONDS), client.stream("GET", path, headers=headers) as response:
+    async with asyncio.timeout(TIMEOUT_S), client.stream("GET", path, headers=headers) as response:
         assert response.status_code == 200, await response.aread()
         fields: dict[str, str] = {}
         async for line in response.aiter_lines():

@@ -21,7 +21,7 @@ from upcall.errors import StoreUnavailable
 from upcall.runs.events import LogEvent
 
 LEASE = 3
-SECONDS = 60
+TIMEOUT_S = 60
 STOPPED = (RunStatus.AWAITING_CLARIFICATION, RunStatus.COMPLETED, RunStatus.FAILED)
 
 
@@ -61,7 +61,7 @@ def open_app(location: str) -> Upcall:
 
 async def wait_for(condition: Callable[[], object]) -> None:
     """Wait until something is true."""
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < until, "waited in vain"
         await asyncio.sleep(0.02)
@@ -69,7 +69,7 @@ async def wait_for(condition: Callable[[], object]) -> None:
 
 async def wait_for_status(app: Upcall, run_id: str, *statuses: RunStatus) -> Run:
     """Wait until a run is in one of some statuses."""
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + TIMEOUT_S
     while (run := await _look(app, run_id)) is None or run.status not in statuses:
         assert time.monotonic() < until, f"{run and run.status} for too long"
         await asyncio.sleep(0.02)
@@ -90,7 +90,7 @@ async def wait_for_pause(app: Upcall, run_id: str) -> Run:
 
 async def wait_for_call(app: Upcall, run_id: str) -> None:
     """Wait until a tool call of a run has begun."""
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + TIMEOUT_S
     while not find_unfinished((await app.store.load(run_id)).records):
         assert time.monotonic() < until, "no call has begun"
         await asyncio.sleep(0.02)
@@ -98,7 +98,7 @@ async def wait_for_call(app: Upcall, run_id: str) -> None:
 
 async def wait_for_entry(app: Upcall, run_id: str, event: type[LogEvent]) -> None:
     """Wait until something is noted in the log of a run."""
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + TIMEOUT_S
     while not await app.store.log(run_id, types=(event,)):
         assert time.monotonic() < until, f"there is no {event.__name__}"
         await asyncio.sleep(0.02)

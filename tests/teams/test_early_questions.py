@@ -123,7 +123,7 @@ async def test_early_answer_arrives_although_the_store_is_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process writes for long, as one that prunes the store does."""
-    monkeypatch.setattr("upcall.storage.databases.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("upcall.storage.databases.BUSY_TIMEOUT_S", 0.05)
     with ScriptedModelClient(NESTED) as client:
         bench = Bench(client, tmp_path / "runs.db")
         app = bench.app(bench.nested)

@@ -121,7 +121,7 @@ async def test_origin_of_another_page_is_allowed_by_name_only() -> None:
 @pytest.mark.slow
 async def test_origin_that_is_refused_gets_a_readable_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "REQUESTS_AT_ONCE", 3.0)
-    monkeypatch.setattr(guard, "REQUESTS_A_SECOND", 0.01)
+    monkeypatch.setattr(guard, "REQUESTS_PER_SECOND", 0.01)
     origin, preflight = "http://127.0.0.1:1", {"Access-Control-Request-Method": "POST"}
     async with serving(one_agent(), origins=[origin]) as site, await site.caller() as me:
         me.headers["Origin"] = origin

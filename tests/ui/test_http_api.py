@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 from postgres import Server
 from scenario import TASK, WRITE, model, script, upcall
-from services import ASK, SECONDS, Event, one_agent, read_events, serve_apart, serving, settle, start
+from services import ASK, TIMEOUT_S, Event, one_agent, read_events, serve_apart, serving, settle, start
 
 from upcall import Answer, Question, Run, RunStatus
 from upcall.questions.record import QuestionRecords
@@ -264,7 +264,7 @@ async def test_answer_is_emitted_before_a_team_has_taken_it() -> None:
     path = "/api/runs/a-run/events"
     async with serving(one_agent()) as site, await site.caller() as me:
         await site.service.store.create(run, Checkpoint())
-        async with asyncio.timeout(SECONDS), me.stream("GET", path) as response:
+        async with asyncio.timeout(TIMEOUT_S), me.stream("GET", path) as response:
             lines = response.aiter_lines()
             while '"id": "q1"' not in await anext(lines):
                 pass

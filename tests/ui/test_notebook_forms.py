@@ -419,7 +419,7 @@ def look() -> str:
 
 
 async def test_form_shows_tokens_until_the_text_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forms, "SECONDS_BETWEEN_TOKENS", -1.0)
+    monkeypatch.setattr(forms, "TOKEN_UPDATE_INTERVAL_S", -1.0)
     events = forms._Events()
 
     def chunk(text: str, path: str = "lead/coder") -> ModelClientStreamingChunkEvent:

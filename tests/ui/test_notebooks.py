@@ -24,7 +24,7 @@ from upcall.research.quotes import find_quote
 
 FOLDER = ROOT / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-SECONDS = 120
+TIMEOUT_S = 120
 
 
 class OwnKernelManager(AsyncKernelManager):
@@ -66,7 +66,7 @@ def code(source: str) -> NotebookNode:
 
 def client_of(notebook: NotebookNode, folder: Path) -> NotebookClient:
     resources = {"metadata": {"path": str(folder)}}
-    return NotebookClient(notebook, timeout=SECONDS, kernel_manager_class=OwnKernelManager, resources=resources)
+    return NotebookClient(notebook, timeout=TIMEOUT_S, kernel_manager_class=OwnKernelManager, resources=resources)
 
 
 def execute(notebook: NotebookNode, folder: Path) -> str:
@@ -128,7 +128,7 @@ def send(client: NotebookClient, model_id: str, data: dict[str, object], subshel
 async def new_subshell(client: NotebookClient) -> str:
     kernel = client.kc
     kernel.control_channel.send(kernel.session.msg("create_subshell_request", {}))
-    reply = await kernel.get_control_msg(timeout=SECONDS)
+    reply = await kernel.get_control_msg(timeout=TIMEOUT_S)
     return str(reply["content"]["subshell_id"])
 
 

@@ -62,7 +62,7 @@ async def is_ended(stream: Stream, *, drips: bool = False) -> bool:
 async def test_connection_without_a_whole_request_ends(
     site: Site, monkeypatch: pytest.MonkeyPatch, sent: bytes, drips: bool
 ) -> None:
-    monkeypatch.setattr(connections, "SECONDS_TO_ASK", 0.3)
+    monkeypatch.setattr(connections, "REQUEST_TIMEOUT_S", 0.3)
     stream = await connect(site)
     stream[1].write(sent)
     assert await is_ended(stream, drips=drips)
@@ -80,7 +80,7 @@ async def test_connection_is_kept_for_the_next_request(site: Site) -> None:
 
 @pytest.mark.slow
 async def test_stream_outlives_the_time_to_ask(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "SECONDS_TO_ASK", 0.2)
+    monkeypatch.setattr(connections, "REQUEST_TIMEOUT_S", 0.2)
     async with await site.caller() as me, me.stream("GET", "/api/questions/events") as response:
         lines = response.aiter_lines()
         await anext(lines)
@@ -108,7 +108,7 @@ async def test_one_waiting_connection_too_many_ends_the_oldest(
 
 @pytest.mark.slow
 async def test_caller_who_takes_in_nothing_is_left(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "SECONDS_TO_TAKE", 0.2)
+    monkeypatch.setattr(connections, "WRITE_TIMEOUT_S", 0.2)
     lost = asyncio.Event()
     ended = connections.BoundedProtocol.connection_lost
 
@@ -129,7 +129,7 @@ async def test_caller_who_takes_in_nothing_is_left(site: Site, monkeypatch: pyte
 
 @pytest.mark.slow
 async def test_idle_connection_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "SECONDS_OF_SILENCE", 0)
+    monkeypatch.setattr(server, "IDLE_TIMEOUT_S", 0)
     async with serving(one_agent()) as site:
         reader, writer = await connect(site)
         writer.write(b"GET /healthz HTTP/1.1\r\n" + HEAD + b"\r\n")

@@ -137,7 +137,7 @@ async def test_programs_behind_the_proxy_show_tokens() -> None:
 @pytest.mark.slow
 async def test_proxy_users_have_rate_limits_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "REQUESTS_AT_ONCE", 3.0)
-    monkeypatch.setattr(guard, "REQUESTS_A_SECOND", 0.01)
+    monkeypatch.setattr(guard, "REQUESTS_PER_SECOND", 0.01)
     async with serving(one_agent(), **BEHIND) as site:
         seen = list[int]()
         for user in ("eve", "alice"):

@@ -86,7 +86,7 @@ DECISIONS = {
 }
 """What is decided about each route; one that is not here fails."""
 
-NAMES_A_RUN = {"/compare": "/compare?one=RUN&other=RUN", "/agui": "/agui"}
+NAMES_PER_RUN = {"/compare": "/compare?one=RUN&other=RUN", "/agui": "/agui"}
 """Routes whose path names no run, and whose request does."""
 
 
@@ -106,11 +106,11 @@ def walk(routes: Iterable[BaseRoute]) -> Iterator[tuple[str, str]]:
 application = make_application(Service(Settings.read(None)), operator=None)
 HELD = [(method, path) for method, path in walk(application.routes) if path not in ("/login", "/healthz")]
 ROUTES = [
-    (method, NAMES_A_RUN.get(path, path.replace("{run_id}", "RUN")))
+    (method, NAMES_PER_RUN.get(path, path.replace("{run_id}", "RUN")))
     for method, path in HELD
-    if "{run_id}" in path or path in NAMES_A_RUN
+    if "{run_id}" in path or path in NAMES_PER_RUN
 ]
-OF_NO_RUN = [each for each in HELD if "{run_id}" not in each[1] and each[1] not in NAMES_A_RUN]
+OF_NO_RUN = [each for each in HELD if "{run_id}" not in each[1] and each[1] not in NAMES_PER_RUN]
 
 
 def decide(method: str, path: str) -> Right:
@@ -502,7 +502,7 @@ async def test_json_form_of_too_many_nodes_is_refused(site: Site) -> None:
 
 @pytest.mark.slow
 async def test_slow_body_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "SECONDS_A_BODY", 0.2)
+    monkeypatch.setattr(guard, "BODY_TIMEOUT_S", 0.2)
 
     async def pieces() -> AsyncIterator[bytes]:
         yield b'{"task": '
@@ -517,7 +517,7 @@ async def test_slow_body_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.slow
 async def test_too_many_requests_are_told_to_wait(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "REQUESTS_AT_ONCE", 5.0)
-    monkeypatch.setattr(guard, "REQUESTS_A_SECOND", 0.01)
+    monkeypatch.setattr(guard, "REQUESTS_PER_SECOND", 0.01)
     async with await site.caller("alice") as alice, await site.caller("bob") as bob:
         found = [(await alice.get("/api/runs")).status_code for _ in range(7)]
         assert (found, (await bob.get("/api/runs")).status_code) == ([200] * 5 + [429] * 2, 200)
@@ -530,7 +530,7 @@ async def test_too_many_requests_are_told_to_wait(site: Site, monkeypatch: pytes
 @pytest.mark.slow
 async def test_token_spelled_in_many_ways_has_one_rate_limit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "REQUESTS_AT_ONCE", 5.0)
-    monkeypatch.setattr(guard, "REQUESTS_A_SECOND", 0.01)
+    monkeypatch.setattr(guard, "REQUESTS_PER_SECOND", 0.01)
     async with await site.caller("alice") as alice:
         token = alice.headers["Authorization"].removeprefix("Bearer ")
         ways = [{"Authorization": f"Bearer{' ' * spaces}{token}"} for spaces in range(1, 16)]
@@ -541,7 +541,7 @@ async def test_token_spelled_in_many_ways_has_one_rate_limit(site: Site, monkeyp
 @pytest.mark.slow
 async def test_who_guesses_locks_nobody_out_and_has_one_pace(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "REQUESTS_AT_ONCE", 5.0)
-    monkeypatch.setattr(guard, "REQUESTS_A_SECOND", 0.01)
+    monkeypatch.setattr(guard, "REQUESTS_PER_SECOND", 0.01)
     async with await site.caller("alice") as alice, httpx.AsyncClient(base_url=site.url) as guesser:
         found = [(await alice.get("/api/runs")).status_code]
         for number in range(8):
@@ -562,7 +562,7 @@ async def test_link_of_another_page_logs_nobody_in(site: Site) -> None:
 
 
 async def test_caller_opens_so_many_streams_at_most(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "STREAMS_A_CALLER", 1)
+    monkeypatch.setattr(events, "STREAMS_PER_CALLER", 1)
     async with await site.caller("alice") as alice, alice.stream("GET", "/api/questions/events") as one:
         lines = one.aiter_lines()  # Held: who drops it closes the stream.
         await anext(lines)

@@ -40,7 +40,7 @@ async def test_worker_whose_connection_breaks_loses_runs_and_returns(silently: b
     location = postgres.new_database()
     app = open_app(location)
     async with line_to(postgres.port) as line:
-        with running(location.replace(f":{postgres.port}/", f":{line.port}/"), FLEET_SECONDS="1") as workers:
+        with running(location.replace(f":{postgres.port}/", f":{line.port}/"), FLEET_TIMEOUT_S="1") as workers:
             runs = [await app.submit("Build it") for _ in range(3)]
             for each in runs:
                 await answer(app, each.id)
@@ -112,7 +112,7 @@ async def test_workers_wait_for_a_disk_that_is_full(small_disk: SmallDisk, postg
                 await wait_for_pause(app, each.id)
         for each in runs:
             await app.answer(each.id, "Express", wait=False)
-        with running(location, 2, FLEET_SECONDS="1"):
+        with running(location, 2, FLEET_TIMEOUT_S="1"):
             await wait_for_call(app, runs[0].id)
             small_disk.fill()
             await wait_for(lambda: "No space left" in Path("worker.log").read_text())
@@ -125,7 +125,7 @@ async def test_workers_wait_for_a_disk_that_is_full(small_disk: SmallDisk, postg
 async def test_process_waits_for_a_disk_that_is_full(
     small_disk: SmallDisk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv("FLEET_MODEL_SECONDS", "0.1")
+    monkeypatch.setenv("FLEET_MODEL_DELAY_S", "0.1")
     app = Upcall(store=small_disk.folder / "runs.db", team=make_team, settings=Settings(concurrency=2))
     runs = [await app.submit("Build it") for _ in range(6)]
     small_disk.fill()

@@ -76,7 +76,7 @@ async def test_metrics_measure_time_from_answer_to_resumption(app: Upcall, locat
 
 @pytest.mark.slow
 async def test_share_of_slots_in_use_is_measured(app: Upcall, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FLEET_MODEL_SECONDS", "30")
+    monkeypatch.setenv("FLEET_MODEL_DELAY_S", "30")
     run = await app.submit("Build it")
     async with working(app):
         await wait_for_status(app, run.id, RunStatus.EXECUTING)

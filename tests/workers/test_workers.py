@@ -52,7 +52,7 @@ async def test_runs_of_a_killed_worker_go_on_elsewhere(postgres: Server) -> None
     """Each is cut off in the middle of a tool call, which is put to the human and not made again unasked."""
     location = postgres.new_database()
     app = open_app(location)
-    with running(location, 2, FLEET_SECONDS="0.5") as workers:
+    with running(location, 2, FLEET_TIMEOUT_S="0.5") as workers:
         runs = [await app.submit("Build it") for _ in range(4)]
         for each in runs:
             await answer(app, each.id)
@@ -66,7 +66,7 @@ async def test_runs_of_a_killed_worker_go_on_elsewhere(postgres: Server) -> None
 async def test_worker_that_stood_still_has_lost_its_runs(postgres: Server) -> None:
     location = postgres.new_database()
     app = open_app(location)
-    with running(location, FLEET_SECONDS="6") as workers:
+    with running(location, FLEET_TIMEOUT_S="6") as workers:
         run_id = (await app.submit("Build it")).id
         await answer(app, run_id)
         await wait_for_call(app, run_id)
@@ -99,7 +99,7 @@ async def test_worker_standing_still_at_its_first_step_repeats(postgres: Server)
 async def test_worker_that_is_stopped_returns_unfinished_runs(postgres: Server) -> None:
     location = postgres.new_database()
     app = open_app(location)
-    with running(location, FLEET_SECONDS="30", UPCALL_GRACE_SECONDS="0.2") as workers:
+    with running(location, FLEET_TIMEOUT_S="30", UPCALL_GRACE_SECONDS="0.2") as workers:
         run_id = (await app.submit("Build it")).id
         await answer(app, run_id)
         await wait_for_status(app, run_id, RunStatus.EXECUTING)
@@ -129,7 +129,7 @@ async def test_run_that_kills_its_worker_three_times_fails(postgres: Server) -> 
 async def test_workers_wait_for_a_database_that_is_started_anew(postgres: Server) -> None:
     location = postgres.new_database()
     app = open_app(location)
-    with running(location, FLEET_SECONDS="0.5"):
+    with running(location, FLEET_TIMEOUT_S="0.5"):
         run_id = (await app.submit("Build it")).id
         await answer(app, run_id)
         await wait_for_status(app, run_id, RunStatus.EXECUTING)
@@ -152,7 +152,7 @@ async def test_worker_that_drains_ends_with_the_queue(postgres: Server) -> None:
 async def test_fleet_is_shown_with_its_queue(postgres: Server) -> None:
     location = postgres.new_database()
     app = open_app(location)
-    with running(location, FLEET_SECONDS="30") as workers:
+    with running(location, FLEET_TIMEOUT_S="30") as workers:
         run_id = (await app.submit("Build it")).id
         await answer(app, run_id)
         await wait_for_status(app, run_id, RunStatus.EXECUTING)
@@ -195,7 +195,7 @@ async def test_worker_limit_of_runs_per_user_is_kept(postgres: Server) -> None:
     app = open_app(location)
     at_work = "select count(*) from upcall_runs where owner = 'alice' and worker is not null"
     seen: list[int] = []
-    with running(location, 2, FLEET_MODEL_SECONDS="0.3", UPCALL_USER_LIMIT="1"):
+    with running(location, 2, FLEET_MODEL_DELAY_S="0.3", UPCALL_USER_LIMIT="1"):
         runs = [await app.submit("Build it", user="alice") for _ in range(3)]
         bob = await app.submit("Build it", user="bob")
         await wait_for_pause(app, bob.id)

@@ -205,7 +205,7 @@ def test_settings_of_git_are_asked_about_without_git(folder: Path, monkeypatch: 
 
 def test_settings_that_git_cannot_read_in_time_name_everything(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(folder.parent / "pipe")
-    monkeypatch.setattr(git_settings, "SECONDS", 0.2)
+    monkeypatch.setattr(git_settings, "TIMEOUT_S", 0.2)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(folder.parent / "pipe"))
     assert list(find(folder, {"src/x.py": "x"})) == ["src/x.py"]
 

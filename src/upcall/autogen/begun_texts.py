@@ -128,7 +128,7 @@ def _texts_in(arguments: str) -> Iterator[str]:
                 found += items
 
 
-def _is_whole(text: BegunText, said: str) -> bool:
+def _is_whole(text: BegunText, text_so_far: str) -> bool:
     """Return whether a text is what an event says; of several thoughts the event has all."""
     content = text.content.strip()
-    return content == said.strip() or (text.is_thought and bool(content) and content in said)
+    return content == text_so_far.strip() or (text.is_thought and bool(content) and content in text_so_far)

@@ -61,7 +61,7 @@ async def stream_reply(
         CutShort: the stream ended without a reply.
     """
     whole: CreateResult | None = None  # Read to the end: a client may count there.
-    said: list[str] = []
+    pieces: list[str] = []
     caller = calling_client(client)
     if find_own_client(caller) is caller:
         options = {**options, "all_parts": True}
@@ -72,26 +72,26 @@ async def stream_reply(
             if isinstance(item, CreateResult):
                 whole = item
             else:
-                said += [replace_surrogates(item)] if isinstance(item, str) else []
+                pieces += [replace_surrogates(item)] if isinstance(item, str) else []
                 for each in reader.add(item):
                     emit(each)
     except NotImplementedError:
-        if said:
+        if pieces:
             raise
         return await request_reply(client, messages, options)
     if whole is None:
         raise CutShort
     for each in reader.end():
         emit(each)
-    return _with_text(whole, "".join(said))
+    return _with_text(whole, "".join(pieces))
 
 
-def _with_text(reply: CreateResult, said: str = "") -> CreateResult:
+def _with_text(reply: CreateResult, streamed: str = "") -> CreateResult:
     """Return a reply without calls as one of text. AutoGen's clients for Ollama and Azure AI return an empty list of
     calls for a stream whose text came in one piece, and the text as a thought or nowhere."""
     if reply.content != []:
         return reply
-    text = said or reply.thought or ""
+    text = streamed or reply.thought or ""
     return reply.model_copy(update={"content": text, "thought": None if text == reply.thought else reply.thought})
 
 

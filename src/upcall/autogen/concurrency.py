@@ -19,7 +19,7 @@ Emit: TypeAlias = Callable[[T], None]
 
 _log = logging.getLogger("upcall")
 
-SECONDS_TO_LET_GO = 1.0
+CANCEL_TIMEOUT_S = 1.0
 """How long cancelled work may take to end before it is abandoned."""
 
 Work: TypeAlias = Callable[[Emit[T]], Coroutine[Any, Any, None]]
@@ -180,7 +180,7 @@ async def cancellable(work: Coroutine[Any, Any, T], token: CancellationToken) ->
         if caller.cancelling() > cancels or not token.is_cancelled():
             raise
     finally:
-        await _let_go([task], timeout=SECONDS_TO_LET_GO)
+        await _let_go([task], timeout=CANCEL_TIMEOUT_S)
     if task.done() and not task.cancelled():
         return task.result()
     if token.is_cancelled():

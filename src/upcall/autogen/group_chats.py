@@ -128,8 +128,8 @@ class PendingQuestions:
             was_shown = not is_question(message)
             self.asked |= {each.id: _Asked(member, not any(each.calls), was_shown) for each in asked}
             self.answered = [each for each in self.answered if each != member]
-            teller = _teller(message, asked[0])
-            still = {key: each for key, each in self.questions.items() if each.path[: len(teller)] != teller}
+            asker_path = _find_asker_path(message, asked[0])
+            still = {key: each for key, each in self.questions.items() if each.path[: len(asker_path)] != asker_path}
             self.questions = still | {each.id: each for each in asked}
         elif REPLY_TO in message.metadata or (
             isinstance(message, HandoffMessage) and message.source == user_proxy and self.questions
@@ -268,7 +268,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
             marked.append(message)
         return marked
 
-    def _as_heard(self, message: BaseChatMessage) -> BaseChatMessage:
+    def _as_seen(self, message: BaseChatMessage) -> BaseChatMessage:
         """Return an outside message as the thread stores it. Someone else's hand-off becomes a text: `Swarm` would hand
         over to an agent that is not a member."""
         if not isinstance(message, HandoffMessage) or message.target in self._participant_names:
@@ -284,8 +284,8 @@ class ResumableGroupChatManager(BaseGroupChatManager):
     async def validate_group_state(self, messages: list[BaseChatMessage] | None) -> None:
         """Allow a question in the thread to a user who is not a member; `Swarm` would refuse to continue after it."""
         if not any(message_answers(message) for message in messages or ()) and not self.waiting().questions:
-            heard = None if messages is None else [self._as_heard(message) for message in messages]
-            await super().validate_group_state(heard)  # type: ignore[safe-super]
+            messages_seen = None if messages is None else [self._as_seen(message) for message in messages]
+            await super().validate_group_state(messages_seen)  # type: ignore[safe-super]
 
     async def update_message_thread(self, messages: Sequence[Event]) -> None:
         """Hide questions from the next members, who do not wait for them (`GraphFlow`); aim an answer at its asker
@@ -313,12 +313,12 @@ class ResumableGroupChatManager(BaseGroupChatManager):
             try:
                 if not self._active_speakers:
                     return
-                await self._tell(answers)
+                await self._deliver(answers)
                 await self._transition_to_next_speakers(self._token)
             finally:
                 self._fifo_lock.release()
 
-    async def _tell(self, answers: Sequence[Answer]) -> None:
+    async def _deliver(self, answers: Sequence[Answer]) -> None:
         """Publish the answers to all members."""
         questions = self.waiting().questions
         asker = questions[answers[0].question_id].path[0]
@@ -330,13 +330,13 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         await self._output_message_queue.put(message)
         await self.update_message_thread([message])
 
-    async def _tell_from_mail(self, waiting: PendingQuestions) -> bool:
+    async def _deliver_from_mail(self, waiting: PendingQuestions) -> bool:
         """Publish any answers that came by mail before the group chat would stop for them. Stopping would make a
         checkpoint, which ends the journal of what followed that answer before the run was cut off."""
         box = current_scope().answers
         answers = box.there_for(waiting.questions) if box is not None else []
         if answers:
-            await self._tell(answers)
+            await self._deliver(answers)
         return bool(answers)
 
     async def _transition_to_next_speakers(self, cancellation_token: CancellationToken) -> None:
@@ -359,7 +359,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
     def _aim(self, message: Event, waiting: PendingQuestions) -> Event:
         """Return the message; an answer that names no member here gets the target that asked."""
         if isinstance(message, BaseChatMessage) and message.id in self._given:
-            message = self._as_heard(message)
+            message = self._as_seen(message)
         if PATH not in message.metadata:
             waiting.take(message, self._participant_names, self.user_proxy)
         lost = isinstance(message, HandoffMessage) and message.target not in self._participant_names
@@ -381,8 +381,8 @@ class ResumableGroupChatManager(BaseGroupChatManager):
             self._refuse_nobody(thread)
             # A function that counts messages, or looks for the user's last one, gets the same result as without a
             # pause.
-            told, _ = without_questions(thread, self.user_proxy)
-            return await super().select_speaker(told)  # type: ignore[safe-super]
+            conversation, _ = without_questions(thread, self.user_proxy)
+            return await super().select_speaker(conversation)  # type: ignore[safe-super]
 
     def _refuse_nobody(self, thread: Sequence[Event]) -> None:
         """Raise a clear error for a hand-off to a non-member, which `Swarm` refuses with a bare assertion."""
@@ -409,7 +409,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
             if getattr(self, "_ready", None):  # Other branches of a `GraphFlow`.
                 return False
             if not self._proxied:
-                if await self._tell_from_mail(waiting):
+                if await self._deliver_from_mail(waiting):
                     return False
                 await self._signal_termination(StopMessage(content=WAITING, source=self._name))
                 return True
@@ -496,7 +496,7 @@ class KeepsOrchestratedTurns(ResumableGroupChatManager, MagenticOneOrchestrator)
         """Stop with a question, or take the orchestrator's step."""
         self._active_speakers = []
         waiting = self.waiting()
-        if waiting.questions and not self._proxied and await self._tell_from_mail(waiting):
+        if waiting.questions and not self._proxied and await self._deliver_from_mail(waiting):
             waiting = self.waiting()
         if waiting.questions and not waiting.answered and not self._proxied:
             await self._signal_termination(StopMessage(content=WAITING, source=self._name))
@@ -743,8 +743,8 @@ class _Turns:
         ids = {each.question_id for each in answers}
         if answers and ids <= {key for each in self.proxies if each is not member for key in waiting_for(each)}:
             return None  # It repeats them itself.
-        hears_all = self.live or self.manager is None or getattr(member, "hears_answers", False)
-        asked = [] if hears_all or self.manager is None else self.manager.find_asked(ids)
+        sees_all = self.live or self.manager is None or getattr(member, "sees_answers", False)
+        asked = [] if sees_all or self.manager is None else self.manager.find_asked(ids)
         if not asked or len(asked) < len(ids):
             return message
         if not any(each.by_handoff or each.member == member.name for each in asked):
@@ -853,20 +853,20 @@ class InnerTeam(TeamProxy):
 
         Messages from before an interruption are in the next result, which the outer group chat relies on.
         """
-        said: list[Event] = []
+        reported: list[Event] = []
         try:
             with nested_call(self.name, ""):
                 async for item in self.inner.run_stream(**given):
                     if isinstance(item, TaskResult):
                         messages = [*self._unreported, *(self._raise(message) for message in item.messages)]
-                        self._unreported, said = [], []
+                        self._unreported, reported = [], []
                         yield TaskResult(messages=messages, stop_reason=item.stop_reason)
                     else:
                         raised = self._raise(item)
-                        said += [] if isinstance(item, ModelClientStreamingChunkEvent) else [raised]
+                        reported += [] if isinstance(item, ModelClientStreamingChunkEvent) else [raised]
                         yield raised
         finally:
-            self._unreported += said
+            self._unreported += reported
 
     def _raise(self, item: Event) -> Event:
         if asked := extract_questions(item, self._user_proxy):
@@ -892,7 +892,7 @@ class InnerTeam(TeamProxy):
         self._unreported = [factory.create(each) for each in state.get(_OURS, ())]
 
 
-def _teller(message: Event, question: Question) -> tuple[str, ...]:
+def _find_asker_path(message: Event, question: Question) -> tuple[str, ...]:
     """Return the path of the sender, which lists all its open questions each time: a member, or one of an inner
     team."""
     inner = question.path.index(message.source) if message.source in question.path else 0

@@ -65,8 +65,8 @@ async def show_tool_call(
 
     async def execute(*, tool_call: FunctionCall, **_: Any) -> tuple[FunctionCall, FunctionExecutionResult]:
         made.append(outcome := await run())
-        said = outcome.content if isinstance(outcome.content, str) else json.dumps(outcome.content, default=str)
-        content = said if outcome.asked is None else _ASKED
+        output = outcome.content if isinstance(outcome.content, str) else json.dumps(outcome.content, default=str)
+        content = output if outcome.asked is None else _ASKED
         return tool_call, FunctionExecutionResult(
             content=content, call_id=tool_call.id, is_error=outcome.is_error, name=tool_call.name
         )

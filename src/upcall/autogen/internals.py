@@ -483,8 +483,8 @@ class _Calling(AssistantAgent):
         cls, *, system_messages: list[SystemMessage], workbench: Sequence[Workbench], **given: Any
     ) -> AsyncGenerator[CreateResult | ModelClientStreamingChunkEvent, None]:
         tools, missing = await cls._list(workbench)
-        told = [*system_messages, *(SystemMessage(content=each) for each in missing)]
-        call = super()._call_llm(system_messages=told, workbench=[_Listed(tools)], **given)
+        prompts = [*system_messages, *(SystemMessage(content=each) for each in missing)]
+        call = super()._call_llm(system_messages=prompts, workbench=[_Listed(tools)], **given)
         async with aclosing(call) as items:
             async for item in items:
                 yield item
@@ -508,10 +508,10 @@ class _Calling(AssistantAgent):
                 tool_call, workbench, handoff_tools, agent_name, cancellation_token, stream
             )
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  (reported to the model, like other errors)
-            said = str(error) or type(error).__name__
+            reason = str(error) or type(error).__name__
         try:
             return tool_call, FunctionExecutionResult(
-                content=f"Error: {said}", call_id=tool_call.id, is_error=True, name=tool_call.name
+                content=f"Error: {reason}", call_id=tool_call.id, is_error=True, name=tool_call.name
             )
         except ValidationError as error:  # No result fits such an id or name: the turn ends with an error.
             stream.put_nowait(None)

@@ -38,13 +38,13 @@ Write: TypeAlias = Callable[[Mapping[str, str | None]], Awaitable[None]]
 Check: TypeAlias = Callable[[Mapping[str, str | None]], None]
 """Raises for records that can never be written."""
 
-SECONDS_WITHOUT_DOUBT = 0.2
+UNCHECKED_LEASE_TIME_S = 0.2
 """A worker that takes longer from recording an intent to running the tool checks whether it still owns the run."""
 
-SECONDS_BUFFERED = 0.02
+REPLY_BUFFER_TIME_S = 0.02
 """How long a model's reply waits for a write to join: usually that of the tool call it requests."""
 
-_SECONDS_TAKEN = re.compile(r"\bafter \d+\.\d s\b")
+_DURATION_TAKEN = re.compile(r"\bafter \d+\.\d s\b")
 """The duration in the result of a command (`upcall.workspace.command_runs`), which is never the same twice."""
 
 MAX_BUFFERED = 100_000
@@ -94,7 +94,7 @@ class Journal:
                 self._replies.setdefault(known.who, []).append((known.number, key))
         self._counts = {who: len(known) for who, known in self._replies.items()}
         self._exact = exact
-        self.tell_delivery = on_delivery
+        self.report_delivery = on_delivery
         self._diverged: set[tuple[Any, ...]] = set()
 
     @property
@@ -114,7 +114,7 @@ class Journal:
         self._check(records)
         self._buffer |= records
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(SECONDS_BUFFERED, self._begin_writing)
+            self._timer = asyncio.get_running_loop().call_later(REPLY_BUFFER_TIME_S, self._begin_writing)
 
     def _begin_writing(self) -> None:
         self._timer = None
@@ -224,9 +224,9 @@ class Journal:
 
     def _name_request(self, messages: Sequence[LLMMessage], asker: Sequence[object]) -> str:
         """Return a name for a model request that is the same in another run as long as that run does the same."""
-        said = sorted(_digest(_SECONDS_TAKEN.sub("", message.model_dump_json())) for message in messages)
+        digests = sorted(_digest(_DURATION_TAKEN.sub("", message.model_dump_json())) for message in messages)
         number = 0  # Not the segment: chance decides whether an automatic answer comes in it or the next.
-        while (name := _digest(json.dumps([*asker, *said, number]))) in self._named:
+        while (name := _digest(json.dumps([*asker, *digests, number]))) in self._named:
             number += 1
         self._named.add(name)
         return name
@@ -317,7 +317,7 @@ class Journal:
     async def _run_in_time(self, run: Callable[[], Awaitable[ToolOutcome]], key: str, since: float) -> ToolOutcome:
         """Run a tool while this worker still owns the run, as it did at the time `since`."""
         while True:
-            with enter_call(replace(current_call(), start_by=since + SECONDS_WITHOUT_DOUBT)), suppress(StartedLate):
+            with enter_call(replace(current_call(), start_by=since + UNCHECKED_LEASE_TIME_S)), suppress(StartedLate):
                 check_start_time()
                 return await run()
             await self._before_it_runs(key, {})
@@ -340,7 +340,7 @@ class Journal:
     async def record_delivery(self, question_ids: Sequence[str]) -> None:
         """Record that the agent that asked these questions received the answers in mid-turn."""
         await self._write({f"delivered:{question_id}": "{}" for question_id in question_ids})
-        self.tell_delivery(question_ids)
+        self.report_delivery(question_ids)
 
     def was_delivered(self, question_id: str) -> bool:
         """Return whether it was delivered before the segment was cut off."""

@@ -40,10 +40,10 @@ from upcall.text import one_line
 MAX_ROUNDS = 10
 """How often in a row a server may want a call once more without asking anybody."""
 
-SECONDS_BETWEEN_ROUNDS = 0.05
+ROUND_DELAY_S = 0.05
 """The wait before the first of them; it doubles, up to the next."""
 
-MAX_SECONDS_BETWEEN_ROUNDS = 0.25
+MAX_ROUND_DELAY_S = 0.25
 
 MAX_CALL_CHARS = 300
 """How much of a call stands in a question."""
@@ -158,7 +158,7 @@ class AskingCalls:
                 return result
             needed = result
             if not needed.inputs:
-                await asyncio.sleep(min(SECONDS_BETWEEN_ROUNDS * 2**number, MAX_SECONDS_BETWEEN_ROUNDS))
+                await asyncio.sleep(min(ROUND_DELAY_S * 2**number, MAX_ROUND_DELAY_S))
         raise UnusableRequest("it wants the same call again and again")
 
     async def _make_once(
@@ -272,13 +272,13 @@ def _read_required(result: Any, answered: tuple[str, ...]) -> _Needed | None:
     """
     if type(result).__name__ != "InputRequiredResult":  # `mcp` 1.x has no such class.
         return None
-    said = result.model_dump(mode="json", by_alias=True, exclude_none=True)
-    requests = said.get("inputRequests") or {}
+    fields = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+    requests = fields.get("inputRequests") or {}
     for each in requests.values():
         if each["method"] != "elicitation/create":
             raise UnusableRequest(f"it asks for {one_line(str(each['method']), 60)}, which is not offered to servers")
     inputs = [(key, each["params"]) for key, each in requests.items()]
-    return _Needed(by="result", inputs=_count(inputs, answered), state=said.get("requestState"), answered=answered)
+    return _Needed(by="result", inputs=_count(inputs, answered), state=fields.get("requestState"), answered=answered)
 
 
 def _count(inputs: list[tuple[str, dict[str, Any]]], answered: tuple[str, ...]) -> tuple[_Input, ...]:

@@ -47,10 +47,10 @@ _MISSING = object()
 class _Notes:
     """What was mended, for the log."""
 
-    said: list[str] = field(default_factory=list)
+    repairs: list[str] = field(default_factory=list)
 
     def add(self, where: str, what: str) -> None:
-        self.said.append(f"{where}: {what}" if where else what)
+        self.repairs.append(f"{where}: {what}" if where else what)
 
 
 def mend_reply(reply: CreateResult, tools: Iterable[Tool | ToolSchema], agent: str) -> CreateResult:
@@ -102,7 +102,7 @@ def mend_arguments(
     with suppress(RecursionError):
         value = _unwrap(value, schema, tool, notes)
         value = _mend_object(value, schema, schema, "", notes, 0)
-    return (json.dumps(value, ensure_ascii=False), notes.said) if notes.said else (text, [])
+    return (json.dumps(value, ensure_ascii=False), notes.repairs) if notes.repairs else (text, [])
 
 
 def _read(text: str, notes: _Notes) -> Any:

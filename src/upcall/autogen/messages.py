@@ -96,11 +96,11 @@ def question_message(questions: Sequence[Question], *, source: str, user_proxy: 
     )
 
 
-def handoff_question(message: HandoffMessage, said: str = "") -> HandoffMessage:
+def handoff_question(message: HandoffMessage, words: str = "") -> HandoffMessage:
     """Return a stock hand-off to the user with its question: what its agent said, else the hand-off's own text."""
     question = Question(
         id=message.id,
-        question=(said.strip() or message.content.strip())[:MAX_QUESTION_CHARS] or "What now?",
+        question=(words.strip() or message.content.strip())[:MAX_QUESTION_CHARS] or "What now?",
         asked_at=message.created_at,
         path=(message.source,),
     )
@@ -114,10 +114,10 @@ def words_before_handoff(known: Sequence[LLMMessage]) -> str:
         if isinstance(message, UserMessage):
             break
         if isinstance(message, AssistantMessage):
-            said = message.content if isinstance(message.content, str) else message.thought
-            said = split_thoughts(said or "").text
-            if said.strip():
-                return said
+            words = message.content if isinstance(message.content, str) else message.thought
+            words = split_thoughts(words or "").text
+            if words.strip():
+                return words
     return ""
 
 
@@ -187,8 +187,8 @@ def _describe_answer(answer: Answer, question: Question | None) -> str:
     if question is None:
         return answer.as_text()
     secret = question.secret and answer.outcome is Outcome.ANSWERED
-    said = "(given, and kept secret)" if secret else answer.as_text()
-    return f"{shorten(question.question, _SHOWN_CHARS, ' ...')} - {said}"
+    answer_text = "(given, and kept secret)" if secret else answer.as_text()
+    return f"{shorten(question.question, _SHOWN_CHARS, ' ...')} - {answer_text}"
 
 
 def _clarifications(questions: Sequence[Question]) -> str:
@@ -271,7 +271,7 @@ def answered_event(question: Question, answer: Answer, *, source: str) -> Though
     """Return the event that reports in a stream a question answered before anybody was asked, with who answered and
     why."""
     secret = question.secret and answer.outcome is Outcome.ANSWERED
-    told = answer.model_copy(update={"text": "", "selected": (), "sealed": False}) if secret else answer
+    shown = answer.model_copy(update={"text": "", "selected": (), "sealed": False}) if secret else answer
     why = f" ({answer.by.value}: {answer.reason})" if answer.by in _RESOLVERS else ""
     return ThoughtEvent(
         id=identity.new_message_id(),
@@ -279,7 +279,7 @@ def answered_event(question: Question, answer: Answer, *, source: str) -> Though
         content=_describe_answer(answer, question) + why,
         metadata={
             QUESTIONS: dump_questions([question]),
-            ANSWERS: _answers.dump_json([told], exclude_none=True).decode(),
+            ANSWERS: _answers.dump_json([shown], exclude_none=True).decode(),
         },
     )
 

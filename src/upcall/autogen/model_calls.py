@@ -27,7 +27,7 @@ from upcall.autogen.reply_streams import Read, ReplyShape, StreamReader
 from upcall.autogen.scope import current_scope
 from upcall.autogen.server_waits import call_when_free
 from upcall.autogen.thoughts import separate_thoughts
-from upcall.autogen.token_odds import FIRST_TOKEN, NO_CALL, drop_broken_odds, tells_odds
+from upcall.autogen.token_odds import FIRST_TOKEN, NO_CALL, drop_broken_odds, reports_odds
 from upcall.errors import UpcallError
 from upcall.text import replace_surrogates
 
@@ -69,7 +69,7 @@ async def call_model(
 
     async def ask(emit: Emit[Read]) -> CreateResult:
         async def fetch() -> CreateResult:
-            if first_token and not await tells_odds(client):
+            if first_token and not await reports_odds(client):
                 return NO_CALL
             return await call_when_free(client, attempt)
 
@@ -97,7 +97,7 @@ async def call_model(
     reply: CreateResult | None = None
     try:
         if not stream:
-            reply = await cancellable(ask(_unheard), cancellation_token)
+            reply = await cancellable(ask(_ignore_chunk), cancellation_token)
         else:
             async with aclosing(merge_streams([ask_whole])) as items:
                 async for item in items:
@@ -114,7 +114,7 @@ async def call_model(
     yield reply
 
 
-def _unheard(chunk: Read) -> None:
+def _ignore_chunk(chunk: Read) -> None:
     """Do nothing: a reply without streaming has no pieces."""
 
 

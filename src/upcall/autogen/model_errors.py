@@ -76,10 +76,10 @@ def explain_setup(error: Exception) -> str:
     given = next((each for frame in frames if isinstance(each := frame.f_locals.get("base_url"), str)), None)
     if frames and (problem := (given and find_url_problem(given)) or find_environment_problem()):
         return problem
-    kind, said = type(error).__name__, first_line(error)[:_MAX_WORDS_CHARS].rstrip(".")
-    if "Missing credentials" in said:
+    kind, reason = type(error).__name__, first_line(error)[:_MAX_WORDS_CHARS].rstrip(".")
+    if "Missing credentials" in reason:
         return "There is no API key. Set OPENAI_API_KEY, or give api_key."
-    return f"{kind}: {said}" + (". Check the base URL of its model client." if kind == "InvalidURL" else "")
+    return f"{kind}: {reason}" + (". Check the base URL of its model client." if kind == "InvalidURL" else "")
 
 
 _HTTP = ("openai", "httpx", "httpx2")
@@ -99,8 +99,8 @@ def explain(error: Exception, agent: str) -> UpcallError:
             f"Agent {agent!r} raised UserInputRequired ({asked!r}) outside of a tool call: only the call of a tool can "
             f"wait for the user. Raise it in a tool's function. {_RESUME}"
         )
-    said = first_line(error)[:_MAX_WORDS_CHARS].rstrip(".")
-    what = type(error).__name__ + (f": {said}" if str(error).strip() else "")
+    reason = first_line(error)[:_MAX_WORDS_CHARS].rstrip(".")
+    what = type(error).__name__ + (f": {reason}" if str(error).strip() else "")
     failed = AgentFailed(f"Agent {agent!r} failed: {what}. {_RESUME}")
     return (_recognise(error, agent) if _is_of_model(error) else None) or failed
 
@@ -113,10 +113,10 @@ def explain_call(error: Exception, agent: str, client: object = None) -> ModelEr
     known = _recognise(error, agent)
     if known is not None:
         return known
-    kind, said = type(error).__name__, first_line(error)[:_MAX_WORDS_CHARS].rstrip(".")
+    kind, reason = type(error).__name__, first_line(error)[:_MAX_WORDS_CHARS].rstrip(".")
     if is_of_user(client):
         name, place = type(client).__name__, _find_place(error, client)
-        what = kind + (f": {_KEY.sub('[key]', said)}" if str(error).strip() else "")
+        what = kind + (f": {_KEY.sub('[key]', reason)}" if str(error).strip() else "")
         return ModelError(f"Agent {agent!r}: its model client {name} failed{place}: {what}. Put it right. {_RESUME}")
     if isinstance(error, RuntimeError) and "event loop" in str(error).lower():
         return ModelError(
@@ -124,12 +124,12 @@ def explain_call(error: Exception, agent: str, client: object = None) -> ModelEr
             f"loop. Make a new client for each loop, or leave http_client out. {_RESUME}"
         )
     who = f"Agent {agent!r}: the model server"
-    if type(error) is ValueError and said:  # The client's own error: it cannot make the call.
-        return ModelError(f"Agent {agent!r}: its model client refused the call: {said}. {_RESUME}")
-    if isinstance(error, TypeError | AttributeError | ImportError) and _MISFIT.search(said):
+    if type(error) is ValueError and reason:  # The client's own error: it cannot make the call.
+        return ModelError(f"Agent {agent!r}: its model client refused the call: {reason}. {_RESUME}")
+    if isinstance(error, TypeError | AttributeError | ImportError) and _MISFIT.search(reason):
         return ModelError(
             f"Agent {agent!r}: its model client {type(client).__name__} does not fit the version of its package that "
-            f"is installed ({kind}: {said}). Install an older version of the package, or another client. {_RESUME}"
+            f"is installed ({kind}: {reason}). Install an older version of the package, or another client. {_RESUME}"
         )
     if isinstance(error, ValueError | LookupError | TypeError | AttributeError):
         whose = "an OpenAI-compatible server" if _is_for_openai(client) else f"a server for {type(client).__name__}"
@@ -182,7 +182,7 @@ def _recognise(error: Exception, agent: str) -> ModelError | None:
     The server's own words are added if the user needs them, without the key.
     """
     status = getattr(error, "status_code", error.status if isinstance(error, ServerError) else None)
-    kind, said = type(error).__name__, _server_words(error)
+    kind, reason = type(error).__name__, _server_words(error)
     who, resume = f"Agent {agent!r}: the model server{_address(error)}", _RESUME
     if isinstance(error, Misconfigured):
         return ModelError(f"Agent {agent!r}: {error} {resume}")
@@ -203,57 +203,57 @@ def _recognise(error: Exception, agent: str) -> ModelError | None:
             f"{who} sends requests on to {there}, which gets neither the conversation nor the key. If you trust it, "
             f"make it the base URL. {resume}"
         )
-    if _is_overflow(error, status, said):
+    if _is_overflow(error, status, reason):
         return ModelError(
-            f"{who} refused the request: the conversation is longer than the model takes{said}. Give the "
+            f"{who} refused the request: the conversation is longer than the model takes{reason}. Give the "
             "agent a model_context that shows less of it, shorten what its tools return, or use a model with a longer "
             f"context. {resume}"
         )
-    if status == 402 or (status in (400, 401, 403, 429) and _ACCOUNT.search(said)):
+    if status == 402 or (status in (400, 401, 403, 429) and _ACCOUNT.search(reason)):
         advice = "Check the balance and the plan of the account, or use another key."
         return ModelUnavailable(
-            f"{who} says that the account cannot pay for it (HTTP {status}){said}. {advice} {resume}"
+            f"{who} says that the account cannot pay for it (HTTP {status}){reason}. {advice} {resume}"
         )
     if status == 407 or (status == 403 and is_page(getattr(error, "body", None))):
         advice = "Check the proxy and the network."
         return ModelUnavailable(
             f"{who} was not reached: something on the way refused (HTTP {status}). {advice} {resume}"
         )
-    if status == 403 and _NOT_OF_KEY.search(said):
-        return ModelError(f"{who} refused the request (HTTP 403){said}. {resume}")
-    if status in (401, 403) or (status == 400 and _KEY_REFUSED.search(said)):
+    if status == 403 and _NOT_OF_KEY.search(reason):
+        return ModelError(f"{who} refused the request (HTTP 403){reason}. {resume}")
+    if status in (401, 403) or (status == 400 and _KEY_REFUSED.search(reason)):
         advice = "Check OPENAI_API_KEY or UPCALL_API_KEY, or api_key in the configuration."
         advice += describe_key_form(_sent_key(error))
-        return ModelAuthenticationError(f"{who} refused the key (HTTP {status}){said}. {advice} {resume}")
-    if status in (400, 404) and _CANNOT.search(said):
+        return ModelAuthenticationError(f"{who} refused the key (HTTP {status}){reason}. {advice} {resume}")
+    if status in (400, 404) and _CANNOT.search(reason):
         advice = "Use another model, or one that can do this."
-        return ModelError(f"{who} refused the request (HTTP {status}){said}. {advice} {resume}")
-    if (status in (404, 405) or _NO_PATH.search(said)) and "model" not in said.lower():
+        return ModelError(f"{who} refused the request (HTTP {status}){reason}. {advice} {resume}")
+    if (status in (404, 405) or _NO_PATH.search(reason)) and "model" not in reason.lower():
         advice = advise_on_path(_url(error)) or "Check the model name, the base URL and the API key."
         code = f" (HTTP {status})" if status else ""
-        return ModelNotFound(f"{who} does not know this model or address{code}{said}. {advice} {resume}")
+        return ModelNotFound(f"{who} does not know this model or address{code}{reason}. {advice} {resume}")
     if status == 400 and _OTHER_SCHEME.search(str(getattr(error, "body", ""))):
         return ModelError(f"{who} speaks https. Write https:// in the base URL. {resume}")
-    if status == 404 or (status == 400 and _NO_MODEL.search(said)):
+    if status == 404 or (status == 400 and _NO_MODEL.search(reason)):
         advice = "Check the model name, the base URL and the API key."
-        return ModelNotFound(f"{who} does not know this model or address (HTTP {status}){said}. {advice} {resume}")
+        return ModelNotFound(f"{who} does not know this model or address (HTTP {status}){reason}. {advice} {resume}")
     if isinstance(error, TimeoutError) or "Timeout" in kind or status in (408, 504):
         advice = "Raise the setting timeout (llm_timeout for the classifier), or try again."
         return ModelTimeout(f"{who} did not answer in time. {advice} {resume}")
     if status == 429:
-        return ModelUnavailable(f"{who} limits the rate or the quota (HTTP 429){said}. Try again later. {resume}")
+        return ModelUnavailable(f"{who} limits the rate or the quota (HTTP 429){reason}. Try again later. {resume}")
     if isinstance(status, int) and status >= 500:
-        return ModelUnavailable(f"{who} failed (HTTP {status}){said}. Try again later. {resume}")
+        return ModelUnavailable(f"{who} failed (HTTP {status}){reason}. Try again later. {resume}")
     if isinstance(status, int):
-        return ModelError(f"{who} refused the request (HTTP {status}){said}. {resume}")
+        return ModelError(f"{who} refused the request (HTTP {status}){reason}. {resume}")
     if isinstance(error, ServerError):
-        return ModelUnavailable(f"{who} reported an error{said}. Try again later. {resume}")
+        return ModelUnavailable(f"{who} reported an error{reason}. Try again later. {resume}")
     if isinstance(error, CutShort):
         return ModelReplyInvalid(f"{who} cut its reply short. Try again. {resume}")
     if kind in ("LengthFinishReasonError", "ContentFilterFinishReasonError"):
         why = "its token limit" if kind.startswith("Length") else "its content filter"
-        told = f"{who} ended the reply at {why}. Try again, or use another model. {resume}"
-        return ModelReplyUnfinished(told, f"it was cut off at {why}")
+        message = f"{who} ended the reply at {why}. Try again, or use another model. {resume}"
+        return ModelReplyUnfinished(message, f"it was cut off at {why}")
     if "Connection" in kind:
         cause, proxy = _network_cause(error), find_proxy(_url(error))
         via = f" through the proxy {proxy}" if proxy else ""
@@ -287,8 +287,8 @@ def _network_cause(error: BaseException) -> str:
         below.append(cause)
         error = cause
     of_system = [each for each in below if isinstance(each, OSError)] or below
-    said = first_line(of_system[-1]).rstrip(".")[:_MAX_WORDS_CHARS] if of_system else ""
-    return f" ({said})" if said else ""
+    reason = first_line(of_system[-1]).rstrip(".")[:_MAX_WORDS_CHARS] if of_system else ""
+    return f" ({reason})" if reason else ""
 
 
 def _address(error: Exception) -> str:
@@ -308,9 +308,9 @@ def _url(error: Exception) -> str:
     return str(url.copy_with(query=None, username=None, password=None)) if url is not None else "the base URL"
 
 
-def _is_overflow(error: Exception, status: object, said: str) -> bool:
+def _is_overflow(error: Exception, status: object, reason: str) -> bool:
     refused = status in (None, 400, 413, 422, 500) and (status is not None or isinstance(error, ServerError))
-    return status == _TOO_LARGE or (refused and is_overflow(said))
+    return status == _TOO_LARGE or (refused and is_overflow(reason))
 
 
 _TOO_LARGE = 413
@@ -398,11 +398,11 @@ def _server_words(error: Exception) -> str:
 def words_of(error: object) -> str:
     """Return what an error of a server says, in whichever of the forms that servers use; empty for a web page."""
     if isinstance(error, Mapping):
-        said = next((words for name in _WORDS if (words := words_of(error.get(name)))), "")
+        reason = next((words for name in _WORDS if (words := words_of(error.get(name)))), "")
         where = ".".join(map(str, error["loc"])) if isinstance(error.get("loc"), list) else ""  # FastAPI's, of a field.
         metadata = error.get("metadata")
         raw = words_of(metadata.get("raw")) if isinstance(metadata, Mapping) else ""  # OpenRouter's, of the provider.
-        return ": ".join(each for each in (where, said, raw if raw != said else "") if each)
+        return ": ".join(each for each in (where, reason, raw if raw != reason else "") if each)
     if isinstance(error, list):
         return "; ".join(filter(None, map(words_of, error)))
     if not isinstance(error, str):

@@ -21,10 +21,10 @@ from upcall.text import first_line
 if TYPE_CHECKING:
     from upcall.autogen.openai_client.client import OpenAICompatibleClient
 
-SECONDS_TO_TELL = 5.0
+SIZE_REQUEST_TIMEOUT_S = 5.0
 """How long a server may take to tell the size of a model."""
 
-_told: dict[str, float | None] = {}
+_known_sizes: dict[str, float | None] = {}
 """The billions of parameters that servers told in this process; None for those that did not."""
 
 _log = logging.getLogger("upcall")
@@ -32,9 +32,9 @@ _log = logging.getLogger("upcall")
 
 def is_small(client: ChatCompletionClient) -> bool:
     """Return whether a model counts as small, as far as it is known now (`learn_size`)."""
-    for said in (client.model_info.get("small"), getattr(client, "small", None)):
-        if isinstance(said, bool):
-            return said
+    for declared in (client.model_info.get("small"), getattr(client, "small", None)):
+        if isinstance(declared, bool):
+            return declared
     own = find_own_client(client)
     if own is None:
         return False
@@ -42,19 +42,19 @@ def is_small(client: ChatCompletionClient) -> bool:
         return own.small
     if is_small_name(own.model):
         return True
-    told = _told.get(own.server_and_model)
-    return told is not None and told < SMALL_BILLIONS
+    billions = _known_sizes.get(own.server_and_model)
+    return billions is not None and billions < SMALL_BILLIONS
 
 
 async def learn_size(client: ChatCompletionClient) -> None:
     """Ask the server of a model for its size, once, where nothing else tells it and it may be a server of one's own."""
     own = find_own_client(client)
-    if own is None or own.small is not None or own.server_and_model in _told or has_size(own.model):
+    if own is None or own.small is not None or own.server_and_model in _known_sizes or has_size(own.model):
         return
-    _told[own.server_and_model] = None
+    _known_sizes[own.server_and_model] = None
     if find_traits(own.model).family != "unknown" and not _is_local(own.host):
         return
-    _told[own.server_and_model] = await _ask(own)
+    _known_sizes[own.server_and_model] = await _ask(own)
 
 
 def _is_local(host: str) -> bool:
@@ -62,7 +62,7 @@ def _is_local(host: str) -> bool:
 
 
 async def _ask(own: OpenAICompatibleClient) -> float | None:
-    sdk = own.sdk.with_options(timeout=SECONDS_TO_TELL, max_retries=0)
+    sdk = own.sdk.with_options(timeout=SIZE_REQUEST_TIMEOUT_S, max_retries=0)
     try:
         listed: Any = await sdk.get("/models", cast_to=object)
         models = [each for each in listed["data"] if isinstance(each, Mapping)]

@@ -242,8 +242,8 @@ class JournaledExecutor(_Wrapper[CodeExecutor], CodeExecutor):
                 declared = is_idempotent(self.inner)
                 called = scope.journal.replay_or_run(self._agent, "", EXECUTE_CODE, blocks, run, idempotent=declared)
                 outcome = await _until(cancellation_token, called)
-            said = {"output": str(outcome.content), "exit_code": int(outcome.is_error)}  # By the human.
-            return json.dumps(outcome.content if isinstance(outcome.content, Mapping) else said)
+            result = {"output": str(outcome.content), "exit_code": int(outcome.is_error)}  # By the human.
+            return json.dumps(outcome.content if isinstance(outcome.content, Mapping) else result)
 
         text = await (execute() if scope.turn is None else scope.turn.run_step(EXECUTE_CODE, blocks, execute))
         return made[0] if made else CodeResult(**json.loads(text))

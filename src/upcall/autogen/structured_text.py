@@ -257,11 +257,11 @@ class _JsonReader:
         if self._is_key:
             self._key.append(decoded)
         elif self._inside is not None:
-            self._say(self._inside.add(decoded))
+            self._emit_text(self._inside.add(decoded))
         elif self._is_shown:
-            self._say(decoded)
+            self._emit_text(decoded)
 
-    def _say(self, text: str) -> None:
+    def _emit_text(self, text: str) -> None:
         if not text:
             return
         if not self._is_begun:

@@ -119,12 +119,12 @@ def split_thoughts(text: str) -> Spoken:
     """Return the thoughts in a text, and the text without them; one without thoughts is returned unchanged."""
     if not _ANY.search(text):
         return Spoken("", text)
-    thoughts, said, splitter = list[str](), list[str](), ThoughtSplitter()
+    thoughts, texts, splitter = list[str](), list[str](), ThoughtSplitter()
     for kind, content in splitter.end(text):
         if kind is Kind.WITHDRAWN:
-            said.clear()
-        (said if kind is Kind.TEXT else thoughts).append(content)
-    return Spoken("".join(thoughts).strip(), "".join(said).strip()) if splitter.has_marks else Spoken("", text)
+            texts.clear()
+        (texts if kind is Kind.TEXT else thoughts).append(content)
+    return Spoken("".join(thoughts).strip(), "".join(texts).strip()) if splitter.has_marks else Spoken("", text)
 
 
 def separate_thoughts(reply: CreateResult) -> CreateResult:
@@ -180,9 +180,9 @@ class ThoughtSplitter:
         self._parts: list[ReplyPart] = []
         self._state = self._read_first if begins_within else self._read_start
         self._space = ""  # Before the text; part of it where nothing is a mark.
-        self._said: list[str] | None = []  # The text, as long as it may turn out to be a thought.
+        self._pending_text: list[str] | None = []  # The text, as long as it may turn out to be a thought.
         self._line, self._fence, self._is_json, self._ends = "", "", False, ""
-        self._last_said = ""  # The last character of the text.
+        self._last_character = ""  # The last character of the text.
         self._open = _Open("")
         self._body: list[str] = []
         self._within = self._thought_before = False
@@ -235,8 +235,8 @@ class ThoughtSplitter:
             first = self._buffer[self._at]
             self._is_json = first in "{["
             if self.has_marks or first in "{[`":
-                self._said = None
-            self._say(self._space)
+                self._pending_text = None
+            self._emit_text(self._space)
             self._space, self._state = "", self._read_text
         return True
 
@@ -248,12 +248,12 @@ class ThoughtSplitter:
         self._at = stop
         if closed is None:
             if self._is_last and opened.may_be_text:
-                self._say("".join([opened.opening, *self._body]))
+                self._emit_text("".join([opened.opening, *self._body]))
             return False
         if closed.partial:
             raise _NeedMore
         if opened.between and not self._ends_line(closed.end()):
-            self._say("".join([opened.opening, *self._body, closed[0]]))
+            self._emit_text("".join([opened.opening, *self._body, closed[0]]))
         else:
             if opened.held:
                 self._pass_on("".join(self._body))
@@ -270,12 +270,12 @@ class ThoughtSplitter:
         else:
             found = _STOPS.search(self._buffer, self._at)
         stop = len(self._buffer) if found is None else found.start()
-        self._say(self._buffer[self._at : stop])
+        self._emit_text(self._buffer[self._at : stop])
         self._at = stop
         if found is None:
             return False
         if self._buffer[stop : stop + 1] == "\n" or not self._read_mark():
-            self._say(self._buffer[self._at])
+            self._emit_text(self._buffer[self._at])
             self._at += 1
         return True
 
@@ -288,16 +288,16 @@ class ThoughtSplitter:
             return False
         starts_line = len(self._line) <= _INDENT and not self._line.strip(" \t")
         if opened := self._match(_OPENS_BETWEEN):
-            self._said = None
+            self._pending_text = None
             if not starts_line and not self._is_before_json(opened.end()):
                 return False
             self._at = opened.end()
             closes = f"{_TAG_CLOSES}|{_TOKEN_CLOSES}"
             self._begin(_Open(closes, opened[0], may_be_text=True, held=True, between=True))
             return True
-        if self._said is None or not (closed := self._match_close(starts_line=starts_line)):
+        if self._pending_text is None or not (closed := self._match_close(starts_line=starts_line)):
             return False
-        self._parts.append(ReplyPart(Kind.WITHDRAWN, thought := "".join(self._said).strip()))
+        self._parts.append(ReplyPart(Kind.WITHDRAWN, thought := "".join(self._pending_text).strip()))
         self._thought_before, self.opened_by_prompt = bool(thought), True
         self._note_mark()
         self._at, self._state = closed.end(), self._read_start
@@ -309,7 +309,7 @@ class ThoughtSplitter:
         self._open, self._body, self._state = opened, [], self._read_thought
 
     def _note_mark(self) -> None:
-        self.has_marks, self._said, self._space = True, None, ""
+        self.has_marks, self._pending_text, self._space = True, None, ""
 
     def _think(self, content: str) -> None:
         if self._open.may_be_text:
@@ -338,18 +338,18 @@ class ThoughtSplitter:
         self._space += "" if self.has_marks else self._buffer[self._at : place]
         self._at = place
         if not rest and self._is_last:
-            self._say(self._space)
+            self._emit_text(self._space)
             self._space = ""
         return bool(rest)
 
-    def _say(self, content: str) -> None:
+    def _emit_text(self, content: str) -> None:
         """Pass on text, and note what its last line begins with."""
         if not content:
             return
         self._parts.append(ReplyPart(Kind.TEXT, content))
-        if self._said is not None:
-            self._said.append(content)
-        self._last_said = content[-1]
+        if self._pending_text is not None:
+            self._pending_text.append(content)
+        self._last_character = content[-1]
         *lines, last = content.split("\n")
         for line in lines:
             self._end_line(self._line + line)
@@ -392,7 +392,7 @@ class ThoughtSplitter:
 
     def _is_glued(self, place: int) -> bool:
         """Return whether text stands right before and after a mark: one that is mentioned has spaces or quotes."""
-        return bool(_GLUED_BEFORE.match(self._last_said) and _GLUED_AFTER.match(self._buffer, place))
+        return bool(_GLUED_BEFORE.match(self._last_character) and _GLUED_AFTER.match(self._buffer, place))
 
     def _match(self, pattern: str) -> Any:
         found = _compile(pattern).match(self._buffer, self._at, partial=not self._is_last)

@@ -24,7 +24,7 @@ from upcall.text import first_line
 if TYPE_CHECKING:
     from upcall.autogen.openai_client.client import OpenAICompatibleClient
 
-TELLING = frozenset({"llamacpp", "vllm", "sglang"})
+REPORTING_SERVERS = frozenset({"llamacpp", "vllm", "sglang"})
 """The ``owned_by`` of the models in ``GET /models`` of llama.cpp's server, vLLM and SGLang."""
 
 FIRST_TOKEN: Mapping[str, Any] = {"max_tokens": 1, "logprobs": True, "top_logprobs": 20}
@@ -35,20 +35,20 @@ NO_CALL = CreateResult(
 )
 """The stand-in for a reply if no request was sent."""
 
-SECONDS_TO_LIST = 10.0
+LIST_TIMEOUT_S = 10.0
 """The timeout for listing the models of a server."""
 
-_TELLS: WeakKeyDictionary[ChatCompletionClient, bool] = WeakKeyDictionary()
+_REPORTS_ODDS: WeakKeyDictionary[ChatCompletionClient, bool] = WeakKeyDictionary()
 
 _log = logging.getLogger("upcall")
 
 
-def may_tell_odds(client: ChatCompletionClient) -> bool:
+def may_report_odds(client: ChatCompletionClient) -> bool:
     """Return whether the server of a client of this class may return token probabilities, without asking it."""
     return find_own_client(client) is not None
 
 
-async def tells_odds(client: ChatCompletionClient) -> bool:
+async def reports_odds(client: ChatCompletionClient) -> bool:
     """Return whether the server of a client is known to return token probabilities.
 
     Its models are listed once per client. If that fails, it is not known to.
@@ -56,9 +56,9 @@ async def tells_odds(client: ChatCompletionClient) -> bool:
     openai_client = find_own_client(client)
     if openai_client is None:
         return False
-    if openai_client not in _TELLS:
-        _TELLS[openai_client] = await _serves_by_known_program(openai_client)
-    return _TELLS[openai_client]
+    if openai_client not in _REPORTS_ODDS:
+        _REPORTS_ODDS[openai_client] = await _serves_by_known_program(openai_client)
+    return _REPORTS_ODDS[openai_client]
 
 
 def drop_broken_odds(reply: CreateResult) -> CreateResult:
@@ -74,9 +74,9 @@ def drop_broken_odds(reply: CreateResult) -> CreateResult:
 
 async def _serves_by_known_program(client: OpenAICompatibleClient) -> bool:
     try:
-        server = client.sdk.with_options(timeout=SECONDS_TO_LIST, max_retries=0)
+        server = client.sdk.with_options(timeout=LIST_TIMEOUT_S, max_retries=0)
         owners = {model.owned_by async for model in server.models.list()}
     except Exception as error:  # noqa: BLE001  (any failure means that it is not known to)
         _log.debug("a model server did not list its models: %s", first_line(error))
         return False
-    return bool(owners) and owners <= TELLING
+    return bool(owners) and owners <= REPORTING_SERVERS

@@ -64,8 +64,8 @@ class LostServers:
     def add(self, workbench: object, why: str) -> None:
         """Give up the server of a workbench, or of a tool."""
         if self.describe(workbench) is None:
-            said = f"The MCP server {name_server(workbench)} cannot be used ({why}): its tools are missing."
-            self._lost[id(_server_of(workbench))] = (_server_of(workbench), said)
+            warning = f"The MCP server {name_server(workbench)} cannot be used ({why}): its tools are missing."
+            self._lost[id(_server_of(workbench))] = (_server_of(workbench), warning)
             self.warn(workbench, f"it cannot be used ({why}); its tools are missing")
 
     def warn(self, workbench: object, what: str) -> None:
@@ -74,8 +74,8 @@ class LostServers:
 
     def describe(self, workbench: object) -> str | None:
         """Return what a model is told of a server that was given up."""
-        _, said = self._lost.get(id(_server_of(workbench)), (None, None))
-        return said
+        _, warning = self._lost.get(id(_server_of(workbench)), (None, None))
+        return warning
 
 
 def _server_of(part: object) -> object:
@@ -219,10 +219,10 @@ def explain_loss(workbench: object, error: BaseException) -> str:
     """Return in one line why a server cannot be used, without what its settings keep: keys and addresses."""
     while isinstance(error, BaseExceptionGroup):  # anyio wraps the errors of its tasks.
         error = error.exceptions[0]
-    said = first_line(str(error)).rstrip(".")
-    if not said or (isinstance(error, RuntimeError) and mcp_actor_of(workbench) is None):
-        said = "it has ended"  # anyio's errors of a closed stream have no text.
-    return hide_keys(said, _keys_of(workbench))
+    reason = first_line(str(error)).rstrip(".")
+    if not reason or (isinstance(error, RuntimeError) and mcp_actor_of(workbench) is None):
+        reason = "it has ended"  # anyio's errors of a closed stream have no text.
+    return hide_keys(reason, _keys_of(workbench))
 
 
 def hide_keys(text: str, keys: Sequence[str]) -> str:

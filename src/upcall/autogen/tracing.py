@@ -186,8 +186,8 @@ async def _execute(
         if outcome.asked is not None:
             span.set_attribute("upcall.asked", True)
         elif made.content:
-            said = outcome.content if isinstance(outcome.content, str) else to_json(outcome.content)
-            span.set_attribute("gen_ai.tool.call.result", said)
+            output = outcome.content if isinstance(outcome.content, str) else to_json(outcome.content)
+            span.set_attribute("gen_ai.tool.call.result", output)
         return outcome
 
 

@@ -48,23 +48,23 @@ async def request_whole(
             if not (is_blank(reply.content) and reply.thought):
                 return reply.model_copy(update={"usage": usage})
             thoughts += 1
-            told = _NO_TEXT
+            reminder = _NO_TEXT
         elif cut is None:
             return reply.model_copy(update={"usage": usage})
         else:
             cuts.append(cut)
-            told = _tell_of_cut(reply.content, cut, agent)
+            reminder = _describe_cut(reply.content, cut, agent)
         if thoughts == MAX_THOUGHTS_ALONE:
             why = f"{thoughts} replies held no text: {describe_empty(reply, client)}"
             raise ModelReplyInvalid(f"Agent {agent!r}: {why} {_RESUME}")
         if len(cuts) == MAX_CUT_REPLIES:
             why = f"{len(cuts)} replies in a row were cut off {cuts[-1].why}, and no call of them was made"
-            told = f"Agent {agent!r}: {why}. {cuts[-1].user_advice}. {_RESUME}"
-            raise ModelReplyUnfinished(told, f"it was cut off {cuts[-1].why}")
-        sent = [*messages, UserMessage(content=told, source="system")]
+            reminder = f"Agent {agent!r}: {why}. {cuts[-1].user_advice}. {_RESUME}"
+            raise ModelReplyUnfinished(reminder, f"it was cut off {cuts[-1].why}")
+        sent = [*messages, UserMessage(content=reminder, source="system")]
 
 
-def _tell_of_cut(calls: Sequence[FunctionCall], cut: Cut, agent: str) -> str:
+def _describe_cut(calls: Sequence[FunctionCall], cut: Cut, agent: str) -> str:
     called = ", ".join(one_line(call.name) for call in calls)
     _log.warning("%s: a reply that called %s was cut off %s; no call of it was made", agent, called, cut.why)
     return f"Your last reply called {called}, but it was cut off {cut.why}. Nothing was done. {cut.model_advice}."

@@ -67,8 +67,8 @@ def tool_schema(name: str, description: str, properties: dict[str, Any], optiona
 
 
 def _or_null(of: dict[str, Any]) -> dict[str, Any]:
-    told = {key: value for key, value in of.items() if key != "type"}
-    return {"anyOf": [{"type": of["type"]}, {"type": "null"}], **told}
+    rest = {key: value for key, value in of.items() if key != "type"}
+    return {"anyOf": [{"type": of["type"]}, {"type": "null"}], **rest}
 
 
 def tool_result(name: str, text: str, *, is_error: bool = False) -> ToolResult:

@@ -89,10 +89,10 @@ class Driver:
         run = stored.run.show_queued(queued)
         answers = await self._accept(stored, run, given, access)
         if not answers and not (queued and run.under_way):  # Otherwise its worker may be gone before it took them in.
-            return access.tell(run, _only(run))
+            return access.filter_items(run, _only(run))
         if run.waiting:
             try:
-                return access.tell(run, await (self.take if wait else self._queue_answers)(stored, answers))
+                return access.filter_items(run, await (self.take if wait else self._queue_answers)(stored, answers))
             except RunConflict:  # Somebody else was faster: maybe with the answer to another question.
                 if (await self.store.load(run.id)).version == stored.version:
                     raise
@@ -103,8 +103,8 @@ class Driver:
         if not wait:
             self._work_here(run.id, stored.version)
         if not wait or run.status is RunStatus.QUEUED or await self.store.at_work(stored) is not None:
-            return access.tell(run, _only(run.record_answers(answers)))
-        return access.tell(run, await self.resume(await self.store.load(run.id), access.user))
+            return access.filter_items(run, _only(run.record_answers(answers)))
+        return access.filter_items(run, await self.resume(await self.store.load(run.id), access.user))
 
     async def _accept(
         self, stored: StoredRun, run: Run, given: AnswersInput, access: Authorization
@@ -118,7 +118,7 @@ class Driver:
             raise accepted.refusal
         return accepted.answers
 
-    async def take(self, stored: StoredRun, answers: Sequence[Answer], told: Sequence[Event] = ()) -> Stream:
+    async def take(self, stored: StoredRun, answers: Sequence[Answer], events: Sequence[Event] = ()) -> Stream:
         """Pass answers to a waiting run; `told` is called as soon as they are stored."""
         await restore_workspace(self.store, stored)
         stored, built = await self.load_team(stored)
@@ -127,7 +127,7 @@ class Driver:
                 stored, answers, self._teams.phase_reached(stored.run), self._teams.phase
             )
             claim = await self.store.claim(stored, run, checkpoint, records)
-        return self.advance(claim, built, claim.records, told)
+        return self.advance(claim, built, claim.records, events)
 
     # -- left to a worker ---------------------------------------------------------------------------------------------
 
@@ -159,8 +159,10 @@ class Driver:
         self._work_here(stored.run.id, stored.version)
         return stored.run
 
-    async def _queue_answers(self, stored: StoredRun, answers: Sequence[Answer], told: Sequence[Event] = ()) -> Stream:
-        return _chain(told, _only(await self.queue(stored, answers)))
+    async def _queue_answers(
+        self, stored: StoredRun, answers: Sequence[Answer], events: Sequence[Event] = ()
+    ) -> Stream:
+        return _chain(events, _only(await self.queue(stored, answers)))
 
     async def _prepare_job(self, run: Run, version: int) -> Work[None]:
         await self.store.jobs.open()
@@ -270,8 +272,8 @@ class Driver:
                     changed = checkpoint if checkpoint is not stored.checkpoint else None
                     claim = await self.store.claim(stored, going_on, changed, also=also)
         asked = claim.run.questions if claim.run.waiting else ()
-        told = [asked_event(question, source=question.asker) for question in asked]
-        return self.advance(claim, built, claim.records, told)
+        events = [asked_event(question, source=question.asker) for question in asked]
+        return self.advance(claim, built, claim.records, events)
 
     async def load_team(self, stored: StoredRun) -> tuple[StoredRun, BuiltTeam]:
         """Return the run adapted to its team, and the team that has loaded it.
@@ -288,13 +290,13 @@ class Driver:
     # -- do and store -------------------------------------------------------------------------------------------------
 
     async def advance(
-        self, stored: StoredRun, built: BuiltTeam, records: Mapping[str, str], told: Iterable[Event] = ()
+        self, stored: StoredRun, built: BuiltTeam, records: Mapping[str, str], earlier_events: Iterable[Event] = ()
     ) -> Stream:
         """Take a claimed run to its next pause: a team works, the outcome is stored, and if the human is not
         needed next, a new team continues."""
         run_id = stored.run.id
         try:
-            for event in told:
+            for event in earlier_events:
                 yield _name_run(event, run_id)
             with hold_lease(stored.worker):
                 is_to_work = stored.run.working

@@ -28,7 +28,7 @@ class EventGate:
         """By call of ``ask_user``: the id of its event."""
         self._open_calls: dict[str, set[_Call]] = {}
         """By id of a held event: its calls whose questions were not announced yet."""
-        self._told: set[_Call] = set()
+        self._emitted: set[_Call] = set()
         self._is_closed = False
         self._late: list[Event] = []
         """The events that came while it was closed."""
@@ -48,18 +48,18 @@ class EventGate:
             self._late.append(event)
             return []
         if isinstance(event, UserInputRequestedEvent):
-            told = _as_told(event, records)
-            return [] if told is None else [*self._release(event_questions(told)), told]
+            emitted = _as_emitted(event, records)
+            return [] if emitted is None else [*self._release(event_questions(emitted)), emitted]
         if isinstance(event, ThoughtEvent) and ANSWERS in event.metadata:
             return [*self._release(event_questions(event)), event]
         calls = _asking_calls(event)
         if not calls and QUESTIONS not in event.metadata:
             return [event]
-        if calls and calls <= self._told:
+        if calls and calls <= self._emitted:
             return [event]
         self.hold(event)
         if calls:
-            self._open_calls[event.id] = calls - self._told
+            self._open_calls[event.id] = calls - self._emitted
             self._asked_by |= dict.fromkeys(calls, event.id)
         return []
 
@@ -72,13 +72,13 @@ class EventGate:
         oldest first."""
         self._is_closed = False
         late, self._late = self._late, []
-        told = [each for event in late for each in self.let_through(event, records)]
+        emitted = [each for event in late for each in self.let_through(event, records)]
         held, self._held = list(self._held.values()), {}
-        return [*told, *held]
+        return [*emitted, *held]
 
     def _release(self, questions: Sequence[Question]) -> list[Event]:
         calls = [(each.path, each.calls[-1]) for each in questions if each.calls]
-        self._told.update(calls)
+        self._emitted.update(calls)
         released = []
         for call in calls:
             event_id = self._asked_by.get(call, "")
@@ -89,20 +89,20 @@ class EventGate:
         return released
 
 
-def tell_answer(question: Question, answer: Answer) -> Event:
+def answer_event(question: Question, answer: Answer) -> Event:
     """Make the event that reports the outcome of a question."""
     event = answered_event(question, answer, source=question.asker)
     return event.model_copy(update={"metadata": {**event.metadata, PATH: "/".join(question.path)}})
 
 
-def _as_told(event: UserInputRequestedEvent, records: QuestionRecords) -> Event | None:
+def _as_emitted(event: UserInputRequestedEvent, records: QuestionRecords) -> Event | None:
     """Return the request as published, or the outcome of the question if nobody is asked; None for a
     duplicate."""
     record = records.get(event.request_id)
     if record is None or record.state is QuestionState.DUPLICATE:
         return None
     if record.answer is not None and record.answer.by is AnsweredBy.POLICY:
-        return tell_answer(record.question, record.answer)
+        return answer_event(record.question, record.answer)
     return attach_deadline(event, record.question)
 
 

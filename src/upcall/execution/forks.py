@@ -87,9 +87,9 @@ class ForkPlan:
             _some(sum(self.tool_calls_again.values()), "tool call") + (f" ({tools})" if tools else ""),
             _some(self.answers_again, "answer"),
         ]
-        said = self.answered.as_text() if self.answered is not None else "not answered yet"
+        answer_text = self.answered.as_text() if self.answered is not None else "not answered yet"
         return [
-            f"{self.question.asker_for_whom()} asked: {self.question.question} - {said}",
+            f"{self.question.asker_for_whom()} asked: {self.question.question} - {answer_text}",
             f"Kept: {_some(self.kept_answers, 'other answer')}, {_some(self.kept_model_calls, 'model call')}.",
             f"May be done again: {', '.join(again)}.",
         ]
@@ -214,7 +214,9 @@ def compare_runs(one: Run, other: Run) -> list[str]:
         lines.append("No answer differs.")
     for run, history in ((one, pairs), (other, others)):
         lines.append(f"{run.id} ({run.status}, {_some(run.total_usage.model_calls, 'model call')})")
-        lines += [f"  {asked.asker_for_whom()}: {asked.question} - {said.as_text()}" for asked, said in history[alike:]]
+        lines += [
+            f"  {asked.asker_for_whom()}: {asked.question} - {answer.as_text()}" for asked, answer in history[alike:]
+        ]
         lines += [f"  still open: {question.asker_for_whom()}: {question.question}" for question in run.questions]
         lines.append(f"  result: {one_line(run.result or run.error or 'none yet', _RESULT_CHARS)}")
     return lines
@@ -222,7 +224,7 @@ def compare_runs(one: Run, other: Run) -> list[str]:
 
 def _alike(one: tuple[Question, Answer], other: tuple[Question, Answer]) -> bool:
     same = (one[0].path, one[0].question) == (other[0].path, other[0].question)
-    return same and one[1].says_the_same(other[1])
+    return same and one[1].is_equivalent(other[1])
 
 
 def _answer_to(run: Run, question_id: str) -> Answer | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from upcall.errors import RunConflict, StoreUnavailable, UpcallError, UserAtLimit
 
-SECONDS_TO_REOPEN = 2.0
+REOPEN_DELAY_S = 2.0
 """Seconds until a run whose store was unavailable is tried again."""
 
 _log = logging.getLogger("upcall")
@@ -63,7 +63,7 @@ class InProcessWorker:
             return None  # Somebody else works on it.
         except StoreUnavailable as error:
             _log.warning("Run %s waits for its store: %s", run_id, error)
-            return SECONDS_TO_REOPEN
+            return REOPEN_DELAY_S
         except UpcallError as error:
             _log.warning("Run %s was submitted and cannot go on: %s", run_id, error)
         except Exception:  # noqa: BLE001  (stored with the run; nobody awaits this task)

@@ -21,7 +21,7 @@ from upcall.autogen.answer_queue import AnswerQueue
 from upcall.autogen.group_chats import PendingQuestions
 from upcall.autogen.messages import USER, Event, event_questions
 from upcall.autogen.published import Published, PublishedQuestions
-from upcall.execution.event_gate import EventGate, tell_answer
+from upcall.execution.event_gate import EventGate, answer_event
 from upcall.policy.duplicates import answer_duplicates
 from upcall.policy.resolver import AnswerResolver, Moment
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
@@ -79,7 +79,7 @@ class QuestionPublisher:
         """Decide on the questions of agents that are not ours: nothing but the team's messages published them."""
         for record in await self.resolver.decide(self._thread.questions.values(), Moment.AT_DRIVER):
             if record.answer is not None:
-                self._gate.hold(tell_answer(record.question, record.answer))
+                self._gate.hold(answer_event(record.question, record.answer))
 
     def take(self, came: Sequence[Answer]) -> bool:
         """Record the answers to open questions, and to their duplicates; return whether there were any."""

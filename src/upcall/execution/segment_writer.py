@@ -93,7 +93,7 @@ class SegmentWriter:
         if self._keeps_transcript and self.stored.version > 1:
             # Only one that was interrupted has something there.
             said = await load_segments(self._store, self.stored.run.id, self.pauses, small=True)
-            self.transcript.go_on_behind(said.get(self.pauses, ()))
+            self.transcript.continue_from(said.get(self.pauses, ()))
         self._entries = len(self.transcript.entries)
 
     async def queued_answers(self) -> Sequence[Answer]:

@@ -58,7 +58,7 @@ class TranscriptRecorder:
         """By path: the number of texts, and the highest number that one of them has."""
         self._begun = BegunTexts()
 
-    def go_on_behind(self, stored: Sequence[TranscriptEntry]) -> None:
+    def continue_from(self, stored: Sequence[TranscriptEntry]) -> None:
         """Start with the entries of an interrupted segment that is repeated now: each entry keeps its place, and
         repeated entries are kept once."""
         self.entries = [*stored]

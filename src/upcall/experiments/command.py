@@ -175,13 +175,13 @@ def show_progress(command: ExperimentCommand) -> Iterator[Listener | None]:
 
 
 def _in_lines(command: ExperimentCommand) -> Listener:
-    told = -1
+    last_tenth = -1
 
     def show(progress: ExperimentProgress) -> None:
-        nonlocal told
+        nonlocal last_tenth
         tenth = progress.done * 10 // max(progress.total, 1)
-        if tenth > told:
-            told = tenth
+        if tenth > last_tenth:
+            last_tenth = tenth
             command.screen.note(progress.to_text())
 
     return show

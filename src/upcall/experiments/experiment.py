@@ -184,7 +184,7 @@ class Experiment(Spec):
         """Return an id that differs for trials that would run differently. The expected result makes no difference."""
         parts = [
             *(self.name, team, model, seed, self.clock.isoformat()),
-            task.model_dump(mode="json", exclude=_NO_PART_OF_A_TRIAL),
+            task.model_dump(mode="json", exclude=_NOT_IN_TRIAL_ID),
             *(dump_choice(each) for each in (self.teams[team], policy, self.models[model], self.user)),
         ]
         return blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=6).hexdigest()
@@ -230,7 +230,7 @@ class Experiment(Spec):
         return await self.run(limit=0)
 
 
-_NO_PART_OF_A_TRIAL: Any = {"expect": True, "split": True, "kind": True, "facts": {"__all__": {"preference"}}}
+_NOT_IN_TRIAL_ID: Any = {"expect": True, "split": True, "kind": True, "facts": {"__all__": {"preference"}}}
 
 
 def _explain(error: ValidationError, source: ConfigSource) -> str:

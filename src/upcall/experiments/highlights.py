@@ -51,7 +51,7 @@ def choose_highlights(records: Sequence[TrialRecord]) -> list[tuple[TrialRecord,
     chosen: list[tuple[TrialRecord, str]] = []
     for is_repeat in (False, True):
         for (weight, why), record in ranked:
-            seen = {(each.task, said) for each, said in chosen}
+            seen = {(each.task, words) for each, words in chosen}
             if weight and len(chosen) < TRANSCRIPTS and ((record.task, why) in seen) is is_repeat:
                 chosen.append((record, why))
     return chosen

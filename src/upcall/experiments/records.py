@@ -10,7 +10,7 @@ from upcall.experiments.budget import Cost
 from upcall.experiments.checks import CheckResult
 from upcall.experiments.tasks import Task
 from upcall.experiments.trial import Cell, Trial
-from upcall.experiments.user import find_leaks, says
+from upcall.experiments.user import find_leaks, mentions
 from upcall.policy.deadlines import explain_expiry
 from upcall.policy.same_question import question_key
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
@@ -151,4 +151,4 @@ def _is_assumption(answer: Answer) -> bool:
 
 def _is_wrong(task: Task, question: Question, answer: Answer) -> bool:
     wanted = [task.facts[name].answer for name in task.find_asked(question)]
-    return bool(wanted) and not any(says(answer.text, each) for each in wanted)
+    return bool(wanted) and not any(mentions(answer.text, each) for each in wanted)

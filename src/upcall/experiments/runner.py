@@ -37,10 +37,10 @@ from upcall.runs.run import Run, Usage
 from upcall.runs.states import UNDER_WAY, RunStatus
 from upcall.storage.store import RunStore
 
-SECONDS_TO_LOOK = 0.2
+RUN_POLL_INTERVAL_S = 0.2
 """How long to wait before a run at workers is read again."""
 
-SECONDS_WITHOUT_WORKER = 5.0
+WORKER_WARNING_DELAY_S = 5.0
 """How long runs wait before a warning says that there is no worker."""
 
 _log = logging.getLogger(__name__)
@@ -114,32 +114,32 @@ class Runner:
         if not self.store.jobs.is_shared:
             yield
             return
-        watching = asyncio.create_task(self._tell_of_no_worker())
+        watching = asyncio.create_task(self._warn_of_no_worker())
         try:
             yield
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
 
-    async def _tell_of_no_worker(self) -> None:
-        was_told = False
+    async def _warn_of_no_worker(self) -> None:
+        was_warned = False
         while True:
-            await asyncio.sleep(SECONDS_WITHOUT_WORKER)
+            await asyncio.sleep(WORKER_WARNING_DELAY_S)
             with suppress(StoreUnavailable):  # The trials report it.
                 waiting = await self._list_waiting()
-                if waiting and not was_told:
+                if waiting and not was_warned:
                     _log.warning(
                         "No worker takes the runs of %s (%s waiting). Start one with: upcall worker --store %s",
                         self.store.name,
                         len(waiting),
                         self.store.name,
                     )
-                was_told = bool(waiting)
+                was_warned = bool(waiting)
 
     async def _list_waiting(self) -> Sequence[Run]:
         """List the runs that wait for a worker for too long; none if any run of the store is being worked on."""
         under_way = await self.store.list(statuses=UNDER_WAY)
-        since = identity.now() - timedelta(seconds=SECONDS_WITHOUT_WORKER)
+        since = identity.now() - timedelta(seconds=WORKER_WARNING_DELAY_S)
         if any(run.working or run.updated_at > since for run in under_way):
             return ()
         return under_way
@@ -163,7 +163,7 @@ class Runner:
         run, is_done = await self.finish(app, trial, run)
         if is_done:
             self.tally.note_done(trial, await self.count(trial, run))
-        self._tell()
+        self._show_progress()
 
     def _failed_before(self, trial: Trial) -> bool:
         return trial.id in self._begun and self._begun[trial.id].status is RunStatus.FAILED
@@ -207,7 +207,7 @@ class Runner:
     async def _wait(self, app: Upcall, run: Run) -> Run:
         """Wait until workers have brought a run to a pause."""
         while run.under_way:
-            await asyncio.sleep(SECONDS_TO_LOOK)
+            await asyncio.sleep(RUN_POLL_INTERVAL_S)
             run = await app.get(run.id)
         return run
 
@@ -259,7 +259,7 @@ class Runner:
             if self._is_done(trial, run):
                 with suppress(NotRecorded):
                     self.tally.note_done(trial, await self.count(trial, run, may_request=False))
-        self._tell()
+        self._show_progress()
 
     async def count(self, trial: Trial, run: Run, *, may_request: bool = True) -> TrialRecord:
         """Return the figures of a trial that is done.
@@ -309,7 +309,7 @@ class Runner:
                         f"models.{name}.price, or a budget in tokens."
                     )
 
-    def _tell(self) -> None:
+    def _show_progress(self) -> None:
         if self._listener is not None:
             self._listener(self.tally.progress())
 

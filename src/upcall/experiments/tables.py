@@ -38,9 +38,9 @@ def difference_lines(results: Results) -> list[str]:
     names = [each for each in _heads(results) if each != "policy"]
     for (one, other), of in results.differences.items():
         named = ", ".join(_select(other, names))
-        said = [f"{m.title} {format_difference(of[m.name], m)}" for m in MEASURES if _is_sure(of.get(m.name))]
+        differing = [f"{m.title} {format_difference(of[m.name], m)}" for m in MEASURES if _is_sure(of.get(m.name))]
         where = f" ({named})" if named else ""
-        lines.append(f"  {other.policy} - {one.policy}{where}: {'; '.join(said) or 'nothing beyond chance'}")
+        lines.append(f"  {other.policy} - {one.policy}{where}: {'; '.join(differing) or 'nothing beyond chance'}")
     return lines
 
 
@@ -48,9 +48,9 @@ def comparison_lines(of: Mapping[Cell, Mapping[str, Difference]], other: str) ->
     """Return how the cells differ from those of another experiment."""
     lines = ["", f"Against {other}, on the same tasks:"]
     for cell, differences in of.items():
-        said = [f"{m.title} {format_difference(differences[m.name], m)}" for m in MEASURES if m.name in differences
+        differing = [f"{m.title} {format_difference(differences[m.name], m)}" for m in MEASURES if m.name in differences
                 and differences[m.name].estimate.value is not None and m.in_table]  # fmt: skip
-        lines.append(f"  {cell.name}: {'; '.join(said) or 'no task in common'}")
+        lines.append(f"  {cell.name}: {'; '.join(differing) or 'no task in common'}")
     return lines if of else [*lines, "  no team, policy and model of the same names"]
 
 

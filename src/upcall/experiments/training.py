@@ -192,16 +192,16 @@ def choose_threshold(scores: Floats, truth: Truths) -> float:
 
 def _evaluate(scores: Floats, truth: Truths, kinds: NDArray[np.str_]) -> Iterator[KindFigures]:
     """Yield the figures of each kind, with the threshold chosen on the others, then of all together."""
-    told = np.zeros(len(scores), dtype=bool)
+    predicted = np.zeros(len(scores), dtype=bool)
     for kind in sorted({*kinds}):
         own = kinds == kind
-        told[own] = scores[own] >= choose_threshold(scores[~own], truth[~own])
+        predicted[own] = scores[own] >= choose_threshold(scores[~own], truth[~own])
     for kind, own in [*((kind, kinds == kind) for kind in sorted({*kinds})), (ALL, kinds == kinds)]:
         yield KindFigures(
             kind=str(kind),
             tasks=int(own.sum()),
             area=_find_area(scores[own], truth[own]),
-            balanced=_find_balanced(told[own], truth[own]),
+            balanced=_find_balanced(predicted[own], truth[own]),
         )
 
 
@@ -216,9 +216,9 @@ def _find_area(scores: Floats, truth: Truths) -> Interval:
     return _estimate(value, len(truth))
 
 
-def _find_balanced(told: Truths, truth: Truths) -> Interval:
+def _find_balanced(predicted: Truths, truth: Truths) -> Interval:
     def value(weights: Floats) -> Floats:
-        right = (told == truth) * weights
+        right = (predicted == truth) * weights
         shares = [right[..., of].sum(-1) / weights[..., of].sum(-1) for of in (truth, ~truth)]
         return np.asarray(sum(shares) / 2)
 

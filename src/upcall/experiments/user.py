@@ -98,10 +98,10 @@ class SimulatedUser:
         return [chances.random() for _ in range(3)]
 
     def _consent(self, question: Question) -> Answer:
-        said = Side.YES if self._spec.consents else Side.NO
-        if find_meant(question, said.value) is None and question.options:
+        side = Side.YES if self._spec.consents else Side.NO
+        if find_meant(question, side.value) is None and question.options:
             return parse_answer(question, question.options[0 if self._spec.consents else -1].label)
-        return parse_answer(question, said.value)
+        return parse_answer(question, side.value)
 
     async def _ask_model(self, client: ChatCompletionClient, question: Question) -> Answer:
         facts = tuple(f"{name}: {fact.answer}" for name, fact in self._task.facts.items())
@@ -116,8 +116,8 @@ class SimulatedUser:
 def fit_answer(question: Question, answers: Sequence[str]) -> Answer:
     """Return what is known as an answer that the question accepts: an option if one says the same. If nothing is known,
     or the question accepts no form of it, the user does not know."""
-    said = "; ".join(dict.fromkeys(answers))
-    for text in (said, *((UNKNOWN,) if not said else ())):
+    reply = "; ".join(dict.fromkeys(answers))
+    for text in (reply, *((UNKNOWN,) if not reply else ())):
         try:
             if text and (question.allow_free_text or question.options):
                 return parse_answer(question, OwnWords(text))
@@ -135,10 +135,10 @@ def find_leaks(task: Task, question: Question, answer: Answer) -> tuple[str, ...
     return tuple(
         name
         for name, fact in task.facts.items()
-        if name not in asked and says(answer.text, fact.answer) and not says(known, fact.answer)
+        if name not in asked and mentions(answer.text, fact.answer) and not mentions(known, fact.answer)
     )
 
 
-def says(text: str, fact: str) -> bool:
+def mentions(text: str, fact: str) -> bool:
     """Whether a text contains the words of a fact."""
     return re.search(rf"(?<!\w){re.escape(fact.casefold())}(?!\w)", text.casefold()) is not None

@@ -115,12 +115,12 @@ def _link(public_url: str, run_id: str, question_id: str) -> str:
     return f"{public_url.rstrip('/')}/runs/{quote(run_id, safe='')}#q-{quote(question_id, safe='')}"
 
 
-def _clean(said: object) -> str:
-    return text.escape_controls(text.replace_surrogates(str(said).replace("\r\n", "\n")))
+def _clean(value: object) -> str:
+    return text.escape_controls(text.replace_surrogates(str(value).replace("\r\n", "\n")))
 
 
-def _mark(said: object) -> str:
-    return text.quote(_clean(said))
+def _mark(value: object) -> str:
+    return text.quote(_clean(value))
 
 
 @cache

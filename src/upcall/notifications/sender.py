@@ -21,8 +21,8 @@ from upcall.text import first_line
 AT_ONCE = 10
 """How many deliveries one sender has under way to one target."""
 
-SECONDS_BETWEEN_LOOKS = 1.0
-SECONDS_TO_RECORD = 10.0
+POLL_INTERVAL_S = 1.0
+RECORD_TIME_S = 10.0
 """How much longer than an attempt may take its delivery is claimed."""
 
 WAITS = (5, 30, 120, 600, 1_800, 7_200, 21_600, 43_200, 86_400)
@@ -78,13 +78,13 @@ class Sender:
                 await self._send_all(target)
             except UpcallError as error:  # The store is gone for a moment, or too busy.
                 _log.warning("Deliveries wait: %s", first_line(error))
-            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+            await asyncio.sleep(POLL_INTERVAL_S)
 
     async def _send_all(self, target: str) -> int:
         way, count = self._ways[target], 0
         while True:
             now = self._clock()
-            until = now + way.timeout + SECONDS_TO_RECORD
+            until = now + way.timeout + RECORD_TIME_S
             claimed = await self._store.outbox.claim(target, now=now, until=until, limit=AT_ONCE)
             if not claimed:
                 return count

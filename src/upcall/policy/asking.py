@@ -36,7 +36,7 @@ NOT_NEEDED = 0.4
 
 
 def weigh(
-    candidate: Candidate, ask: AskFor, *, is_said: bool, is_needed: bool = True, kinds: Iterable[AskedKind] = ()
+    candidate: Candidate, ask: AskFor, *, is_stated: bool, is_needed: bool = True, kinds: Iterable[AskedKind] = ()
 ) -> float:
     """Return the weight of a question about this.
 
@@ -50,7 +50,7 @@ def weigh(
         spoilt *= NOT_NEEDED
     match candidate.known_from:
         case KnownFrom.REQUEST:
-            return 0.0 if is_said else spoilt * NOT_FOUND
+            return 0.0 if is_stated else spoilt * NOT_FOUND
         case KnownFrom.DEFAULT:
             return spoilt * SAME_FOR_MOST
         case _:

@@ -401,7 +401,9 @@ class Authorization:
 
     # -- what else depends on the user --------------------------------------------------------------------------------
 
-    async def tell(self, run: Run, items: AsyncGenerator[Event | Run, None]) -> AsyncGenerator[Event | Run, None]:
+    async def filter_items(
+        self, run: Run, items: AsyncGenerator[Event | Run, None]
+    ) -> AsyncGenerator[Event | Run, None]:
         """Yield a stream about a run as the user may see it: events if it is theirs, and the run as they see it."""
         whole = self.sees_whole(run)
         async with aclosing(items):

@@ -38,11 +38,11 @@ def has_answer(fact: Fact, question: Question) -> bool:
     """Return whether the question asks for exactly this: it contains all words of the fact, and only words of the fact,
     of its answer, or of the question's options. A negation must be in the fact too."""
     asked, key = question_key(question.question), set(question_key(fact.asked).words)
-    words, said = set(asked.words), set(content_words(fact.answer))
+    words, answer_words = set(asked.words), set(content_words(fact.answer))
     options = {word for option in question.options for word in (*content_words(option.label), "or")}
     extra = words - key
-    about = bool(key) and key <= words and extra <= said | options and not is_negated(extra)
-    return about and _is_of_kind(fact, asked.kind, question, said <= words)
+    about = bool(key) and key <= words and extra <= answer_words | options and not is_negated(extra)
+    return about and _is_of_kind(fact, asked.kind, question, answer_words <= words)
 
 
 def _is_of_kind(fact: Fact, kind: str, question: Question, named: bool) -> bool:

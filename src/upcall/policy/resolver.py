@@ -258,8 +258,8 @@ def may_repeat(asked: Question, answer: Answer, question: Question) -> bool:
         return False
     if answer.by is AnsweredBy.PARENT and asked.path[:-1] != question.path[:-1]:
         return False
-    said = answer.text.strip()
-    return bool(answer.selected) or not (said.endswith("?") or said.casefold().rstrip(".!") in STAGE_WORDS)
+    reply = answer.text.strip()
+    return bool(answer.selected) or not (reply.endswith("?") or reply.casefold().rstrip(".!") in STAGE_WORDS)
 
 
 def _is_by_call(question: Question) -> bool:

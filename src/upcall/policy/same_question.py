@@ -36,7 +36,7 @@ _AUXILIARY = r"(?:should|shall|do|does|did|is|are|was|were|am|can|could|may|migh
 
 _NEGATIONS = frozenset({"not", "no", "never", "without", "none", "neither", "nor", "except"})
 
-_TOLD_TO_CHOOSE = re.compile(
+_COMMAND_TO_CHOOSE = re.compile(
     r"^\s*(tell me|name|specify|choose|select|pick|provide|give me|enter|state|indicate)\b", re.IGNORECASE
 )
 """The beginning of a text that requests without asking: "Please choose a framework"."""
@@ -92,9 +92,9 @@ def question_key(text: str) -> QuestionKey:
     plain = " ".join(_POLITE.sub(" ", plain).split()).lstrip(" ,;:.!-")
     if ahead := _AHEAD.match(plain):  # "For the API, which framework?" asks "which framework for the API".
         plain = f"{ahead[2].rstrip(' ?.!')} {ahead[1]}"
-    told = _TOLD_TO_CHOOSE.match(plain)
-    kind = "wh" if told or _WH.search(plain) else "polar" if _BEGINS_POLAR.match(plain) else "bare"
-    plain = _ASKED_FOR.sub(" ", _TOLD_TO_CHOOSE.sub(" ", plain))
+    command = _COMMAND_TO_CHOOSE.match(plain)
+    kind = "wh" if command or _WH.search(plain) else "polar" if _BEGINS_POLAR.match(plain) else "bare"
+    plain = _ASKED_FOR.sub(" ", _COMMAND_TO_CHOOSE.sub(" ", plain))
     return QuestionKey(kind, content_words(plain))
 
 

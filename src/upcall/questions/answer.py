@@ -83,7 +83,7 @@ class Answer(BaseModel):
     reason: str | None = None
     sealed: bool = False
 
-    def says_the_same(self, other: Answer) -> bool:
+    def is_equivalent(self, other: Answer) -> bool:
         """Tell whether both answers mean the same to the asker; who gave them, when and why does not count."""
         mine, others = self.unseal(), other.unseal()
         return (mine.outcome, mine.text, mine.selected) == (others.outcome, others.text, others.selected)

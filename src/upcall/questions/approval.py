@@ -23,7 +23,7 @@ OR_WHY = "Or say in your own words why not; the agent is told."
 
 NOTHING_DONE = "Nothing was done."
 
-SAID_NO, NOT_YES = "The user said no.", "The user did not say yes."
+ANSWER_NO, NOT_YES = "The user said no.", "The user did not say yes."
 """Begin what a model reads of a refusal, by an option and by anything else."""
 
 
@@ -42,15 +42,15 @@ def list_decisions(call: PendingCall) -> tuple[Option, ...]:
     """List the options of an approval: once, for the whole run, not at all."""
     for_run = f"Yes, and don't ask again for {show_name(call.tool)} in this run"
     return (
-        Option(label="Yes, call it", id=_ONCE, says=Side.YES),
+        Option(label="Yes, call it", id=_ONCE, side=Side.YES),
         Option(label=for_run, id=FOR_RUN, description="From the same agent, whatever it is called with."),
-        Option(label="No, do not call it", id=_DENY, description=OR_WHY, says=Side.NO),
+        Option(label="No, do not call it", id=_DENY, description=OR_WHY, side=Side.NO),
     )
 
 
 def find_side(options: Sequence[Option], side: Side) -> Option:
     """Return the option that says yes, or no, to a question of ours."""
-    return next(each for each in options if each.says is side)
+    return next(each for each in options if each.side is side)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ Decision: TypeAlias = Allowed | Denied
 def read_decision(call: PendingCall, answer: Answer) -> Decision:
     """Read what an answer makes of a call."""
     options = list_decisions(call)
-    if (chosen := find_choice(answer, options)) is not None and chosen.says is not Side.NO:
+    if (chosen := find_choice(answer, options)) is not None and chosen.side is not Side.NO:
         return Allowed()
     if is_edit(answer.text) and answer.outcome is Outcome.ANSWERED and answer.by is AnsweredBy.HUMAN:
         return Allowed(json.dumps(call.edit(answer.text), ensure_ascii=False))
@@ -99,15 +99,15 @@ def explain_refusal(answer: Answer, outcome: str, options: Sequence[Option]) -> 
         return f"{NOT_YES} {outcome} {answer.as_text()}"
     no, by_human = find_side(options, Side.NO).label, answer.by is AnsweredBy.HUMAN
     reason = (answer.text.removeprefix(no) if by_human else "").strip(" ,.:;")
-    said_no = answer.selected == (no,) or (by_human and read_lead(answer.text) is Side.NO)
+    is_no = answer.selected == (no,) or (by_human and read_lead(answer.text) is Side.NO)
     end = "" if reason.endswith(("!", "?")) else "."
-    said = f" They said: {reason}{end}" if reason else ""
+    remark = f" They said: {reason}{end}" if reason else ""
     return (
-        f"{SAID_NO if said_no else NOT_YES} {outcome}{said} Do not do the same in another way, unless "
+        f"{ANSWER_NO if is_no else NOT_YES} {outcome}{remark} Do not do the same in another way, unless "
         "they said so; go on without it, or say in your report what stays open."
     )
 
 
 def is_refusal(text: str) -> bool:
     """Tell whether the result of a call says that the human did not agree to it."""
-    return text.startswith((SAID_NO, NOT_YES))
+    return text.startswith((ANSWER_NO, NOT_YES))

@@ -125,10 +125,10 @@ def answer_request(params: Mapping[str, Any], server: str, call: str, earlier: i
 
 def _answer_page(request: _Request, server: str, where: str) -> ElicitResult:
     host, warning = _check_address(request.url)
-    text = f"{_say(server, 'wants you to open a page', request.message)}\n{request.url}\nHost: {host}"
+    text = f"{_introduce(server, 'wants you to open a page', request.message)}\n{request.url}\nHost: {host}"
     options = [
-        Option(label="Done, I was there", id=_YES, says=Side.YES),
-        Option(label="No, I do not open it", id=_NO, says=Side.NO),
+        Option(label="Done, I was there", id=_YES, side=Side.YES),
+        Option(label="No, I do not open it", id=_NO, side=Side.NO),
     ]
     context = f"Nothing opens it but you, in your browser, if you trust {host}.{warning}{where}"
     answer = _find(text, options, context)
@@ -163,9 +163,9 @@ def _check_address(url: str) -> tuple[str, str]:
 
 def _answer_form(request: _Request, params: Mapping[str, Any], server: str, where: str) -> ElicitResult:
     fields, schema = request.requested_schema.properties, params.get("requestedSchema") or {}
-    asks = _say(server, "asks", request.message)
+    asks = _introduce(server, "asks", request.message)
     if not fields:
-        options = [Option(label="Yes", id=_YES, says=Side.YES), Option(label="No", id=_NO, says=Side.NO)]
+        options = [Option(label="Yes", id=_YES, side=Side.YES), Option(label="No", id=_NO, side=Side.NO)]
         answer = _find(asks, options, f"Yes accepts it.{where}")
         return {"action": "accept", "content": {}} if _read_choice(answer, options) == _YES else _refusal(answer)
     content: dict[str, JsonValue] = {}
@@ -187,13 +187,13 @@ def _ask_field(
     options = [Option(label=label, id=f"elicitation:{number}") for number, label in enumerate(values)]
     if field.type == "boolean":
         values = {"Yes": True, "No": False}
-        options = [Option(label="Yes", says=Side.YES), Option(label="No", says=Side.NO)]
+        options = [Option(label="Yes", side=Side.YES), Option(label="No", side=Side.NO)]
     listed = bool(options) and len(options) < MAX_OPTIONS
     options = options if listed else []
     if not is_required:
         options.append(Option(label=_make_unused("Leave it empty", values), id=_EMPTY))
     text = f"{asks}\n{_describe(name, field)}"
-    hint = "" if listed else f"{_say_expected(field, values)} {_NO_PASSWORD}"
+    hint = "" if listed else f"{_describe_expected(field, values)} {_NO_PASSWORD}"
     if field.default is not None:
         hint += f" The server suggests: {one_line(_show(field.default, values), 200)}."
     wrong = ""
@@ -238,7 +238,7 @@ def _describe(name: str, field: _Field) -> str:
     return f"{title}: {one_line(field.description, MAX_FIELD_CHARS)}" if field.description else title
 
 
-def _say_expected(field: _Field, values: Mapping[str, Any]) -> str:
+def _describe_expected(field: _Field, values: Mapping[str, Any]) -> str:
     if values:
         return f"One of: {one_line(', '.join(values), 1_500)}."
     return {"integer": "A whole number.", "number": "A number."}.get(field.type, "")
@@ -253,11 +253,11 @@ def _show(value: JsonValue, values: Mapping[str, JsonValue]) -> str:
 
 def _read_value(field: _Field, answer: Answer, values: Mapping[str, JsonValue]) -> JsonValue:
     """Read the value that a person gave; None if it is none of those to choose from."""
-    said = list(answer.selected) or ([part.strip() for part in answer.text.split(",")] if values else [answer.text])
+    parts = list(answer.selected) or ([part.strip() for part in answer.text.split(",")] if values else [answer.text])
     if values:
         by_label = {label.casefold(): value for label, value in values.items()}
-        known = [by_label[each.casefold()] for each in said if each.casefold() in by_label]
-        if len(known) < len(said):
+        known = [by_label[each.casefold()] for each in parts if each.casefold() in by_label]
+        if len(known) < len(parts):
             return None
         return known if field.type == "array" else known[0]
     match field.type:
@@ -294,9 +294,9 @@ def _find_problem(schema: dict[str, Any], value: JsonValue) -> str | None:
     return None if worst is None else one_line(worst.message, 200)
 
 
-def _say(server: str, does: str, message: str) -> str:
-    said = shorten(message.strip(), MAX_MESSAGE_CHARS, " [... cut]")
-    return f"The MCP server {one_line(server, 80)} {does}:\n{quote(said)}"
+def _introduce(server: str, does: str, message: str) -> str:
+    body = shorten(message.strip(), MAX_MESSAGE_CHARS, " [... cut]")
+    return f"The MCP server {one_line(server, 80)} {does}:\n{quote(body)}"
 
 
 def _find(
@@ -328,5 +328,5 @@ def _read_choice(answer: Answer, options: Sequence[Option]) -> str | None:
 
 def _refusal(answer: Answer) -> ElicitResult:
     """Return the result of what was not accepted: declined by the person, or answered by nobody."""
-    said = answer.outcome in (Outcome.ANSWERED, Outcome.DECLINED, Outcome.SKIPPED)
-    return {"action": "decline" if said else "cancel"}
+    is_refusal = answer.outcome in (Outcome.ANSWERED, Outcome.DECLINED, Outcome.SKIPPED)
+    return {"action": "decline" if is_refusal else "cancel"}

@@ -77,7 +77,7 @@ def match_answers(
         question_id = named if named in open_by_id or named in earlier else resolve_id(named, known)
         if question_id in open_by_id:
             answer = parse_unsealed(open_by_id[question_id], value, user)
-            if question_id in new and not new[question_id].says_the_same(answer):
+            if question_id in new and not new[question_id].is_equivalent(answer):
                 raise AnswerRefused(f"Question {question_id} was given two different answers at once; give one.")
             new[question_id] = answer
         elif question_id in earlier:
@@ -124,18 +124,20 @@ def parse_unsealed(question: Question, value: AnswerValue, user: str | None = No
         return _read_outcome(question, value, user)
     parts = _read_parts(question, value)
     if not parts:
-        raise AnswerRefused(f"The answer to {question.id} is empty. {_say_expected(question)}")
+        raise AnswerRefused(f"The answer to {question.id} is empty. {_describe_expected(question)}")
     if question.multi_select and len(parts) == 1 and _find_option(question, parts[0]) is None:
         parts = _split_choices(question, parts[0])
     chosen = [_find_option(question, part) for part in parts]
     labels = tuple(dict.fromkeys(option.label for option in chosen if option is not None))
     wrong = [part for part, option in zip(parts, chosen, strict=True) if option is None]
     if len(labels) > 1 and not question.multi_select:
-        raise AnswerRefused(f"Question {question.id} takes one option, not {len(labels)}. {_say_expected(question)}")
+        raise AnswerRefused(
+            f"Question {question.id} takes one option, not {len(labels)}. {_describe_expected(question)}"
+        )
     if wrong and not question.allow_free_text:
         raise AnswerRefused(
             f"{HIDDEN if question.secret else ', '.join(map(_quote, wrong))} is not an option of {question.id}. "
-            f"{_say_expected(question)}"
+            f"{_describe_expected(question)}"
         )
     text = join_choices([*labels, *wrong], (option.label for option in question.options))
     answer = Answer(question_id=question.id, text=text, selected=labels, user=user)
@@ -248,11 +250,11 @@ def _split_line(text: str, open_questions: Sequence[Question]) -> dict[str, Answ
     if len(found) < 2 or text[: found[0].start()].strip() or len(set(numbers)) < len(numbers) or not inside:
         return {}
     ends = [*(each.start() for each in found[1:]), len(text)]
-    said = [text[part.end() : end].strip(" ,;，；、\n") for part, end in zip(found, ends, strict=True)]
+    parts = [text[part.end() : end].strip(" ,;，；、\n") for part, end in zip(found, ends, strict=True)]
     asked = [open_questions[number - 1] for number in numbers]
-    if not all(_find_option(question, each) for question, each in zip(asked[:-1], said[:-1], strict=True)):
+    if not all(_find_option(question, each) for question, each in zip(asked[:-1], parts[:-1], strict=True)):
         return {}
-    return {question.id: each for question, each in zip(asked, said, strict=True)}
+    return {question.id: each for question, each in zip(asked, parts, strict=True)}
 
 
 def _answers_all(text: str, open_questions: Sequence[Question]) -> bool:
@@ -361,29 +363,29 @@ def _list_parts(answer: Answer) -> list[str]:
 def _refuse_another(earlier: Answer, value: AnswerValue, question: Question | None) -> None:
     """Refuse a value that differs from the earlier answer. If the question is unknown, options count by label only."""
     if not _is_same(earlier.unseal(), value, question):
-        said = repr(HIDDEN if earlier.sealed else one_line(earlier.text or earlier.outcome.value, 200))
+        first = repr(HIDDEN if earlier.sealed else one_line(earlier.text or earlier.outcome.value, 200))
         who = f"{earlier.user or earlier.by.value} at {earlier.answered_at.isoformat()}"
         if earlier.by is not AnsweredBy.HUMAN and earlier.outcome is not Outcome.CANCELLED:
             who = f"{earlier.by.value} ({earlier.reason})"
         raise AlreadyAnswered(
-            f"Question {earlier.question_id} was answered by {who}: {said}. That answer stands. To continue a copy of "
+            f"Question {earlier.question_id} was answered by {who}: {first}. That answer stands. To continue a copy of "
             f"the run with another answer: upcall fork RUN {earlier.question_id} ANSWER"
         )
 
 
 def _is_same(earlier: Answer, value: AnswerValue, question: Question | None) -> bool:
     if isinstance(value, Answer) and value.outcome is not Outcome.ANSWERED:
-        return earlier.says_the_same(value)
+        return earlier.is_equivalent(value)
     asked = question or Question(id=earlier.question_id, question="?")
     try:
-        said = parse_unsealed(asked, value)
+        parsed = parse_unsealed(asked, value)
     except AnswerRefused:
         return False
-    now, before = said.text.casefold(), earlier.text.casefold()
+    now, before = parsed.text.casefold(), earlier.text.casefold()
     if question is None:
         any_order = len(earlier.selected) > 1 and set_of_choices(now) == set_of_choices(before)
     else:
-        any_order = bool(said.selected) and {*_list_parts(said)} == {*_list_parts(earlier)}
+        any_order = bool(parsed.selected) and {*_list_parts(parsed)} == {*_list_parts(earlier)}
     return earlier.outcome is Outcome.ANSWERED and (now == before or any_order)
 
 
@@ -407,10 +409,10 @@ def find_meant(question: Question, text: str) -> Option | None:
     punctuation, or by nothing but words for yes or no. None for any other question, and where it may be several."""
     if not _is_consent(question):
         return None
-    said, side = simplify(text), read_side(text)
-    named = [option for option in question.options if said in _list_forms(option)]
+    simplified, side = simplify(text), read_side(text)
+    named = [option for option in question.options if simplified in _list_forms(option)]
     meant = named or [
-        option for option in question.options if side is not None and _read_says(question, option) is side
+        option for option in question.options if side is not None and _read_side(question, option) is side
     ]
     return meant[0] if len(meant) == 1 else None
 
@@ -418,20 +420,20 @@ def find_meant(question: Question, text: str) -> Option | None:
 def _is_consent(question: Question) -> bool:
     """Return whether it asks for a yes or a no: a plan's review, which no tool call asks for, takes what is to be
     changed as well."""
-    declared = any(option.says is not None for option in question.options)
+    declared = any(option.side is not None for option in question.options)
     return question.is_risk and (declared or len(question.calls) >= len(question.path) > 0)
 
 
 def _list_forms(option: Option) -> set[str]:
     """List the ways to name an option: its label, and where it says yes or no also without that."""
-    short = option.label.partition(",")[2] if option.says is not None else ""
+    short = option.label.partition(",")[2] if option.side is not None else ""
     return {simplify(each) for each in (option.label, short)} - {""}
 
 
-def _read_says(question: Question, option: Option) -> Side | None:
+def _read_side(question: Question, option: Option) -> Side | None:
     """Return what an option says; where none of them declares it, as its label begins."""
-    if any(each.says is not None for each in question.options):
-        return option.says
+    if any(each.side is not None for each in question.options):
+        return option.side
     return read_lead(option.label)
 
 
@@ -446,7 +448,7 @@ def _quote(value: object) -> str:
     return repr(shorten(value, 80)) if isinstance(value, str) else shorten(repr(value), 80)
 
 
-def _say_expected(question: Question) -> str:
+def _describe_expected(question: Question) -> str:
     if not question.options:
         return "Answer in your own words, or decline the question."
     listed = ", ".join(f"{number}. {option.label}" for number, option in enumerate(question.options, start=1))

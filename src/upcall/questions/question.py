@@ -147,14 +147,14 @@ class Option(BaseModel, frozen=True, str_strip_whitespace=True, coerce_numbers_t
         label: what the human sees and an answer names, at most 400 characters.
         description: what it means.
         id: for programs; a person never sees it.
-        says: whether "yes" or "no" means this option, where the question asks for consent. What allows more than the
+        side: whether "yes" or "no" means this option, where the question asks for consent. What allows more than the
             one thing that is asked has none: nobody agrees to it by a word.
     """
 
     label: Annotated[VisibleText, Field(min_length=1, max_length=MAX_LABEL_CHARS)]
     description: Annotated[VisibleText, Field(max_length=MAX_QUESTION_CHARS)] | None = None
     id: str | None = None
-    says: Side | None = None
+    side: Side | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -250,7 +250,7 @@ class Question(BaseModel):
     def _without_empty_options(cls, value: Any) -> Any:
         if not isinstance(value, list | tuple):
             return () if value is None else value
-        return tuple(option for option in value if not _says_nothing(option))
+        return tuple(option for option in value if not _is_empty_option(option))
 
     @field_validator("asked_at", "expires_at")
     @classmethod
@@ -352,7 +352,7 @@ class Question(BaseModel):
         return {"version": "v1", "kind": "clarification", **self.as_arguments()}
 
 
-def _says_nothing(option: Any) -> bool:
+def _is_empty_option(option: Any) -> bool:
     """Tell whether a model left this entry of the options blank: ``""``, ``null``, ``{}``, ``{"label": ""}``."""
     parts = option.values() if isinstance(option, dict) else [option]
     return all(part is None or (isinstance(part, str) and not part.strip()) for part in parts)

@@ -184,10 +184,10 @@ def read_verdict(answer: Answer | None) -> Verdict:
 def read_side(reply: str) -> Side | None:
     """Return what a whole reply says to a consent, if it is nothing but words for one of both: "Yes, please." is, and
     "yes but only a.py", "no problem" and "not ok" are not."""
-    said = simplify(reply)
-    if said in _ALONE:
+    simplified = simplify(reply)
+    if simplified in _ALONE:
         return Side.NO
-    sides = [side for side, pattern in _SIDES.items() if pattern.fullmatch(said)]
+    sides = [side for side, pattern in _SIDES.items() if pattern.fullmatch(simplified)]
     return sides[0] if len(sides) == 1 else None  # What means nothing by itself is in both.
 
 
@@ -199,8 +199,8 @@ def read_lead(reply: str) -> Side | None:
 def simplify(reply: str) -> str:
     """Return a reply as consents are compared: any case, any width, without punctuation but question marks. Of "!yes" a
     "not yes" is left, which programmers mean by it."""
-    said = _NOT.sub("not ", unicodedata.normalize("NFKC", reply).casefold())
-    return " ".join(said.translate(_DROPPED).split())
+    folded = _NOT.sub("not ", unicodedata.normalize("NFKC", reply).casefold())
+    return " ".join(folded.translate(_DROPPED).split())
 
 
 def _match_only(words: Collection[str]) -> re.Pattern[str]:

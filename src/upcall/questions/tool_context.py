@@ -213,9 +213,9 @@ def find_answer(needed: UserInputRequired) -> Answer:
     if known is not None:
         return known
     if call is None or call.has_ended:
-        said = one_line(needed.question, _MAX_QUOTED_CHARS)
+        asks = one_line(needed.question, _MAX_QUOTED_CHARS)
         raise AskedOutsideTool(
-            f"{said!r} was asked in {_find_asker()}, outside of a tool call: only the call of a tool can wait for the "
+            f"{asks!r} was asked in {_find_asker()}, outside of a tool call: only the call of a tool can wait for the "
             "user. Ask in the function of a tool that an agent has, before it returns, and in its own thread or one "
             "that it starts.",
             needed,

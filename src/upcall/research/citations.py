@@ -15,7 +15,7 @@ from posixpath import basename, splitext
 
 from upcall.research.cited import Checked, CitedSource, Counts, Quotation, ReadText, fit_in_line
 from upcall.research.markdown import Claimed, renumber, simplify_name, strip_links
-from upcall.research.quotes import FoundQuote, SearchableText, find_in, find_nearest, look_up, says_enough
+from upcall.research.quotes import FoundQuote, SearchableText, find_in, find_nearest, has_enough_words, look_up
 
 _NUMBER = re.compile(r"\d{1,9}")
 _SHORTEST_REF = 4
@@ -71,8 +71,8 @@ class Library:
             place = f", {found.place}" if found.place else ""
             return f'{cited}, and {found.reason}; {source}{place} says: "{fit_in_line(found.sentence, 400)}"'
         nearest = find_nearest(quote, self._texts[ref])
-        says = f'; what is most like it: "{fit_in_line(nearest, 400)}"' if nearest else "."
-        return f"{cited}, and is not in what was read of {source}{says}"
+        nearest_text = f'; what is most like it: "{fit_in_line(nearest, 400)}"' if nearest else "."
+        return f"{cited}, and is not in what was read of {source}{nearest_text}"
 
     def find_only_source(self, quote: str) -> str | None:
         """Find the only source with the exact words of a quote. None if no source, or more than one, has them."""
@@ -102,8 +102,8 @@ def _numbers(place: str) -> tuple[int, int] | None:
 
 def _place(claimed: str, found: str) -> str:
     """Return the place of a quote: that of its citation unless the text read there contradicts it, else the tool's."""
-    said, known = _numbers(claimed), _numbers(found)
-    if not found or (said and known and known[0] <= said[0] and said[1] <= known[1]):
+    claimed_lines, known = _numbers(claimed), _numbers(found)
+    if not found or (claimed_lines and known and known[0] <= claimed_lines[0] and claimed_lines[1] <= known[1]):
         return claimed
     return found
 
@@ -199,7 +199,7 @@ def replace_numbers(text: str, sources: Mapping[int, CitedSource]) -> str:
 def _check(citation: Claimed, library: Library) -> tuple[CitedSource | None, str]:
     """Find the source of a citation, or say why it is dropped."""
     quote, ref = citation.quote.strip(), library.resolve(citation.ref)
-    enough = says_enough(quote)
+    enough = has_enough_words(quote)
     if ref is None and enough:
         ref = library.find_only_source(quote)  # Small models write a title, or the place, instead of the ref.
     if ref is None:

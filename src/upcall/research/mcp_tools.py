@@ -35,7 +35,7 @@ Tool: TypeAlias = dict[str, Any]
 """A tool as its server lists it, with the protocol's names."""
 
 INSTALL = f"needs: {install_command('mcp')}"
-SECONDS_TO_STOP = 5.0
+STOP_TIMEOUT_S = 5.0
 MAX_DESCRIPTION_CHARS = 1_000
 _log = logging.getLogger("upcall")
 
@@ -104,8 +104,8 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
         except TimeoutError:
             if self._server.url is not None and await is_unreachable(self._server.url):
                 return tool_result(name, self._lose("nobody listens at its address any more"), is_error=True)
-            said = f"The MCP server {self.name} did not answer within {self._server.timeout:g} seconds."
-            return tool_result(name, f"{said} Go on without it, and say so.", is_error=True)
+            reason = f"The MCP server {self.name} did not answer within {self._server.timeout:g} seconds."
+            return tool_result(name, f"{reason} Go on without it, and say so.", is_error=True)
         except UserInputRequired:
             raise
         except UnusableRequest as error:
@@ -125,9 +125,9 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
         serving, self._serving = self._serving, None
         self._closing.set()
         if serving is not None:
-            await asyncio.wait([serving], timeout=SECONDS_TO_STOP)
+            await asyncio.wait([serving], timeout=STOP_TIMEOUT_S)
             serving.cancel()
-            await asyncio.wait([serving], timeout=SECONDS_TO_STOP)
+            await asyncio.wait([serving], timeout=STOP_TIMEOUT_S)
         self._session = self._tools = self.lost = None
         self._closing = asyncio.Event()
 

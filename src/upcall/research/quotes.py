@@ -25,7 +25,7 @@ MIN_PART_WORDS = 2
 MAX_PARTS = 8
 """A quote with more parts is stitched together."""
 
-WORDS_A_SLIP = 6
+WORDS_PER_SLIP = 6
 """One word in this many may be misspelt, or two badly scanned or without accents. A quote of fewer than
 `MIN_WORDS_WITH_SLIP` words must match exactly."""
 
@@ -46,7 +46,7 @@ _MEANT = DENIALS | MODALS | BELIEFS | CONDITIONS
 
 _CHANGED_CASE = re.compile(r"\[(\w)\](?=\w)")
 _INSERTED = re.compile(r"\[([^\W\d_]+(?: [^\W\d_]+)?)\]")
-_TRACE_OF_A_SLIP = 1 / 3
+_SLIP_TRACE_SHARE = 1 / 3
 """The share of a quote's words that a text with slips in it must contain."""
 _PLACES, _COMMON = 50, 40
 """How many places with the same words are tried, and how often a pair of words may occur in a text to locate a
@@ -123,7 +123,7 @@ def find_quote(quote: str, text: str) -> FoundQuote | None:
     return find_in(quote, [SearchableText(text)])
 
 
-def says_enough(quote: str) -> bool:
+def has_enough_words(quote: str) -> bool:
     """Return whether a quote is long enough to be evidence, as a whole and in each part."""
     parts = _split_at_ellipses(quote)
     shortest = MIN_PART_WORDS if len(parts) > 1 else MIN_WORDS
@@ -153,12 +153,12 @@ def _look_up(quote: str, texts: Sequence[SearchableText], *, slips: bool) -> Fou
     parts = [_without_last_end(each.words) for each in split]
     if not parts or not all(parts) or len(parts) > MAX_PARTS:
         return Refusal()
-    telling = {word for part in parts for word in part if len(word) > _LITTLE_WORD and not word.endswith("%")}
+    significant = {word for part in parts for word in part if len(word) > _LITTLE_WORD and not word.endswith("%")}
     accepted = list[tuple[FoundQuote, SearchableText, bool]]()
     objecting = list[SearchableText]()
     refusal = Refusal()
     for text in texts:
-        if telling and text.share_of(telling) < (_TRACE_OF_A_SLIP if slips else 1):
+        if significant and text.share_of(significant) < (_SLIP_TRACE_SHARE if slips else 1):
             continue
         for spans in _find_spans(parts, text.words, slips=slips):
             if objection := _find_objection(text.words, split, spans):
@@ -274,7 +274,7 @@ def _align(part: Sequence[str], text: Words, first: int) -> _Span | None:
         # Depth first, the plain reading of the next words before all others: the question is not which alignment is the
         # cheapest, only whether one is cheap enough.
         mine, at, cost = todo.pop()
-        if cost > max(2, 2 * len(part) // WORDS_A_SLIP) or (mine, at) in seen:
+        if cost > max(2, 2 * len(part) // WORDS_PER_SLIP) or (mine, at) in seen:
             continue
         if mine == len(part):
             return _Span(first, at, cost)

@@ -31,7 +31,9 @@ _NOT_READ = _WRITING | _RUNNING | {"list_files", "read_file", "search_files", "s
 _TO_RUN = frozenset({".py", ".sh"})
 """The extensions of files that all our sandboxes can run, and that show only then whether they work."""
 
-_LOOKS = frozenset({"cat", "cd", "echo", "find", "git", "grep", "head", "ls", "pwd", "rg", "tail", "tree", "wc"})
+_READING_COMMANDS = frozenset(
+    {"cat", "cd", "echo", "find", "git", "grep", "head", "ls", "pwd", "rg", "tail", "tree", "wc"}
+)
 """The commands that run no code of the workspace."""
 
 _PATCHED = re.compile(r"^(?:--- (?:a/)?|\+\+\+ (?:b/)?)")
@@ -79,7 +81,7 @@ class MadeCall:
     @property
     def runs_code(self) -> bool:
         """Whether its command may have run code of the workspace, not only looked at it."""
-        return bool(self.command) and self.command.split()[0] not in _LOOKS
+        return bool(self.command) and self.command.split()[0] not in _READING_COMMANDS
 
     @property
     def succeeded(self) -> bool:

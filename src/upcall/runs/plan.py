@@ -472,17 +472,17 @@ def _by(name: str | None) -> dict[str, str]:
 
 def _edit(steps: list[PlanStep], match: re.Match[str]) -> None:
     place = _place(steps, match["id"])
-    said = {"description": match["text"]} if match["text"] else {}
+    fields = {"description": match["text"]} if match["text"] else {}
     by = _by(match["only_name"] or match["name"])
-    steps[place] = PlanStep.model_validate({**steps[place].model_dump(), **said, **by})
+    steps[place] = PlanStep.model_validate({**steps[place].model_dump(), **fields, **by})
 
 
 def _add(steps: list[PlanStep], match: re.Match[str]) -> None:
     place = _place(steps, match["id"]) + 1 if match["id"] else len(steps)
     taken = {step.step_id for step in steps}
     step_id = next(str(number) for number in count(len(steps) + 1) if str(number) not in taken)
-    said = {"step_id": step_id, "description": match["text"], "depends_on": [match["id"]] if match["id"] else []}
-    steps.insert(place, PlanStep.model_validate({**said, **_by(match["name"])}))
+    fields = {"step_id": step_id, "description": match["text"], "depends_on": [match["id"]] if match["id"] else []}
+    steps.insert(place, PlanStep.model_validate({**fields, **_by(match["name"])}))
 
 
 def _remove(steps: list[PlanStep], step_id: str) -> None:

@@ -106,14 +106,14 @@ class Transcript:
 def complete_entries(run: Run, stored: Iterable[TranscriptEntry]) -> Iterator[TranscriptEntry | None]:
     """Add to each entry what the run has: its task, the words of its questions, and their answers. None stands for an
     entry that says nothing: of a question that came before, or that the run does not have yet."""
-    told: set[tuple[EntryKind, str]] = set()
+    completed: set[tuple[EntryKind, str]] = set()
     for entry in stored:
         if entry.kind is EntryKind.TASK and not entry.text:
             yield replace(entry, text=run.task)
         elif entry.kind in (EntryKind.QUESTION, EntryKind.ANSWER):
-            whole = None if (entry.kind, entry.name) in told else _complete_question(run, entry)
+            whole = None if (entry.kind, entry.name) in completed else _complete_question(run, entry)
             if whole is not None:
-                told.add((entry.kind, entry.name))
+                completed.add((entry.kind, entry.name))
             yield whole
         else:
             yield entry

@@ -18,8 +18,8 @@ from upcall.text import show_name
 RUN_AGAIN, SKIP = "Run it again", "Do not run it again"
 
 OPTIONS = (
-    Option(label=RUN_AGAIN, description="It has not taken effect, or twice does no harm.", says=Side.YES),
-    Option(label=SKIP, description="The agent is told that the call may or may not have taken effect.", says=Side.NO),
+    Option(label=RUN_AGAIN, description="It has not taken effect, or twice does no harm.", side=Side.YES),
+    Option(label=SKIP, description="The agent is told that the call may or may not have taken effect.", side=Side.NO),
 )
 
 

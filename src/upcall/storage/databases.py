@@ -18,7 +18,7 @@ T = TypeVar("T")
 Synchronous: TypeAlias = Literal["normal", "full"]
 """Whether an SQLite store may lose its last commits in a power failure: ``full`` waits for the disk at each one."""
 
-BUSY_SECONDS = 30
+BUSY_TIMEOUT_S = 30
 """How long a write waits for another process's write before it gives up."""
 _USE = "Use a file name, sqlite:///FILE, or postgresql://USER:PASSWORD@HOST/DATABASE."
 

@@ -28,7 +28,7 @@ from upcall.storage.connection import Connection, database_errors
 from upcall.storage.event_bodies import load_event
 from upcall.storage.run_lists import batch_ids, read_records
 from upcall.storage.run_rows import STATUSES, list_numbers, load_run, name_values
-from upcall.storage.schema import CHECKPOINTS, JOURNAL, OF_A_RUN, QUEUED_ANSWERS, RUNS, TABLES
+from upcall.storage.schema import CHECKPOINTS, JOURNAL, QUEUED_ANSWERS, RUN_TABLES, RUNS, TABLES
 from upcall.storage.store import RunStore
 from upcall.text import first_line
 
@@ -148,7 +148,7 @@ def _check(connection: Connection, *, name: str) -> Checked:
         _try(problems, what, partial(transcripts.read_transcripts, connection, run_id))
     _try(problems, "the log", lambda: _check_log(connection, problems))
     _try(problems, "what files held", lambda: _check_contents(connection, problems, counted))
-    for table in OF_A_RUN:
+    for table in RUN_TABLES:
         _try(problems, f"the table {table.name}", partial(_check_owners, connection, table.name, problems))
     return Checked(len(ids), counted["checkpoints"], counted["contents"], problems)
 
@@ -299,7 +299,7 @@ def _as_it_was(checkpoint: Checkpoint, run: Run) -> Run:
     """Return the run as far as its checkpoint tells: waiting for what the team had asked, or to be resumed."""
     if checkpoint.progress is not None:
         run = run.restored_from(checkpoint.progress)
-    messages = [_message.validate_python(each) for each in checkpoint.thread() if each["type"] in _SAID]
+    messages = [_message.validate_python(each) for each in checkpoint.thread() if each["type"] in _SPOKEN]
     asked = {} if checkpoint.inbox else PendingQuestions.in_thread(messages, (), USER).questions
     return run.apply(
         RunEvent.REOPENED if asked else RunEvent.REWOUND,
@@ -309,7 +309,7 @@ def _as_it_was(checkpoint: Checkpoint, run: Run) -> Run:
     )
 
 
-_SAID = ("TextMessage", "HandoffMessage")
+_SPOKEN = ("TextMessage", "HandoffMessage")
 _message: TypeAdapter[Any] = TypeAdapter(Annotated[TextMessage | HandoffMessage, Field(discriminator="type")])
 
 
@@ -359,7 +359,7 @@ def _prune(
         count += connection.execute(
             f"SELECT count(*) FROM upcall_checkpoints WHERE run_id IN ({names})", values
         ).fetchone()[0]
-        for table, key in ((RUNS, "id"), *((table, "run_id") for table in OF_A_RUN)):
+        for table, key in ((RUNS, "id"), *((table, "run_id") for table in RUN_TABLES)):
             query = f"SELECT sum({table.width}) FROM {table.name} WHERE {key} IN ({names})"
             size += int(connection.execute(query, values).fetchone()[0] or 0)
             # The rows of runs that stay are not touched: they were chosen, and locked, above.

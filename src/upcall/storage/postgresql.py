@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from upcall.errors import missing_extra
 from upcall.storage.connection import NO_VALUES, Connection, Values, Work
 from upcall.storage.databases import (
-    BUSY_SECONDS,
+    BUSY_TIMEOUT_S,
     Pool,
     explain_errors,
     make_tables,
@@ -237,7 +237,7 @@ def _transact(pool: Pool[_Connection], verb: str, work: Work[T]) -> T:
     """
     import psycopg
 
-    patience, until = 0.5, time.monotonic() + BUSY_SECONDS
+    patience, until = 0.5, time.monotonic() + BUSY_TIMEOUT_S
     while True:
         left = until - time.monotonic()
         begin = _begin(verb, min(patience, max(left, 0.5)))

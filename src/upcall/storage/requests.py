@@ -11,7 +11,7 @@ from upcall.errors import CallerError
 from upcall.storage.connection import Connection
 from upcall.storage.store import RunStore
 
-KEPT_SECONDS = 7 * 86_400
+KEY_RETENTION_S = 7 * 86_400
 """How long a key is remembered, in seconds."""
 
 
@@ -42,7 +42,7 @@ async def reserve_request(store: RunStore, actor: str | None, key: str, content:
 
 def _reserve(connection: Connection, *, values: dict[str, str]) -> tuple[str, str]:
     now = int(identity.now().timestamp())
-    connection.execute("DELETE FROM upcall_requests WHERE at < :before", {"before": now - KEPT_SECONDS})
+    connection.execute("DELETE FROM upcall_requests WHERE at < :before", {"before": now - KEY_RETENTION_S})
     connection.execute(
         "INSERT INTO upcall_requests (actor, key, content, run_id, at) VALUES (:actor, :key, :content, :run_id, :at) "
         "ON CONFLICT (actor, key) DO NOTHING",

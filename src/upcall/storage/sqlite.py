@@ -17,7 +17,7 @@ from upcall.errors import StoreUnavailable
 from upcall.storage import schema
 from upcall.storage.connection import Connection, Work
 from upcall.storage.databases import (
-    BUSY_SECONDS,
+    BUSY_TIMEOUT_S,
     Pool,
     Synchronous,
     breaks_connection,
@@ -33,7 +33,7 @@ T = TypeVar("T")
 Identity = tuple[int, int]
 """Which file it is, whatever its name."""
 
-WRITES_A_CHECKPOINT = 64
+WRITES_PER_CHECKPOINT = 64
 """How many small writes are made at once before one is made in a thread, which puts SQLite's log into the file where it
 has grown."""
 
@@ -178,7 +178,7 @@ class SQLite:
         connection = sqlite3.connect(
             place,
             uri=True,
-            timeout=BUSY_SECONDS,
+            timeout=BUSY_TIMEOUT_S,
             isolation_level=None,
             check_same_thread=False,
             factory=_Connection,
@@ -249,7 +249,7 @@ class _OpenFile:
             _Busy: another connection writes, or it is time for a checkpoint; or each write would wait.
         """
         self._writes += 1
-        if self._writes % WRITES_A_CHECKPOINT == 0:
+        if self._writes % WRITES_PER_CHECKPOINT == 0:
             raise _Busy
         return self._do_at_once(work, "BEGIN IMMEDIATE", commit_at_end)
 

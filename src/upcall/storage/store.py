@@ -50,7 +50,7 @@ from upcall.storage.run_rows import (
     load_run,
     name_values,
 )
-from upcall.storage.schema import OF_A_RUN
+from upcall.storage.schema import RUN_TABLES
 from upcall.storage.uploads import Uploads
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ T = TypeVar("T")
 
 MAX_STATE_BYTES = 100_000_000
 
-SECONDS_AT_LIMIT = 30.0
+LIMIT_RECHECK_INTERVAL_S = 30.0
 """After how long, at most, a run is looked at again whose user has enough at work. Few that wait are looked at more
 often than many."""
 
@@ -669,7 +669,7 @@ def is_stored(connection: Connection, run_id: str) -> bool:
 
 def delete_run(connection: Connection, run_id: str) -> None:
     """Remove a run and everything that belongs to it."""
-    for table in OF_A_RUN:
+    for table in RUN_TABLES:
         connection.execute(f"DELETE FROM {table.name} WHERE run_id = :run_id", {"run_id": run_id})
     connection.execute("DELETE FROM upcall_runs WHERE id = :run_id", {"run_id": run_id})
 
@@ -761,7 +761,7 @@ def _enqueue(connection: Connection, run_id: str, answers: Sequence[Answer], nam
             insert_queued(connection, run_id, answer)
         elif owned and before.user != answer.user:  # Not even whether it says the same is for them to find out.
             raise AlreadyAnswered(f"Question {answer.question_id} has an answer already; that one stands.")
-        elif not before.says_the_same(answer):
+        elif not before.is_equivalent(answer):
             raise AlreadyAnswered(f"Question {answer.question_id} has another answer already; that one stands.")
     return True
 
@@ -782,7 +782,7 @@ def _refuse_over_limit(connection: Connection, run_id: str, user: str, limit: in
     )
     working, queued = connection.execute(query, {"user": user, "since": since, "id": run_id}).fetchone()
     if working >= limit:
-        raise UserAtLimit(run_id, user, limit, min(SECONDS_AT_LIMIT, 1 + queued / 20))
+        raise UserAtLimit(run_id, user, limit, min(LIMIT_RECHECK_INTERVAL_S, 1 + queued / 20))
 
 
 def _renew_lease(connection: Connection, stored: StoredRun) -> None:

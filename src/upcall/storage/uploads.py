@@ -22,7 +22,7 @@ from upcall.storage.run_lists import batch_ids, read_records
 
 _log = logging.getLogger(__name__)
 
-SECONDS_TO_START = 86_400.0
+UNSTARTED_RETENTION_S = 86_400.0
 """How long files may be there without their run: it is stored after them."""
 
 
@@ -64,7 +64,7 @@ class Uploads:
     async def find_unused(self, gone: Collection[str] = ()) -> Sequence[Upload]:
         """Find the files of runs that are not stored, and of those in `gone`, which are or will be removed; but not
         those that another run names among its documents, and not those whose run may be about to start."""
-        before = identity.now().timestamp() - SECONDS_TO_START
+        before = identity.now().timestamp() - UNSTARTED_RETENTION_S
         return await self._database.read(partial(_find_unused, gone=frozenset(gone), before=before))
 
     async def remove(self, uploads: Collection[Upload]) -> Sequence[Upload]:

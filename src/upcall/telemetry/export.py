@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SERVICE_NAME = "upcall"
 """The service of the spans and metrics, unless ``OTEL_SERVICE_NAME`` or ``OTEL_RESOURCE_ATTRIBUTES`` name another."""
 
-SECONDS_TO_SEND = 2.0
+EXPORT_TIMEOUT_S = 2.0
 """How long a program waits at exit for a missing collector; OpenTelemetry's default of ten seconds is long for a
 command that somebody has typed."""
 
@@ -85,7 +85,7 @@ def export_metrics() -> None:
 def _find_timeout(signal: str) -> float | None:
     """Return the seconds that one attempt to send may take; None where OpenTelemetry's own variables say it."""
     own = any(os.environ.get(name) for name in (f"OTEL_EXPORTER_OTLP_{signal}_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"))
-    return None if own else SECONDS_TO_SEND
+    return None if own else EXPORT_TIMEOUT_S
 
 
 def _find_resource() -> Resource:

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Counter, Histogram
     from opentelemetry.metrics import _Gauge as Gauge
 
-_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3600)
+_DURATION_BOUNDS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3600)
 """The bounds of the histogram: OpenTelemetry's defaults are for milliseconds."""
 
-_CALL_SECONDS = tuple(0.01 * 2**power for power in range(14))
+_CALL_DURATION_BOUNDS_S = tuple(0.01 * 2**power for power in range(14))
 """The bounds that the GenAI conventions ask for, up to 81.92 seconds."""
 
 _TOKENS = tuple(4**power for power in range(14))
@@ -66,7 +66,7 @@ def instruments() -> Instruments:
             "upcall.run.delay",
             "s",
             "From a submission or an answer until the run continues",
-            explicit_bucket_boundaries_advisory=_SECONDS,
+            explicit_bucket_boundaries_advisory=_DURATION_BOUNDS_S,
         ),
         busy=meter.create_gauge("upcall.worker.busy", "1", "Share of a worker's slots that are used"),
         failures=meter.create_counter("upcall.run.failures", "{run}", "Runs that failed"),
@@ -74,7 +74,7 @@ def instruments() -> Instruments:
             "gen_ai.client.operation.duration",
             "s",
             "GenAI operation duration",
-            explicit_bucket_boundaries_advisory=_CALL_SECONDS,
+            explicit_bucket_boundaries_advisory=_CALL_DURATION_BOUNDS_S,
         ),
         tokens=meter.create_histogram(
             "gen_ai.client.token.usage",
@@ -86,7 +86,7 @@ def instruments() -> Instruments:
             "gen_ai.client.operation.time_to_first_chunk",
             "s",
             "Time to receive the first chunk of a streamed response",
-            explicit_bucket_boundaries_advisory=_CALL_SECONDS,
+            explicit_bucket_boundaries_advisory=_CALL_DURATION_BOUNDS_S,
         ),
     )
 

@@ -70,22 +70,26 @@ def _identify(record: QuestionRecord) -> Attributes:
 def _describe_question(record: QuestionRecord, *, content: bool) -> Attributes:
     """Return what is said of a question; of one that was closed without the human, who closed it how."""
     question = record.question
-    said: Attributes = {"upcall.question.options": len(question.options)}
-    said |= {"upcall.question.assignee": question.assignee} if question.assignee else {}
-    said |= {"upcall.question.expires_at": question.expires_at.isoformat()} if question.expires_at else {}
-    said |= show_text("input", question.question if content else None)
+    attributes: Attributes = {"upcall.question.options": len(question.options)}
+    attributes |= {"upcall.question.assignee": question.assignee} if question.assignee else {}
+    attributes |= {"upcall.question.expires_at": question.expires_at.isoformat()} if question.expires_at else {}
+    attributes |= show_text("input", question.question if content else None)
     if content and question.options:
-        said["upcall.question.labels"] = to_json([option.label for option in question.options])
-    return said if record.answer is None else {**said, **_describe_answer(record, record.answer, content=content)}
+        attributes["upcall.question.labels"] = to_json([option.label for option in question.options])
+    return (
+        attributes
+        if record.answer is None
+        else {**attributes, **_describe_answer(record, record.answer, content=content)}
+    )
 
 
 def _describe_answer(record: QuestionRecord, answer: Answer, *, content: bool) -> Attributes:
-    said: Attributes = {"upcall.answer.outcome": answer.outcome.value, "upcall.answer.by": answer.by.value}
-    said |= {"upcall.answer.user": answer.user} if answer.user else {}
+    attributes: Attributes = {"upcall.answer.outcome": answer.outcome.value, "upcall.answer.by": answer.by.value}
+    attributes |= {"upcall.answer.user": answer.user} if answer.user else {}
     if content:
         # Of a secret question nothing at all: who declines to type it may have typed it all the same.
-        said |= show_text("output", HIDDEN if record.question.secret or answer.sealed else answer.as_text())
-    return said
+        attributes |= show_text("output", HIDDEN if record.question.secret or answer.sealed else answer.as_text())
+    return attributes
 
 
 def _end_wait(asked_at: datetime, answered_at: datetime) -> int:

@@ -130,8 +130,10 @@ def start_run(run: Run, *, content: bool, link: str | None = None) -> str | None
     forked = trace.get_current_span(context_of(link)).get_span_context()
     links = [trace.Link(forked)] if forked.is_valid else []
     made = RunTrace.of(run, content=content)
-    said = {"openinference.span.kind": "CHAIN", **show_text("input", run.task if content else None)}
-    with made.tracer.start_as_current_span("start_run", attributes={**made.attributes, **said}, links=links):
+    input_attributes = {"openinference.span.kind": "CHAIN", **show_text("input", run.task if content else None)}
+    with made.tracer.start_as_current_span(
+        "start_run", attributes={**made.attributes, **input_attributes}, links=links
+    ):
         return _present()
 
 

@@ -35,7 +35,7 @@ Json: TypeAlias = dict[str, Any]
 MODEL_NAME = "scripted"
 """The one model that ``GET /v1/models`` lists. Any other name is served just as well."""
 
-STOP_POLL_SECONDS = 0.02
+STOP_POLL_INTERVAL_S = 0.02
 
 _ERROR_CODES = {
     401: "invalid_api_key",
@@ -100,7 +100,7 @@ class LoopbackServer(Strict):
             raise RuntimeError(f"The server is running already, at {self.base_url}.")
         self._http = _HttpServer(self, self._port)
         self._port = self._http.server_port
-        Thread(target=self._http.serve_forever, args=(STOP_POLL_SECONDS,), daemon=True).start()
+        Thread(target=self._http.serve_forever, args=(STOP_POLL_INTERVAL_S,), daemon=True).start()
         return self
 
     def stop(self) -> None:
@@ -347,8 +347,8 @@ class _Exchange:
     def _usage(self, reply: Say | Calls) -> Json:
         """Count words. A batch of calls counts as one, as it does in `ScriptedModelClient`."""
         prompt = sum(len(str(each.get("content") or "").split()) for each in Request(self.body).messages)
-        said = len(reply.text.split()) if isinstance(reply, Say) else 1
-        return {"prompt_tokens": prompt, "completion_tokens": said, "total_tokens": prompt + said}
+        completion = len(reply.text.split()) if isinstance(reply, Say) else 1
+        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
 def _text(reply: Say | Calls) -> str | None:
@@ -360,9 +360,9 @@ def _logprobs(reply: Say | Calls) -> Json | None:
     if not isinstance(reply, Say) or reply.logprobs is None:
         return None
     tokens = sorted(reply.logprobs.items(), key=lambda pair: -pair[1])
-    told = [{"token": token, "logprob": odds, "bytes": list(token.encode())} for token, odds in tokens]
-    first = told[0] if told else {"token": "", "logprob": 0.0, "bytes": []}
-    return {"content": [{**first, "top_logprobs": told}]}
+    entries = [{"token": token, "logprob": odds, "bytes": list(token.encode())} for token, odds in tokens]
+    first = entries[0] if entries else {"token": "", "logprob": 0.0, "bytes": []}
+    return {"content": [{**first, "top_logprobs": entries}]}
 
 
 def _finish_reason(reply: Say | Calls) -> str:

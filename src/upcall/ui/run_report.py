@@ -176,7 +176,7 @@ def _timeline(run: Run, log: Sequence[LogEntry]) -> list[str]:
         return []
     asked = run.asked
     start = datetime.fromisoformat(log[0].at)
-    lines = [f"  {_since(datetime.fromisoformat(entry.at) - start):>9}  {_tell_entry(entry, asked)}" for entry in log]
+    lines = [f"  {_since(datetime.fromisoformat(entry.at) - start):>9}  {_format_entry(entry, asked)}" for entry in log]
     return ["Timeline", *lines]
 
 
@@ -190,7 +190,7 @@ def _since(time: timedelta) -> str:
     return f"+{int(seconds // size)} {unit} {int(seconds % size // below_size)} {below}"
 
 
-def _tell_entry(entry: LogEntry, asked: Mapping[str, Question]) -> str:
+def _format_entry(entry: LogEntry, asked: Mapping[str, Question]) -> str:
     detail = entry.detail
     by = f" by {entry.user}" if entry.user else ""
     question = asked.get(str(detail.get("question", "")))
@@ -207,10 +207,10 @@ def _tell_entry(entry: LogEntry, asked: Mapping[str, Question]) -> str:
         case RunStarted():
             return f"{entry.kind}{by}"
         case _:
-            said = " ".join(
+            details = " ".join(
                 f"{name}={one_line(str(value), 40)}" for name, value in detail.items() if name != "question"
             )
-            return f"{entry.kind}{by}{about}" + (f" {said}" if said else "")
+            return f"{entry.kind}{by}{about}" + (f" {details}" if details else "")
 
 
 def _cost(usage: Mapping[str, Usage], prices: Prices, width: int | None) -> list[str]:

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from upcall.errors import ConfigurationError
 from upcall.text import first_line
 
-SECONDS_TO_ASK = 5.0
+REQUEST_TIMEOUT_S = 5.0
 """How long somebody may take to say what they want."""
 
 
@@ -26,7 +26,7 @@ async def serve_health(port: int | None, is_ready: Callable[[], bool]) -> AsyncI
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, ValueError, TimeoutError, asyncio.IncompleteReadError):
-            async with asyncio.timeout(SECONDS_TO_ASK):
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 words = (await reader.readline()).decode("latin-1").split()
                 status = _judge(words[1] if len(words) > 1 else "", is_ready)
                 writer.write(_reply(status))

@@ -14,7 +14,7 @@ from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
 from procrastinate.utils import utcnow
 
-SECONDS_TO_TELL_AGAIN = 1.0
+RETRY_DELAY_S = 1.0
 
 # IS NOT DISTINCT FROM: a job whose worker's entry was deleted names no worker, and is rescued too.
 _MINE = (
@@ -71,7 +71,7 @@ class IntroducedWorkers(OwnedJobs):
             except ConnectorException:  # A full disk, a server that restarts.
                 if not self._insists:
                     raise
-            await asyncio.sleep(SECONDS_TO_TELL_AGAIN)
+            await asyncio.sleep(RETRY_DELAY_S)
 
     async def register_worker(self) -> int:
         """Register a worker, with its host, process and concurrency."""

@@ -39,8 +39,8 @@ from upcall.workers.job_manager import IntroducedWorkers, OwnedJobs
 from upcall.workers.lost_workers import count_lost, explain_lost, rescue_jobs
 from upcall.workers.metrics import WorkerMetrics
 
-SECONDS_TO_RECONNECT = 2.0
-SECONDS_TO_ANOTHER = 5.0
+RECONNECT_DELAY_S = 2.0
+NEXT_JOB_DELAY_S = 5.0
 CONNECTIONS = 4
 
 _log = logging.getLogger("upcall")
@@ -138,7 +138,7 @@ class Worker:
                 _log.warning("The worker waits for its database: %s", first_line(error))
             finally:
                 self._is_ready = False
-            await asyncio.sleep(SECONDS_TO_RECONNECT)
+            await asyncio.sleep(RECONNECT_DELAY_S)
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[tuple[App, App, IntroducedWorkers]]:
@@ -258,9 +258,9 @@ class _Again(BaseRetryStrategy):
             case RunConflict() if not isinstance(exception, RunGone):
                 seconds = 1.0
             case StoreUnavailable():
-                seconds = SECONDS_TO_RECONNECT
+                seconds = RECONNECT_DELAY_S
             case SchemaMismatch() | WorkspaceMissing():
-                seconds = SECONDS_TO_ANOTHER  # A worker of the version that stored it, or with the folder, takes it.
+                seconds = NEXT_JOB_DELAY_S  # A worker of the version that stored it, or with the folder, takes it.
             case _:
                 return None
         return RetryDecision(retry_at=utcnow() + timedelta(seconds=seconds))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # Reports read these lines without a sandbox.
     from upcall.workspace.limits import Limits
     from upcall.workspace.sandboxes.base import Execution
 
-MAX_NAMES_TOLD = 30
+MAX_NAMES_SHOWN = 30
 """How many of the files that a command changed are named to the model."""
 
 MAX_PATH_CHARS = 100_000
@@ -47,8 +47,8 @@ def describe_result(execution: Execution, limits: Limits, files: Sequence[FileCh
 
 
 def _list_names(paths: Sequence[str]) -> str:
-    more = [f"{len(paths) - MAX_NAMES_TOLD} more"] if len(paths) > MAX_NAMES_TOLD else []
-    return ", ".join([*map(_show_name, paths[:MAX_NAMES_TOLD]), *more])
+    more = [f"{len(paths) - MAX_NAMES_SHOWN} more"] if len(paths) > MAX_NAMES_SHOWN else []
+    return ", ".join([*map(_show_name, paths[:MAX_NAMES_SHOWN]), *more])
 
 
 def _show_name(path: str) -> str:
@@ -56,9 +56,9 @@ def _show_name(path: str) -> str:
     return show_name(path, MAX_PATH_CHARS)
 
 
-def read_changed(told: str) -> Sequence[str]:
+def read_changed(result: str) -> Sequence[str]:
     """Read the names of changed files, if named, from what the model was told about a command."""
-    head = re.match(r'\[exit status (?:"(?:[^"\\]|\\.)*"|[^"\]])*\]', told.partition("\n")[0])
+    head = re.match(r'\[exit status (?:"(?:[^"\\]|\\.)*"|[^"\]])*\]', result.partition("\n")[0])
     parts = re.findall(r'; (?:wrote|deleted) ((?:"(?:[^"\\]|\\.)*"|[^";])*)', head[0].removesuffix("]")) if head else ()
     names = (name.strip() for part in parts for name in re.findall(r'"(?:[^"\\]|\\.)*"|[^",]+', part))
     return [str(json.loads(each)) if each.startswith('"') else each for each in names if each]

@@ -215,5 +215,5 @@ def _write_diff(stage: Stage, writes: Sequence[Write], first: Sequence[str]) -> 
 
 def describe_unkept(staged: StagedCommand | None, limits: Limits, why: str) -> str:
     """Describe to the model a command whose changes were not kept."""
-    told = f"[Nothing of what it changed was kept: {why}]"
-    return f"{describe_result(staged.execution, limits)}\n{told}" if staged else told
+    notice = f"[Nothing of what it changed was kept: {why}]"
+    return f"{describe_result(staged.execution, limits)}\n{notice}" if staged else notice

@@ -134,13 +134,13 @@ class ExecutionWorkbench(StatelessWorkbench):
         key = call or f"{os.getpid()}/{id(self)}/{call_id or time.monotonic_ns()}"
         stage = Stage(await asyncio.to_thread(open_stages, self._folder) / name_stage(key))
         try:
-            told = await runner.run(request, stage, current_scope().changes or self._changes, call)
+            result = await runner.run(request, stage, current_scope().changes or self._changes, call)
         except (Denied, ExecutorUnavailable, OSError):
             await run_to_completion(asyncio.to_thread(stage.remove))
             raise
         # If it ends in another way, with a question or cut off, the call returns to it.
         await run_to_completion(asyncio.to_thread(stage.remove))
-        return told
+        return result
 
     async def stop(self) -> None:
         """Release the executor's resources."""

@@ -176,9 +176,9 @@ class Consent:
             )
         for_run = f"Yes, and don't ask again for exactly {what} in this run"
         options = [
-            Option(label="Yes, run it", id=_ONCE, says=Side.YES),
+            Option(label="Yes, run it", id=_ONCE, side=Side.YES),
             *([] if once else [Option(label=for_run, id=_RUN)]),
-            Option(label="No, do not run it", id=_NO, description=OR_WHY, says=Side.NO),
+            Option(label="No, do not run it", id=_NO, description=OR_WHY, side=Side.NO),
         ]
         subject = ConsentSubject(act=act, subject=_digest(json.dumps([text, why])), grants=() if once else (grant,))
         _put(f"Run {what}?\n{shown}", options, why, subject, NOTHING_DONE)
@@ -206,7 +206,7 @@ _NOTHING_CHANGED = "Nothing was changed: the workspace is as it was before."
 def _put(question: str, options: Sequence[Option], context: str, subject: ConsentSubject, refusal: str) -> None:
     answer = ask_consent(question, options, subject, context=context)
     chosen = find_choice(answer, options)
-    if chosen is None or chosen.says is Side.NO:
+    if chosen is None or chosen.side is Side.NO:
         raise Denied(explain_refusal(answer, refusal, options))
 
 
@@ -262,9 +262,9 @@ def _list_options(findings: Sequence[Finding], grants: Collection[Grant]) -> lis
     else:
         no = "change nothing"
     return [
-        Option(label=f"Yes, {verbs} {'it' if one else 'them'}", id=_ONCE, says=Side.YES),
+        Option(label=f"Yes, {verbs} {'it' if one else 'them'}", id=_ONCE, side=Side.YES),
         *([_offer_run(findings)] if grants else []),
-        Option(label=f"No, {no}", id=_NO, description=f"Nothing of this change is made. {OR_WHY}", says=Side.NO),
+        Option(label=f"No, {no}", id=_NO, description=f"Nothing of this change is made. {OR_WHY}", side=Side.NO),
     ]
 
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-SECONDS = 10.0
+TIMEOUT_S = 10.0
 MAX_SETTINGS = 1_000_000
 
 _HARMLESS = re.compile(
@@ -64,12 +64,12 @@ def _parse(root: Path, text: bytes) -> Sequence[Setting] | None:
     """Parse a file of settings; return those that are not harmless, in their order."""
     if len(text) > MAX_SETTINGS:
         return None
-    told = None
+    listing = None
     with suppress(subprocess.TimeoutExpired):
-        told = _ask(root, os.sep, ["config", "--no-includes", "--file", "-", "--list", "-z"], text)
-    if told is None:
+        listing = _ask(root, os.sep, ["config", "--no-includes", "--file", "-", "--list", "-z"], text)
+    if listing is None:
         return None
-    pairs = (entry.partition("\n") for entry in told.split("\0") if entry)
+    pairs = (entry.partition("\n") for entry in listing.split("\0") if entry)
     return [each for each in (Setting("", key, value) for key, _, value in pairs) if not each.is_harmless]
 
 
@@ -109,20 +109,20 @@ class NamedPlaces:
         return any(path == each or path.startswith(f"{each}{os.sep}") for each in self.folders - {str(self._root)})
 
     def _list_settings(self) -> Iterator[Setting]:
-        told = _ask(self._root, str(self._folder), ["config", "--list", "-z", "--show-origin"]) or ""
-        fields = told.split("\0")
+        listing = _ask(self._root, str(self._folder), ["config", "--list", "-z", "--show-origin"]) or ""
+        fields = listing.split("\0")
         for origin, entry in zip(fields[::2], fields[1::2], strict=False):
             key, _, value = entry.partition("\n")
             yield Setting(origin.removeprefix("file:"), key, value)
 
     def _list_own(self) -> Iterator[str]:
         """List the paths that git uses by its own layout, wherever this repository keeps them."""
-        told = _ask(
+        output = _ask(
             self._root,
             str(self._folder),
             ["rev-parse", "--git-path", "hooks", "--git-path", "config", "--git-path", "info/attributes"],
         )
-        yield from (os.path.join(self._folder, line) for line in (told or "").splitlines())
+        yield from (os.path.join(self._folder, line) for line in (output or "").splitlines())
 
     def _add_setting(self, setting: Setting) -> None:
         origin = os.path.join(self._folder, setting.origin)
@@ -184,7 +184,7 @@ def _ask(root: Path, folder: str, arguments: Sequence[str], text: bytes = b"") -
             cwd=folder,
             input=text,
             capture_output=True,
-            timeout=SECONDS,
+            timeout=TIMEOUT_S,
             check=False,
             env={**kept, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"},
         )

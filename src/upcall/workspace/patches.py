@@ -63,15 +63,15 @@ class FilePatch:
 
     def _place(self, hunk: _Hunk, number: int, lines: Sequence[str], done: int, shift: int) -> int:
         """Find where the old lines of a hunk begin, from 0; earlier hunks have used the lines up to `done`."""
-        said = hunk.start + shift
+        stated = hunk.start + shift
         if not hunk.old and (hunk.numbered or not lines):
-            if done <= said <= len(lines):
-                return said
-            raise ValueError(f"Hunk {number} for {self.path!r} is to come after line {said}, which is not there.")
+            if done <= stated <= len(lines):
+                return stated
+            raise ValueError(f"Hunk {number} for {self.path!r} is to come after line {stated}, which is not there.")
         if not hunk.old:
             raise ValueError(f"Hunk {number} for {self.path!r} says nowhere where it belongs: give lines around it.")
-        if hunk.numbered and said >= done and lines[said : said + len(hunk.old)] == hunk.old:
-            return said
+        if hunk.numbered and stated >= done and lines[stated : stated + len(hunk.old)] == hunk.old:
+            return stated
         size = len(hunk.old)
         found = [at for at in range(done, len(lines) - size + 1) if lines[at : at + size] == hunk.old]
         if len(found) == 1:

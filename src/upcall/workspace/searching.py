@@ -29,7 +29,7 @@ MAX_HITS = 200
 MAX_LINE_CHARS = 300
 MAX_SEARCHED_BYTES = 5_000_000
 """A larger file is not searched, and the result says so."""
-SECONDS = 10.0
+TIMEOUT_S = 10.0
 """A search that takes longer is abandoned: a pattern can take forever."""
 MAX_IGNORE_BYTES = 100_000
 FILES_AT_ONCE = 200
@@ -58,9 +58,9 @@ class Visible:
         above, below = place, name + ("/" if is_folder else "")
         while True:  # The nearest .gitignore that mentions it decides, as in Git.
             spec = self._spec(folder, above)
-            said = spec.check_file(below).include if spec is not None else None
-            if said is not None or not above:
-                return bool(said)
+            is_included = spec.check_file(below).include if spec is not None else None
+            if is_included is not None or not above:
+                return bool(is_included)
             above = above.rpartition("/")[0]
             below = path.removeprefix(f"{above}/" if above else "") + ("/" if is_folder else "")
 
@@ -153,7 +153,7 @@ def _open_all(
 
 def _search_with_ripgrep(program: str, folder: Folder, pattern: str, paths: Sequence[str], found: SearchResult) -> bool:
     """Search with ripgrep. Return False if it does not understand the pattern."""
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + TIMEOUT_S
     for at in range(0, len(paths), FILES_AT_ONCE):
         with ExitStack() as stack:
             files = dict(_open_all(folder, paths[at : at + FILES_AT_ONCE], found, stack))
@@ -209,7 +209,7 @@ def _search_with_python(folder: Folder, pattern: str, paths: Sequence[str], foun
         compiled = regex.compile(pattern)
     except (regex.error, OverflowError, RecursionError) as error:
         raise ValueError(f"{pattern!r} is no regular expression: {error}.") from error
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + TIMEOUT_S
     for path in paths:
         with ExitStack() as stack:
             for _, file in _open_all(folder, [path], found, stack):
@@ -231,4 +231,6 @@ def _matches(compiled: regex.Pattern[str], text: str, deadline: float) -> bool:
 
 
 def _took_too_long(pattern: str) -> ValueError:
-    return ValueError(f"The search for {pattern!r} took longer than {SECONDS:.0f} s and was given up. Say it simpler.")
+    return ValueError(
+        f"The search for {pattern!r} took longer than {TIMEOUT_S:.0f} s and was given up. Say it simpler."
+    )

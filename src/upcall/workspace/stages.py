@@ -23,7 +23,7 @@ from upcall.workspace.sandboxes.base import Execution, ExecutorUnavailable
 
 logger = logging.getLogger(__name__)
 
-SECONDS_KEPT = 7 * 24 * 3600.0
+STAGE_RETENTION_S = 7 * 24 * 3600.0
 """A stage that no call has returned to for so long is removed."""
 
 
@@ -110,7 +110,7 @@ def open_stages(folder: Path) -> Path:
     stages.mkdir(parents=True, exist_ok=True, mode=0o700)
     for each in stages.iterdir():
         with suppress(OSError):
-            if time.time() - each.lstat().st_mtime > SECONDS_KEPT and not remove_tree(each):
+            if time.time() - each.lstat().st_mtime > STAGE_RETENTION_S and not remove_tree(each):
                 logger.warning("The folder %s cannot be removed. Remove it by hand.", each)
                 os.utime(each)  # It costs no other command: it is tried again when it is old once more.
     return stages

@@ -346,7 +346,7 @@ def _schemas() -> tuple[ToolSchema, ...]:
 def _report(name: str, given: Mapping[str, Any], change: Change) -> str:
     """Tell the model that made a change what it did."""
     if name == "write_file":
-        return f"Wrote {given['path']} ({len(given['content'])} characters).{_tell_lost(change.files[-1])}"
+        return f"Wrote {given['path']} ({len(given['content'])} characters).{_describe_lost(change.files[-1])}"
     if name == "delete_file":
         return f"Deleted {given['path']}."
     changed = [each for each in change.files if each.after is None or each.after.kind == "file"]
@@ -359,7 +359,7 @@ def _report(name: str, given: Mapping[str, Any], change: Change) -> str:
     return f"Applied to {', '.join(files)}."
 
 
-def _tell_lost(file: FileChange) -> str:
+def _describe_lost(file: FileChange) -> str:
     """Return the lines lost from an overwritten file: a model that meant to add to it can restore them."""
     lost = [line[1:] for line in file.diff.splitlines()[2:] if line.startswith("-")] if file.before else []
     shown = lost[:MAX_LOST_LINES]

@@ -98,8 +98,8 @@ def read_status(response: Mapping[str, Any], event: str = "") -> Ending | None:
     A whole body without a status is a whole reply. Of an incomplete one the reason decides, where it is known.
     """
     status = response.get("status", None if event else "completed")
-    said = [STATUSES[each] for each in (str(status), event.removeprefix("response.")) if each in STATUSES]
-    worst = next((each for each in said if each is not Ending.WHOLE), said[0] if said else None)
+    endings = [STATUSES[each] for each in (str(status), event.removeprefix("response.")) if each in STATUSES]
+    worst = next((each for each in endings if each is not Ending.WHOLE), endings[0] if endings else None)
     if worst is not Ending.LENGTH:
         return worst
     details = response.get("incomplete_details")

@@ -69,9 +69,11 @@ class ReplyReader(Reader):
         if (error := find_error(choice)) and read_ending(choice.get("finish_reason")) is Ending.FAILED:
             raise error
         self._has_choice, self.done = True, self.done or whole
-        said = choice.get("delta") or (None if self.has_begun else choice.get("message"))  # Some repeat it at the end.
-        if isinstance(said, Mapping):
-            self._read_message(said)
+        message = choice.get("delta") or (
+            None if self.has_begun else choice.get("message")
+        )  # Some repeat it at the end.
+        if isinstance(message, Mapping):
+            self._read_message(message)
         elif isinstance(plain := choice.get("text"), str):
             self._add_text(plain)
         odds = choice.get("logprobs")
@@ -79,15 +81,15 @@ class ReplyReader(Reader):
         if read_ending(choice.get("finish_reason")) is not None:
             self._reason = choice["finish_reason"]
 
-    def _read_message(self, said: Mapping[str, Any]) -> None:
-        self._think(*(said.get(name) for name in _REASONING))
-        merge(self._fields, {key: value for key, value in said.items() if key not in _KNOWN})
-        old = said.get("function_call")
-        for given in (said.get("tool_calls"), [old] if isinstance(old, Mapping) else None):
+    def _read_message(self, message: Mapping[str, Any]) -> None:
+        self._think(*(message.get(name) for name in _REASONING))
+        merge(self._fields, {key: value for key, value in message.items() if key not in _KNOWN})
+        old = message.get("function_call")
+        for given in (message.get("tool_calls"), [old] if isinstance(old, Mapping) else None):
             self._new += [CallPiece(*each) for each in self._calls.add(given)]
-        if isinstance(refusal := said.get("refusal"), str):
+        if isinstance(refusal := message.get("refusal"), str):
             self._refusals.append(refusal)
-        content = said.get("content")
+        content = message.get("content")
         if isinstance(content, str):
             self._add_text(content)
         else:

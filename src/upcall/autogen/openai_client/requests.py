@@ -77,18 +77,18 @@ def write_messages(
 
 
 def _write_user(message: UserMessage, form: MessageForm) -> Json:
-    said = f"{message.source} said:\n" if form.prefix else ""
+    heading = f"{message.source} said:\n" if form.prefix else ""
     content: str | list[Json]
     if isinstance(message.content, str):
-        content = (said + message.content) or form.empty
+        content = (heading + message.content) or form.empty
     else:
         content = []
         for part in message.content:
             if isinstance(part, Image):
                 content.append(dict(part.to_openai_format()))
             else:
-                content.append({"type": "text", "text": said + part})
-                said = ""
+                content.append({"type": "text", "text": heading + part})
+                heading = ""
     written: Json = {"role": "user", "content": content}
     if form.name:
         written["name"] = sendable_name(message.source)

@@ -232,13 +232,13 @@ class ResponsesReader(Reader):
         if ending is not Ending.FILTER and any(each.get("status") == "incomplete" for each in items):
             ending = Ending.LENGTH  # Some servers say so of the item alone.
         calls = self._number_calls(items)
-        said = [each for each in items if _text_of(each)]
-        final = [each for each in said if each.get("phase") != "commentary"] or said
-        thought, text = split_thoughts(_GAP.join(map(_text_of, said if calls else final)))
+        spoken = [each for each in items if _text_of(each)]
+        final = [each for each in spoken if each.get("phase") != "commentary"] or spoken
+        thought, text = split_thoughts(_GAP.join(map(_text_of, spoken if calls else final)))
         text = text or _join(items, "content", "refusal")
         # As in chat completions: beside calls a thought is what was said, for the next request shows it as that.
         reasoned = [thought, _join(items, "summary", "summary_text"), _join(items, "content", "reasoning_text")]
-        comments = _GAP.join(_text_of(each) for each in said if each not in final)
+        comments = _GAP.join(_text_of(each) for each in spoken if each not in final)
         thoughts = [text] if calls else [*reasoned, comments]
         content = calls or text
         reply = CreateResult(

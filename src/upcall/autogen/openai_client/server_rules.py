@@ -22,7 +22,7 @@ REFUSALS = frozenset({400, 404, 405, 413, 415, 422, 500, 501, 503})
 """The statuses that a server refuses a form of request with. llama.cpp's server reports a failed chat template as 500.
 """
 
-_SAY_BAD_REQUEST = (400, 422)
+_BAD_REQUEST_STATUSES = (400, 422)
 
 MAX_MENDS = 8
 """How many forms of one request are tried at most."""
@@ -72,13 +72,13 @@ def find_mends(body: Json, status: int | None, words: str, tried: Container[str]
     for name, mend in MENDS.items():
         if name not in tried and mend.words.search(lower) and mend.apply(deepcopy(body)):
             return [name]
-    if status not in _SAY_BAD_REQUEST or not _SAYS_NOTHING.search(lower):
+    if status not in _BAD_REQUEST_STATUSES or not _UNINFORMATIVE.search(lower):
         return []
     harmless = [name for name, mend in MENDS.items() if mend.harmless and name not in tried]
     return [name for name in harmless if MENDS[name].apply(deepcopy(body))]
 
 
-_SAYS_NOTHING = re.compile(
+_UNINFORMATIVE = re.compile(
     r"^\W*(?:bad request|unprocessable(?: entity| content)?)?\W*$|not permitted"
     r"|invalid (?:request|input|body|json|payload|messages?)\b"
     r"|extra inputs|validation error|malformed|error code: \d+ *$|unexpected (?:field|key|property)"

@@ -33,13 +33,13 @@ CANDIDATES = 200
 CLOSE = 25
 """The maximum distance in words of terms that count as close together."""
 
-HITS_A_DOCUMENT = 3
+HITS_PER_DOCUMENT = 3
 """How many hits of one document a search returns while others have any."""
 
 MAX_LISTED = 50
 """How many documents a prompt names, each with its summary."""
 
-SECONDS_TO_LIST = 3.0
+LIST_TIMEOUT_S = 3.0
 """How long reading the listed documents may take if the index does not know them yet."""
 
 MAX_NAMED = 10
@@ -96,7 +96,7 @@ class Documents:
         files = dict(islice(self._files.items(), MAX_LISTED))
 
         def list_known() -> list[Document]:
-            self._index.refresh(files.values(), all_files=False, seconds=SECONDS_TO_LIST)
+            self._index.refresh(files.values(), all_files=False, seconds=LIST_TIMEOUT_S)
             read = self._index.list_known()
             return [Document(name, _about(read[path]) if path in read else "") for name, path in files.items()]
 
@@ -133,7 +133,7 @@ class Documents:
         self._look()
         self._index.refresh(self._files.values(), given_up=given_up)
         names = {path: name for name, path in self._files.items()}
-        found = self._index.search(terms, CANDIDATES, HITS_A_DOCUMENT)
+        found = self._index.search(terms, CANDIDATES, HITS_PER_DOCUMENT)
         there = [each for each in found if any(path in names for path in each.paths)]
         there = _spread(sorted(there, key=lambda each: -each.score * _closeness(terms, each.part)))
         return [_hit(each, names, also) for each, also in _merge_alike(there[: 5 * limit], names, limit)]
@@ -159,8 +159,8 @@ class Documents:
         problems |= {name: self._index.unread.get(path) for name, path in self._files.items() if path not in known}
         unread = [f"{name} ({why})" for name, why in chain(problems.items(), self._outside.items()) if why]
         more = f" and {len(unread) - MAX_NAMED} more" if len(unread) > MAX_NAMED else ""
-        said = f" Not readable: {', '.join(unread[:MAX_NAMED])}{more}." if unread else ""
-        return f"{len(self._files)} documents.{said}"
+        notice = f" Not readable: {', '.join(unread[:MAX_NAMED])}{more}." if unread else ""
+        return f"{len(self._files)} documents.{notice}"
 
     def _some_names(self) -> str:
         names = self.names
@@ -192,8 +192,8 @@ def choose_terms(query: str) -> list[str]:
     included in both forms.
     """
     words = list(dict.fromkeys(_WORD.findall(unicodedata.normalize("NFKC", query))))
-    telling = [word for word in words if word.casefold() not in _COMMON] or words
-    terms = (form for word in telling for piece in _split(word) for form in (piece.lower(), piece.casefold()))
+    significant = [word for word in words if word.casefold() not in _COMMON] or words
+    terms = (form for word in significant for piece in _split(word) for form in (piece.lower(), piece.casefold()))
     return list(islice(dict.fromkeys(terms), MAX_TERMS))
 
 
@@ -241,7 +241,7 @@ def _spread(found: Sequence[IndexHit]) -> list[IndexHit]:
     crowding: list[bool] = []
     for each in found:
         number[each.paths[0]] += 1
-        crowding.append(number[each.paths[0]] > HITS_A_DOCUMENT)
+        crowding.append(number[each.paths[0]] > HITS_PER_DOCUMENT)
     return [each for _, each in sorted(zip(crowding, found, strict=True), key=lambda pair: pair[0])]
 
 

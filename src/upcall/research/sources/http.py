@@ -22,8 +22,8 @@ from upcall.text import first_line
 if TYPE_CHECKING:
     import httpx
 
-SECONDS_TO_CONNECT = 10.0
-SECONDS_IN_ALL = 30.0
+CONNECT_TIMEOUT_S = 10.0
+TOTAL_TIMEOUT_S = 30.0
 MAX_BYTES = 10_000_000
 MAX_REDIRECTS = 5
 AGENT = "upcall/0.1 (research agent; https://pypi.org/project/upcall)"
@@ -54,7 +54,7 @@ async def fetch(
     method: str = "GET",
     transport: httpx.AsyncBaseTransport | None = None,
     redirects: int = MAX_REDIRECTS,
-    seconds: float = SECONDS_IN_ALL,
+    seconds: float = TOTAL_TIMEOUT_S,
     **request: Any,
 ) -> Reply:
     """Return a server's reply to a request (`params`, `json`, `headers` as httpx takes them).
@@ -72,7 +72,7 @@ async def fetch(
         async with (
             asyncio.timeout(seconds),
             httpx.AsyncClient(
-                timeout=SECONDS_TO_CONNECT, follow_redirects=redirects > 0, max_redirects=redirects, **options
+                timeout=CONNECT_TIMEOUT_S, follow_redirects=redirects > 0, max_redirects=redirects, **options
             ) as client,
             client.stream(method, url, headers=headers, **request) as response,
         ):

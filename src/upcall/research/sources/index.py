@@ -24,18 +24,18 @@ from pathlib import Path
 
 from upcall.autogen.scope import report_progress
 from upcall.research.sources.base import SourceUnavailable
-from upcall.research.sources.isolated import SECONDS_A_FILE, IsolatedReader
+from upcall.research.sources.isolated import FILE_TIMEOUT_S, IsolatedReader
 from upcall.research.sources.passages import TextPart, cut_into_parts
 from upcall.research.sources.readers import INSTALL, MAX_FILE_BYTES, NotReadable, Text, is_isolated, read_file
 
 VERSION = 2
 """The version of the tables, the readers and the splitting of texts: an index of another version is rebuilt."""
 
-FILES_A_TRANSACTION = 64
-CHARS_A_TRANSACTION = 4_000_000
-SECONDS_A_TRANSACTION = 1.0
-SECONDS_BETWEEN_REPORTS = 1.0
-SECONDS_TO_WAIT = 30.0
+FILES_PER_TRANSACTION = 64
+CHARS_PER_TRANSACTION = 4_000_000
+TRANSACTION_TIME_S = 1.0
+REPORT_INTERVAL_S = 1.0
+WAIT_TIMEOUT_S = 30.0
 """How long to wait for another process that is writing."""
 
 CANDIDATES = 1_000
@@ -44,7 +44,7 @@ CANDIDATES = 1_000
 NS_RACY = 2_000_000_000
 """A file changed this shortly before it was read may change again without a new modification time."""
 
-DAYS_KEPT = 90
+RETENTION_DAYS = 90
 """An index unused for this long is deleted."""
 
 _TABLES = """
@@ -155,7 +155,7 @@ class DocumentIndex:
     def _read(self, db: sqlite3.Connection, files: list[Path], until: float | None, given_up: threading.Event) -> int:
         batch: list[_ReadFile] = []
         chars = 0
-        read, done, told, written = 0, 0, time.monotonic(), time.monotonic()
+        read, done, reported_at, written = 0, 0, time.monotonic(), time.monotonic()
         with IsolatedReader() as reader:
             for number, path in enumerate(files, start=1):
                 left = None if until is None else until - time.monotonic()
@@ -169,15 +169,15 @@ class DocumentIndex:
                 done = number
                 now = time.monotonic()
                 if (
-                    len(batch) >= FILES_A_TRANSACTION
-                    or chars > CHARS_A_TRANSACTION
-                    or (now - written > SECONDS_A_TRANSACTION)
+                    len(batch) >= FILES_PER_TRANSACTION
+                    or chars > CHARS_PER_TRANSACTION
+                    or (now - written > TRANSACTION_TIME_S)
                 ):
                     _store(db, batch)
                     batch, chars, written = [], 0, now
-                if now - told > SECONDS_BETWEEN_REPORTS:
+                if now - reported_at > REPORT_INTERVAL_S:
                     report_progress("files indexed", number, len(files))
-                    told = now
+                    reported_at = now
             _store(db, batch)
         if read:
             report_progress("files indexed", done, len(files))
@@ -261,7 +261,7 @@ class DocumentIndex:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        db = sqlite3.connect(self.file, timeout=SECONDS_TO_WAIT, isolation_level=None)
+        db = sqlite3.connect(self.file, timeout=WAIT_TIMEOUT_S, isolation_level=None)
         try:
             if _version(db) != VERSION:
                 with suppress(sqlite3.OperationalError):  # Another process is doing it; the file keeps it.
@@ -319,7 +319,7 @@ def _read(db: sqlite3.Connection, path: Path, reader: IsolatedReader, seconds: f
         return _ReadFile(*file)
     try:
         if is_isolated(path) and now.st_size:
-            allowed = None if seconds is None or seconds > SECONDS_A_FILE else seconds
+            allowed = None if seconds is None or seconds > FILE_TIMEOUT_S else seconds
             return _ReadFile(*file, text=reader.read(path, allowed))
         return _ReadFile(*file, text=read_file(path))
     except NotReadable as problem:
@@ -441,7 +441,7 @@ def _delete_old(folder: Path) -> None:
     for file in folder.glob("*.db"):
         with suppress(OSError):
             last = max(each.stat().st_mtime for each in (file, Path(f"{file}-wal")) if each.exists())
-            if now - last > DAYS_KEPT * 86_400:
+            if now - last > RETENTION_DAYS * 86_400:
                 _delete(file)
 
 

@@ -22,7 +22,7 @@ from upcall.research.sources.readers import MAX_TEXT_CHARS, NotReadable, Text, l
 from upcall.workspace.sandboxes.bubblewrap import explain_unusable
 from upcall.workspace.sandboxes.enclosed import EnclosedProcess
 
-SECONDS_A_FILE = 60.0
+FILE_TIMEOUT_S = 60.0
 
 MAX_REPLY_BYTES = 8 * MAX_TEXT_CHARS
 """No text takes more: a character takes at most four bytes, a line five characters around it."""
@@ -59,7 +59,7 @@ class IsolatedReader:
     """A process that reads files, one after another. It is started for the first file, and replaced if a file was too
     much for it. Close it when done."""
 
-    def __init__(self, seconds: float = SECONDS_A_FILE) -> None:
+    def __init__(self, seconds: float = FILE_TIMEOUT_S) -> None:
         self._seconds = seconds
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -13,7 +13,7 @@ from upcall.research.sources.readers import Text
 PASSAGE_CHARS = 900
 """The maximum length of a passage; a longer line or page is cut into several of that size."""
 
-UNITS_A_READ = {"line": 200, "paragraph": 200, "row": 200, "page": 4}
+UNITS_PER_READ = {"line": 200, "paragraph": 200, "row": 200, "page": 4}
 
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 
@@ -65,7 +65,7 @@ def take_passage(source: str, ref: str, text: Text, start: int) -> Passage:
         raise ValueError(f"{ref} has {len(text.units)} {text.unit}{'s' if len(text.units) != 1 else ''}.")
     shown: list[str] = []
     room = MAX_TEXT_CHARS
-    for unit in text.units[start - 1 : start - 1 + UNITS_A_READ[text.unit]]:
+    for unit in text.units[start - 1 : start - 1 + UNITS_PER_READ[text.unit]]:
         if shown and len(unit) >= room:
             break
         shown.append(unit)

@@ -20,7 +20,7 @@ WEB = "web"
 
 MAX_QUERY_CHARS = 400
 MAX_HITS = 20
-SECONDS_A_PAGE = 30.0
+PAGE_TIMEOUT_S = 30.0
 """How long separating a page's text from the parts around it may take."""
 
 KEPT_PAGES = 32
@@ -146,7 +146,7 @@ class Web:
         """Read a page or a PDF on the web from a line or page on. It stays cached for a while."""
         if ref not in self._pages:
             reply = await fetch(
-                "The page", ref, transport=guard_url(self._private_hosts, self._resolve), seconds=SECONDS_A_PAGE
+                "The page", ref, transport=guard_url(self._private_hosts, self._resolve), seconds=PAGE_TIMEOUT_S
             )
             page = await asyncio.to_thread(read_page, reply)
             if len(self._pages) >= KEPT_PAGES:
@@ -177,7 +177,7 @@ def read_page(reply: Reply) -> Text:
     if suffix is None:
         kind = reply.content_type or "something without a type"
         raise ValueError(f"The page is {kind}, which cannot be read as text.")
-    with IsolatedReader(SECONDS_A_PAGE) as reader:
+    with IsolatedReader(PAGE_TIMEOUT_S) as reader:
         try:
             return reader.read_data(suffix, reply.data)
         except NotReadable as problem:

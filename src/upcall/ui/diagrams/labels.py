@@ -36,9 +36,9 @@ class Asked:
         by = f"{answer.user or answer.by.value} after {after}"
         if self.question.secret or answer.sealed:
             return f"{answer.outcome.value} by {by}: (secret)"
-        said = (answer.text or ", ".join(answer.selected))[:MAX_CHARS]
+        words = (answer.text or ", ".join(answer.selected))[:MAX_CHARS]
         word = "answered" if answer.outcome is Outcome.ANSWERED else answer.outcome.value
-        return f"{word} by {by}" + (f": {said}" if said else "")
+        return f"{word} by {by}" + (f": {words}" if words else "")
 
 
 def list_asked(run: Run) -> list[Asked]:

@@ -226,8 +226,8 @@ def team_svg(team: Team) -> Picture:
     root = read_team(team)
     everybody = list(_all(root))
     agents = [each for each in everybody if each.role == "agent"]
-    told = f"{count_phrase(len(agents), 'agent')}. " + " ".join(map(_sentence, everybody))
-    drawing = Drawing(f"Team {_full_name(root)}", told, f"team {everybody}")
+    description = f"{count_phrase(len(agents), 'agent')}. " + " ".join(map(_sentence, everybody))
+    drawing = Drawing(f"Team {_full_name(root)}", description, f"team {everybody}")
     box = _Box(root, WIDTH - 2 * MARGIN)
     box.draw(drawing, MARGIN, MARGIN)
     y = MARGIN + box.height + 20

@@ -84,8 +84,8 @@ def list_entries(drawing: Drawing, asked: Sequence[Asked], top: float) -> float:
     """Draw the questions with their answers below `top`; return where they end."""
     for each in asked[:MAX_LISTED]:
         drawing.diamond(MARGIN + 5, top + 12)
-        told = f"{each.number}. {each.who}: {each.question.question}"
-        drawing.text(MARGIN + 16, top + 16, told, width=WIDTH - 2 * MARGIN - 16)
+        line = f"{each.number}. {each.who}: {each.question.question}"
+        drawing.text(MARGIN + 16, top + 16, line, width=WIDTH - 2 * MARGIN - 16)
         drawing.text(MARGIN + 40, top + 32, each.outcome, width=WIDTH - 2 * MARGIN - 40, size=11, colour=FAINT)
         top += 38
     if len(asked) > MAX_LISTED:
@@ -95,8 +95,8 @@ def list_entries(drawing: Drawing, asked: Sequence[Asked], top: float) -> float:
 
 
 def _description(run: Run, agents: Sequence[AgentPath], asked: Sequence[Asked]) -> str:
-    told = [f"{each.number}. {each.who} asked: {each.question.question} ({each.outcome})." for each in asked[:20]]
-    return " ".join([f"{summarize(run, agents, asked)}.", *told])
+    sentences = [f"{each.number}. {each.who} asked: {each.question.question} ({each.outcome})." for each in asked[:20]]
+    return " ".join([f"{summarize(run, agents, asked)}.", *sentences])
 
 
 def _head(drawing: Drawing, run: Run) -> None:
@@ -104,7 +104,7 @@ def _head(drawing: Drawing, run: Run) -> None:
     drawing.text(MARGIN, 28, f"Run {run.id}: {run.status}", size=16, width=wide, bold=True)
     drawing.text(MARGIN, 48, run.task, width=wide, colour=FAINT)
     x = float(MARGIN)
-    for kind, told in (
+    for kind, label in (
         ("model", "model call"),
         ("tool", "tool call"),
         ("failed", "failed"),
@@ -114,8 +114,8 @@ def _head(drawing: Drawing, run: Run) -> None:
             drawing.rect(x, 61, 14, 11, fill=drawing.hatched, stroke=LINE)
         else:
             _bar(drawing, x, 62, 14, kind == "tool", kind == "failed", "")
-        drawing.text(x + 19, 71, told, size=11)
-        x += 19 + measure_width(told, 11) + 18
+        drawing.text(x + 19, 71, label, size=11)
+        x += 19 + measure_width(label, 11) + 18
     drawing.diamond(x + 5, 67)
     drawing.line([(x + 5, 67), (x + 22, 67)], stroke=RED, width=2)
     drawing.text(x + 27, 71, "question, until its answer", size=11)
@@ -293,9 +293,9 @@ def _column(drawing: Drawing, part: TimelinePart, left: float, width: float, lan
     """Draw a break through all lanes, with its length and its questions' numbers; or the duration of some work."""
     middle, top, height = left + width / 2, lanes.top, lanes.bottom - lanes.top
     if part.work:
-        told = format_duration(part.seconds)
-        if measure_width(told, 10) <= width - 6:
-            drawing.text(middle, top - 6, told, size=10, width=width - 4, anchor="middle", colour=FAINT)
+        duration = format_duration(part.seconds)
+        if measure_width(duration, 10) <= width - 6:
+            drawing.text(middle, top - 6, duration, size=10, width=width - 4, anchor="middle", colour=FAINT)
         return
     numbers = [each.number for each in part.asked]
     named = f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else f"{numbers[0]}" if numbers else ""

@@ -32,8 +32,8 @@ def tree(run: Run) -> Picture:
     questions they asked, with the answers."""
     asked = list_asked(run)
     agents = list_agents(run)
-    told = f"{summarize(run, agents, asked)}."
-    drawing = Drawing(f"Agents and questions of run {run.id}, {run.status}", told, f"{run.id} tree")
+    description = f"{summarize(run, agents, asked)}."
+    drawing = Drawing(f"Agents and questions of run {run.id}, {run.status}", description, f"{run.id} tree")
     wide = WIDTH - 2 * MARGIN
     drawing.text(MARGIN, 28, f"Run {run.id}: {run.status}", size=16, width=wide, bold=True)
     drawing.text(MARGIN, 48, run.task, width=wide, colour=FAINT)

@@ -151,9 +151,9 @@ def head_html(run: Run) -> str:
         f"{name_status(run).replace('_', ' ')}</span>"
     )
     whose = f" &middot; {_escape(run.user)}" if run.user else ""
-    told = f'<span style="opacity:.7">run {_escape(run.id)}{whose}</span>'
+    caption = f'<span style="opacity:.7">run {_escape(run.id)}{whose}</span>'
     error = error_html(f"Error: {run.error}") if run.error else ""
-    return f"<div>{badge} <b>{_escape(one_line(run.task, LINE_CHARS))}</b> {told}</div>{error}"
+    return f"<div>{badge} <b>{_escape(one_line(run.task, LINE_CHARS))}</b> {caption}</div>{error}"
 
 
 def question_html(question: Question, also: Sequence[Question] = (), *, in_form: bool = False) -> str:
@@ -257,16 +257,16 @@ def _plan(run: Run) -> str:
     steps = [tick_step(step, done=step.step_id in done) for step in plan.steps]
     lines = [*(f"- {section}" for section in plan.sections), *steps]
     lines += [f"Remark: {plan.remark}"] if plan.remark else []
-    told = f'<span style="opacity:.7">plan {plan.status.value}, version {len(plan.history) + 1}</span>'
-    return _put_below(f"<b>{_escape(plan.title)}</b> {told}", lines)
+    caption = f'<span style="opacity:.7">plan {plan.status.value}, version {len(plan.history) + 1}</span>'
+    return _put_below(f"<b>{_escape(plan.title)}</b> {caption}", lines)
 
 
 def _answers(run: Run) -> str:
     lines = []
     for question, answer in run.clarification_history:
-        said = HIDDEN if answer.sealed else answer.text or answer.outcome.value
+        shown = HIDDEN if answer.sealed else answer.text or answer.outcome.value
         who = answer.user or answer.by.value
-        lines.append(f"{one_line(question.question, LINE_CHARS)} {said} ({who})")
+        lines.append(f"{one_line(question.question, LINE_CHARS)} {shown} ({who})")
     return _put_below("<b>Answered</b>", [f"- {line}" for line in lines]) if lines else ""
 
 
@@ -311,10 +311,10 @@ def _hint(run_id: str, questions: Sequence[Question]) -> str:
 
 def _how_to(run_id: str, questions: Sequence[Question]) -> str:
     """Return the line of Python that answers the questions."""
-    said = [_example(question) for question in questions]
-    given = said[0]
+    examples = [_example(question) for question in questions]
+    given = examples[0]
     if len(questions) > 1:
-        given = f"{{{', '.join(f'{each.id!r}: {text}' for each, text in zip(questions, said, strict=True))}}}"
+        given = f"{{{', '.join(f'{each.id!r}: {text}' for each, text in zip(questions, examples, strict=True))}}}"
     return f"run = await app.answer({run_id!r}, {given})"
 
 
@@ -343,8 +343,8 @@ def _format_question(text: str) -> str:
     bold = sum(not line.startswith(QUOTE_MARK) for line in lines) == 1
     for quoted, block in groupby(lines, key=lambda line: line.startswith(QUOTE_MARK)):
         words = [*block]
-        told = _escape("\n".join(words))
-        shown.append(_quote(words) if quoted else f"<b>{told}</b>" if bold else told)
+        escaped = _escape("\n".join(words))
+        shown.append(_quote(words) if quoted else f"<b>{escaped}</b>" if bold else escaped)
     return f'<div style="white-space:pre-wrap">{"".join(shown)}</div>'
 
 
@@ -381,8 +381,8 @@ def _quote(lines: Sequence[str]) -> str:
     return f'<div style="{frame}">{"".join(shown)}</div>'
 
 
-def _code_line(told: str, code: str) -> str:
+def _code_line(comment: str, code: str) -> str:
     return (
-        f'<div style="margin:4px 0">{told}: '
+        f'<div style="margin:4px 0">{comment}: '
         f'<code style="white-space:pre-wrap;overflow-wrap:anywhere">{_escape(code)}</code></div>'
     )

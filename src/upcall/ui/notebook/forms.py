@@ -186,7 +186,7 @@ class Form:
     async def _hear(self, event: Event, *, first: bool) -> None:
         if first:
             self._events.begin(self.run)
-        if self._events.tell(event):
+        if self._events.add_event(event):
             self._show_log()
         run_id = event.metadata.get(RUN) or (self.run.id if self.run else None)
         if run_id is not None and (first or _may_change_the_form(event)):
@@ -312,8 +312,8 @@ class _Field:
             skip = widgets.Button(description="Skip", tooltip="Go on with your best judgement")
             self.outcomes = {Outcome.SKIPPED: skip, **self.outcomes}
         self._inputs = [*self._choices, *([self._own] if self._own is not None else [])]
-        told = widgets.HTML(question_html(question, also, in_form=True))
-        self.box = widgets.VBox([told, *self._inputs, _row(self.answer, *self.outcomes.values())])
+        heading = widgets.HTML(question_html(question, also, in_form=True))
+        self.box = widgets.VBox([heading, *self._inputs, _row(self.answer, *self.outcomes.values())])
         self.box.add_class("upcall-question")
         if question.is_risk:
             self.box.add_class("upcall-risk")
@@ -382,7 +382,7 @@ class _Field:
         return [] if at is None or at == len(options) else [options[at].label]
 
 
-SECONDS_BETWEEN_TOKENS = 0.15
+TOKEN_UPDATE_INTERVAL_S = 0.15
 """The minimum time between updates of tokens, in seconds."""
 
 WRITING_CHARS = 600
@@ -417,24 +417,24 @@ class _Events:
         """Return the lines, followed by the end of each agent's unfinished text."""
         return [*self.lines, *map(describe_writing, self._writing)]
 
-    def tell(self, event: Event) -> bool:
+    def add_event(self, event: Event) -> bool:
         """Add an event; return whether there is anything new to show. Progress replaces earlier progress, and
         tokens change the last lines, a few times a second."""
         if isinstance(event, ModelClientStreamingChunkEvent):
             self._writing.add(event)
-            due = time.monotonic() > self._drawn_at + SECONDS_BETWEEN_TOKENS
+            due = time.monotonic() > self._drawn_at + TOKEN_UPDATE_INTERVAL_S
             self._drawn_at = time.monotonic() if due else self._drawn_at
             return due
         self._writing.end(event)
         self._tree.show(event)
-        said = self._out.getvalue().splitlines()
+        printed = self._out.getvalue().splitlines()
         self._out.seek(0)
         self._out.truncate()
-        if not said:
+        if not printed:
             return False
         progress = PROGRESS in event.metadata
         if progress and self._progress:
             self.lines.pop()
         self._progress = progress
-        self.lines += said
+        self.lines += printed
         return True

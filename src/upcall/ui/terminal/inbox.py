@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from upcall.ui.cli.program import Program
     from upcall.ui.terminal.list_dialog import Row
 
-SECONDS_BETWEEN_LOOKS = 2.0
+POLL_INTERVAL_S = 2.0
 """How often to look for new questions when printing them as they arrive, in seconds."""
 
 Entries: TypeAlias = Callable[[], Awaitable[OpenQuestions]]
@@ -58,7 +58,7 @@ class Inbox:
                 if entry.question.id not in printed:
                     printed.add(entry.question.id)
                     self._print(entry)
-            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+            await asyncio.sleep(POLL_INTERVAL_S)
 
     def choose_and_answer(self, answer: AnswerHere, *, watch: bool) -> None:
         """Let the user choose and answer questions, until none is open or they stop.
@@ -114,7 +114,7 @@ class Inbox:
 
     def _choose_from_lines(self, entries: Sequence[InboxEntry]) -> InboxEntry | None:
         while not entries:
-            signals.run(asyncio.sleep(SECONDS_BETWEEN_LOOKS))
+            signals.run(asyncio.sleep(POLL_INTERVAL_S))
             entries = signals.run(self._read())
         self._screen.note("\nOpen questions", "default")
         for row in _rows(entries)[:-1]:

@@ -29,7 +29,7 @@ from upcall.ui.columns import wrap_lines
 BACK = "back"
 """The key of the choice to go back."""
 
-REFRESH_SECONDS = 1.0
+REFRESH_INTERVAL_S = 1.0
 
 _STYLE = Style([("at", "bold fg:ansicyan"), ("hint", "fg:ansibrightblack"), ("note", "fg:ansiyellow")])
 
@@ -110,7 +110,7 @@ class ListDialog:
     async def _keep_fresh(self, application: Application[Choice]) -> None:
         try:
             while self._refresh is not None:
-                await asyncio.sleep(REFRESH_SECONDS)
+                await asyncio.sleep(REFRESH_INTERVAL_S)
                 self._replace(list(await self._refresh()))
                 application.invalidate()
         except Exception as error:  # noqa: BLE001 - the caller of `ask` gets it.

@@ -22,7 +22,7 @@ from upcall.ui.columns import cut_to_width, wrap_lines
 if TYPE_CHECKING:
     from upcall.runs.call_timings import ActiveCall
 
-REDRAWS_A_SECOND = 8
+REDRAWS_PER_SECOND = 8
 MAX_CALLS = 4
 """How many agents at work get a line; the others are only counted."""
 
@@ -68,7 +68,7 @@ class LiveRegion:
         threading.Thread(target=self._keep_fresh, args=(self._live, self._hidden), daemon=True).start()
 
     def _keep_fresh(self, live: Live, hidden: threading.Event) -> None:
-        while not hidden.wait(1 / REDRAWS_A_SECOND):
+        while not hidden.wait(1 / REDRAWS_PER_SECOND):
             drawn = self._draw()
             if drawn != self._drawn:
                 self._drawn = drawn

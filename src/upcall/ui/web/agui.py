@@ -46,23 +46,23 @@ from upcall.ui.web.agui_messages import Conversation
 from upcall.ui.web.agui_questions import describe_interrupt, read_payload
 from upcall.ui.web.background import Token
 from upcall.ui.web.bodies import RunBody, Start, explain_validation
-from upcall.ui.web.callers import Doorkeeper, KnownCallersRoute, Me
-from upcall.ui.web.events import LINE_END, News, Place, Reader, Stored, Streams, follow_run, respond_with
+from upcall.ui.web.callers import Authenticator, CurrentUser, KnownCallersRoute
+from upcall.ui.web.events import LINE_END, Place, Reader, Stored, Streams, Update, follow_run, respond_with
 from upcall.ui.web.problems import describe
 from upcall.ui.web.service import Caller, Service
 from upcall.ui.web.starting import begin_run, is_begun
 from upcall.ui.web.uploads import Sent
 
 
-def make_agui(service: Service, doorkeeper: Doorkeeper, streams: Streams) -> APIRouter:
+def make_agui(service: Service, authenticator: Authenticator, streams: Streams) -> APIRouter:
     """Make the route."""
     router = APIRouter(tags=["AG-UI"], route_class=KnownCallersRoute)
 
     @router.post("/agui", response_class=EventSourceResponse)
-    async def run_agent(given: RunAgentInput, caller: Me) -> EventSourceResponse:
+    async def run_agent(given: RunAgentInput, caller: CurrentUser) -> EventSourceResponse:
         """Start a run, answer its questions, or look at it, by AG-UI 1.0; the events of that protocol follow."""
         _refuse_broken_text(given)
-        return respond_with(_encode(_Exchange(service, doorkeeper, caller, given)), streams, caller)
+        return respond_with(_encode(_Exchange(service, authenticator, caller, given)), streams, caller)
 
     return router
 
@@ -80,24 +80,24 @@ def _refuse_broken_text(given: RunAgentInput) -> None:
 
 
 async def _encode(exchange: _Exchange) -> AsyncIterator[ServerSentEvent]:
-    async for event in exchange.tell():
+    async for event in exchange.stream_events():
         yield ServerSentEvent(event.model_dump_json(by_alias=True), sep=LINE_END)
 
 
 class _Exchange:
     """One run of AG-UI: the front end's request, and the events that follow."""
 
-    def __init__(self, service: Service, doorkeeper: Doorkeeper, caller: Caller, given: RunAgentInput) -> None:
-        self._service, self._doorkeeper, self._caller, self._given = service, doorkeeper, caller, given
+    def __init__(self, service: Service, authenticator: Authenticator, caller: Caller, given: RunAgentInput) -> None:
+        self._service, self._authenticator, self._caller, self._given = service, authenticator, caller, given
         self._app = service.app_for(caller)
 
-    async def tell(self) -> AsyncGenerator[BaseEvent]:
+    async def stream_events(self) -> AsyncGenerator[BaseEvent]:
         """Carry out the request, and yield what happens."""
         given = self._given
         yield RunStartedEvent(thread_id=given.thread_id, run_id=given.run_id, protocol_version=PROTOCOL_VERSION)
-        says_more = bool(given.messages) and isinstance(given.messages[-1], UserMessage)
+        has_new_message = bool(given.messages) and isinstance(given.messages[-1], UserMessage)
         try:
-            events = self._answer() if given.resume else self._begin() if says_more else self._look()
+            events = self._answer() if given.resume else self._begin() if has_new_message else self._look()
             async with aclosing(events):
                 async for event in events:
                     yield event
@@ -167,8 +167,8 @@ class _Exchange:
 
     def _choose_id(self) -> str:
         """Choose the id of a new run, the same for the same request of this caller."""
-        said = json.dumps([self._caller.user, self._given.thread_id, self._given.run_id])
-        return sha256(said.encode(errors="replace")).hexdigest()[:24]
+        identity_parts = json.dumps([self._caller.user, self._given.thread_id, self._given.run_id])
+        return sha256(identity_parts.encode(errors="replace")).hexdigest()[:24]
 
     async def _find_last(self) -> Run | None:
         """Find the run that the front end's state names."""
@@ -196,22 +196,22 @@ class _Exchange:
     ) -> AsyncGenerator[BaseEvent]:
         """Yield what happens up to the next pause."""
         for each in await reader.read_new():
-            for event in _tell(each, reader, conversation):
+            for event in _to_events(each, reader, conversation):
                 yield event
         is_at_pause = False
         while not is_at_pause:
             if not self._is_at_pause(reader.run, answered):
-                async with aclosing(follow_run(self._service, self._doorkeeper, self._caller, reader)) as news:
-                    async for told in news:
-                        for event in _tell(told, reader, conversation):
+                async with aclosing(follow_run(self._service, self._authenticator, self._caller, reader)) as updates:
+                    async for update in updates:
+                        for event in _to_events(update, reader, conversation):
                             yield event
-                        run = told.item if isinstance(told, Stored) else None
+                        run = update.item if isinstance(update, Stored) else None
                         if isinstance(run, Run) and self._is_at_pause(run, answered):
                             break
                     else:
                         raise StreamEnded(reader.run_id)
             for late in await reader.read_new():  # Stored with the pause, and newer than what was read before it.
-                for event in _tell(late, reader, conversation):
+                for event in _to_events(late, reader, conversation):
                     yield event
             is_at_pause = self._is_at_pause(reader.run, answered)  # Unless somebody else has answered meanwhile.
         for event in self._finish(reader.run, conversation, before):
@@ -264,14 +264,14 @@ class _Task(NamedTuple):
     images: list[Sent]
 
 
-def _tell(news: News, reader: Reader, conversation: Conversation) -> Iterator[BaseEvent]:
-    match news:
+def _to_events(update: Update, reader: Reader, conversation: Conversation) -> Iterator[BaseEvent]:
+    match update:
         case Stored(TranscriptEntry() as entry, place, text_id):
             yield from conversation.add(entry, place, text_id, reader.find_question(entry))
         case Stored(Run() as run):
             yield _show_state(run)
         case Token():
-            yield from conversation.write(news)
+            yield from conversation.write(update)
 
 
 def _show_state(run: Run) -> StateSnapshotEvent:
@@ -293,9 +293,9 @@ def _read_task(given: RunAgentInput, follows: str | None) -> _Task:
     Raises:
         CallerError: it has parts that no agent reads, or unknown options.
     """
-    said = given.messages[-1].content
+    parts = given.messages[-1].content
     texts, documents, images = list[str](), list[Sent](), list[Sent]()
-    for part in [TextPart(text=said)] if isinstance(said, str) else said or ():
+    for part in [TextPart(text=parts)] if isinstance(parts, str) else parts or ():
         match part:
             case TextPart():
                 texts.append(part.text)
@@ -308,14 +308,14 @@ def _read_task(given: RunAgentInput, follows: str | None) -> _Task:
                 kind = getattr(part, "type", type(part).__name__)
                 raise CallerError(f"A part of kind {kind!r} is not taken: send text, and images and documents as data.")
     options = given.forwarded_props.get("upcall", {}) if isinstance(given.forwarded_props, dict) else {}
-    if isinstance(options, dict) and (said_twice := {"task", "follows"} & options.keys()):
-        names = " and ".join(sorted(said_twice))
+    if isinstance(options, dict) and (given_twice := {"task", "follows"} & options.keys()):
+        names = " and ".join(sorted(given_twice))
         raise CallerError(f"forwardedProps.upcall: leave out {names}; the message and the state's run_id say that.")
     try:
         wanted = Start.model_validate({**dict(options), "task": "\n".join(texts), "follows": follows})
     except (ValidationError, TypeError, ValueError) as error:
-        said = explain_validation(error.errors()) if isinstance(error, ValidationError) else "it is no object."
-        raise CallerError(f"forwardedProps.upcall: {said}") from error
+        reason = explain_validation(error.errors()) if isinstance(error, ValidationError) else "it is no object."
+        raise CallerError(f"forwardedProps.upcall: {reason}") from error
     return _Task(wanted, documents, images)
 
 

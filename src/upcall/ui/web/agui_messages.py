@@ -84,7 +84,7 @@ class Conversation:
             return  # The front end has it.
         match entry.kind:
             case EntryKind.TASK:
-                yield from self._say_as_user(entry, place)
+                yield from self._write_as_user(entry, place)
             case EntryKind.CALL:
                 yield from self._call(self._id_at(place), entry.path, entry.name, entry.text)
             case EntryKind.RESULT:
@@ -94,9 +94,9 @@ class Conversation:
             case EntryKind.ANSWER if question is not None and self._call_of.get(question.id) == self.name(question):
                 yield from self._return(self.name(question), entry)
             case EntryKind.ANSWER:
-                yield from self._say_as_user(entry, place)
+                yield from self._write_as_user(entry, place)
             case _:
-                yield from self._say(entry, text_id, is_thought=entry.kind is EntryKind.THOUGHT)
+                yield from self._write_text(entry, text_id, is_thought=entry.kind is EntryKind.THOUGHT)
 
     def remember(self, entry: TranscriptEntry, place: Place, text_id: str, question: Question | None = None) -> None:
         """Add an entry that was sent before."""
@@ -142,7 +142,7 @@ class Conversation:
         for call in [*self._calls]:
             yield from self._put_result(call, "", None)
 
-    def _say(self, entry: TranscriptEntry, text_id: str, *, is_thought: bool) -> Iterator[BaseEvent]:
+    def _write_text(self, entry: TranscriptEntry, text_id: str, *, is_thought: bool) -> Iterator[BaseEvent]:
         """Send a whole text. One that was streamed as a text and became a thought is taken back."""
         name, owner = "/".join(entry.path), self._owner(entry.path)
         message = self._id_of(entry.path, text_id, is_thought=is_thought)
@@ -189,7 +189,7 @@ class Conversation:
         else:
             yield TextMessageEndEvent(message_id=message, subagent_run_id=owner)
 
-    def _say_as_user(self, entry: TranscriptEntry, place: Place) -> Iterator[BaseEvent]:
+    def _write_as_user(self, entry: TranscriptEntry, place: Place) -> Iterator[BaseEvent]:
         message = self._id_at(place)
         self._messages[message] = UserMessage(id=message, content=entry.text)
         yield TextMessageStartEvent(message_id=message, role="user")

@@ -25,7 +25,7 @@ from upcall.ui.web.bodies import (
     explain_validation,
     read_value,
 )
-from upcall.ui.web.callers import Doorkeeper, KnownCallersRoute, Me, refuse_many_pieces
+from upcall.ui.web.callers import Authenticator, CurrentUser, KnownCallersRoute, limit_json_nodes
 from upcall.ui.web.events import Place, Streams, follow, follow_questions, respond_with
 from upcall.ui.web.problems import Problem
 from upcall.ui.web.service import Caller, Service
@@ -55,7 +55,7 @@ _START = {
 _STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {}}, "description": "Events."}}
 
 
-def make_router(service: Service, doorkeeper: Doorkeeper, streams: Streams) -> APIRouter:
+def make_router(service: Service, authenticator: Authenticator, streams: Streams) -> APIRouter:
     """Make the routes."""
     wrong = {code: {"model": Problem} for code in (400, 401, 403, 404, 409, 413, 422, 429, 507)}
     router = APIRouter(
@@ -69,7 +69,7 @@ def make_router(service: Service, doorkeeper: Doorkeeper, streams: Streams) -> A
         return RunBody.of(await service.app_for(caller).get(run_id, user=caller.user))
 
     @router.post("/runs", status_code=202, response_model=RunBody, openapi_extra=_START)
-    async def start(request: Request, caller: Me, key: Key = None) -> JSONResponse:
+    async def start(request: Request, caller: CurrentUser, key: Key = None) -> JSONResponse:
         """Start a run; send documents and images in a form. The run continues by itself: look at it, or follow its
         events."""
         wanted, documents, images = await _read_start(request)
@@ -78,18 +78,18 @@ def make_router(service: Service, doorkeeper: Doorkeeper, streams: Streams) -> A
         return JSONResponse(body.model_dump(mode="json"), 202, {"Location": f"/api/runs/{run_id}"})
 
     @router.get("/runs")
-    async def list_runs(caller: Me, limit: Limit = 50, before: str | None = None) -> RunList:
+    async def list_runs(caller: CurrentUser, limit: Limit = 50, before: str | None = None) -> RunList:
         """List the runs that the caller may see, newest first."""
         page = await service.app_for(caller).list(caller.user, limit=limit, before=before)
         return RunList(runs=[RunBody.of(each) for each in (*page, *page.damaged)], next=page.next)
 
     @router.get("/runs/{run_id}")
-    async def show(run_id: str, caller: Me) -> RunBody:
+    async def show(run_id: str, caller: CurrentUser) -> RunBody:
         """Show a run."""
         return await show_run(run_id, caller)
 
     @router.post("/runs/{run_id}/answers")
-    async def answer(run_id: str, body: Answers, caller: Me, key: Key = None) -> RunBody:
+    async def answer(run_id: str, body: Answers, caller: CurrentUser, key: Key = None) -> RunBody:
         """Answer one or several questions of a run, which then continues. The same answer again changes nothing."""
         if key is not None:
             await reserve_request(service.store, caller.user, key, [run_id, body.model_dump()], run_id)
@@ -97,55 +97,55 @@ def make_router(service: Service, doorkeeper: Doorkeeper, streams: Streams) -> A
         return await show_run(run_id, caller)
 
     @router.post("/runs/{run_id}/fork", status_code=202)
-    async def fork(run_id: str, body: Fork, caller: Me, key: Key = None) -> RunBody:
+    async def fork(run_id: str, body: Fork, caller: CurrentUser, key: Key = None) -> RunBody:
         """Start a branch of a run: the same up to one of its questions, with another answer."""
         answer = read_value(body.answer, body.question)
         return await show_run(await begin_fork(service, caller, run_id, body.question, answer, key), caller)
 
     @router.post("/runs/{run_id}/cancel")
-    async def cancel(run_id: str, caller: Me) -> RunBody:
+    async def cancel(run_id: str, caller: CurrentUser) -> RunBody:
         """End a run for good."""
         return RunBody.of(await service.app_for(caller).cancel(run_id, user=caller.user))
 
     @router.post("/runs/{run_id}/resume", status_code=202)
-    async def resume(run_id: str, caller: Me) -> RunBody:
+    async def resume(run_id: str, caller: CurrentUser) -> RunBody:
         """Continue a run that failed or was interrupted."""
         await service.resume(caller, run_id)
         return await show_run(run_id, caller)
 
     @router.get("/runs/{run_id}/transcript")
-    async def show_transcript(run_id: str, caller: Me) -> list[Entry]:
+    async def show_transcript(run_id: str, caller: CurrentUser) -> list[Entry]:
         """Show what the agents of a run said and did."""
         found = await service.app_for(caller).transcript(run_id, user=caller.user)
         return [Entry.model_validate(each) for each in found.as_json()]
 
     @router.get("/runs/{run_id}/changes")
-    async def list_changes(run_id: str, caller: Me) -> Changes:
+    async def list_changes(run_id: str, caller: CurrentUser) -> Changes:
         """Show which files a run changed, with the diffs."""
         return Changes(changes=[*await service.app_for(caller).changes(run_id, user=caller.user)])
 
     @router.post("/runs/{run_id}/undo")
-    async def undo(run_id: str, body: Undo, caller: Me) -> Changes:
+    async def undo(run_id: str, body: Undo, caller: CurrentUser) -> Changes:
         """Undo the last change, or the given one and all after it."""
         return Changes(changes=[*await service.app_for(caller).undo(run_id, body.change, user=caller.user)])
 
     @router.get("/runs/{run_id}/events", responses=_STREAM, response_class=EventSourceResponse)
     async def stream_events(
-        run_id: str, caller: Me, last: Annotated[str | None, Header(alias="Last-Event-ID")] = None
+        run_id: str, caller: CurrentUser, last: Annotated[str | None, Header(alias="Last-Event-ID")] = None
     ) -> EventSourceResponse:
         """Follow a run: ``log``, ``entry`` (of the transcript), ``run``, ``token``, ``thought``, ``end``."""
         run = await service.app_for(caller).get(run_id, user=caller.user)
-        return respond_with(follow(service, doorkeeper, caller, run.id, Place.parse(last)), streams, caller)
+        return respond_with(follow(service, authenticator, caller, run.id, Place.parse(last)), streams, caller)
 
     @router.get("/questions")
-    async def list_questions(caller: Me, limit: Annotated[int | None, Query(ge=1)] = None) -> QuestionList:
+    async def list_questions(caller: CurrentUser, limit: Annotated[int | None, Query(ge=1)] = None) -> QuestionList:
         """List the open questions that the caller may answer, oldest first."""
         return QuestionList.of(await service.app_for(caller).inbox(caller.user, limit=limit))
 
     @router.get("/questions/events", responses=_STREAM, response_class=EventSourceResponse)
-    async def stream_questions(caller: Me) -> EventSourceResponse:
+    async def stream_questions(caller: CurrentUser) -> EventSourceResponse:
         """Follow the caller's open questions: ``questions`` with the ids of all, whenever they change."""
-        return respond_with(follow_questions(service, doorkeeper, caller), streams, caller)
+        return respond_with(follow_questions(service, authenticator, caller), streams, caller)
 
     return router
 
@@ -160,9 +160,9 @@ async def _read_start(request: Request) -> tuple[Start, list[Any], list[Any]]:
     try:
         if kind == "multipart/form-data":
             async with request.form() as form:
-                said = str(form.get("start", ""))
-                refuse_many_pieces(said.encode(errors="replace"))
-                wanted = Start.model_validate_json(said)
+                start_text = str(form.get("start", ""))
+                limit_json_nodes(start_text.encode(errors="replace"))
+                wanted = Start.model_validate_json(start_text)
                 return wanted, await read_files(form, DOCUMENTS), await read_files(form, IMAGES)
         return Start.model_validate(json.loads(await request.body())), [], []
     except ValidationError as error:

@@ -78,7 +78,7 @@ class BackgroundWork:
                     if isinstance(item, ModelClientStreamingChunkEvent):
                         text = written.add(item)
                         text.name = item.metadata[TEXT]
-                        self._tell(run_id, Token(text.path, text.pieces[-1], text.name, text.is_thought))
+                        self._publish(run_id, Token(text.path, text.pieces[-1], text.name, text.is_thought))
                     elif not isinstance(item, Run):
                         written.end(item)
         except Exception as error:
@@ -94,7 +94,7 @@ class BackgroundWork:
             if not begun.done():
                 begun.set_result(None)
 
-    def _tell(self, run_id: str, token: Token) -> None:
+    def _publish(self, run_id: str, token: Token) -> None:
         for queue in self._listeners.get(run_id, ()):
             if not queue.full():
                 queue.put_nowait(token)

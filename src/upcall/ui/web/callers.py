@@ -21,12 +21,12 @@ from upcall.ui.web.service import Caller, Service
 
 SESSION_LIFETIME = timedelta(hours=12)
 CSRF_HEADER, CSRF_FIELD = "X-CSRF-Token", "csrf"
-LET_IN = "upcall.let_in"
+SCOPE_USER = "upcall.let_in"
 """Where the scope of a request says whose it is: a name of the caller's own, empty where nobody is known by it."""
 
 FILES = "multipart/"
 FORMS = ("application/x-www-form-urlencoded", FILES)
-MAX_JSON_PIECES = 100_000
+MAX_JSON_NODES = 100_000
 """Some 3,000 messages of a conversation; half a second where each of the pieces is wrong."""
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -48,7 +48,7 @@ class Forged(UpcallError):
         super().__init__("The form is too old, or another page sent it; nothing was changed. Load the page again.")
 
 
-class Doorkeeper:
+class Authenticator:
     """Lets callers in.
 
     Args:
@@ -94,7 +94,7 @@ class Doorkeeper:
             ProxyRefused: the proxy's header does not say who calls.
         """
         caller = await self._find(request)
-        request.scope[LET_IN] = "" if caller is None else f"user {caller.user or ''}"
+        request.scope[SCOPE_USER] = "" if caller is None else f"user {caller.user or ''}"
         return caller
 
     async def _find(self, request: HTTPConnection) -> Caller | None:
@@ -166,10 +166,10 @@ class Doorkeeper:
 
 
 async def identify(request: Request) -> Caller:
-    """Return who calls; see `Doorkeeper.identify`."""
-    doorkeeper: Doorkeeper = request.app.state.doorkeeper
+    """Return who calls; see `Authenticator.identify`."""
+    authenticator: Authenticator = request.app.state.authenticator
     if not hasattr(request.state, "caller"):
-        request.state.caller = await doorkeeper.identify(request)
+        request.state.caller = await authenticator.identify(request)
     caller: Caller = request.state.caller
     return caller
 
@@ -186,13 +186,13 @@ class KnownCallersRoute(APIRoute):
             await identify(request)
             # A file is not read as JSON; a body declared as the other kind of form may still be JSON.
             if not request.headers.get("Content-Type", "").startswith(FILES):
-                refuse_many_pieces(await request.body())
+                limit_json_nodes(await request.body())
             return await handle(request)
 
         return identify_first
 
 
-def refuse_many_pieces(body: bytes) -> None:
+def limit_json_nodes(body: bytes) -> None:
     """Refuse JSON that would hold up all other requests. Its size does not show that: 24 MB take 0.1 s if they are one
     document, and 5 MB of wrong values take 30. A thread would not help: the JSON parser and pydantic let no other
     thread run.
@@ -201,12 +201,12 @@ def refuse_many_pieces(body: bytes) -> None:
         HTTPException: it has too many pieces.
     """
     pieces = sum(map(body.count, (b'"', b",", b"[", b"{")))
-    if pieces > MAX_JSON_PIECES:
-        said = f"The JSON has {pieces:,} quotation marks, commas and brackets, and may have {MAX_JSON_PIECES:,}."
-        raise HTTPException(413, f"{said} Send less of it, and long texts as documents.")
+    if pieces > MAX_JSON_NODES:
+        message = f"The JSON has {pieces:,} quotation marks, commas and brackets, and may have {MAX_JSON_NODES:,}."
+        raise HTTPException(413, f"{message} Send less of it, and long texts as documents.")
 
 
-Me = Annotated[Caller, Depends(identify)]
+CurrentUser = Annotated[Caller, Depends(identify)]
 """The parameter of a route that is for those who are let in."""
 
 

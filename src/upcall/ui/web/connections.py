@@ -12,10 +12,10 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-SECONDS_TO_ASK = 20.0
+REQUEST_TIMEOUT_S = 20.0
 """From the beginning of a connection, or the end of a response, to the headers of the next request."""
 
-SECONDS_TO_TAKE = 60.0
+WRITE_TIMEOUT_S = 60.0
 """How long the caller may take in nothing of what was sent."""
 
 WAITING_OF_AN_ADDRESS, WAITING = 100, 500
@@ -82,7 +82,7 @@ class BoundedProtocol(H11Protocol):
         """Begin to watch whether the caller takes in what waits for them."""
         super().pause_writing()
         self._left = self.transport.get_write_buffer_size()
-        self._stall = self.loop.call_later(SECONDS_TO_TAKE, self._look)
+        self._stall = self.loop.call_later(WRITE_TIMEOUT_S, self._look)
 
     def resume_writing(self) -> None:
         """End the watch."""
@@ -92,13 +92,13 @@ class BoundedProtocol(H11Protocol):
     def _wait(self) -> None:
         self._stop_deadline()
         self._waits_since = self.loop.time()
-        self._deadline = self.loop.call_later(SECONDS_TO_ASK, self._give_up)
+        self._deadline = self.loop.call_later(REQUEST_TIMEOUT_S, self._give_up)
 
     def _give_up(self) -> None:
         if self._stall is None:
             self.transport.abort()
         else:  # A response is still on its way.
-            self._deadline = self.loop.call_later(SECONDS_TO_ASK, self._give_up)
+            self._deadline = self.loop.call_later(REQUEST_TIMEOUT_S, self._give_up)
 
     def _look(self) -> None:
         left, before = self.transport.get_write_buffer_size(), self._left
@@ -106,7 +106,7 @@ class BoundedProtocol(H11Protocol):
             self.transport.abort()
             return
         self._left = left
-        self._stall = self.loop.call_later(SECONDS_TO_TAKE, self._look)
+        self._stall = self.loop.call_later(WRITE_TIMEOUT_S, self._look)
 
     def _stop_waiting(self) -> None:
         self._waits_since = None

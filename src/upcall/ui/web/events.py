@@ -23,17 +23,17 @@ from upcall.runs.transcript import EntryKind, TranscriptEntry, complete_entries
 from upcall.storage.connection import Connection
 from upcall.storage.transcripts import load_segments
 from upcall.ui.web.background import Token, join_tokens
-from upcall.ui.web.callers import Doorkeeper
+from upcall.ui.web.callers import Authenticator
 from upcall.ui.web.service import Caller, Service
 
-SECONDS_BETWEEN_LOOKS = 0.4
-SECONDS_A_STREAM = 900.0
+POLL_INTERVAL_S = 0.4
+MAX_STREAM_TIME_S = 900.0
 """Then it ends, and a browser opens the next one: whoever lost their rights meanwhile gets none."""
 
-LOOKS_A_CHECK = 40
+AUTH_CHECK_EVERY = 40
 """Of so many looks into the store, one is whether the caller still has their rights: a read of its own."""
 
-STREAMS_A_CALLER, STREAMS = 24, 400
+STREAMS_PER_CALLER, STREAMS = 24, 400
 
 LINE_END = "\n"
 """AG-UI's client (1.0.0) takes events apart at two of these alone; by itself sse-starlette ends lines with CR LF."""
@@ -76,7 +76,7 @@ class Streams:
         Raises:
             TooManyStreams: too many are open.
         """
-        if self._open.get(caller.user or "", 0) >= STREAMS_A_CALLER or sum(self._open.values()) >= STREAMS:
+        if self._open.get(caller.user or "", 0) >= STREAMS_PER_CALLER or sum(self._open.values()) >= STREAMS:
             raise TooManyStreams
 
     @contextmanager
@@ -123,11 +123,11 @@ class Stored:
     text_id: str = ""
 
 
-class Over:
+class EndOfRun:
     """The run is over: nothing follows."""
 
 
-News: TypeAlias = Stored | Token | Over
+Update: TypeAlias = Stored | Token | EndOfRun
 
 
 class Reader:
@@ -204,29 +204,31 @@ class Reader:
         """Whether nothing can follow."""
         return self._run is not None and self._run.is_final
 
-    def hears(self, token: Token) -> bool:
+    def follows(self, token: Token) -> bool:
         """Return whether a piece that an agent writes is for them, and not part of a text that they have in full."""
         is_whole = (token.path, token.text_id) in self._texts
         return self._run is not None and not self._run.restricted and not is_whole
 
 
 async def follow(
-    service: Service, doorkeeper: Doorkeeper, caller: Caller, run_id: str, place: Place
+    service: Service, authenticator: Authenticator, caller: Caller, run_id: str, place: Place
 ) -> AsyncIterator[ServerSentEvent]:
     """Yield what happens to a run until it is over, or the caller may no longer see it."""
-    async for news in follow_run(service, doorkeeper, caller, Reader(service, caller, run_id, place)):
+    async for news in follow_run(service, authenticator, caller, Reader(service, caller, run_id, place)):
         yield _as_event(news)
 
 
-async def follow_run(service: Service, doorkeeper: Doorkeeper, caller: Caller, reader: Reader) -> AsyncGenerator[News]:
+async def follow_run(
+    service: Service, authenticator: Authenticator, caller: Caller, reader: Reader
+) -> AsyncGenerator[Update]:
     """Yield what is new to a reader, as `follow` does."""
     seen: object = None
     with service.work.listen(reader.run_id) as tokens, suppress(UpcallError):
-        async for _ in _ticks(service, doorkeeper, caller):
+        async for _ in _ticks(service, authenticator, caller):
             marks = await service.store.database.read(lambda connection: _read_marks(connection, reader.run_id))
             if marks != seen:
                 for token in _take(tokens) if seen is not None else ():  # What is stored by now was written before.
-                    if reader.hears(token):
+                    if reader.follows(token):
                         yield token
                 for news in await reader.read_new():
                     yield news
@@ -234,26 +236,26 @@ async def follow_run(service: Service, doorkeeper: Doorkeeper, caller: Caller, r
             if reader.is_at_end:  # What was stored with the end may be newer than what was read before it.
                 for news in await reader.read_new():
                     yield news
-                yield Over()
+                yield EndOfRun()
                 return
             async for token in _drain(service, tokens):
-                if reader.hears(token):
+                if reader.follows(token):
                     yield token
 
 
-def _as_event(news: News) -> ServerSentEvent:
+def _as_event(news: Update) -> ServerSentEvent:
     match news:
         case Stored(LogEntry() as entry, place):
             return _event("log", _log_as_json(entry), place)
-        case Stored(TranscriptEntry() as said, place, text_id):
-            return _event("entry", {**said.as_json(), **({"text_id": text_id} if text_id else {})}, place)
+        case Stored(TranscriptEntry() as item, place, text_id):
+            return _event("entry", {**item.as_json(), **({"text_id": text_id} if text_id else {})}, place)
         case Stored(Run() as run, place):
             return _event("run", run.as_json(), place)
         case Token():
             data = {"path": news.path, "text": news.text, "text_id": news.text_id}
             kind = "thought" if news.is_thought else "token"  # Of a kind of its own: who shows text shows no thought.
             return ServerSentEvent(json.dumps(data), event=kind, sep=LINE_END)
-        case Over():
+        case EndOfRun():
             return ServerSentEvent("{}", event="end", sep=LINE_END)
         case _:
             raise AssertionError(news)
@@ -263,27 +265,29 @@ def _event(kind: str, data: dict[str, Any], place: Place) -> ServerSentEvent:
     return ServerSentEvent(json.dumps(data, ensure_ascii=False), event=kind, id=str(place), sep=LINE_END)
 
 
-async def follow_questions(service: Service, doorkeeper: Doorkeeper, caller: Caller) -> AsyncIterator[ServerSentEvent]:
+async def follow_questions(
+    service: Service, authenticator: Authenticator, caller: Caller
+) -> AsyncIterator[ServerSentEvent]:
     """Yield the ids of a caller's open questions, whenever they change."""
     app, seen = service.app_for(caller), None
     with suppress(UpcallError):
-        async for _ in _ticks(service, doorkeeper, caller):
+        async for _ in _ticks(service, authenticator, caller):
             ids = [each.question.id for each in await app.inbox(user=caller.user)]
             if ids != seen:
                 seen = ids
                 yield ServerSentEvent(json.dumps({"questions": ids}), event="questions", sep=LINE_END)
             with suppress(TimeoutError):
-                await asyncio.wait_for(service.closing.wait(), 3 * SECONDS_BETWEEN_LOOKS)
+                await asyncio.wait_for(service.closing.wait(), 3 * POLL_INTERVAL_S)
 
 
-async def _ticks(service: Service, doorkeeper: Doorkeeper, caller: Caller) -> AsyncIterator[None]:
+async def _ticks(service: Service, authenticator: Authenticator, caller: Caller) -> AsyncIterator[None]:
     """Yield each time to look into the store, as long as the stream may continue."""
     loop = asyncio.get_running_loop()
-    end = loop.time() + SECONDS_A_STREAM
+    end = loop.time() + MAX_STREAM_TIME_S
     for tick in count():
         if service.closing.is_set() or loop.time() >= end:
             return
-        if tick % LOOKS_A_CHECK == 0 and not await doorkeeper.is_still_good(caller):
+        if tick % AUTH_CHECK_EVERY == 0 and not await authenticator.is_still_good(caller):
             return
         yield
 
@@ -291,7 +295,7 @@ async def _ticks(service: Service, doorkeeper: Doorkeeper, caller: Caller) -> As
 async def _drain(service: Service, tokens: asyncio.Queue[Token]) -> AsyncIterator[Token]:
     """Yield the pieces of text that arrive until it is time to look into the store again, joined by text."""
     loop = asyncio.get_running_loop()
-    end = loop.time() + SECONDS_BETWEEN_LOOKS
+    end = loop.time() + POLL_INTERVAL_S
     while (left := end - loop.time()) > 0 and not service.closing.is_set():
         try:
             first = await asyncio.wait_for(tokens.get(), left)

@@ -17,7 +17,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from upcall.ui.web.callers import LET_IN
+from upcall.ui.web.callers import SCOPE_USER
 from upcall.ui.web.problems import Problem, make_problem, respond
 from upcall.ui.web.proxy import TrustedProxy
 
@@ -25,8 +25,8 @@ MAX_BODY_BYTES = 1_000_000
 MAX_UPLOAD_BYTES = 25_000_000
 """Of a request that brings files along."""
 
-SECONDS_A_BODY = 60.0
-REQUESTS_A_SECOND, REQUESTS_AT_ONCE = 40.0, 200.0
+BODY_TIMEOUT_S = 60.0
+REQUESTS_PER_SECOND, REQUESTS_AT_ONCE = 40.0, 200.0
 MAX_CALLERS = 10_000
 """Of so many callers the pace is known; of the one who was silent longest it is forgotten."""
 
@@ -61,7 +61,7 @@ class _Pace:
     def take(self) -> bool:
         """Count a request; return False if there is no room for it."""
         now = time.monotonic()
-        self.left = min(REQUESTS_AT_ONCE, self.left + (now - self.at) * REQUESTS_A_SECOND)
+        self.left = min(REQUESTS_AT_ONCE, self.left + (now - self.at) * REQUESTS_PER_SECOND)
         self.at = now
         has_room = self.left >= 1
         self.left -= has_room
@@ -140,7 +140,7 @@ class Guard:
     def _remember(self, scope: Scope, caller: str, address: str) -> None:
         """Give a caller who was let in one rate limit, whatever secrets they show. All others at an address share one:
         guessing gains nothing with each guess, and takes nothing from those let in before."""
-        name = scope.get(LET_IN)
+        name = scope.get(SCOPE_USER)
         if caller == address or name is None:
             return
         if not name:
@@ -162,7 +162,7 @@ class Guard:
 
 
 def _limit(receive: Receive, limit: int) -> Receive:
-    size, end = 0, time.monotonic() + SECONDS_A_BODY
+    size, end = 0, time.monotonic() + BODY_TIMEOUT_S
     is_whole = False
 
     async def take() -> Message:
@@ -173,7 +173,7 @@ def _limit(receive: Receive, limit: int) -> Receive:
             async with asyncio.timeout(max(0.0, end - time.monotonic())):
                 message = await receive()
         except TimeoutError:
-            raise BodyTooLarge(f"The body took longer than {SECONDS_A_BODY:.0f} s. Send less, or faster.") from None
+            raise BodyTooLarge(f"The body took longer than {BODY_TIMEOUT_S:.0f} s. Send less, or faster.") from None
         size += len(message.get("body", b""))
         is_whole = not message.get("more_body", False)
         if size > limit:

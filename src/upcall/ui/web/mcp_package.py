@@ -26,7 +26,7 @@ from upcall.errors import StoreUnavailable
 from upcall.storage.shared_keys import share_key
 from upcall.storage.store import RunStore
 from upcall.text import first_line
-from upcall.ui.web.callers import LET_IN
+from upcall.ui.web.callers import SCOPE_USER
 
 IS_SECOND = importlib.util.find_spec("mcp.server.mcpserver") is not None
 """Whether 2.x is installed."""
@@ -68,14 +68,14 @@ def make_server(name: str, instructions: str, store: RunStore, local_caller: str
         name: how clients know it.
         instructions: what a client's model reads.
         store: whose processes take each other's states.
-        local_caller: by which name a client on standard input is known; one over HTTP, by `LET_IN` of its scope.
+        local_caller: by which name a client on standard input is known; one over HTTP, by `SCOPE_USER` of its scope.
     """
     if not IS_SECOND:
         return FastMCP(name, instructions, log_level="ERROR", transport_security=_SECURITY)
     from mcp.server.mcpserver import RequestStateSecurity  # type: ignore[import-not-found,unused-ignore]
 
     def name_caller(context: Any) -> str:
-        return local_caller if context.request is None else str(context.request.scope[LET_IN])
+        return local_caller if context.request is None else str(context.request.scope[SCOPE_USER])
 
     codec = _StoredKeyCodec(store)
     security = RequestStateSecurity(

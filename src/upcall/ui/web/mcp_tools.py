@@ -41,10 +41,10 @@ from upcall.ui.web.problems import describe
 from upcall.ui.web.service import Caller, Service
 from upcall.ui.web.starting import begin_run
 
-SECONDS_TO_WAIT = 45.0
+WAIT_TIMEOUT_S = 45.0
 """How long a call waits for a run that is at work; clients give up after a minute."""
 
-SECONDS_BETWEEN_LOOKS = 0.2
+POLL_INTERVAL_S = 0.2
 MAX_TRIES = 3
 """How often one question is asked, when the answers do not fit it."""
 
@@ -170,8 +170,8 @@ class _Conversation:
     def __init__(self, service: Service, caller: Caller, context: AnyContext) -> None:
         self._service, self._caller, self._context = service, caller, context
         self._ways = read_elicitation(context)
-        sealed, self._said = read_retry(context)
-        if sealed is None and self._said:
+        sealed, self._replies = read_retry(context)
+        if sealed is None and self._replies:
             raise CallerError("The input came without the requestState that it was required with. Send both.")
         self.state = None if sealed is None else _State.model_validate_json(sealed)
         """With what the call was answered before."""
@@ -240,13 +240,13 @@ class _Conversation:
             AnswerRefused: they left the question open that the client wanted to pass an answer on to.
             UpcallError: the run or a question is gone, or answered in another way since.
         """
-        app, said = self._service.app_for(self._caller), self._said or {}
+        app, replies = self._service.app_for(self._caller), self._replies or {}
         run = await app.get(state.run_id, user=self._caller.user)
         mine = {each.id: each for each in app.answerable(run, self._caller.user)}
         answers: dict[str, AnswerValue] = {}
-        wrong = {each: "" for each in state.forms if each not in said and each in mine}
-        for question_id in (each for each in state.forms if each in said and said[each].action != "cancel"):
-            value = _read_reply(said[question_id], question_id)
+        wrong = {each: "" for each in state.forms if each not in replies and each in mine}
+        for question_id in (each for each in state.forms if each in replies and replies[each].action != "cancel"):
+            value = _read_reply(replies[question_id], question_id)
             try:
                 if question_id in mine:
                     parse_unsealed(mine[question_id], value, self._caller.user)
@@ -259,9 +259,9 @@ class _Conversation:
                 await self._service.answer(self._caller, run.id, {each: answers[each] for each in group})
         if (await app.get(run.id, user=self._caller.user)).interrupted:  # The call was lost with its process.
             await self._service.resume(self._caller, run.id)
-        left = [each for each in state.forms if each in said and said[each].action == "cancel"]
-        for question_id in (each for each in state.pages if each in said):
-            if not (said[question_id].action == "accept" and await self._wait_for_page(run.id, question_id)):
+        left = [each for each in state.forms if each in replies and replies[each].action == "cancel"]
+        for question_id in (each for each in state.pages if each in replies):
+            if not (replies[question_id].action == "accept" and await self._wait_for_page(run.id, question_id)):
                 left.append(question_id)
         if passed_on in left:
             raise _leave_open(passed_on)
@@ -309,13 +309,13 @@ class _Conversation:
     async def _wait(self, run_id: str) -> Run:
         app = self._service.app_for(self._caller)
         loop = asyncio.get_running_loop()
-        end = loop.time() + SECONDS_TO_WAIT
+        end = loop.time() + WAIT_TIMEOUT_S
         while True:
             run = await app.get(run_id, user=self._caller.user)
             is_over = run.interrupted or not run.under_way or loop.time() > end
             if is_over or self._list_askable(run):
                 return run
-            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+            await asyncio.sleep(POLL_INTERVAL_S)
 
     async def _ask_on_page(self, run_id: str, question: Question) -> bool:
         """Send the user to our page for a secret, which no client may read; return whether they answered it there. The
@@ -332,12 +332,12 @@ class _Conversation:
     async def _wait_for_page(self, run_id: str, question_id: str) -> bool:
         """Wait for what a user types on our page; return whether it came."""
         loop, app = asyncio.get_running_loop(), self._service.app_for(self._caller)
-        end = loop.time() + SECONDS_TO_WAIT
+        end = loop.time() + WAIT_TIMEOUT_S
         while loop.time() < end:
             run = await app.get(run_id, user=self._caller.user)
             if question_id not in {each.id for each in run.questions}:
                 return True
-            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+            await asyncio.sleep(POLL_INTERVAL_S)
         return False
 
     async def _ask(self, run_id: str, question: Question) -> bool:

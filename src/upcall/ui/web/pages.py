@@ -16,7 +16,7 @@ from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue
 from upcall.ui import diagrams
 from upcall.ui.web.bodies import Start
-from upcall.ui.web.callers import Doorkeeper, Me, is_same_origin
+from upcall.ui.web.callers import Authenticator, CurrentUser, is_same_origin
 from upcall.ui.web.problems import Problem, respond
 from upcall.ui.web.service import Caller, Service
 from upcall.ui.web.starting import begin_fork, begin_run
@@ -25,7 +25,7 @@ from upcall.ui.web.views import Page, inbox_view, list_operations, render, run_v
 
 Text = Annotated[str, Form()]
 STATIC = Path(__file__).parent / "static"
-RUNS_ON_A_PAGE = 30
+PAGE_SIZE = 30
 _PROGRAMS = ("/api", "/healthz", "/openapi.json", "/agui", "/mcp", "/static")
 _PICTURE = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
 
@@ -39,11 +39,11 @@ def show_problem(request: Request, problem: Problem) -> Response:
     return HTMLResponse(render("problem.html", Page(None), problem=problem), problem.status)
 
 
-def make_pages(service: Service, doorkeeper: Doorkeeper, describe_api: Callable[[], dict[str, Any]]) -> APIRouter:
+def make_pages(service: Service, authenticator: Authenticator, describe_api: Callable[[], dict[str, Any]]) -> APIRouter:
     """Make the routes of the pages."""
     router = APIRouter()
     router.mount("/static", StaticFiles(directory=STATIC))
-    _add_doors(router, doorkeeper)
+    _add_doors(router, authenticator)
 
     async def show_inbox(caller: Caller, wrong: AnswerError | None = None, question: str = "") -> HTMLResponse:
         found = await service.app_for(caller).inbox(caller.user)
@@ -58,20 +58,20 @@ def make_pages(service: Service, doorkeeper: Doorkeeper, describe_api: Callable[
         return HTMLResponse(shown, 422 if wrong else 200)
 
     @router.get("/")
-    async def inbox(caller: Me) -> Response:
+    async def inbox(caller: CurrentUser) -> Response:
         return await show_inbox(caller)
 
     @router.get("/runs")
-    async def list_runs(caller: Me, before: str | None = None) -> Response:
-        page = await service.app_for(caller).list(caller.user, limit=RUNS_ON_A_PAGE, before=before)
+    async def list_runs(caller: CurrentUser, before: str | None = None) -> Response:
+        page = await service.app_for(caller).list(caller.user, limit=PAGE_SIZE, before=before)
         return HTMLResponse(render("runs.html", Page(caller), runs=[*page], damaged=page.damaged, next=page.next))
 
     @router.get("/start")
-    async def show_start(caller: Me) -> Response:
+    async def show_start(caller: CurrentUser) -> Response:
         return HTMLResponse(render("start.html", Page(caller), key=identity.new_id()))
 
     @router.post("/start")
-    async def start(request: Request, caller: Me) -> Response:
+    async def start(request: Request, caller: CurrentUser) -> Response:
         async with request.form() as form:
             ticked = {name: True for name in ("unattended", "open") if form.get(name)}
             wanted = Start(task=str(form.get("task", "")), **ticked)
@@ -80,11 +80,11 @@ def make_pages(service: Service, doorkeeper: Doorkeeper, describe_api: Callable[
         return RedirectResponse(f"/runs/{run_id}", 303)
 
     @router.get("/runs/{run_id}")
-    async def show(run_id: str, caller: Me) -> Response:
+    async def show(run_id: str, caller: CurrentUser) -> Response:
         return await show_run(run_id, caller)
 
     @router.post("/runs/{run_id}/answers")
-    async def answer(request: Request, run_id: str, caller: Me) -> Response:
+    async def answer(request: Request, run_id: str, caller: CurrentUser) -> Response:
         form = await request.form()
         question, back = str(form.get("question", "")), str(form.get("back", ""))
         choices = [str(each) for each in form.getlist("choice")]
@@ -96,61 +96,61 @@ def make_pages(service: Service, doorkeeper: Doorkeeper, describe_api: Callable[
         return RedirectResponse("/" if back else f"/runs/{run_id}", 303)
 
     @router.post("/runs/{run_id}/fork")
-    async def fork(run_id: str, caller: Me, question: Text, answer: Text, key: Text) -> Response:
+    async def fork(run_id: str, caller: CurrentUser, question: Text, answer: Text, key: Text) -> Response:
         new_id = await begin_fork(service, caller, run_id, question, answer, key)
         return RedirectResponse(f"/runs/{new_id}", 303)
 
     @router.post("/runs/{run_id}/cancel")
-    async def cancel(run_id: str, caller: Me) -> Response:
+    async def cancel(run_id: str, caller: CurrentUser) -> Response:
         await service.app_for(caller).cancel(run_id, user=caller.user)
         return RedirectResponse(f"/runs/{run_id}", 303)
 
     @router.post("/runs/{run_id}/resume")
-    async def resume(run_id: str, caller: Me) -> Response:
+    async def resume(run_id: str, caller: CurrentUser) -> Response:
         await service.resume(caller, run_id)
         return RedirectResponse(f"/runs/{run_id}", 303)
 
     @router.post("/runs/{run_id}/undo")
-    async def undo(run_id: str, caller: Me, change: Text) -> Response:
+    async def undo(run_id: str, caller: CurrentUser, change: Text) -> Response:
         await service.app_for(caller).undo(run_id, change, user=caller.user)
         return RedirectResponse(f"/runs/{run_id}#files", 303)
 
     @router.get("/runs/{run_id}/tree.svg")
-    async def draw_tree(run_id: str, caller: Me) -> Response:
+    async def draw_tree(run_id: str, caller: CurrentUser) -> Response:
         run = await service.app_for(caller).get(run_id, user=caller.user)
         return Response(diagrams.tree(run), media_type="image/svg+xml", headers=_PICTURE)
 
     @router.get("/runs/{run_id}/timeline.svg")
-    async def draw_timeline(run_id: str, caller: Me) -> Response:
+    async def draw_timeline(run_id: str, caller: CurrentUser) -> Response:
         app = service.app_for(caller)
         worked = await app.call_timings(run_id, user=caller.user)
         drawn = diagrams.timeline(await app.get(run_id, user=caller.user), worked)
         return Response(drawn, media_type="image/svg+xml", headers=_PICTURE)
 
     @router.get("/compare")
-    async def compare(caller: Me, one: str, other: str) -> Response:
+    async def compare(caller: CurrentUser, one: str, other: str) -> Response:
         app = service.app_for(caller)
         lines = await app.diff(one, other, user=caller.user)
         runs = [await app.get(each, user=caller.user) for each in (one, other)]
         return HTMLResponse(render("compare.html", Page(caller), lines=lines, runs=runs))
 
     @router.get("/openapi.json")
-    async def show_description(caller: Me) -> Response:
+    async def show_description(caller: CurrentUser) -> Response:
         return JSONResponse(describe_api())
 
     @router.get("/docs")
-    async def show_reference(caller: Me) -> Response:
+    async def show_reference(caller: CurrentUser) -> Response:
         return HTMLResponse(render("reference.html", Page(caller), operations=list_operations(describe_api())))
 
     return router
 
 
-def _add_doors(router: APIRouter, doorkeeper: Doorkeeper) -> None:
+def _add_doors(router: APIRouter, authenticator: Authenticator) -> None:
     """Add the routes for login and logout."""
 
     @router.get("/login")
     async def show_login(request: Request, token: str = "") -> Response:
-        if token and doorkeeper.may_log_in_by_link(request, token):
+        if token and authenticator.may_log_in_by_link(request, token):
             return await _log_in(request, token)
         return HTMLResponse(render("login.html", Page(None), wrong=False))
 
@@ -162,14 +162,14 @@ def _add_doors(router: APIRouter, doorkeeper: Doorkeeper) -> None:
 
     async def _log_in(request: Request, token: str) -> Response:
         entered = RedirectResponse("/", 303)
-        if await doorkeeper.log_in(request, entered, token):
+        if await authenticator.log_in(request, entered, token):
             return entered
         return HTMLResponse(render("login.html", Page(None), wrong=True), 401)
 
     @router.post("/logout")
-    async def log_out(request: Request, caller: Me) -> Response:
+    async def log_out(request: Request, caller: CurrentUser) -> Response:
         left = RedirectResponse("/login", 303)
-        await doorkeeper.log_out(request, left, caller)
+        await authenticator.log_out(request, left, caller)
         return left
 
 

@@ -27,7 +27,7 @@ from upcall.storage.tokens import list_tokens
 from upcall.ui.web.agui import make_agui
 from upcall.ui.web.api import make_router
 from upcall.ui.web.bodies import explain_validation
-from upcall.ui.web.callers import LET_IN, Doorkeeper, NotLoggedIn, refuse_many_pieces
+from upcall.ui.web.callers import SCOPE_USER, Authenticator, NotLoggedIn, limit_json_nodes
 from upcall.ui.web.connections import BoundedProtocol
 from upcall.ui.web.events import Streams
 from upcall.ui.web.guard import Guard
@@ -39,8 +39,8 @@ from upcall.ui.web.service import Service
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 UPLOAD_PATHS = ("/api/runs", "/start", "/agui")
-SECONDS_TO_CLOSE = 5
-SECONDS_OF_SILENCE = 5
+CLOSE_TIMEOUT_S = 5
+IDLE_TIMEOUT_S = 5
 """How long a connection may be silent between two requests; `connections` bounds those that are not silent."""
 
 _log = logging.getLogger(__name__)
@@ -54,8 +54,8 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
         operator: the secret of whoever runs it on this machine; None if there is no such caller.
         loopback: whether it is called only from this machine, by the machine's own names.
     """
-    doorkeeper = Doorkeeper(service, operator)
-    tools = make_mcp(service, doorkeeper.identify_tool_call)
+    authenticator = Authenticator(service, operator)
+    tools = make_mcp(service, authenticator.identify_tool_call)
     tools_application = make_http_application(tools)
     made = FastAPI(
         title="upcall",
@@ -66,13 +66,13 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
         redoc_url=None,
         lifespan=lambda _: _work_beside(service, tools.session_manager),
     )
-    made.state.doorkeeper = doorkeeper
+    made.state.authenticator = authenticator
     streams = Streams()
-    made.include_router(make_router(service, doorkeeper, streams))
-    made.include_router(make_agui(service, doorkeeper, streams))
-    made.include_router(make_pages(service, doorkeeper, made.openapi), include_in_schema=False)
+    made.include_router(make_router(service, authenticator, streams))
+    made.include_router(make_agui(service, authenticator, streams))
+    made.include_router(make_pages(service, authenticator, made.openapi), include_in_schema=False)
 
-    made.router.routes.append(Route("/mcp", endpoint=TokensOnly(tools_application, doorkeeper)))
+    made.router.routes.append(Route("/mcp", endpoint=TokensOnly(tools_application, authenticator)))
 
     @made.get("/healthz", tags=["service"], responses={503: {"description": "It cannot; the log says why."}})
     async def check_health() -> JSONResponse:
@@ -137,21 +137,21 @@ class TokensOnly:
     """An ASGI application for programs: it requires a token, and accepts no browser session. A session of its protocol
     is its caller's alone. JSON of too many pieces is refused, as at all other addresses."""
 
-    def __init__(self, app: ASGIApp, doorkeeper: Doorkeeper) -> None:
-        self._app, self._doorkeeper = app, doorkeeper
+    def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
+        self._app, self._authenticator = app, authenticator
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
-        caller = await self._doorkeeper.find_caller(HTTPConnection(scope))
+        caller = await self._authenticator.find_caller(HTTPConnection(scope))
         if caller is None or caller.by_cookie:
             await respond(describe(NotLoggedIn()))(scope, receive, send)
             return
         # By this the session manager knows whose session it is; anybody else's request does not find it.
-        token = AccessToken(token="", client_id=scope[LET_IN], scopes=[])
+        token = AccessToken(token="", client_id=scope[SCOPE_USER], scopes=[])
         scope["user"] = AuthenticatedUser(token)
         if scope["method"] == "POST":
             body = await Request(scope, receive).body()
-            refuse_many_pieces(body)
+            limit_json_nodes(body)
             await self._app(scope, _receive_again(body, receive), send)
         else:
             await self._app(scope, receive, send)
@@ -184,7 +184,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(service: Service, host: str, port: int, *, operator: str, tell: Callable[[str], None]) -> None:
+async def serve(service: Service, host: str, port: int, *, operator: str, show_link: Callable[[str], None]) -> None:
     """Serve until cancelled; leave every run resumable.
 
     Args:
@@ -211,14 +211,14 @@ async def serve(service: Service, host: str, port: int, *, operator: str, tell: 
             access_log=False,
             proxy_headers=False,  # With X-Forwarded-For anybody on this machine could claim the proxy's address.
             server_header=False,
-            timeout_graceful_shutdown=SECONDS_TO_CLOSE,
+            timeout_graceful_shutdown=CLOSE_TIMEOUT_S,
             http=BoundedProtocol,
             ws="none",
             h11_max_incomplete_event_size=64_000,
-            timeout_keep_alive=SECONDS_OF_SILENCE,
+            timeout_keep_alive=IDLE_TIMEOUT_S,
         )
         link = _link(host, listener.getsockname()[1], operator if loopback else None)
-        server = _Server(config, lambda: tell(link))
+        server = _Server(config, lambda: show_link(link))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             await asyncio.shield(serving)  # A stop cancels the wait; the server ends its streams first.

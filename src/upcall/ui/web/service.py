@@ -25,10 +25,10 @@ from upcall.text import first_line
 from upcall.ui.web.background import BackgroundWork
 from upcall.ui.web.proxy import TrustedProxy
 
-SECONDS_BETWEEN_LOOKS = 5.0
+POLL_INTERVAL_S = 5.0
 """How often to look for questions whose time is over."""
 
-SECONDS_TO_BEGIN = 5.0
+FIRST_EVENT_TIMEOUT_S = 5.0
 """How long a request waits for the first event of a run that it lets go on: it may come behind a model's reply. What is
 wrong is told till then, and afterwards by the run."""
 
@@ -74,9 +74,9 @@ class Service:
         self.store: RunStore = Upcall(settings=settings, team=team).store
         self.work = BackgroundWork()
         self.closing = asyncio.Event()
-        told = settings.notifications
+        channels = settings.notifications
         self.proxy = TrustedProxy(settings.proxy, settings.roles) if settings.proxy is not None else None
-        self.sender = Sender(self.store, told) if told.is_any and not self.has_fleet else None
+        self.sender = Sender(self.store, channels) if channels.is_any and not self.has_fleet else None
 
     def app_for(self, caller: Caller, run: Run | None = None) -> Upcall:
         """Return the application with a caller's rights, to continue a run: with the model that it was started with,
@@ -143,7 +143,7 @@ class Service:
         return self.app_for(caller, run), run.id
 
     async def _continue(self, run_id: str, items: Stream) -> None:
-        await self.work.begin(run_id, items, patience=SECONDS_TO_BEGIN)
+        await self.work.begin(run_id, items, patience=FIRST_EVENT_TIMEOUT_S)
 
     async def watch_deadlines(self) -> None:
         """Act on expired questions, as `Upcall.expire` does, until the service closes. A fleet does it itself."""
@@ -156,7 +156,7 @@ class Service:
                 except UpcallError as error:  # A damaged run must not keep others from being checked.
                     _log.warning("Run %s: %s", run_id, first_line(error))
             with suppress(TimeoutError):
-                await asyncio.wait_for(self.closing.wait(), SECONDS_BETWEEN_LOOKS)
+                await asyncio.wait_for(self.closing.wait(), POLL_INTERVAL_S)
 
     async def send_notifications(self) -> None:
         """Send webhooks and mail until cancelled. A fleet does it itself."""

@@ -41,12 +41,16 @@ async def begin_run(
         if await is_begun(service, run_id):
             return run_id
     task = await asyncio.to_thread(make_task, wanted.task, images)
-    said: dict[str, Any] = {**wanted.model_dump(exclude={"task", "follows"}), "user": caller.user, "run_id": run_id}
-    check_options(said)  # Before anything is stored in a folder of this name.
+    options_given: dict[str, Any] = {
+        **wanted.model_dump(exclude={"task", "follows"}),
+        "user": caller.user,
+        "run_id": run_id,
+    }
+    check_options(options_given)  # Before anything is stored in a folder of this name.
     app = service.app_for(caller)
     try:
         paths = await _keep_documents(service, run_id, documents)
-        options = check_options({**said, **({"documents": paths} if paths else {})})
+        options = check_options({**options_given, **({"documents": paths} if paths else {})})
         if wanted.follows is None:
             await service.start(app, run_id, task, options)
         else:
@@ -77,8 +81,8 @@ async def begin_fork(
     """
     new_id = identity.new_id()
     if key is not None:
-        said = [answer.outcome.value, answer.text] if isinstance(answer, Answer) else answer
-        new_id = await reserve_request(service.store, caller.user, key, [run_id, question_id, said], new_id)
+        content = [answer.outcome.value, answer.text] if isinstance(answer, Answer) else answer
+        new_id = await reserve_request(service.store, caller.user, key, [run_id, question_id, content], new_id)
         if await is_begun(service, new_id):
             return new_id
     run = await service.app_for(caller).get(run_id, user=caller.user)

@@ -111,11 +111,11 @@ def _cost(service: Service, run: Run) -> list[tuple[str, Usage, str]]:
     costs = {path: prices.cost(path, used) for path, used in run.usage.items()}
     known = [each for each in costs.values() if each is not None]
 
-    def tell(cost: float | None) -> str:
+    def format_cost(cost: float | None) -> str:
         return "" if cost is None else f"{cost:.4f} {prices.currency}"
 
-    rows = [(path, used, tell(costs[path])) for path, used in run.usage.items()]
-    return [*rows, ("in all", run.total_usage, tell(sum(known)) if known else "")]
+    rows = [(path, used, format_cost(costs[path])) for path, used in run.usage.items()]
+    return [*rows, ("in all", run.total_usage, format_cost(sum(known)) if known else "")]
 
 
 @dataclass(frozen=True)

@@ -218,9 +218,9 @@ def explain_unusable() -> str | None:
     )
     if tried.returncode == 0:
         return None
-    said = tried.stderr.strip().splitlines()
+    errors = tried.stderr.strip().splitlines()
     return (
-        f"bubblewrap does not work here ({said[-1] if said else f'exit status {tried.returncode}'}): allow user "
+        f"bubblewrap does not work here ({errors[-1] if errors else f'exit status {tried.returncode}'}): allow user "
         "namespaces for it, and use version 0.8 or later"
     )
 

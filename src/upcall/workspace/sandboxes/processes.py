@@ -18,13 +18,13 @@ from upcall.trees import TreeTooDeep, walk_tree
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes.base import MEGABYTE, Execution, Output
 
-SECONDS_BETWEEN_LOOKS = 0.05
+POLL_INTERVAL_S = 0.05
 """The interval between checks of a command's usage. It can overshoot by what it uses in that time."""
 
 MAX_UNSEEN = 3
 """A disk may fill by this many times a command's limit; beyond that, invisible files stop the command too."""
 
-SECONDS_TO_DIE = 5.0
+KILL_TIMEOUT_S = 5.0
 """How long killed processes may take to disappear: the kernel frees their memory first."""
 
 _CHUNK = 1 << 16
@@ -134,7 +134,7 @@ async def _run(start: Start, family: Family, limits: Limits, seconds: float, giv
         watch = Watch(family, start.written or start.folder, limits)
         await family.take_hold(process)
         while not (ended.done() or leaving.done() or stopped):
-            await asyncio.wait([ended, leaving], timeout=SECONDS_BETWEEN_LOOKS, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([ended, leaving], timeout=POLL_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED)
             if not ended.done():  # One that ended in time keeps its own status, whatever it used.
                 stopped = await _find_limit(watch, output, limits, begun + seconds)
     finally:
@@ -175,7 +175,7 @@ async def _settle(family: Family, tasks: Sequence[asyncio.Task[Any]]) -> None:
     An outside process that keeps one of them open is not waited for.
     """
     with suppress(TimeoutError):
-        async with asyncio.timeout(SECONDS_TO_DIE):
+        async with asyncio.timeout(KILL_TIMEOUT_S):
             await family.wait_gone()
             await asyncio.wait(tasks)
     for task in tasks:

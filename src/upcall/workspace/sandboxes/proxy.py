@@ -22,12 +22,12 @@ from upcall.text import escape_controls, one_line
 from upcall.workspace.sandboxes.descriptors import wait_readable
 
 HTTPS = 443
-SECONDS_TO_ASK = 30.0
-SECONDS_TO_CONNECT = 20.0
+REQUEST_TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 20.0
 MAX_CONNECTIONS = 128
 """How many may be open at once: each takes two descriptors, and this process has other work."""
 
-MAX_REFUSALS_TOLD = 5
+MAX_REFUSALS_SHOWN = 5
 MAX_REFUSAL = 200
 
 _BEGIN = """
@@ -92,8 +92,8 @@ class Proxy:
 
     def describe_refusals(self) -> str:
         """List refused connections for the reader of the command's output: most programs show only the number."""
-        told = (escape_controls(one_line(each, MAX_REFUSAL), unseen=True) for each in self._refusals)
-        return "".join(f"\n[Not connected: {each}]" for each in told)
+        refusals = (escape_controls(one_line(each, MAX_REFUSAL), unseen=True) for each in self._refusals)
+        return "".join(f"\n[Not connected: {each}]" for each in refusals)
 
     def wrap(self, command: Sequence[str]) -> list[str]:
         """Return the command that opens the port, and then becomes `command`."""
@@ -127,12 +127,12 @@ class Proxy:
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(SECONDS_TO_ASK):
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 host, port = _read_target(await reader.readuntil(b"\r\n\r\n"))
             found = await self._find_addresses(host, port)
             there, out = await _open(found, port)
         except _Refused as refused:
-            if len(self._refusals) < MAX_REFUSALS_TOLD:
+            if len(self._refusals) < MAX_REFUSALS_SHOWN:
                 self._refusals[str(refused)[len("403 ") :]] = None
             await _reply(writer, str(refused))
             return
@@ -198,7 +198,7 @@ async def _open(found: Sequence[str], port: int) -> tuple[asyncio.StreamReader, 
     Raises:
         OSError, TimeoutError: none does.
     """
-    async with asyncio.timeout(SECONDS_TO_CONNECT):
+    async with asyncio.timeout(CONNECT_TIMEOUT_S):
         for address in found[:-1]:
             with suppress(OSError):
                 return await asyncio.open_connection(address, port)

@@ -227,8 +227,8 @@ def explain_no_overlay(name: str, folder: Path, parent: Path) -> str | None:
         tried = subprocess.run(command, cwd=view.start, env=path, capture_output=True, text=True, check=False)
         if tried.returncode == 0 and (view.written / ".upcall-trial").is_dir():
             return None
-        said = tried.stderr.strip().splitlines()
-        return said[-1] if said else f"exit status {tried.returncode}"
+        errors = tried.stderr.strip().splitlines()
+        return errors[-1] if errors else f"exit status {tried.returncode}"
     except OSError as error:
         return error.strerror or type(error).__name__
     finally:

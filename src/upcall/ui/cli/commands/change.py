@@ -15,7 +15,7 @@ from upcall.ui.cli.run_command import RunCommand, run_options
 if TYPE_CHECKING:
     from upcall.runs.run import Run
 
-SECONDS_BETWEEN_LOOKS = 5.0
+POLL_INTERVAL_S = 5.0
 """How often `upcall expire --watch` checks for expired questions, in seconds."""
 
 app = typer.Typer()
@@ -98,7 +98,7 @@ def expire(
 async def _watch(command: RunCommand) -> list[Run]:
     while True:
         await _expire_all(command)
-        await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+        await asyncio.sleep(POLL_INTERVAL_S)
 
 
 async def _expire_all(command: RunCommand) -> list[Run]:

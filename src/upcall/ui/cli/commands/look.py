@@ -16,7 +16,7 @@ from upcall.ui.cli.run_command import RunCommand, run_options, work_options
 if TYPE_CHECKING:
     from upcall.runs.run import Run
 
-RUNS_ON_A_PAGE = 50
+PAGE_SIZE = 50
 """How many runs `upcall list` prints at once."""
 
 app = typer.Typer()
@@ -36,7 +36,7 @@ def list_runs(
         from upcall.ui.listings import list_runs as rows
         from upcall.ui.listings import note_interrupted
 
-        most = limit if limit is not None else None if command.as_json else RUNS_ON_A_PAGE
+        most = limit if limit is not None else None if command.as_json else PAGE_SIZE
         page = signals.run(command.reader.list(limit=most or None, before=before))
         runs = sorted([*page, *page.damaged], key=lambda each: (each.created_at, each.id), reverse=True)
         command.print([each.as_json() for each in runs], lambda: rows(runs))
@@ -220,7 +220,7 @@ def inbox(
             from upcall.ui.listings import note_interrupted
 
             opened.print_all()
-            if lines := note_interrupted(signals.run(command.reader.list(limit=RUNS_ON_A_PAGE)), command.program):
+            if lines := note_interrupted(signals.run(command.reader.list(limit=PAGE_SIZE)), command.program):
                 command.screen.note("\n".join(lines))
 
 

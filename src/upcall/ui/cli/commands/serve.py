@@ -37,12 +37,12 @@ def serve(
         service = _make_service(command, allow_origin or ())
         from upcall.ui.web.server import serve as serve_until_stopped
 
-        def tell(link: str) -> None:
+        def show_link(link: str) -> None:
             command.screen.note("Open this in a browser; Ctrl-C stops the service.")
             sys.stdout.write(f"{link}\n")
             sys.stdout.flush()
 
-        signals.run(serve_until_stopped(service, host, port, operator=secrets.token_urlsafe(32), tell=tell))
+        signals.run(serve_until_stopped(service, host, port, operator=secrets.token_urlsafe(32), show_link=show_link))
 
 
 @app.command()

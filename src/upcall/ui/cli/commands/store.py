@@ -115,10 +115,10 @@ def run_restore(command: StoreCommand, run_id: RunId) -> None:
     with command:
         run = signals.run(maintenance.restore(command.store, run_id))
         verb = "answer" if run.waiting else "resume"
-        told = (
+        message = (
             f"Run {run.id} is back at its last intact checkpoint ({run.status}). Continue with: upcall {verb} {run.id}"
         )
-        command.print_lines(run.as_json(), [told])
+        command.print_lines(run.as_json(), [message])
 
 
 @app.command("delete")
@@ -151,8 +151,8 @@ def run_export(
         except OSError as error:
             raise ConfigurationError(f"Cannot write {file}: {error.strerror}. Name a new file.") from error
         found = content["run"]["id"]
-        told = {"run_id": found, "file": str(file), "checkpoints": len(content["checkpoints"])}
-        command.print_lines(told, [f"Run {found} was written to {file}."])
+        summary = {"run_id": found, "file": str(file), "checkpoints": len(content["checkpoints"])}
+        command.print_lines(summary, [f"Run {found} was written to {file}."])
 
 
 @app.command("import")
