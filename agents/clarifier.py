@@ -115,7 +115,7 @@ class ClarifierOptions(StructuredOptions, total=False):
     asked_kinds: Sequence[AskedKind]
 
 
-class ClarifierConfig(ClarifierSettings, StructuredParts):
+class ClarifierComponentConfig(ClarifierSettings, StructuredParts):
     """The declarative form of a `Clarifier`."""
 
     tools: list[ComponentModel] = []
@@ -164,7 +164,7 @@ class ClarifierAgentState(Thread):
         self.must_ask, self.scorer_failed, self.first_look, self.missing = None, "", None, ""
 
 
-class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Component[ClarifierConfig]):
+class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Component[ClarifierComponentConfig]):
     """Asks one question at a time, at most `max_turns`, until nothing important is missing.
 
     Args:
@@ -177,7 +177,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         ConfigurationError: the file ``ask_scorer`` cannot be used.
     """
 
-    component_config_schema = ClarifierConfig
+    component_config_schema = ClarifierComponentConfig
     component_provider_override = "upcall.agents.Clarifier"
     settings_type = ClarifierSettings
     state_type = ClarifierAgentState

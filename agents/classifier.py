@@ -18,7 +18,7 @@ from pydantic import field_validator
 from upcall import identity
 from upcall.agents.structured.agent import StructuredAgent
 from upcall.agents.structured.options import StructuredOptions, StructuredParts, StructuredSettings
-from upcall.agents.structured.steps import HandOver, Say, Step
+from upcall.agents.structured.steps import HandOver, Respond, Step
 from upcall.agents.structured.thread import Thread
 from upcall.autogen.concurrency import Emit
 from upcall.autogen.messages import CLASSIFICATION, ERROR
@@ -177,7 +177,7 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
     def _route(self, classification: Classification, task: str, more: Mapping[str, str] = MappingProxyType({})) -> Step:
         metadata = {CLASSIFICATION: classification.model_dump_json(), **more}
         if classification.intent is Intent.META:
-            return Say(classification.meta_response or META_FALLBACK, metadata)
+            return Respond(classification.meta_response or META_FALLBACK, metadata)
         shallow = "coder" if classification.intent is Intent.CODING else "researcher"
         target = self._settings.deep_target if classification.depth is Depth.DEEP else shallow
         return HandOver(target, f"{classification.depth.value} {classification.intent.value} task: {task}", metadata)

@@ -24,7 +24,7 @@ from upcall.workspace.workbench import WorkspaceWorkbench
 
 
 @dataclass(frozen=True)
-class Execution:
+class CommandExecution:
     """How the coder's commands run: the executor and its limits.
 
     The commands and changes that need no question are described as in `upcall.workspace.consent.Consent`.
@@ -47,7 +47,7 @@ def coder(
     workspace: str | Path,
     *,
     name: str = "coder",
-    execution: Execution | None = None,
+    execution: CommandExecution | None = None,
     escalates_to: str | None = None,
     approve: Approve = (),
     max_rounds: int = 30,

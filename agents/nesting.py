@@ -46,7 +46,7 @@ STOCK_LOCKS = Locks[ChatAgent]()
 
 
 @dataclass(frozen=True)
-class Caller:
+class CallingAgent:
     """Who calls the nested agent, the name of the outermost group chat's user proxy, and how many seconds the
     nested agent has."""
 
@@ -58,7 +58,7 @@ class Caller:
 async def serve_nested(
     frame: Frame,
     agent: ChatAgent,
-    caller: Caller,
+    caller: CallingAgent,
     token: CancellationToken,
     emit: Emit[Event],
     *,
@@ -117,7 +117,7 @@ async def _serve_resumable(
     frame: Frame,
     worker: ResumableAgent[Any],
     task: Sequence[BaseChatMessage],
-    caller: Caller,
+    caller: CallingAgent,
     token: CancellationToken,
     emit: Emit[Event],
 ) -> None:
@@ -154,7 +154,7 @@ async def _serve_other(
     frame: Frame,
     agent: ChatAgent,
     task: Sequence[BaseChatMessage],
-    caller: Caller,
+    caller: CallingAgent,
     token: CancellationToken,
     emit: Emit[Event],
 ) -> None:

@@ -16,7 +16,7 @@ from upcall.agents.structured.agent import StructuredAgent
 from upcall.agents.structured.merging import merge_messages
 from upcall.agents.structured.options import StructuredOptions, StructuredParts, StructuredSettings
 from upcall.agents.structured.parse_output import UnreadableReply, parse_reply
-from upcall.agents.structured.steps import Ask, HandOver, Say, Step
+from upcall.agents.structured.steps import Ask, HandOver, Respond, Step
 from upcall.agents.structured.thread import Thread
 from upcall.autogen.concurrency import Emit
 from upcall.autogen.messages import PLAN
@@ -26,7 +26,7 @@ from upcall.prompts import PROMPTS, Prompts
 from upcall.prompts.contexts import AmbiguityContext, Context, FeedbackContext, PlanContext, ToolInfo
 from upcall.questions.answer import Answer
 from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, Option, Question
-from upcall.questions.reply_intents import Verdict, read_verdict, unwrap_reply
+from upcall.questions.reply_intents import ReplyIntent, read_verdict, unwrap_reply
 from upcall.runs.outputs import AmbiguityCheck
 from upcall.runs.plan import (
     EDITS_HINT,
@@ -405,9 +405,9 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         """Return the step after the user's answer; None if a new plan is needed."""
         answer = self._review()
         match read_verdict(answer):
-            case Verdict.APPROVED:
+            case ReplyIntent.APPROVED:
                 return self._hand_over(plan.decide(PlanStatus.APPROVED))
-            case Verdict.REJECTED:
+            case ReplyIntent.REJECTED:
                 return self._reject(plan)
         answers = self._join_answers()
         if not answers:
@@ -430,10 +430,10 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
             case "pause":
                 return self._propose(plan, "What you said was not worked in; nothing was changed.")
 
-    def _reject(self, plan: ReviewedPlan, remark: str | None = None) -> Say:
+    def _reject(self, plan: ReviewedPlan, remark: str | None = None) -> Respond:
         rejected = plan.decide(PlanStatus.REJECTED, remark)
         notice = f"The plan {plan.title!r} was rejected; nothing was done."
-        return Say(notice, {PLAN: rejected.trim_history().model_dump_json()})
+        return Respond(notice, {PLAN: rejected.trim_history().model_dump_json()})
 
     def _review(self) -> Answer | None:
         return self._state.dialog[-1].answer

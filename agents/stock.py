@@ -32,7 +32,7 @@ from autogen_core.models import CreateResult, FunctionExecutionResult
 from pydantic import Field
 
 from upcall.agents.nested_team import NestedTeam
-from upcall.agents.nesting import STOCK_LOCKS, Caller, serve_nested, to_registered
+from upcall.agents.nesting import STOCK_LOCKS, CallingAgent, serve_nested, to_registered
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
 from upcall.agents.stand_in import StandIn
 from upcall.agents.tool_loop.turn import Frame, check_arguments, deliver_answers
@@ -264,7 +264,7 @@ class StockAgent(StandIn[StockTurn]):
                 frame.transcript.append(TextMessage(source=event.source, content=event.to_model_text()))
             emit(_without_target(prefix_path(self.name, event, frame.call.id)))
 
-        caller = Caller(self.name, self.user_proxy)
+        caller = CallingAgent(self.name, self.user_proxy)
         await serve_nested(frame, agent, caller, token, emit_event, task=task, is_fresh=True)
 
     async def run_step(self, frame: StockCall, run: Callable[[], Awaitable[str]], emit: Emit[Event]) -> None:

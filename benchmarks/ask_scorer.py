@@ -17,15 +17,15 @@ from collections.abc import Sequence
 from ask_well import POLICIES, read_tasks
 
 from upcall.execution.embeddings import Embedder
-from upcall.experiments.training import Example, evaluation_lines, fit
+from upcall.experiments.training import TrainingExample, evaluation_lines, fit
 from upcall.options import AskFor
 from upcall.policy.scorer import Embed, EmbeddingFeatures, TextFeatures
 from upcall.settings import ModelSettings
 
 
-def read_examples(ask: AskFor) -> list[Example]:
+def read_examples(ask: AskFor) -> list[TrainingExample]:
     """Read the tasks that have a kind, labelled for a policy."""
-    return [Example(each.text, each.kind, bool(each.wanted[ask])) for each in read_tasks() if each.kind]
+    return [TrainingExample(each.text, each.kind, bool(each.wanted[ask])) for each in read_tasks() if each.kind]
 
 
 def remember(embed: Embed) -> Embed:

@@ -21,7 +21,7 @@ from autogen_core.tools import BaseTool
 from upcall.agents import HumanProxyAgent
 from upcall.agents.clarifier import Clarifier, ClarifierSettings
 from upcall.agents.classifier import Classifier, ClassifierSettings
-from upcall.agents.coder import Execution, coder
+from upcall.agents.coder import CommandExecution, coder
 from upcall.agents.lead import lead
 from upcall.agents.planner import Planner, PlannerSettings
 from upcall.agents.researcher import researcher
@@ -88,7 +88,7 @@ class TeamResources:
     """
 
     workspace: Path
-    execution: Execution | None = None
+    execution: CommandExecution | None = None
     documents: Sequence[str] = ()
     document_index: Path | None = None
     tools: Sequence[Tool] = ()
@@ -105,7 +105,7 @@ class TeamResources:
 _DEFAULTS = TeamOptions()
 
 
-class _Sources:
+class _RunSources:
     """Return what the team may look things up with: documents, other sources, tools and MCP servers, if the data
     sources allow."""
 
@@ -161,7 +161,7 @@ def root_team(
     """
     user = human or HumanProxyAgent(USER)
     deep = "clarifier" if options.enable_clarifier else "planner"
-    sources = _Sources(resources, options.data_sources)
+    sources = _RunSources(resources, options.data_sources)
     common = _Common(
         approve=_approval_rules(options.approve, sources),
         max_rounds=options.max_rounds,
@@ -250,7 +250,7 @@ def _name_files(workspace: Path) -> list[str]:
     return nsmallest(MAX_FILES, (name for name in names if not name.startswith(".")))
 
 
-def _approval_rules(approve: Sequence[str], sources: _Sources) -> ApprovalRules:
+def _approval_rules(approve: Sequence[str], sources: _RunSources) -> ApprovalRules:
     """Return the rules for all agents of the team.
 
     Raises:

@@ -39,7 +39,7 @@ from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
 from upcall.agents.structured.json_forms import request_json, shape_of
 from upcall.agents.structured.options import SettingsT, StructuredSettings
 from upcall.agents.structured.parse_output import UnreadableReply, parse_reply, schema_text
-from upcall.agents.structured.steps import Ask, HandOver, Say, Step, Wait
+from upcall.agents.structured.steps import Ask, HandOver, Respond, Step, Wait
 from upcall.agents.structured.thread import DialogEntry, Thread, as_stored
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.cut_replies import find_cut
@@ -181,7 +181,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
                         metadata=metadata,
                     )
                 )
-            case Say(content, metadata):
+            case Respond(content, metadata):
                 self._state.end()
                 result = TextMessage(id=identity.new_message_id(), source=self.name, content=content, metadata=metadata)
                 self._state.messages.append(result)  # A group chat does not send it back to who said it.

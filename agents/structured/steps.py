@@ -33,11 +33,11 @@ class HandOver:
 
 
 @dataclass(frozen=True)
-class Say:
+class Respond:
     """End the run with this result."""
 
     content: str
     metadata: dict[str, str] = field(default_factory=dict)
 
 
-Step = Ask | Wait | HandOver | Say
+Step = Ask | Wait | HandOver | Respond

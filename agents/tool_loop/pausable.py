@@ -30,7 +30,7 @@ from autogen_core.tools import BaseTool, ToolSchema, Workbench
 from pydantic import BaseModel
 
 from upcall import identity
-from upcall.agents.nesting import Caller, serve_nested
+from upcall.agents.nesting import CallingAgent, serve_nested
 from upcall.agents.resumable import STATE_VERSION, ResumableAgent, answers_from
 from upcall.agents.structured.parse_output import UnreadableReply
 from upcall.agents.tool_loop.ask_shapes import mend_asks
@@ -720,7 +720,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         if agent := self._toolset.nested.get(name):
             if await self._toolset.hold_for_approval(frame, token, emit):
                 return
-            caller = Caller(self.name, self.user_proxy, self._settings.nested_timeout)
+            caller = CallingAgent(self.name, self.user_proxy, self._settings.nested_timeout)
             serving, held = True, list[Event]()
 
             def emit_event(event: Event) -> None:

@@ -28,7 +28,7 @@ from conversation import Counted, answers, cancelled_while, carried, impatient, 
 from tables import rows
 
 from upcall.agents import Clarifier, DocumentsWorkbench, HumanProxyAgent
-from upcall.agents.clarifier import MAX_TOOL_ROUNDS, ClarifierAgentState, ClarifierConfig
+from upcall.agents.clarifier import MAX_TOOL_ROUNDS, ClarifierAgentState, ClarifierComponentConfig
 from upcall.agents.toolset import Tool
 from upcall.autogen.messages import CLARIFIER_LOG, CLASSIFICATION, answer_message, message_questions
 from upcall.errors import (
@@ -825,10 +825,13 @@ async def test_answer_that_arrives_twice_leaves_the_next_question_open() -> None
 
 def test_options_have_the_documented_defaults() -> None:
     """S0-43, S0-44, S0-47, S0-48."""
-    config = ClarifierConfig(model_client=ReplayChatCompletionClient([]).dump_component(), name="clarifier")
+    config = ClarifierComponentConfig(model_client=ReplayChatCompletionClient([]).dump_component(), name="clarifier")
     assert (config.tools, config.max_turns) == ([], 3)
     assert (config.log_response_max_chars, config.verbose) == (2_000, False)
-    assert ClarifierConfig.model_validate(Clarifier(ReplayChatCompletionClient([])).dump_component().config) == config
+    assert (
+        ClarifierComponentConfig.model_validate(Clarifier(ReplayChatCompletionClient([])).dump_component().config)
+        == config
+    )
 
 
 async def test_dumped_clarifier_loads_and_works(tmp_path: Path) -> None:
@@ -852,7 +855,7 @@ async def test_dumped_clarifier_loads_and_works(tmp_path: Path) -> None:
     state = await state_of(loaded)
     assert (state.max_turns, state.data_sources) == (1, ["search"])
     assert state.available_documents == [{"file_name": "a.md", "summary": "A"}]
-    config = ClarifierConfig.model_validate(loaded.dump_component().config)
+    config = ClarifierComponentConfig.model_validate(loaded.dump_component().config)
     assert (config.target, config.user_proxy, config.prompts) == ("boss", "alice", str(tmp_path))
     assert (config.verbose, config.log_response_max_chars, config.max_context_chars) == (True, 10, 1_000)
     assert (await turn(loaded, TASK)).target == "alice"

@@ -13,7 +13,7 @@ from sandboxed import alive, needs_bubblewrap
 from scenario import upcall
 
 from upcall import RunStore, Settings, Upcall
-from upcall.agents.coder import Execution, coder
+from upcall.agents.coder import CommandExecution, coder
 from upcall.errors import ConfigurationError
 from upcall.storage.export import export_run, import_run
 from upcall.testing import Call, LoopbackServer, Request, Say, ScriptedModelClient
@@ -136,7 +136,7 @@ def test_settings_that_contradict_each_other_are_refused(shop: Path) -> None:
 
 async def test_coder_takes_an_executor_of_ones_own(shop: Path) -> None:
     with ScriptedModelClient([Call("run_command", {"command": "make x"}), "Done.", "Done."]) as model:
-        agent = coder(model, shop, execution=Execution(Local(), allow_commands=["make x"]))
+        agent = coder(model, shop, execution=CommandExecution(Local(), allow_commands=["make x"]))
         result = await agent.run(task="x")
     assert "Done." in result.messages[-1].to_text()  # type: ignore[union-attr]
 

@@ -15,7 +15,7 @@ from web_servers import serving
 from upcall import Settings, Upcall
 from upcall.errors import ConfigurationError
 from upcall.experiments import Experiment, Task, train
-from upcall.experiments.training import Example, choose_threshold, label_runs, label_tasks
+from upcall.experiments.training import TrainingExample, choose_threshold, label_runs, label_tasks
 from upcall.policy.scorer import EmbeddingFeatures, Scorer
 from upcall.questions.answer import Answer, Outcome
 from upcall.testing import ScriptedModelClient
@@ -105,10 +105,10 @@ async def test_training_counts_declined_as_needless_and_answered_right() -> None
             await app.answer(run.id, answer)
     examples = await label_runs("mine.db")
     assert sorted(examples, key=lambda each: each.task) == [
-        Example("Build a", "own runs", True),
-        Example("Build b", "own runs", False),
-        Example("Build c", "own runs", False),
-        Example("Build e", "own runs", False),
+        TrainingExample("Build a", "own runs", True),
+        TrainingExample("Build b", "own runs", False),
+        TrainingExample("Build c", "own runs", False),
+        TrainingExample("Build e", "own runs", False),
     ]
 
 

@@ -15,7 +15,7 @@ from upcall.questions.reply_intents import (
     APPROVAL_WORDS,
     REJECTION_WORDS,
     SKIP_WORDS,
-    Verdict,
+    ReplyIntent,
     ends_clarification,
     is_dismissed,
     read_verdict,
@@ -31,10 +31,10 @@ REVIEW = Question(
 )
 CHOICE = Question(question="Include archives?", options=("Yes", "No", "Continue"), path=("clarifier",))
 
-READ: list[tuple[str, bool, Verdict]] = [
+READ: list[tuple[str, bool, ReplyIntent]] = [
     (reply, means == "skips", verdict)
     for means in ("skips", "answers")
-    for verdict in Verdict
+    for verdict in ReplyIntent
     for reply in rows(f"reply_intents/{means}, {verdict}")
 ]
 """A reply, whether it ends the clarification, and what it says of a plan."""
@@ -58,7 +58,7 @@ def test_reply_while_clarifying_answers_unless_it_skips(reply: str, skips: bool)
 
 
 @pytest.mark.parametrize(("reply", "says"), [(reply, says) for reply, _, says in READ], ids=repr)
-def test_reply_at_plan_review_is_feedback_unless_a_command(reply: str, says: Verdict) -> None:
+def test_reply_at_plan_review_is_feedback_unless_a_command(reply: str, says: ReplyIntent) -> None:
     """S0-58 to S0-60, X6"""
     assert read_verdict(said(reply, REVIEW)) is says
 
@@ -87,26 +87,26 @@ def test_reply_that_is_blank_skips_and_answers_nothing_else(reply: str) -> None:
     with pytest.raises(AnswerRefused, match="is empty"):
         said(reply, REVIEW)
     assert ends_clarification(Answer(question_id="q", text=reply))
-    assert read_verdict(Answer(question_id="q", text=reply)) is Verdict.FEEDBACK
+    assert read_verdict(Answer(question_id="q", text=reply)) is ReplyIntent.FEEDBACK
 
 
 @pytest.mark.parametrize("reply", ["Approve", "APPROVE", " approve ", "1", [" 1 "], ["approve", "1"]], ids=repr)
 def test_option_to_approve_is_chosen_by_label_or_number(reply: Any) -> None:
     answer = said(reply, REVIEW)
-    assert (answer.selected, read_verdict(answer)) == (("Approve",), Verdict.APPROVED)
+    assert (answer.selected, read_verdict(answer)) == (("Approve",), ReplyIntent.APPROVED)
 
 
 @pytest.mark.parametrize("reply", ["Reject", "rEJECT", "2", ["2", "Reject"]], ids=repr)
 def test_option_to_reject_is_chosen_by_label_or_number(reply: Any) -> None:
     answer = said(reply, REVIEW)
-    assert (answer.selected, read_verdict(answer)) == (("Reject",), Verdict.REJECTED)
+    assert (answer.selected, read_verdict(answer)) == (("Reject",), ReplyIntent.REJECTED)
 
 
 @pytest.mark.parametrize(
     "reply", [["Approve", "but add costs"], ["2", "too long"], ["1", "yes"], ["yes", "no"]], ids=repr
 )
 def test_option_with_a_remark_is_feedback(reply: list[str]) -> None:
-    assert read_verdict(said(reply, REVIEW)) is Verdict.FEEDBACK
+    assert read_verdict(said(reply, REVIEW)) is ReplyIntent.FEEDBACK
 
 
 @pytest.mark.parametrize("reply", ["0", "3", 3])
@@ -139,13 +139,13 @@ def test_reply_without_an_answer_ends_clarification_without_approval(outcome: Ou
     """X7"""
     answer = Answer(question_id="q", outcome=outcome, text=text)
     assert ends_clarification(answer) is (not text or outcome is not Outcome.ASSUMED)  # More may have to be assumed.
-    assert read_verdict(answer) is Verdict.REJECTED
+    assert read_verdict(answer) is ReplyIntent.REJECTED
 
 
 def test_no_answer_at_all_ends_the_clarification_and_rejects() -> None:
     """X7"""
     assert ends_clarification(None)
-    assert read_verdict(None) is Verdict.REJECTED
+    assert read_verdict(None) is ReplyIntent.REJECTED
 
 
 @pytest.mark.parametrize("reply", rows("reply_intents/leaves it to the agent"), ids=repr)
@@ -177,7 +177,7 @@ def test_only_the_human_dismisses(outcome: Outcome, by: AnsweredBy) -> None:
 def test_only_the_human_approves(by: AnsweredBy, text: str) -> None:
     """X7"""
     answer = Answer(question_id="q", text=text, by=by)
-    assert (read_verdict(answer) is Verdict.APPROVED) == (by is AnsweredBy.HUMAN)
+    assert (read_verdict(answer) is ReplyIntent.APPROVED) == (by is AnsweredBy.HUMAN)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.run import Run
 from upcall.runs.states import RunEvent, RunStatus
-from upcall.storage.leases import Worker, hold_lease
+from upcall.storage.leases import LeaseHolder, hold_lease
 from upcall.storage.store import AnswersQueued, RunStore, StoredRun
 
 WORKER = """
@@ -77,7 +77,7 @@ def says(child: subprocess.Popen[str]) -> str:
 async def at_work(location: str, **of_another: str) -> StoredRun:
     """Return a run that a worker in another place works on: only the time can tell whether it lives."""
     stored = await RunStore(location).create(Run(task="do it", status=RunStatus.EXECUTING), FIRST)
-    worker = json.dumps({**Worker().model_dump(), "host": "elsewhere", "place": "another boot", **of_another})
+    worker = json.dumps({**LeaseHolder().model_dump(), "host": "elsewhere", "place": "another boot", **of_another})
     execute(location, "update upcall_runs set worker = ?", worker)
     return await RunStore(location).load(stored.run.id)
 
@@ -95,7 +95,7 @@ async def test_lease_of_a_living_process_refuses_until_killed(location: str) -> 
         child.send_signal(signal.SIGKILL)  # Nobody has waited for it yet: it is a zombie, and dead all the same.
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         claimed = await store.claim(stored, stored.run.apply(RunEvent.PLANNING))
-        assert Worker.load(str(claimed.worker)) is not None
+        assert LeaseHolder.load(str(claimed.worker)) is not None
         await store.renew_lease(claimed)
     finally:
         child.kill()
@@ -103,7 +103,7 @@ async def test_lease_of_a_living_process_refuses_until_killed(location: str) -> 
 
 
 def test_lease_holder_in_this_process_ends_with_its_work() -> None:
-    worker = Worker()
+    worker = LeaseHolder()
     with hold_lease(worker.dump()):
         assert not worker.is_gone()
     assert worker.is_gone()

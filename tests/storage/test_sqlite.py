@@ -26,7 +26,7 @@ from upcall.runs.states import RunEvent, RunStatus
 from upcall.storage import sqlite
 from upcall.storage.connection import Connection
 from upcall.storage.databases import run_in_thread
-from upcall.storage.leases import Worker
+from upcall.storage.leases import LeaseHolder
 from upcall.storage.sqlite import SQLite
 from upcall.storage.store import RunStore
 
@@ -282,9 +282,9 @@ async def test_forked_process_can_use_its_parents_store() -> None:
 
 async def test_forked_process_is_a_worker_of_its_own() -> None:
     """Else its runs would be taken for its parent's, and never for those of a process that is gone."""
-    parent, pipe = Worker(), multiprocessing.get_context("fork").Pipe()
+    parent, pipe = LeaseHolder(), multiprocessing.get_context("fork").Pipe()
 
-    process = multiprocessing.get_context("fork").Process(target=lambda: pipe[1].send(Worker()))
+    process = multiprocessing.get_context("fork").Process(target=lambda: pipe[1].send(LeaseHolder()))
     process.start()
     child = await asyncio.to_thread(pipe[0].recv)
     await asyncio.to_thread(process.join)

@@ -27,8 +27,8 @@ from upcall.testing import Call, Calls, Hang, ScriptedModelClient
 from upcall.testing.server import LoopbackServer
 from upcall.ui.web.agui_messages import Conversation
 from upcall.ui.web.agui_questions import describe_answer
-from upcall.ui.web.background import Token
-from upcall.ui.web.events import Reader, Stored
+from upcall.ui.web.background import StreamedToken
+from upcall.ui.web.events import RunFollower, Stored
 from upcall.ui.web.service import Caller
 
 Event = Mapping[str, Any]
@@ -401,7 +401,7 @@ async def test_agui_call_without_effect_ends_before_its_agent() -> None:
 def test_agui_agent_waits_for_none_with_a_similar_name() -> None:
     conversation = Conversation("run", [])
     for name in ("code", "coder"):
-        assert [*conversation.write(Token(("lead", name), "Hm.", "0-1"))]
+        assert [*conversation.write(StreamedToken(("lead", name), "Hm.", "0-1"))]
     asked = Question(question="Which?", path=("lead", "coder"))
     ended = [each for each in conversation.close([asked]) if isinstance(each, SubagentFinishedEvent)]
     assert {each.subagent_run_id: each.outcome is not None for each in ended} == {
@@ -423,7 +423,7 @@ async def test_agui_repeated_input_gets_the_state_of_the_run() -> None:
 @pytest.mark.slow
 async def test_agui_run_resumed_by_somebody_else_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     """One reader answers the first of two questions, another one the second while the first looks what is open."""
-    read, read_new = asyncio.Event(), Reader.read_new
+    read, read_new = asyncio.Event(), RunFollower.read_new
 
     async def wait() -> str:
         """Wait until the reader has seen that the run is at work."""
@@ -433,7 +433,7 @@ async def test_agui_run_resumed_by_somebody_else_is_followed(monkeypatch: pytest
     async with serving(one_agent(TWO, Call("wait"), "Done.", tools=[wait])) as site, await site.caller() as me:
         name, _ = open_questions(await post(me, "Name it"))
 
-        async def answer_and_read(reader: Reader) -> list[Stored]:
+        async def answer_and_read(reader: RunFollower) -> list[Stored]:
             run = reader._run
             if run is not None and run.waiting and len(run.questions) == 1:
                 await site.service.answer(Caller(None), run.id, {run.questions[0].id: "red"})
@@ -442,7 +442,7 @@ async def test_agui_run_resumed_by_somebody_else_is_followed(monkeypatch: pytest
                 return found
             return await read_new(reader)
 
-        monkeypatch.setattr(Reader, "read_new", answer_and_read)
+        monkeypatch.setattr(RunFollower, "read_new", answer_and_read)
         done = await post(me, run="2", resume=resume([name], "upcall"))
     assert (done[-1]["type"], done[-1].get("result")) == ("RUN_FINISHED", "Done.")
 

@@ -13,7 +13,7 @@ from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.run import Run
 from upcall.ui.answer_input import read_answer
-from upcall.ui.terminal.asking import Back, Turn, ask_questions
+from upcall.ui.terminal.asking import Back, DialogTurn, ask_questions
 
 THREE = Question(question="Which?", options=("A", "B", "C"))
 MANY = THREE.model_copy(update={"multi_select": True})
@@ -50,7 +50,7 @@ class Scripted:
         self._given, self._changes = list(given), list(changes)
         self.asked: list[tuple[int, AnswerValue | None]] = []
 
-    async def ask(self, turn: Turn) -> AnswerValue | Back:
+    async def ask(self, turn: DialogTurn) -> AnswerValue | Back:
         self.asked.append((turn.number, turn.earlier))
         return self._given.pop(0)
 

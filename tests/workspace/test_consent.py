@@ -21,8 +21,8 @@ from upcall.questions.tool_context import DIFFERS, name_question, question_field
 from upcall.runs.file_changes import digest
 from upcall.testing import Call, ScriptedModelClient
 from upcall.workspace.commands import ExecutionWorkbench
-from upcall.workspace.consent import Consent, Denied, list_grants, was_begun
-from upcall.workspace.effects import Effect, Finding, ProposedChange
+from upcall.workspace.consent import Consent, ConsentDenied, list_grants, was_begun
+from upcall.workspace.effects import FileEffect, Finding, ProposedChange
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes import Local, Unavailable
 
@@ -239,10 +239,12 @@ def labels_of(asked: UserInputRequired) -> list[str]:
     return [each.label for each in asked.options]
 
 
-@pytest.mark.parametrize("finding", [Finding(Effect.RUNS_LATER, "a", "why"), Finding(Effect.DELETE, "a", kept=False)])
+@pytest.mark.parametrize(
+    "finding", [Finding(FileEffect.RUNS_LATER, "a", "why"), Finding(FileEffect.DELETE, "a", kept=False)]
+)
 def test_consent_for_the_run_is_not_offered_everywhere(finding: Finding) -> None:
     consent = Consent(allow_changes=["overwrite", "delete"])
-    deletion = Finding(Effect.DELETE, "b")
+    deletion = Finding(FileEffect.DELETE, "b")
     with pytest.raises(UserInputRequired) as asked:
         consent.request_changes(change_of(deletion, finding), "x", "diff")
     assert [each[:3] for each in labels_of(asked.value)] == ["Yes", "No,"]
@@ -252,7 +254,7 @@ def test_consent_for_the_run_is_not_offered_everywhere(finding: Finding) -> None
 @pytest.mark.slow
 def test_consent_can_be_asked_for_many_files() -> None:
     findings = [
-        Finding(effect, f"{'x' * 300}/{n}\u202e", "y" * 100, kept=False) for effect in Effect for n in range(500)
+        Finding(effect, f"{'x' * 300}/{n}\u202e", "y" * 100, kept=False) for effect in FileEffect for n in range(500)
     ]
     change = change_of(*findings, others=["z" * 300] * 99)
     with pytest.raises(UserInputRequired) as asked:
@@ -264,8 +266,8 @@ def test_consent_can_be_asked_for_many_files() -> None:
     assert max(len(context) + len(DIFFERS), len(asked.value.question)) <= MAX_QUESTION_CHARS
 
 
-GONE = Finding(Effect.DELETE, "old_prices.py")
-HOOK = Finding(Effect.RUNS_LATER, ".git/hooks/x", "git runs it")
+GONE = Finding(FileEffect.DELETE, "old_prices.py")
+HOOK = Finding(FileEffect.RUNS_LATER, ".git/hooks/x", "git runs it")
 
 
 @pytest.mark.parametrize(
@@ -273,28 +275,28 @@ HOOK = Finding(Effect.RUNS_LATER, ".git/hooks/x", "git runs it")
     [
         ([GONE], "Delete old_prices.py?", "Yes, delete it", "No, keep the file"),
         (
-            [Finding(Effect.DELETE, each) for each in "abc"] + [Finding(Effect.OVERWRITE, "config.yaml")],
+            [Finding(FileEffect.DELETE, each) for each in "abc"] + [Finding(FileEffect.OVERWRITE, "config.yaml")],
             "Delete 3 files and overwrite config.yaml?",
             "Yes, delete and overwrite them",
             "No, change nothing",
         ),
-        ([GONE, Finding(Effect.DELETE, "b")], "Delete 2 files?", "Yes, delete them", "No, keep the files"),
+        ([GONE, Finding(FileEffect.DELETE, "b")], "Delete 2 files?", "Yes, delete them", "No, keep the files"),
         (
-            [Finding(Effect.DELETE, "d", kind="folder"), Finding(Effect.DELETE, "d/x")],
+            [Finding(FileEffect.DELETE, "d", kind="folder"), Finding(FileEffect.DELETE, "d/x")],
             "Delete the folder d and what is in it?",
             "Yes, delete it",
             "No, keep the folder",
         ),
-        ([Finding(Effect.OVERWRITE, "a")], "Overwrite a?", "Yes, overwrite it", "No, leave it as it is"),
-        ([Finding(Effect.REPLACE, "a")], "Replace a?", "Yes, replace it", "No, leave it as it is"),
+        ([Finding(FileEffect.OVERWRITE, "a")], "Overwrite a?", "Yes, overwrite it", "No, leave it as it is"),
+        ([Finding(FileEffect.REPLACE, "a")], "Replace a?", "Yes, replace it", "No, leave it as it is"),
         (
-            [Finding(Effect.PERMISSIONS, "a"), Finding(Effect.PERMISSIONS, "b")],
+            [Finding(FileEffect.PERMISSIONS, "a"), Finding(FileEffect.PERMISSIONS, "b")],
             "Change the permissions of 2 files?",
             "Yes, change them",
             "No, leave them as they are",
         ),
         (
-            [HOOK, Finding(Effect.OVERWRITE, ".git/hooks/x")],
+            [HOOK, Finding(FileEffect.OVERWRITE, ".git/hooks/x")],
             "Write .git/hooks/x, which other programs act on later?",
             "Yes, write and overwrite it",
             "No, change nothing",
@@ -385,7 +387,7 @@ async def test_settings_allow_commands_without_question_or_shell(folder: Path) -
 
 
 def test_consent_is_not_asked_for_unreadably_long_commands() -> None:
-    with pytest.raises(Denied, match="too long to be shown"):
+    with pytest.raises(ConsentDenied, match="too long to be shown"):
         Consent().request_command(f"rm {'x' * 4_000}")
 
 

@@ -18,7 +18,7 @@ from upcall.ui.tool_calls import format_change
 from upcall.workspace.changes import ChangeRefused, refuse_changes
 from upcall.workspace.command_results import describe_result, read_changed
 from upcall.workspace.consent import Consent
-from upcall.workspace.effects import Effect, Finding, ProposedChange
+from upcall.workspace.effects import FileEffect, Finding, ProposedChange
 from upcall.workspace.folder import Write
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes.base import Execution
@@ -53,12 +53,12 @@ NAMES = [
 
 
 def ask_change(name: str) -> str:
-    change = ProposedChange("/w", (Finding(Effect.DELETE, name),), (name,), "1")
+    change = ProposedChange("/w", (Finding(FileEffect.DELETE, name),), (name,), "1")
     return _ask(change)
 
 
 def ask_later(name: str) -> str:
-    return _ask(ProposedChange("/w", (Finding(Effect.RUNS_LATER, f".vscode/{name}", "why"),), (), "1"))
+    return _ask(ProposedChange("/w", (Finding(FileEffect.RUNS_LATER, f".vscode/{name}", "why"),), (), "1"))
 
 
 def _ask(change: ProposedChange) -> str:

@@ -16,7 +16,7 @@ from upcall.agents import WorkspaceWorkbench
 from upcall.errors import UserInputRequired
 from upcall.runs.file_changes import FileState, MemoryChanges
 from upcall.workspace.consent import Consent
-from upcall.workspace.effects import Effect, ProposedChange
+from upcall.workspace.effects import FileEffect, ProposedChange
 from upcall.workspace.folder import MAX_BYTES, ChangedMeanwhile, Content, Folder, Write
 from upcall.workspace.searching import MAX_HITS, MAX_SEARCHED_BYTES, list_visible, search
 from upcall.workspace.staging import commit
@@ -424,7 +424,7 @@ async def test_file_is_deleted_once_that_is_allowed(root: Path, monkeypatch: pyt
     assert (root / "README.md").exists()
     assert await text(bench, "delete_file", path="./README.md") == "Deleted ./README.md."
     diff = "--- a/README.md\n+++ /dev/null\n@@ -1 +0,0 @@\n-# Hello\n"
-    assert asked == [("", [Effect.DELETE], diff)] * 2
+    assert asked == [("", [FileEffect.DELETE], diff)] * 2
 
 
 async def test_patch_that_deletes_asks_too_and_waits_whole(root: Path) -> None:

@@ -23,7 +23,7 @@ from upcall.autogen.concurrency import Emit
 from upcall.autogen.instrumentors import show_model_call
 from upcall.autogen.internals import fit_anthropic_client, is_model_client_for, is_stock_cache
 from upcall.autogen.message_parts import read_arguments
-from upcall.autogen.model_errors import CutShort
+from upcall.autogen.model_errors import ReplyCutShort
 from upcall.autogen.openai_client.takeover import calling_client, find_own_client
 from upcall.autogen.reply_streams import Read, StreamReader
 from upcall.text import replace_surrogates
@@ -80,7 +80,7 @@ async def stream_reply(
             raise
         return await request_reply(client, messages, options)
     if whole is None:
-        raise CutShort
+        raise ReplyCutShort
     for each in reader.end():
         emit(each)
     return _with_text(whole, "".join(pieces))

@@ -21,7 +21,7 @@ from upcall.autogen import tracing
 from upcall.autogen.client_quirks import fit_client, request_reply, stream_reply
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.mending import mend_reply
-from upcall.autogen.model_errors import CutShort, explain_call
+from upcall.autogen.model_errors import ReplyCutShort, explain_call
 from upcall.autogen.openai_client.takeover import calling_client, find_own_client, is_cut_off
 from upcall.autogen.reply_streams import Read, ReplyShape, StreamReader
 from upcall.autogen.scope import current_scope
@@ -77,7 +77,7 @@ async def call_model(
             reader = StreamReader(client, agent, shape)
             reply = await stream_reply(client, request.messages, options, reader, emit, request.note_chunk)
             if is_cut_off(client, reply):
-                raise CutShort
+                raise ReplyCutShort
             return reply
 
         async def attempt() -> CreateResult:

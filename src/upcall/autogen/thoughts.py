@@ -147,7 +147,7 @@ class _NeedMore(Exception):
     """What comes next decides."""
 
 
-class _Open(NamedTuple):
+class _OpenThought(NamedTuple):
     """A thought that is being read.
 
     ``opening`` is the mark, which is text again if the thought `may_be_text` and does not end. A thought that is `held`
@@ -183,7 +183,7 @@ class ThoughtSplitter:
         self._pending_text: list[str] | None = []  # The text, as long as it may turn out to be a thought.
         self._line, self._fence, self._is_json, self._ends = "", "", False, ""
         self._last_character = ""  # The last character of the text.
-        self._open = _Open("")
+        self._open = _OpenThought("")
         self._body: list[str] = []
         self._within = self._thought_before = False
         self._gap = ""  # White space that belongs to a thought if more of it follows.
@@ -214,7 +214,7 @@ class ThoughtSplitter:
             return False
         self._state = self._read_start
         if self._buffer[self._at] not in "{[<◁":
-            self._begin(_Open(_CLOSES, self._space, may_be_text=True))
+            self._begin(_OpenThought(_CLOSES, self._space, may_be_text=True))
         return True
 
     def _read_start(self) -> bool:
@@ -225,7 +225,7 @@ class ThoughtSplitter:
             mark = _MARKS[int(opened.lastgroup[1:])]
             self._at, self._ends = opened.end(), mark.ends or self._ends
             if mark.closes:
-                self._begin(_Open(mark.closes, f"{self._space}{opened[0]}", mark.unsure, mark.unsure))
+                self._begin(_OpenThought(mark.closes, f"{self._space}{opened[0]}", mark.unsure, mark.unsure))
             if not mark.unsure:
                 self._note_mark()
         elif closed := self._match_close(starts_line=True):
@@ -293,7 +293,7 @@ class ThoughtSplitter:
                 return False
             self._at = opened.end()
             closes = f"{_TAG_CLOSES}|{_TOKEN_CLOSES}"
-            self._begin(_Open(closes, opened[0], may_be_text=True, held=True, between=True))
+            self._begin(_OpenThought(closes, opened[0], may_be_text=True, held=True, between=True))
             return True
         if self._pending_text is None or not (closed := self._match_close(starts_line=starts_line)):
             return False
@@ -305,7 +305,7 @@ class ThoughtSplitter:
 
     # -- thoughts ---------------------------------------------------------------------------------------------------
 
-    def _begin(self, opened: _Open) -> None:
+    def _begin(self, opened: _OpenThought) -> None:
         self._open, self._body, self._state = opened, [], self._read_thought
 
     def _note_mark(self) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from upcall.runs.run import Run
 
 
-class Outcome(Protocol):
+class TracedOutcome(Protocol):
     """The outcome of a tool call: see `upcall.autogen.journal.ToolOutcome`."""
 
     @property
@@ -46,7 +46,7 @@ class Outcome(Protocol):
         """The question of a tool that needs the human."""
 
 
-OutcomeT = TypeVar("OutcomeT", bound=Outcome)
+OutcomeT = TypeVar("OutcomeT", bound=TracedOutcome)
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from autogen_agentchat.base import Team
 from autogen_core.models import ChatCompletionClient
 
-from upcall.agents.coder import Execution
+from upcall.agents.coder import CommandExecution
 from upcall.agents.toolset import Tool
 from upcall.autogen.group_chats import make_resumable
 from upcall.autogen.messages import USER
@@ -56,7 +56,7 @@ def build_root_team(
     return make_resumable(root_team(clients, resources, settings), user_proxy=USER)
 
 
-def execution_for(settings: Settings) -> Execution | None:
+def execution_for(settings: Settings) -> CommandExecution | None:
     """Return how the coder's commands run; None if they do not."""
     executor = executor_for(
         settings.executor,
@@ -66,7 +66,7 @@ def execution_for(settings: Settings) -> Execution | None:
     )
     if executor is None:
         return None
-    return Execution(
+    return CommandExecution(
         executor,
         settings.limits,
         allow_commands=settings.allow_commands,

@@ -49,7 +49,7 @@ Truths = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Example:
+class TrainingExample:
     """A task, its kind, and whether something had to be asked."""
 
     task: str
@@ -57,10 +57,10 @@ class Example:
     ask: bool
 
 
-def label_tasks(tasks: Sequence[Task], ask: AskFor) -> list[Example]:
+def label_tasks(tasks: Sequence[Task], ask: AskFor) -> list[TrainingExample]:
     """Label each task with whether it lacks something that a user with this `ask` setting wants to be asked for."""
     return [
-        Example(
+        TrainingExample(
             task.task,
             task.kind,
             any(fact.missing and (ask == "preferences" or not fact.preference) for fact in task.facts.values()),
@@ -69,7 +69,7 @@ def label_tasks(tasks: Sequence[Task], ask: AskFor) -> list[Example]:
     ]
 
 
-async def label_runs(location: str) -> list[Example]:
+async def label_runs(location: str) -> list[TrainingExample]:
     """Label the tasks of a store's runs whose clarifier asked: rightly if one question was answered, needlessly if all
     were dismissed, or answered with what would have been assumed.
 
@@ -83,7 +83,7 @@ async def label_runs(location: str) -> list[Example]:
         labels = [(run, _was_right(run)) for run in await store.list()]
     finally:
         await store.close()
-    return [Example(run.task, OWN_RUNS, label) for run, label in labels if label is not None]
+    return [TrainingExample(run.task, OWN_RUNS, label) for run, label in labels if label is not None]
 
 
 def _was_right(run: Run) -> bool | None:
@@ -119,7 +119,7 @@ async def train(experiment: Experiment) -> Scorer:
 
 
 async def fit(
-    examples: Sequence[Example],
+    examples: Sequence[TrainingExample],
     features: TextFeatures | EmbeddingFeatures,
     *,
     ask: AskFor = "essential",

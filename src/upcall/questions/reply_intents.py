@@ -125,7 +125,7 @@ _DROPPED = str.maketrans(dict.fromkeys(".,;:!\"'`“”„‘’‚«»‹›。
 """What changes nothing in a reply to a consent. A question mark is kept: "ok?" agrees to nothing."""
 
 
-class Verdict(StrEnum):
+class ReplyIntent(StrEnum):
     """What a reply says of a plan."""
 
     APPROVED = "approved"
@@ -170,15 +170,15 @@ def is_needless(question: Question, answer: Answer) -> bool:
     return is_dismissed(answer) or (answer.by is AnsweredBy.HUMAN and bool(assumed) and _word(answer.text) == assumed)
 
 
-def read_verdict(answer: Answer | None) -> Verdict:
+def read_verdict(answer: Answer | None) -> ReplyIntent:
     """Return what an answer at plan review says. Only the human's own words approve; silence, expiry, a refusal to
     answer and what anybody else says reject (decision X7), and everything that is neither is feedback."""
     if answer is None or answer.outcome is not Outcome.ANSWERED or answer.by is not AnsweredBy.HUMAN:
-        return Verdict.REJECTED
+        return ReplyIntent.REJECTED
     word = _word(answer.text)
     if word in APPROVAL_WORDS:
-        return Verdict.APPROVED
-    return Verdict.REJECTED if word in REJECTION_WORDS else Verdict.FEEDBACK
+        return ReplyIntent.APPROVED
+    return ReplyIntent.REJECTED if word in REJECTION_WORDS else ReplyIntent.FEEDBACK
 
 
 def read_side(reply: str) -> Side | None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache
 from posixpath import basename, splitext
 
-from upcall.research.cited import Checked, CitedSource, Counts, Quotation, ReadText, fit_in_line
+from upcall.research.cited import CheckedCitation, CitedSource, Counts, Quotation, ReadText, fit_in_line
 from upcall.research.markdown import Claimed, renumber, simplify_name, strip_links
 from upcall.research.quotes import FoundQuote, SearchableText, find_in, find_nearest, has_enough_words, look_up
 
@@ -129,7 +129,7 @@ def _is_named_in(ref: str, name: str) -> bool:
 # -- citations ---------------------------------------------------------------------------------------------------------
 
 
-def check(text: str, claimed: Sequence[Claimed], library: Library) -> Checked:
+def check(text: str, claimed: Sequence[Claimed], library: Library) -> CheckedCitation:
     """Check each citation against the texts read, and renumber the sources in the order the text refers to them."""
     held: dict[int, CitedSource] = {}
     problems: list[str] = []
@@ -156,7 +156,7 @@ def check(text: str, claimed: Sequence[Claimed], library: Library) -> Checked:
 
 def cite(
     text: str, held: Mapping[int, CitedSource], *, answered_for: Iterable[int] = (), unused: bool = True
-) -> Checked:
+) -> CheckedCitation:
     """Keep only the numbers of sources in `held`, one per source, in the order of the text.
 
     Numbers without a citation are removed, and reported unless already `answered_for`. Sources that the text does not
@@ -177,7 +177,7 @@ def cite(
         known = cited.get(source.ref)
         cited[source.ref] = (known.merge(source) if known else source).model_copy(update={"number": number})
     nowhere = sorted(set(lost.numbers) - set(answered_for))
-    return Checked(
+    return CheckedCitation(
         numbered,
         tuple(sorted(cited.values(), key=lambda each: each.number)),
         _count(listed, removed=len(nowhere), unverified_sentences=lost.sentences),

@@ -81,7 +81,7 @@ class Counts(BaseModel, frozen=True):
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedCitation:
     """A text whose citations were checked: only numbers of ``cited`` remain in it. ``problems`` say why each of the
     others was dropped, in words for the model."""
 

@@ -16,7 +16,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from upcall.questions.approval import is_refusal
 from upcall.questions.question import VisibleText
-from upcall.research.cited import Checked, CitedSource, Counts, ReadText
+from upcall.research.cited import CheckedCitation, CitedSource, Counts, ReadText
 from upcall.research.sources.fences import parse_fenced
 from upcall.runs.outputs import Reply
 from upcall.runs.shown_text import SHOWN
@@ -329,7 +329,7 @@ class CheckedReport(Report):
     not_found: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, report: Report, checked: Checked, *, not_found: Sequence[str] = ()) -> Self:
+    def of(cls, report: Report, checked: CheckedCitation, *, not_found: Sequence[str] = ()) -> Self:
         """Make the report of the checked text; dropped citations are listed as left open."""
         return cls(
             summary=checked.text,

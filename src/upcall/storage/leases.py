@@ -35,7 +35,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_identify_process.cache_clear)
 
 
-class Worker(BaseModel, frozen=True):
+class LeaseHolder(BaseModel, frozen=True):
     """A process at work on one run. ``started`` tells it from a later process of the same number.
 
     ``place`` is where process numbers mean the same: the boot of a machine, and the namespace in it. It is empty where
@@ -56,7 +56,7 @@ class Worker(BaseModel, frozen=True):
         return json.dumps(self.model_dump())
 
     @classmethod
-    def load(cls, text: str) -> Worker | None:
+    def load(cls, text: str) -> LeaseHolder | None:
         """Return the worker in `text`; None if it cannot be read."""
         try:
             return cls.model_validate_json(text)
@@ -74,7 +74,7 @@ class Worker(BaseModel, frozen=True):
 
 def is_over(lease: str | None, renewed_at: float | None, seconds: float) -> bool:
     """Return whether a lease is known to be over. One that seems renewed in the future is not: a clock was set back."""
-    worker = Worker.load(lease) if lease else None
+    worker = LeaseHolder.load(lease) if lease else None
     return worker is None or renewed_at is None or worker.is_gone() or time.time() - renewed_at >= seconds
 
 
@@ -82,7 +82,7 @@ _AT_WORK: dict[str, asyncio.Task[Any] | None] = {}
 """The workers of this process, by id: the task that took the run up, None once the work has begun."""
 
 
-def take_lease(worker: Worker) -> Worker:
+def take_lease(worker: LeaseHolder) -> LeaseHolder:
     """Note a worker who is about to get a lease: it is gone if the present task ends before the work begins."""
     _AT_WORK[worker.id] = task = asyncio.current_task()
 
@@ -99,7 +99,7 @@ def take_lease(worker: Worker) -> Worker:
 def hold_lease(worker: str | None) -> Iterator[None]:
     """Keep the worker that a lease names at work in this process, inside, whatever task that is in; afterwards it is
     gone."""
-    known = Worker.load(worker) if worker is not None else None
+    known = LeaseHolder.load(worker) if worker is not None else None
     if known is None:
         yield
         return

@@ -58,7 +58,7 @@ class Stats:
 
 
 @dataclass(frozen=True)
-class Checked:
+class StoreCheck:
     """What a check looked at, and what it found: ``problems`` has one line each."""
 
     runs: int = 0
@@ -124,18 +124,18 @@ def _measure(begin: bytes) -> int:
 # -- checking ---------------------------------------------------------------------------------------------------------
 
 
-async def check(store: RunStore) -> Checked:
+async def check(store: RunStore) -> StoreCheck:
     """Check everything that is stored, and report the damage."""
     if not await store.exists():
         raise UnknownRun("", f"the store {store.name} does not exist")
     return await store.database.inspect(partial(_check, name=store.name))
 
 
-def _check(connection: Connection, *, name: str) -> Checked:
+def _check(connection: Connection, *, name: str) -> StoreCheck:
     problems: list[str] = []
     _try(problems, "the database", lambda: _check_file(connection, problems))
     if not _try(problems, "the schema", lambda: _check_schema(connection, name, problems)):
-        return Checked(problems=problems)
+        return StoreCheck(problems=problems)
     counted = Counter[str]()
     ids: list[str] = []
     _try(problems, "the table of runs", lambda: ids.extend(_check_runs(connection, problems)))
@@ -150,7 +150,7 @@ def _check(connection: Connection, *, name: str) -> Checked:
     _try(problems, "what files held", lambda: _check_contents(connection, problems, counted))
     for table in RUN_TABLES:
         _try(problems, f"the table {table.name}", partial(_check_owners, connection, table.name, problems))
-    return Checked(len(ids), counted["checkpoints"], counted["contents"], problems)
+    return StoreCheck(len(ids), counted["checkpoints"], counted["contents"], problems)
 
 
 def _try(problems: list[str], what: str, work: Callable[[], object]) -> bool:
@@ -397,7 +397,7 @@ def _prune_checkpoints(connection: Connection, gone: Collection[str], last: int,
     return len(sizes), sum(sizes)
 
 
-def as_plain(found: Stats | Checked | Pruned) -> dict[str, Any]:
+def as_plain(found: Stats | StoreCheck | Pruned) -> dict[str, Any]:
     """Return the result as plain values, for ``--json``."""
     more = {"payload": found.payload, "ratio": round(found.ratio, 2)} if isinstance(found, Stats) else {}
     return {**asdict(found), **more}

@@ -71,7 +71,7 @@ class PostgreSQL:
         self._parameters = parameters
         if importlib.util.find_spec("psycopg") is None:
             raise missing_extra(f"The store {self._name} needs the driver psycopg", "postgres")
-        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pool[_Connection]]
+        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pool[_PostgresConnection]]
         self._pools = weakref.WeakKeyDictionary()
         self._checked = False
 
@@ -152,7 +152,7 @@ class PostgreSQL:
             await pool.open()
         return await run_in_thread(lambda: self._do(pool, work, verb, check))
 
-    def _do(self, pool: Pool[_Connection], work: Work[T], verb: str, check: bool) -> T:
+    def _do(self, pool: Pool[_PostgresConnection], work: Work[T], verb: str, check: bool) -> T:
         with explain_errors(verb, self.name, self._advise):
             if check and not self._checked:
                 _transact(pool, "write", self._make_tables)
@@ -163,12 +163,12 @@ class PostgreSQL:
         connection.execute(f"SELECT pg_advisory_xact_lock({_MAKE_TABLES_LOCK})")
         make_tables(connection, self.name)
 
-    def _connect(self) -> _Connection:
+    def _connect(self) -> _PostgresConnection:
         try:
             import psycopg
         except ImportError as error:
             raise missing_extra(f"The driver psycopg cannot be loaded ({first_line(error)})", "postgres") from error
-        return _Connection(psycopg.connect(autocommit=True, **self.parameters))
+        return _PostgresConnection(psycopg.connect(autocommit=True, **self.parameters))
 
     def _advise(self, problem: str) -> str:
         if "NUL" in problem:
@@ -179,10 +179,10 @@ class PostgreSQL:
         )
 
 
-class _ServerPool(Pool["_Connection"]):
+class _ServerPool(Pool["_PostgresConnection"]):
     """The connections to a server, which may have closed them meanwhile."""
 
-    def begin(self, statement: str) -> _Connection:
+    def begin(self, statement: str) -> _PostgresConnection:
         """See `Pool`. Where the server was started anew, or closed what was idle for long, nothing was begun: it is
         safe to connect again, and cheaper than to ask before each transaction."""
         import psycopg
@@ -197,7 +197,7 @@ class _ServerPool(Pool["_Connection"]):
             return super().begin(statement)
 
 
-class _Connection:
+class _PostgresConnection:
     """See `upcall.storage.connection.Connection`."""
 
     dialect = "postgresql"
@@ -227,7 +227,7 @@ def _translate(statement: str) -> str:
     return re.sub(r"(?<!:):([a-z]\w*)", r"%(\1)s", statement)
 
 
-def _transact(pool: Pool[_Connection], verb: str, work: Work[T]) -> T:
+def _transact(pool: Pool[_PostgresConnection], verb: str, work: Work[T]) -> T:
     """Do some work in one transaction; see `transact`. What waits in vain for a lock is done anew.
 
     A process that is suspended in a write (SIGSTOP, a frozen machine) keeps its locks. No limit of the server's covers
@@ -259,6 +259,6 @@ def _begin(verb: str, patience: float) -> str:
     return "; ".join(statements)
 
 
-def _end_stalled(pool: Pool[_Connection]) -> None:
+def _end_stalled(pool: Pool[_PostgresConnection]) -> None:
     """End the writes whose clients stand still."""
     transact(pool, _BEGIN["read"], lambda connection: connection.execute(_END_STALLED), writes=False)

@@ -172,7 +172,7 @@ class SQLite:
                 self.name,
             )
 
-    def _connect(self) -> _Connection:
+    def _connect(self) -> _SqliteConnection:
         # A folder that cannot be written has no room for the files beside the database; then it is read as it stands.
         place = f"file:{quote(str(self.path))}{'?mode=ro&immutable=1' if self._is_fixed else ''}"
         connection = sqlite3.connect(
@@ -181,7 +181,7 @@ class SQLite:
             timeout=BUSY_TIMEOUT_S,
             isolation_level=None,
             check_same_thread=False,
-            factory=_Connection,
+            factory=_SqliteConnection,
         )
         try:
             with contextlib.suppress(sqlite3.OperationalError):  # A read-only file keeps the mode that it has.
@@ -209,13 +209,13 @@ class SQLite:
         )
 
 
-class _Connection(sqlite3.Connection):
+class _SqliteConnection(sqlite3.Connection):
     """See `upcall.storage.connection.Connection`."""
 
     dialect = "sqlite"
 
     @property
-    def driver(self) -> _Connection:
+    def driver(self) -> _SqliteConnection:
         """See `upcall.storage.connection.Connection`."""
         return self
 
@@ -232,7 +232,7 @@ class _Busy(Exception):
 class _OpenFile:
     """What one event loop has open of a file."""
 
-    def __init__(self, connect: Callable[[], _Connection], file: Identity | None, *, waits: bool) -> None:
+    def __init__(self, connect: Callable[[], _SqliteConnection], file: Identity | None, *, waits: bool) -> None:
         self.pool = _FilePool(connect)
         self.file = file
         """Which file it is; None until the first call that makes it has ended."""
@@ -278,7 +278,7 @@ class _OpenFile:
                 self.pool.drop_own()
             raise
 
-    def _take_own(self) -> _Connection:
+    def _take_own(self) -> _SqliteConnection:
         if not self._waits and self.pool.own is None:
             self.pool.own = self.pool.connect_without_waiting()
             self._waits = self.pool.own is None
@@ -287,12 +287,12 @@ class _OpenFile:
         return self.pool.own
 
 
-class _FilePool(Pool[_Connection]):
+class _FilePool(Pool[_SqliteConnection]):
     """The connections to a file, and one that waits for nobody."""
 
-    own: _Connection | None = None
+    own: _SqliteConnection | None = None
 
-    def connect_without_waiting(self) -> _Connection | None:
+    def connect_without_waiting(self) -> _SqliteConnection | None:
         """Return a connection that leaves it to others to put the log into the file. None where there is no log: a file
         system without shared memory has none, and there a commit waits for the disk, and for all who read."""
         connection = self._connect()
@@ -316,7 +316,7 @@ class _FilePool(Pool[_Connection]):
         super().drop_idle()
 
 
-def _begin_at_once(connection: _Connection, begin: str) -> None:
+def _begin_at_once(connection: _SqliteConnection, begin: str) -> None:
     try:
         connection.execute(begin)
     except sqlite3.OperationalError as error:
@@ -329,7 +329,7 @@ def _is_locked(error: sqlite3.OperationalError) -> bool:
     return "locked" in str(error) or "busy" in str(error)
 
 
-def _transact(pool: Pool[_Connection], verb: str, work: Work[T]) -> T:
+def _transact(pool: Pool[_SqliteConnection], verb: str, work: Work[T]) -> T:
     # A writer takes the lock at once: one that has read before could not wait for another's write.
     writes = verb == "write"
     return transact(pool, "BEGIN IMMEDIATE" if writes else "BEGIN", work, writes=writes)

@@ -38,7 +38,7 @@ from upcall.storage.connection import Connection, Values, Work, database_errors
 from upcall.storage.databases import Database, Synchronous, is_unreadable, open_database, run_in_thread
 from upcall.storage.event_bodies import dump_event, load_event
 from upcall.storage.jobs import JobQueue
-from upcall.storage.leases import Worker, is_over, take_lease
+from upcall.storage.leases import LeaseHolder, is_over, take_lease
 from upcall.storage.outbox import Message, Outbox, insert_messages
 from upcall.storage.run_lists import RunPage, Viewer, read_queued
 from upcall.storage.run_rows import (
@@ -172,7 +172,7 @@ class RunStore:
             ConfigurationError: there is a run with this id.
             TooLarge: the run or the checkpoint is larger than the store accepts.
         """
-        worker = take_lease(Worker()).dump() if run.working else None
+        worker = take_lease(LeaseHolder()).dump() if run.working else None
         row, state = self.prepare_run(run), self.dump_checkpoint(run, checkpoint)
         events = list_events(None, run)
         messages = self._announce(run, events) if self._announce is not None else ()
@@ -288,7 +288,7 @@ class RunStore:
         """
         self.refuse_large(run.id, records or {})
         await self._wait_for_lease(stored)
-        worker = take_lease(Worker()).dump() if run.working else None
+        worker = take_lease(LeaseHolder()).dump() if run.working else None
 
         def end(connection: Connection) -> Mapping[str, bytes]:
             if read_journal(connection, run.id) != stored.journal:
@@ -454,7 +454,7 @@ class RunStore:
         Raises:
             RunBusy: somebody does.
         """
-        worker = Worker.load(lease) if lease else None
+        worker = LeaseHolder.load(lease) if lease else None
         if worker is None or worker.is_gone():
             return
         renewed_at = await self._read_renewal(run_id)

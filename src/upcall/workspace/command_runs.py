@@ -18,8 +18,8 @@ from upcall.autogen.tool_calls import is_repeated_call
 from upcall.runs.file_changes import Change, ChangeLog, FileChange, list_standing
 from upcall.workspace.changes import ChangeRefused, holds_files, prepare_writes, read_changes, refuse_changes
 from upcall.workspace.command_results import describe_result
-from upcall.workspace.consent import Consent, Denied, was_begun
-from upcall.workspace.effects import Effect, OwnFiles, ProposedChange
+from upcall.workspace.consent import Consent, ConsentDenied, was_begun
+from upcall.workspace.effects import FileEffect, OwnFiles, ProposedChange
 from upcall.workspace.folder import ChangedMeanwhile, Folder, Write
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes.base import Command, Execution, Executor
@@ -171,12 +171,12 @@ class CommandRunner:
         own = OwnFiles.of_changes(await log.list_changes(), self.folder.root)
         change = await asyncio.to_thread(ProposedChange.of_writes, self.folder.root, writes, own)
         if change.findings:
-            by_risk = sorted(change.findings, key=lambda each: each.effect is not Effect.RUNS_LATER)
+            by_risk = sorted(change.findings, key=lambda each: each.effect is not FileEffect.RUNS_LATER)
             diff = await asyncio.to_thread(_write_diff, stage, writes, [each.path for each in by_risk])
             try:
                 self.consent.request_changes(change, request.text, diff, stage.diff)
-            except Denied as error:
-                raise Denied(f"{error}\n{describe_result(staged.execution, self.limits)}") from None
+            except ConsentDenied as error:
+                raise ConsentDenied(f"{error}\n{describe_result(staged.execution, self.limits)}") from None
         await commit(self.folder, log, writes, tool=request.tool, call=call, output=text, aside=stage.aside)
         return text
 

@@ -19,7 +19,7 @@ from upcall.autogen.workbenches import StatelessWorkbench, tool_result
 from upcall.runs.file_changes import MemoryChanges
 from upcall.text import replace_surrogates
 from upcall.workspace.command_runs import CommandRequest, CommandRunner
-from upcall.workspace.consent import Consent, Denied
+from upcall.workspace.consent import Consent, ConsentDenied
 from upcall.workspace.folder import Folder
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes.base import Executor, ExecutorUnavailable
@@ -109,7 +109,7 @@ class ExecutionWorkbench(StatelessWorkbench):
         except ValidationError as error:
             wrong = "; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in error.errors(include_url=False))
             return tool_result(name, f"{name} was called wrongly ({wrong}). Call it again.", is_error=True)
-        except Denied as error:
+        except ConsentDenied as error:
             return tool_result(name, str(error), is_error=True)
         except ExecutorUnavailable as error:
             text = f"Nothing can be run here: {error}. Do not try again; go on without it and say so in your report."
@@ -135,7 +135,7 @@ class ExecutionWorkbench(StatelessWorkbench):
         stage = Stage(await asyncio.to_thread(open_stages, self._folder) / name_stage(key))
         try:
             result = await runner.run(request, stage, current_scope().changes or self._changes, call)
-        except (Denied, ExecutorUnavailable, OSError):
+        except (ConsentDenied, ExecutorUnavailable, OSError):
             await run_to_completion(asyncio.to_thread(stage.remove))
             raise
         # If it ends in another way, with a question or cut off, the call returns to it.

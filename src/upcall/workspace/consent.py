@@ -21,7 +21,7 @@ from upcall.questions.approval import NOTHING_DONE, OR_WHY, explain_refusal, fin
 from upcall.questions.question import ConsentSubject, Option, Side
 from upcall.questions.tool_context import ask_consent, was_asked
 from upcall.text import MAX_NAME_CHARS, Shown, list_names, quote, show_name
-from upcall.workspace.effects import Effect, Finding, ProposedChange
+from upcall.workspace.effects import FileEffect, Finding, ProposedChange
 from upcall.workspace.sandboxes.proxy import NetworkAccess
 
 MAX_SHOWN = 3_000
@@ -42,38 +42,38 @@ _NETWORK, _COMMAND, _CHANGE = "network", "command", "change"
 _WORDS = re.compile(r"[\w./:@%+,=-]+(?: [\w./:@%+,=-]+)*", re.ASCII)
 """A command line with nothing for a shell to interpret: words separated by spaces."""
 
-_DOES: Mapping[Effect, str] = {
-    Effect.RUNS_LATER: "It would run or be obeyed later, outside of the sandbox",
-    Effect.DELETE: "It deletes what this run did not make",
-    Effect.REPLACE: "It puts another kind of thing in the place of what this run did not make",
-    Effect.OVERWRITE: "It overwrites what this run did not make",
-    Effect.PERMISSIONS: "It changes the permissions of what this run did not make",
+_DOES: Mapping[FileEffect, str] = {
+    FileEffect.RUNS_LATER: "It would run or be obeyed later, outside of the sandbox",
+    FileEffect.DELETE: "It deletes what this run did not make",
+    FileEffect.REPLACE: "It puts another kind of thing in the place of what this run did not make",
+    FileEffect.OVERWRITE: "It overwrites what this run did not make",
+    FileEffect.PERMISSIONS: "It changes the permissions of what this run did not make",
 }
-_VERBS: Mapping[Effect, str] = {
-    Effect.RUNS_LATER: "write",
-    Effect.DELETE: "delete",
-    Effect.REPLACE: "replace",
-    Effect.OVERWRITE: "overwrite",
-    Effect.PERMISSIONS: "change",
+_VERBS: Mapping[FileEffect, str] = {
+    FileEffect.RUNS_LATER: "write",
+    FileEffect.DELETE: "delete",
+    FileEffect.REPLACE: "replace",
+    FileEffect.OVERWRITE: "overwrite",
+    FileEffect.PERMISSIONS: "change",
 }
-_DOING: Mapping[Effect, str] = {
-    Effect.DELETE: "deleting",
-    Effect.REPLACE: "replacing",
-    Effect.OVERWRITE: "overwriting",
-    Effect.PERMISSIONS: "changing the permissions of",
+_DOING: Mapping[FileEffect, str] = {
+    FileEffect.DELETE: "deleting",
+    FileEffect.REPLACE: "replacing",
+    FileEffect.OVERWRITE: "overwriting",
+    FileEffect.PERMISSIONS: "changing the permissions of",
 }
 """What can be allowed for a whole run, for one path each. What would run later needs consent each time."""
 
-_SETTINGS: Mapping[Effect, str] = {
-    Effect.DELETE: "delete",
-    Effect.REPLACE: "delete",
-    Effect.OVERWRITE: "overwrite",
-    Effect.PERMISSIONS: "overwrite",
+_SETTINGS: Mapping[FileEffect, str] = {
+    FileEffect.DELETE: "delete",
+    FileEffect.REPLACE: "delete",
+    FileEffect.OVERWRITE: "overwrite",
+    FileEffect.PERMISSIONS: "overwrite",
 }
 """The value of the setting ``allow_changes`` that allows an effect."""
 
 
-class Denied(ValueError):
+class ConsentDenied(ValueError):
     """The human did not allow it. The text is for the model, with the human's reason."""
 
 
@@ -170,7 +170,7 @@ class Consent:
             return
         shown = quote(text)
         if len(shown) > MAX_SHOWN:
-            raise Denied(
+            raise ConsentDenied(
                 f"This needs the user's consent and is too long to be shown for that ({len(shown)} characters, at most "
                 f"{MAX_SHOWN}). Nothing was done. Do it in smaller steps."
             )
@@ -207,7 +207,7 @@ def _put(question: str, options: Sequence[Option], context: str, subject: Consen
     answer = ask_consent(question, options, subject, context=context)
     chosen = find_choice(answer, options)
     if chosen is None or chosen.side is Side.NO:
-        raise Denied(explain_refusal(answer, refusal, options))
+        raise ConsentDenied(explain_refusal(answer, refusal, options))
 
 
 # -- the words --------------------------------------------------------------------------------------------------------
@@ -215,15 +215,15 @@ def _put(question: str, options: Sequence[Option], context: str, subject: Consen
 
 def _name_acts(findings: Sequence[Finding]) -> str:
     """Ask for all of it in one line: ``Delete 3 files and overwrite config.yaml?``"""
-    later = {each.path for each in findings if each.effect is Effect.RUNS_LATER}
+    later = {each.path for each in findings if each.effect is FileEffect.RUNS_LATER}
     parts = []
-    for effect in Effect:
+    for effect in FileEffect:
         of_it = [each for each in findings if each.effect is effect]
-        of_it = of_it if effect is Effect.RUNS_LATER else [each for each in of_it if each.path not in later]
+        of_it = of_it if effect is FileEffect.RUNS_LATER else [each for each in of_it if each.path not in later]
         if of_it:
             object_ = _name_objects(of_it)
-            what = f"the permissions of {object_}" if effect is Effect.PERMISSIONS else object_
-            tail = ", which other programs act on later" if effect is Effect.RUNS_LATER else ""
+            what = f"the permissions of {object_}" if effect is FileEffect.PERMISSIONS else object_
+            tail = ", which other programs act on later" if effect is FileEffect.RUNS_LATER else ""
             parts.append(f"{_VERBS[effect]} {what}{tail}")
     asked = " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
     return f"{asked[0].upper()}{asked[1:]}?"
@@ -252,12 +252,12 @@ def _list_options(findings: Sequence[Finding], grants: Collection[Grant]) -> lis
     effects = {each.effect for each in findings}
     tops = _list_tops(list({each.path: each for each in findings}.values()))
     one = len(tops) == 1
-    verbs = " and ".join(_VERBS[each] for each in Effect if each in effects)
-    if effects == {Effect.DELETE}:
+    verbs = " and ".join(_VERBS[each] for each in FileEffect if each in effects)
+    if effects == {FileEffect.DELETE}:
         no = f"keep the {tops[0].kind if one else _name_kinds(tops)}"
-    elif effects == {Effect.RUNS_LATER}:
+    elif effects == {FileEffect.RUNS_LATER}:
         no = f"do not write {'it' if one else 'them'}"
-    elif effects <= {Effect.REPLACE, Effect.OVERWRITE, Effect.PERMISSIONS}:
+    elif effects <= {FileEffect.REPLACE, FileEffect.OVERWRITE, FileEffect.PERMISSIONS}:
         no = "leave it as it is" if one else "leave them as they are"
     else:
         no = "change nothing"
@@ -290,7 +290,7 @@ def _list_run_grants(findings: Sequence[Finding], folder: str) -> tuple[Grant, .
 
 
 def _explain(findings: Sequence[Finding]) -> Iterator[str]:
-    for effect in Effect:
+    for effect in FileEffect:
         of_it = [each for each in findings if each.effect is effect]
         reasons = list(dict.fromkeys(each.why for each in of_it if each.why))[:MAX_REASONS_SHOWN]
         if of_it:

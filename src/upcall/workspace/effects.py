@@ -13,7 +13,7 @@ from upcall.workspace.folder import PERMISSIONS, Write, read_attributes
 from upcall.workspace.later import find_later
 
 
-class Effect(StrEnum):
+class FileEffect(StrEnum):
     """An effect of a change that the human decides on."""
 
     RUNS_LATER = "runs later"
@@ -35,7 +35,7 @@ class Finding:
         kept: whether an undo can bring it back.
     """
 
-    effect: Effect
+    effect: FileEffect
     path: str
     why: str = ""
     kind: str = "file"
@@ -66,7 +66,7 @@ class ProposedChange:
         others = (each.path for each in writes if each.path not in paths)
         return cls(str(root), findings, tuple(others), digest_change(writes))
 
-    def without(self, effect: Effect) -> ProposedChange:
+    def without(self, effect: FileEffect) -> ProposedChange:
         """Return the same change with one effect that needs no consent; its paths are among the others."""
         left = tuple(each for each in self.findings if each.effect is not effect)
         free = {each.path for each in self.findings} - {each.path for each in left}
@@ -127,7 +127,7 @@ def find_effects(root: Path, writes: Sequence[Write], own: OwnFiles) -> list[Fin
     for each in writes:
         if each.path in later:
             kind = each.after.kind if each.after is not None else "file"
-            found.append(Finding(Effect.RUNS_LATER, each.path, later[each.path], kind))
+            found.append(Finding(FileEffect.RUNS_LATER, each.path, later[each.path], kind))
         if each.before is not None and not (each.before.kept and own.owns(each.path, each.before)):
             found += [
                 Finding(effect, each.path, kind=each.before.kind, kept=each.before.kept)
@@ -136,13 +136,13 @@ def find_effects(root: Path, writes: Sequence[Write], own: OwnFiles) -> list[Fin
     return found
 
 
-def _list_effects(before: FileState, after: FileState | None) -> Iterator[Effect]:
+def _list_effects(before: FileState, after: FileState | None) -> Iterator[FileEffect]:
     if after is None:
-        yield Effect.DELETE
+        yield FileEffect.DELETE
     elif after.kind != before.kind:
-        yield Effect.REPLACE
+        yield FileEffect.REPLACE
     else:
         if not before.holds_same(after):
-            yield Effect.OVERWRITE
+            yield FileEffect.OVERWRITE
         if before.kind != "link" and (before.mode ^ after.mode) & PERMISSIONS:
-            yield Effect.PERMISSIONS
+            yield FileEffect.PERMISSIONS

@@ -106,14 +106,14 @@ class _Missing(FileNotFoundError):
         self.rest = list(rest)
 
 
-class _Open:
+class _OpenFolder:
     """An open folder, from which its contents are reached."""
 
     def __init__(self, path: str, at: int | None) -> None:
         self._path, self._at = path, at
 
     @classmethod
-    def root(cls, path: str, openat: bool) -> _Open:
+    def root(cls, path: str, openat: bool) -> _OpenFolder:
         if openat:
             return cls(path, os.open(path, _FOLDER & ~getattr(os, "O_NOFOLLOW", 0)))
         if not os.path.isdir(path):
@@ -139,13 +139,13 @@ class _Open:
     def readlink(self, name: str) -> str:
         return os.readlink(self._name(name), dir_fd=self._at)
 
-    def enter(self, name: str) -> _Open:
+    def enter(self, name: str) -> _OpenFolder:
         path = os.path.join(self._path, name)
         if self._at is not None:
-            return _Open(path, os.open(name, _FOLDER, dir_fd=self._at))
+            return _OpenFolder(path, os.open(name, _FOLDER, dir_fd=self._at))
         if not stat.S_ISDIR(self.lstat(name).st_mode) or getattr(os.path, "isjunction", lambda _: False)(path):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        return _Open(path, None)
+        return _OpenFolder(path, None)
 
     def make(self, name: str, mode: int) -> None:
         os.mkdir(self._name(name), dir_fd=self._at)
@@ -236,12 +236,12 @@ class _Open:
 class _Way:
     """The open folders on the way to a name: the root, and those in it by their names."""
 
-    def __init__(self, root: _Open) -> None:
+    def __init__(self, root: _OpenFolder) -> None:
         self.names: list[str] = []
         self._open = [root]
 
     @property
-    def here(self) -> _Open:
+    def here(self) -> _OpenFolder:
         return self._open[-1]
 
     def enter(self, name: str) -> None:
@@ -437,7 +437,7 @@ class Folder:
                 if start is not None:
                     start.close()
 
-    def _list_under(self, here: _Open, place: str, passed_over: _PassOver, depth: int) -> Iterator[str]:
+    def _list_under(self, here: _OpenFolder, place: str, passed_over: _PassOver, depth: int) -> Iterator[str]:
         for name, kind in here.entries():
             if passed_over(self, place, name, kind == stat.S_IFDIR):
                 continue
@@ -460,7 +460,7 @@ class Folder:
     @contextmanager
     def _walk_to(
         self, parts: Sequence[str], path: str, *, last: bool = True, follow: bool = True
-    ) -> Iterator[tuple[_Open, str, tuple[str, ...]]]:
+    ) -> Iterator[tuple[_OpenFolder, str, tuple[str, ...]]]:
         """Open the folder that a path ends in; also return the last name and the names of the folders on the way.
 
         The name is empty if the path names a folder by ``..`` or is empty. Without `last`, the last name may be a link;
@@ -493,9 +493,9 @@ class Folder:
         finally:
             way.close()
 
-    def _open_root(self, todo: Iterable[str]) -> _Open:
+    def _open_root(self, todo: Iterable[str]) -> _OpenFolder:
         try:
-            return _Open.root(str(self.root), self._openat)
+            return _OpenFolder.root(str(self.root), self._openat)
         except FileNotFoundError:
             raise _Missing(todo) from None
 
@@ -531,7 +531,9 @@ def _order(writes: Sequence[Write]) -> list[tuple[int, bool]]:
     return [*((each, True) for each in removed), *((each, False) for each in made)]
 
 
-def _create(here: _Open, name: str, there: FileState | None, wanted: FileState | None, data: bytes | Path) -> None:
+def _create(
+    here: _OpenFolder, name: str, there: FileState | None, wanted: FileState | None, data: bytes | Path
+) -> None:
     """Create what is wanted in place of what is there, which can be replaced in one step."""
     if wanted is None:
         return
@@ -576,7 +578,7 @@ def _stamp(found: os.stat_result) -> _Stamp:
     return found.st_ino, found.st_dev, found.st_mode, found.st_mtime_ns, found.st_size
 
 
-def _stamp_of(here: _Open, name: str) -> _Stamp:
+def _stamp_of(here: _OpenFolder, name: str) -> _Stamp:
     try:
         return _stamp(here.lstat(name))
     except FileNotFoundError:

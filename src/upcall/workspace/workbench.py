@@ -30,7 +30,7 @@ from upcall.runs.file_changes import (
 from upcall.text import show_name, show_on_line
 from upcall.workspace.changes import is_interpreter
 from upcall.workspace.consent import Consent
-from upcall.workspace.effects import Effect, OwnFiles, ProposedChange
+from upcall.workspace.effects import FileEffect, OwnFiles, ProposedChange
 from upcall.workspace.file_tools import TOOLS
 from upcall.workspace.folder import MAX_BYTES, Content, Folder, Write
 from upcall.workspace.patch_matching import replace_text
@@ -242,7 +242,7 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
         folder = self._root()
         own = OwnFiles.of_changes(await self.changes.list_changes(), folder.root)
         change = await asyncio.to_thread(ProposedChange.of_writes, folder.root, writes, own)
-        change = change.without(Effect.OVERWRITE)
+        change = change.without(FileEffect.OVERWRITE)
         paths = {each.path for each in change.findings}
         diff = "".join(describe(each) for each in writes if each.path in paths)
         self.consent.request_changes(change, "", diff)

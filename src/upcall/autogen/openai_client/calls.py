@@ -27,7 +27,7 @@ _ID_CHARS = 9
 
 
 @dataclass(eq=False)
-class _Draft:
+class _CallDraft:
     id: str = ""
     name: str = ""
     pieces: list[str] = field(default_factory=list)
@@ -75,8 +75,8 @@ class CallDrafts:
     """The calls of one reply while its pieces arrive."""
 
     def __init__(self) -> None:
-        self._all: list[_Draft] = []
-        self._by_index: dict[int, _Draft] = {}
+        self._all: list[_CallDraft] = []
+        self._by_index: dict[int, _CallDraft] = {}
 
     def __bool__(self) -> bool:
         """Whether there is a call."""
@@ -89,7 +89,7 @@ class CallDrafts:
             pieces = [pieces]
         if not isinstance(pieces, Sequence) or isinstance(pieces, str):
             return []
-        together: list[_Draft] = []
+        together: list[_CallDraft] = []
         added: list[tuple[str, int, str]] = []
         for piece in pieces:
             if isinstance(piece, Mapping):
@@ -100,7 +100,7 @@ class CallDrafts:
                 added.append((draft.name, self._all.index(draft), "".join(draft.pieces[known:])))
         return added
 
-    def _find(self, piece: Mapping[str, Any], together: Sequence[_Draft]) -> _Draft:
+    def _find(self, piece: Mapping[str, Any], together: Sequence[_CallDraft]) -> _CallDraft:
         index, given = piece.get("index"), _text(piece.get("id"))
         index = int(index) if isinstance(index, str) and index.isdecimal() else index
         function = _function_of(piece)
@@ -116,14 +116,14 @@ class CallDrafts:
         elif here is not None and name and self._begins_another(here, given, name, together):
             here = None
         if here is None:
-            here = _Draft()
+            here = _CallDraft()
             self._all.append(here)
         if numbered:
             self._by_index[index] = here  # type: ignore[index]
         return here
 
     @staticmethod
-    def _begins_another(here: _Draft, given: str, name: str, together: Sequence[_Draft]) -> bool:
+    def _begins_another(here: _CallDraft, given: str, name: str, together: Sequence[_CallDraft]) -> bool:
         if here in together:
             return True
         if given and given == here.id:
@@ -177,7 +177,7 @@ def _read_name(name: str, offered: frozenset[str]) -> str:
 _SEPARATORS = re.compile(r"[^\w-]+")
 
 
-def _continues_call(draft: _Draft, name: str, function: Mapping[str, Any]) -> bool:
+def _continues_call(draft: _CallDraft, name: str, function: Mapping[str, Any]) -> bool:
     """Return whether a piece with an id of its own is more of a call all the same: some servers give each piece one."""
     if not name:
         return bool(draft.name)

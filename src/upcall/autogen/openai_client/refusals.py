@@ -8,21 +8,21 @@ from typing import NamedTuple
 from upcall.autogen.model_errors import ServerError, words_of
 
 
-class Refusal(NamedTuple):
+class ServerRefusal(NamedTuple):
     """The HTTP status, None of an error in an answer that is a success, and the words."""
 
     status: int | None
     words: str
 
 
-def read_refusal(error: Exception) -> Refusal | None:
+def read_refusal(error: Exception) -> ServerRefusal | None:
     """Return the status and the words of a server's refusal; None if the error is none."""
     if isinstance(error, ServerError):
-        return Refusal(error.status, error.words)
+        return ServerRefusal(error.status, error.words)
     status = getattr(error, "status_code", None)
     if not isinstance(status, int):
         return None
     body = getattr(error, "body", None)
     words = words_of(body) if body else str(error)
     named = body.get("param") if isinstance(body, Mapping) else None
-    return Refusal(status, f"{words} {named or ''}")
+    return ServerRefusal(status, f"{words} {named or ''}")

@@ -11,7 +11,7 @@ from typing import Any
 
 from autogen_core.models import CreateResult
 
-from upcall.autogen.model_errors import CutShort, ServerError, UnreadableBody
+from upcall.autogen.model_errors import ReplyCutShort, ServerError, UnreadableBody
 from upcall.autogen.model_notes import Returned, digest
 from upcall.autogen.openai_client.calls import CallDrafts, merge
 from upcall.autogen.openai_client.endings import Ending, read_ending
@@ -139,7 +139,7 @@ class ReplyReader(Reader):
         if ending is Ending.FAILED:
             raise ServerError(f"it ended the reply with {self._reason!r}")
         if ending is None and not self.done:
-            raise CutShort
+            raise ReplyCutShort
         if not self._has_choice:
             raise UnreadableBody("its stream contains no reply")
         calls, of_calls = self._calls.finish(self._taken, self._offered)

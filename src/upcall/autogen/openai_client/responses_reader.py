@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from autogen_core import FunctionCall
 from autogen_core.models import ChatCompletionTokenLogprob, CreateResult
 
-from upcall.autogen.model_errors import CutShort, ServerError, UnreadableBody, words_of
+from upcall.autogen.model_errors import ReplyCutShort, ServerError, UnreadableBody, words_of
 from upcall.autogen.model_notes import Returned, digest
 from upcall.autogen.openai_client.calls import CallDrafts
 from upcall.autogen.openai_client.endings import Ending, read_status
@@ -58,7 +58,7 @@ _GROWTH: Final = {
 
 
 @dataclass
-class _Draft:
+class _ItemDraft:
     """An item while its events arrive: as the server sent it last, what its parts grew to, and what was shown of it."""
 
     item: dict[str, Any]
@@ -91,7 +91,7 @@ class ResponsesReader(Reader):
 
     def __init__(self, *, taken: frozenset[str] = frozenset(), offered: frozenset[str] = frozenset()) -> None:
         super().__init__(taken=taken, offered=offered)
-        self._drafts: list[_Draft] = []
+        self._drafts: list[_ItemDraft] = []
         self._ending: Ending | None = None
         self._has_response = False
 
@@ -143,7 +143,7 @@ class ResponsesReader(Reader):
             return ""
         shown = [each.shown for each in self._drafts if each.item.get("type") == "message"]
         known = {str(each.item.get("id")): each.item for each in self._drafts if each.done}
-        self._drafts = [_Draft(known.get(str(item.get("id")), item), done=True) for item in items]
+        self._drafts = [_ItemDraft(known.get(str(item.get("id")), item), done=True) for item in items]
         messages = [each for each in self._drafts if each.item.get("type") == "message"]
         for draft, text in zip(messages, shown, strict=False):
             draft.shown = text
@@ -152,7 +152,7 @@ class ResponsesReader(Reader):
     def _take_item(self, item: dict[str, Any], event: Mapping[str, Any], *, done: bool) -> str:
         draft = self._find(event, item, begins=not done)
         if draft is None:
-            draft = _Draft({}, event.get("output_index"))
+            draft = _ItemDraft({}, event.get("output_index"))
             self._drafts.append(draft)
         if draft.done and not done:
             return ""
@@ -166,7 +166,7 @@ class ResponsesReader(Reader):
         self._count_text(value)
         draft = self._find(event, {"type": growth.item, "id": event.get("item_id")})
         if draft is None:
-            draft = _Draft({"type": growth.item}, event.get("output_index"))
+            draft = _ItemDraft({"type": growth.item}, event.get("output_index"))
             self._drafts.append(draft)
         pieces = draft.grown.setdefault((growth.part, event.get(growth.number)), [])
         if step == "done":
@@ -179,13 +179,13 @@ class ResponsesReader(Reader):
         self._odds += read_tokens(event.get("logprobs"))
         return self._show(draft, value)
 
-    def _note_piece(self, draft: _Draft, item: str, value: str) -> None:
+    def _note_piece(self, draft: _ItemDraft, item: str, value: str) -> None:
         if item == "reasoning":
             self._new.append(ReplyPart(Kind.THOUGHT, value))
         elif item == "function_call":
             self._new.append(CallPiece(str(draft.item.get("name") or ""), self._drafts.index(draft), value))
 
-    def _find(self, event: Mapping[str, Any], item: Mapping[str, Any], *, begins: bool = False) -> _Draft | None:
+    def _find(self, event: Mapping[str, Any], item: Mapping[str, Any], *, begins: bool = False) -> _ItemDraft | None:
         """Return the item that an event is about, of which it says this much."""
         known = [each for each in self._drafts if item.get("id") and each.item.get("id") == item["id"]]
         if known or begins:
@@ -201,7 +201,7 @@ class ResponsesReader(Reader):
                 return draft
         return None
 
-    def _show(self, draft: _Draft, piece: str) -> str:
+    def _show(self, draft: _ItemDraft, piece: str) -> str:
         """Return what the user is shown of a piece of a message's text."""
         if draft.item.get("phase") == "commentary" or not piece:
             return ""
@@ -210,7 +210,7 @@ class ResponsesReader(Reader):
         draft.shown.append(piece)
         return gap + piece
 
-    def _show_rest(self, draft: _Draft) -> str:
+    def _show_rest(self, draft: _ItemDraft) -> str:
         """Return what of a message's text the user was not shown yet."""
         text, shown = replace_surrogates(_text_of(draft.finish())), "".join(draft.shown)
         return self._show(draft, text[len(shown) :]) if text.startswith(shown) else ""
@@ -224,7 +224,7 @@ class ResponsesReader(Reader):
             CutShort: it ended in the middle.
         """
         if self._ending is None and not self.done:
-            raise CutShort
+            raise ReplyCutShort
         if not self._drafts and not self._has_response:
             raise UnreadableBody("its stream contains no reply")
         items = [clean(each.finish()) for each in self._drafts]

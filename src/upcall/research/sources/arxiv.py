@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from upcall.research.sources.base import Hit, Passage, SourceUnavailable
-from upcall.research.sources.http import Reply, explain_missing, fetch
+from upcall.research.sources.http import HttpReply, explain_missing, fetch
 from upcall.research.sources.passages import take_passage
 from upcall.research.sources.readers import INSTALL, Text
 from upcall.research.sources.web import bound_query, read_page
@@ -75,7 +75,7 @@ class Arxiv:
         return Passage(source=ARXIV, ref=ref, title=hits[0].title, text=hits[0].text, place="abstract", note=note)
 
 
-def _entries(reply: Reply) -> list[Hit]:
+def _entries(reply: HttpReply) -> list[Hit]:
     """List the papers of a feed. For an error, arXiv sends an entry without a paper's id."""
     from defusedxml import DefusedXmlException
     from defusedxml.ElementTree import ParseError, fromstring

@@ -17,7 +17,7 @@ from typing import TypeVar
 from upcall.errors import ConfigurationError
 from upcall.prompts.contexts import Document
 from upcall.research.sources.base import Hit, Passage
-from upcall.research.sources.index import UNSPACED, Damaged, DocumentIndex, IndexHit, Known
+from upcall.research.sources.index import UNSPACED, DamagedIndex, DocumentIndex, IndexHit, Known
 from upcall.research.sources.passages import TextPart, take_passage
 from upcall.research.sources.readers import SUFFIXES, NotReadable, Text
 from upcall.text import replace_surrogates
@@ -177,7 +177,7 @@ class Documents:
         """Repeat the work with a new index if the old one turns out to be damaged."""
         try:
             return work()
-        except Damaged:
+        except DamagedIndex:
             return work()
 
     def _look(self) -> None:

@@ -30,7 +30,7 @@ AGENT = "upcall/0.1 (research agent; https://pypi.org/project/upcall)"
 
 
 @dataclass(frozen=True)
-class Reply:
+class HttpReply:
     """A server's reply: its final address, its type, and the bytes."""
 
     url: str
@@ -56,7 +56,7 @@ async def fetch(
     redirects: int = MAX_REDIRECTS,
     seconds: float = TOTAL_TIMEOUT_S,
     **request: Any,
-) -> Reply:
+) -> HttpReply:
     """Return a server's reply to a request (`params`, `json`, `headers` as httpx takes them).
 
     Raises:
@@ -89,7 +89,7 @@ async def fetch(
         raise SourceUnavailable(f"{who} cannot be reached ({type(error).__name__}).") from error
 
 
-async def _read_reply(who: str, response: httpx.Response) -> Reply:
+async def _read_reply(who: str, response: httpx.Response) -> HttpReply:
     _refuse_error(who, response.status_code)
     data = bytearray()
     async for block in response.aiter_bytes():  # Unpacked: the announced length says nothing.
@@ -97,7 +97,7 @@ async def _read_reply(who: str, response: httpx.Response) -> Reply:
         if len(data) > MAX_BYTES:
             raise SourceUnavailable(f"{who} sent more than {MAX_BYTES // 1_000_000} MB.")
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return Reply(str(response.url), kind, bytes(data))
+    return HttpReply(str(response.url), kind, bytes(data))
 
 
 def _refuse_error(who: str, status: int) -> None:

@@ -281,10 +281,10 @@ class DocumentIndex:
             if (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF not in _CORRUPT:
                 raise SourceUnavailable(f"The index of the documents, {self.file}, cannot be used: {error}.") from error
             _delete(self.file)
-            raise Damaged from error
+            raise DamagedIndex from error
 
 
-class Damaged(SourceUnavailable):
+class DamagedIndex(SourceUnavailable):
     """The index was damaged and has been deleted."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from upcall.addresses import Resolve
 from upcall.research.sources.base import Hit, Passage, SourceUnavailable
-from upcall.research.sources.http import Reply, explain_missing, fetch, guard_url
+from upcall.research.sources.http import HttpReply, explain_missing, fetch, guard_url
 from upcall.research.sources.isolated import IsolatedReader
 from upcall.research.sources.passages import take_passage
 from upcall.research.sources.readers import INSTALL, NotReadable, Text
@@ -167,7 +167,7 @@ def bound_query(query: str) -> str:
     return words
 
 
-def read_page(reply: Reply) -> Text:
+def read_page(reply: HttpReply) -> Text:
     """Return a server's reply as text, by its type.
 
     Raises:
@@ -198,7 +198,7 @@ _SUFFIXES = {
 }
 
 
-def read_entries(who: str, reply: Reply, *path: str) -> list[dict[str, Any]]:
+def read_entries(who: str, reply: HttpReply, *path: str) -> list[dict[str, Any]]:
     """Return the list of objects at a path in a JSON reply; empty if the path does not exist.
 
     Raises:

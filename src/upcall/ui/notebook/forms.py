@@ -90,7 +90,7 @@ class Form:
         self._sending: set[str] = set()
         self._left: set[str] = set()
         """The ids of questions whose answers are being sent, or will be taken in by a team at work."""
-        self._fields: dict[str, _Field] = {}
+        self._fields: dict[str, _FormField] = {}
         self._events = _Events()
         self._head, self._note, self._busy, self._log, self._known, self._pictures = (widgets.HTML() for _ in range(6))
         self._body, self._actions = widgets.VBox(), _row()
@@ -193,7 +193,7 @@ class Form:
             with suppress(UpcallError):  # A store that is busy is no reason to stop the team.
                 await self._load(run_id)
 
-    async def _send(self, run_id: str, fields: Sequence[_Field]) -> None:
+    async def _send(self, run_id: str, fields: Sequence[_FormField]) -> None:
         given = {field.question.id: value for field in fields if (value := field.take_answer()) is not None}
         if not given:
             raise AnswerRefused("Nothing is answered yet: choose an option or write an answer.")
@@ -242,8 +242,8 @@ class Form:
         self._actions.children = self._buttons(run)
         self._enable()
 
-    def _field(self, run: Run, question: Question) -> _Field:
-        field = _Field(question, run.list_also_waiting(question))
+    def _field(self, run: Run, question: Question) -> _FormField:
+        field = _FormField(question, run.list_also_waiting(question))
         self._on_click(field.answer, lambda: self._send(run.id, [field]))
         for outcome, button in field.outcomes.items():
             without = Answer(question_id=question.id, outcome=outcome)
@@ -298,7 +298,7 @@ def _row(*buttons: Any) -> Any:
     return widgets.HBox(buttons, layout={"flex_flow": "row wrap"})
 
 
-class _Field:
+class _FormField:
     """A question and its input fields. Nothing is chosen at first."""
 
     def __init__(self, question: Question, also: Sequence[Question]) -> None:

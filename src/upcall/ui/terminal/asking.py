@@ -29,7 +29,7 @@ _OTHER, _EDIT, _SKIP, _DECLINE, _SEND = "other", "edit", "skip", "decline", "sen
 
 
 @dataclass(frozen=True)
-class Turn:
+class DialogTurn:
     """One of several questions asked together, and the answer it had before the user came back to it."""
 
     question: Question
@@ -57,7 +57,7 @@ class Back:
 class Asker(Protocol):
     """A way to ask. Both methods raise KeyboardInterrupt or EOFError if the user stops."""
 
-    async def ask(self, turn: Turn) -> AnswerValue | Back:
+    async def ask(self, turn: DialogTurn) -> AnswerValue | Back:
         """Ask until the question accepts an answer."""
 
     async def review(self, answers: Sequence[tuple[Question, AnswerValue]]) -> int | None:
@@ -73,7 +73,7 @@ async def ask_questions(run: Run, asker: Asker) -> Mapping[str, AnswerValue]:
     questions, answers, at = run.questions, dict[str, AnswerValue](), 0
     while (at := _next_to_ask(questions, at, answers)) < len(questions):
         question = questions[at]
-        turn = Turn(question, at + 1, len(questions), run.list_also_waiting(question), answers.get(question.id))
+        turn = DialogTurn(question, at + 1, len(questions), run.list_also_waiting(question), answers.get(question.id))
         answer = await asker.ask(turn)
         if isinstance(answer, Back):
             at = max(at - 1, 0)
@@ -143,7 +143,7 @@ class LineAsker:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
 
-    async def ask(self, turn: Turn) -> AnswerValue | Back:
+    async def ask(self, turn: DialogTurn) -> AnswerValue | Back:
         """See `Asker`."""
         question = turn.question
         self._screen.question(question, turn.mark, turn.also)
@@ -174,7 +174,7 @@ class ListAsker:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
 
-    async def ask(self, turn: Turn) -> AnswerValue | Back:
+    async def ask(self, turn: DialogTurn) -> AnswerValue | Back:
         """See `Asker`."""
         question = turn.question
         listed = bool(question.options) and not question.secret
@@ -206,11 +206,11 @@ class ListAsker:
 
     # -- questions with options ---------------------------------------------------------------------------------------
 
-    async def _ask_list(self, turn: Turn) -> AnswerValue | Back:
+    async def _ask_list(self, turn: DialogTurn) -> AnswerValue | Back:
         from upcall.ui.terminal.list_dialog import BACK, ListDialog
 
         question = turn.question
-        draft = _Draft.of(question, turn.earlier)
+        draft = _AnswerDraft.of(question, turn.earlier)
         while True:
             chosen = await ListDialog(
                 _rows(turn),
@@ -234,7 +234,7 @@ class ListAsker:
                     if edited is not None:
                         return edited
                     continue
-            draft = _Draft(chosen.key or _OTHER, chosen.ticked, chosen.typed or draft.text)
+            draft = _AnswerDraft(chosen.key or _OTHER, chosen.ticked, chosen.typed or draft.text)
             labels = [question.options[int(key)].label for key in draft.ticked if key != _OTHER]
             if _OTHER not in (draft.at, *draft.ticked):
                 answer = labels if question.multi_select else question.options[int(draft.at or 0)].label
@@ -265,7 +265,7 @@ class ListAsker:
 
     # -- questions without --------------------------------------------------------------------------------------------
 
-    async def _ask_line(self, turn: Turn) -> AnswerValue | Back:
+    async def _ask_line(self, turn: DialogTurn) -> AnswerValue | Back:
         from upcall.ui.terminal.list_dialog import ask_line
 
         question = turn.question
@@ -285,7 +285,7 @@ class ListAsker:
 
 
 @dataclass(frozen=True)
-class _Draft:
+class _AnswerDraft:
     """The initial state of a list: the row, the ticks, the user's own text."""
 
     at: str | None
@@ -293,7 +293,7 @@ class _Draft:
     text: str = ""
 
     @classmethod
-    def of(cls, question: Question, earlier: AnswerValue | None) -> _Draft:
+    def of(cls, question: Question, earlier: AnswerValue | None) -> _AnswerDraft:
         """Begin with the previous answer; otherwise on the first row, or on none if Enter alone must allow nothing."""
         if isinstance(earlier, Answer):
             return cls(_SKIP if earlier.outcome is Outcome.SKIPPED else _DECLINE)
@@ -306,7 +306,7 @@ class _Draft:
         return cls(keys.get(parts[0], _OTHER) if parts else "0", ticked, ", ".join(own))
 
 
-def _rows(turn: Turn) -> list[Row]:
+def _rows(turn: DialogTurn) -> list[Row]:
     from upcall.ui.terminal.list_dialog import BACK, Row
 
     question, several = turn.question, turn.question.multi_select

@@ -44,10 +44,19 @@ from upcall.runs.states import RunStatus
 from upcall.runs.transcript import TranscriptEntry
 from upcall.ui.web.agui_messages import Conversation
 from upcall.ui.web.agui_questions import describe_interrupt, read_payload
-from upcall.ui.web.background import Token
+from upcall.ui.web.background import StreamedToken
 from upcall.ui.web.bodies import RunBody, Start, explain_validation
 from upcall.ui.web.callers import Authenticator, CurrentUser, KnownCallersRoute
-from upcall.ui.web.events import LINE_END, Place, Reader, Stored, Streams, Update, follow_run, respond_with
+from upcall.ui.web.events import (
+    LINE_END,
+    RunFollower,
+    Stored,
+    StreamPosition,
+    Streams,
+    Update,
+    follow_run,
+    respond_with,
+)
 from upcall.ui.web.problems import describe
 from upcall.ui.web.service import Caller, Service
 from upcall.ui.web.starting import begin_run, is_begun
@@ -62,7 +71,7 @@ def make_agui(service: Service, authenticator: Authenticator, streams: Streams) 
     async def run_agent(given: RunAgentInput, caller: CurrentUser) -> EventSourceResponse:
         """Start a run, answer its questions, or look at it, by AG-UI 1.0; the events of that protocol follow."""
         _refuse_broken_text(given)
-        return respond_with(_encode(_Exchange(service, authenticator, caller, given)), streams, caller)
+        return respond_with(_encode(_AguiExchange(service, authenticator, caller, given)), streams, caller)
 
     return router
 
@@ -79,12 +88,12 @@ def _refuse_broken_text(given: RunAgentInput) -> None:
         raise CallerError("A text holds half a character (a lone surrogate). Send whole ones.") from error
 
 
-async def _encode(exchange: _Exchange) -> AsyncIterator[ServerSentEvent]:
+async def _encode(exchange: _AguiExchange) -> AsyncIterator[ServerSentEvent]:
     async for event in exchange.stream_events():
         yield ServerSentEvent(event.model_dump_json(by_alias=True), sep=LINE_END)
 
 
-class _Exchange:
+class _AguiExchange:
     """One run of AG-UI: the front end's request, and the events that follow."""
 
     def __init__(self, service: Service, authenticator: Authenticator, caller: Caller, given: RunAgentInput) -> None:
@@ -180,11 +189,11 @@ class _Exchange:
         if (await self._app.get(run_id, user=self._caller.user)).interrupted:
             await self._service.resume(self._caller, run_id)
 
-    def _listen(self, run_id: str) -> tuple[Reader, Conversation]:
-        reader = Reader(self._service, self._caller, run_id, Place())
+    def _listen(self, run_id: str) -> tuple[RunFollower, Conversation]:
+        reader = RunFollower(self._service, self._caller, run_id, StreamPosition())
         return reader, Conversation(run_id, self._given.messages)
 
-    async def _recall(self, reader: Reader, conversation: Conversation) -> tuple[BaseEvent, BaseEvent]:
+    async def _recall(self, reader: RunFollower, conversation: Conversation) -> tuple[BaseEvent, BaseEvent]:
         """Read what was said and done so far, and yield it at once, with the run's state."""
         for each in await reader.read_new():
             if isinstance(each.item, TranscriptEntry):
@@ -192,7 +201,7 @@ class _Exchange:
         return conversation.snapshot(), _show_state(reader.run)
 
     async def _follow(
-        self, reader: Reader, conversation: Conversation, before: Usage, answered: Collection[str] = ()
+        self, reader: RunFollower, conversation: Conversation, before: Usage, answered: Collection[str] = ()
     ) -> AsyncGenerator[BaseEvent]:
         """Yield what happens up to the next pause."""
         for each in await reader.read_new():
@@ -264,13 +273,13 @@ class _Task(NamedTuple):
     images: list[Sent]
 
 
-def _to_events(update: Update, reader: Reader, conversation: Conversation) -> Iterator[BaseEvent]:
+def _to_events(update: Update, reader: RunFollower, conversation: Conversation) -> Iterator[BaseEvent]:
     match update:
         case Stored(TranscriptEntry() as entry, place, text_id):
             yield from conversation.add(entry, place, text_id, reader.find_question(entry))
         case Stored(Run() as run):
             yield _show_state(run)
-        case Token():
+        case StreamedToken():
             yield from conversation.write(update)
 
 

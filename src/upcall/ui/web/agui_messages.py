@@ -37,8 +37,8 @@ from ag_ui.core import (
 from upcall.execution.start_options import EARLIER
 from upcall.questions.question import Question
 from upcall.runs.transcript import EntryKind, TranscriptEntry
-from upcall.ui.web.background import Token
-from upcall.ui.web.events import Place
+from upcall.ui.web.background import StreamedToken
+from upcall.ui.web.events import StreamPosition
 
 ASK = "ask_user"
 """The name of the tool call by which an agent asks, where it asks by no tool of its own."""
@@ -77,7 +77,7 @@ class Conversation:
         self._subagents: list[str] = []
 
     def add(
-        self, entry: TranscriptEntry, place: Place, text_id: str, question: Question | None = None
+        self, entry: TranscriptEntry, place: StreamPosition, text_id: str, question: Question | None = None
     ) -> Iterator[BaseEvent]:
         """Add an entry of the transcript, with the question that it names; yield its events."""
         if self._has_task and (entry.kind is EntryKind.TASK or entry.path == (EARLIER,)):
@@ -98,7 +98,9 @@ class Conversation:
             case _:
                 yield from self._write_text(entry, text_id, is_thought=entry.kind is EntryKind.THOUGHT)
 
-    def remember(self, entry: TranscriptEntry, place: Place, text_id: str, question: Question | None = None) -> None:
+    def remember(
+        self, entry: TranscriptEntry, place: StreamPosition, text_id: str, question: Question | None = None
+    ) -> None:
         """Add an entry that was sent before."""
         for _ in self.add(entry, place, text_id, question):
             pass
@@ -116,7 +118,7 @@ class Conversation:
         """Return the id of the tool call that a question stops, if that call was sent."""
         return self._call_of.get(question.id)
 
-    def write(self, token: Token) -> Iterator[BaseEvent]:
+    def write(self, token: StreamedToken) -> Iterator[BaseEvent]:
         """Send a piece of text as it is written."""
         message = self._id_of(token.path, token.text_id, is_thought=token.is_thought)
         if message not in self._written:
@@ -189,7 +191,7 @@ class Conversation:
         else:
             yield TextMessageEndEvent(message_id=message, subagent_run_id=owner)
 
-    def _write_as_user(self, entry: TranscriptEntry, place: Place) -> Iterator[BaseEvent]:
+    def _write_as_user(self, entry: TranscriptEntry, place: StreamPosition) -> Iterator[BaseEvent]:
         message = self._id_at(place)
         self._messages[message] = UserMessage(id=message, content=entry.text)
         yield TextMessageStartEvent(message_id=message, role="user")
@@ -259,7 +261,7 @@ class Conversation:
     def _id_of(self, path: Sequence[str], text_id: str, *, is_thought: bool) -> str:
         return f"{self._run_id}:{'/'.join(path)}:{text_id}{':thought' if is_thought else ''}"
 
-    def _id_at(self, place: Place) -> str:
+    def _id_at(self, place: StreamPosition) -> str:
         return f"{self._run_id}:{place.segment}-{place.entry}"
 
 

@@ -24,7 +24,7 @@ MAX_TOKENS_AHEAD = 1_000
 _log = logging.getLogger(__name__)
 
 
-class Token(NamedTuple):
+class StreamedToken(NamedTuple):
     """A piece of text as it arrives from a model.
 
     Attributes:
@@ -40,10 +40,10 @@ class Token(NamedTuple):
     is_thought: bool = False
 
 
-def join_tokens(tokens: Iterable[Token]) -> Iterator[Token]:
+def join_tokens(tokens: Iterable[StreamedToken]) -> Iterator[StreamedToken]:
     """Yield tokens, joining successive ones of the same text."""
     for (path, text_id, is_thought), pieces in groupby(tokens, lambda each: (each.path, each.text_id, each.is_thought)):
-        yield Token(path, "".join(each.text for each in pieces), text_id, is_thought)
+        yield StreamedToken(path, "".join(each.text for each in pieces), text_id, is_thought)
 
 
 class BackgroundWork:
@@ -51,7 +51,7 @@ class BackgroundWork:
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
-        self._listeners: dict[str, set[asyncio.Queue[Token]]] = defaultdict(set)
+        self._listeners: dict[str, set[asyncio.Queue[StreamedToken]]] = defaultdict(set)
         self._written: dict[str, BegunTexts] = {}
 
     async def begin(self, run_id: str, items: Stream, *, patience: float | None = None) -> None:
@@ -78,7 +78,7 @@ class BackgroundWork:
                     if isinstance(item, ModelClientStreamingChunkEvent):
                         text = written.add(item)
                         text.name = item.metadata[TEXT]
-                        self._publish(run_id, Token(text.path, text.pieces[-1], text.name, text.is_thought))
+                        self._publish(run_id, StreamedToken(text.path, text.pieces[-1], text.name, text.is_thought))
                     elif not isinstance(item, Run):
                         written.end(item)
         except Exception as error:
@@ -94,18 +94,18 @@ class BackgroundWork:
             if not begun.done():
                 begun.set_result(None)
 
-    def _publish(self, run_id: str, token: Token) -> None:
+    def _publish(self, run_id: str, token: StreamedToken) -> None:
         for queue in self._listeners.get(run_id, ()):
             if not queue.full():
                 queue.put_nowait(token)
 
     @contextmanager
-    def listen(self, run_id: str) -> Iterator[asyncio.Queue[Token]]:
+    def listen(self, run_id: str) -> Iterator[asyncio.Queue[StreamedToken]]:
         """Pass on what the agents of a run write, as it arrives, as long as the block lasts; first what was already
         written of each unfinished text, in one piece."""
-        queue: asyncio.Queue[Token] = asyncio.Queue(MAX_TOKENS_AHEAD)
+        queue: asyncio.Queue[StreamedToken] = asyncio.Queue(MAX_TOKENS_AHEAD)
         for text in self._written.get(run_id, ()):
-            queue.put_nowait(Token(text.path, text.content, text.name, text.is_thought))
+            queue.put_nowait(StreamedToken(text.path, text.content, text.name, text.is_thought))
         self._listeners[run_id].add(queue)
         try:
             yield queue

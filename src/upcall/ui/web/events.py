@@ -22,7 +22,7 @@ from upcall.runs.run import Run
 from upcall.runs.transcript import EntryKind, TranscriptEntry, complete_entries
 from upcall.storage.connection import Connection
 from upcall.storage.transcripts import load_segments
-from upcall.ui.web.background import Token, join_tokens
+from upcall.ui.web.background import StreamedToken, join_tokens
 from upcall.ui.web.callers import Authenticator
 from upcall.ui.web.service import Caller, Service
 
@@ -47,7 +47,7 @@ class TooManyStreams(UpcallError):
 
 
 @dataclass(frozen=True)
-class Place:
+class StreamPosition:
     """A reader's position: the last entry of the log that they have, and of the transcript, by segment and number."""
 
     log: int = 0
@@ -55,7 +55,7 @@ class Place:
     entry: int = 0
 
     @classmethod
-    def parse(cls, text: str | None) -> Place:
+    def parse(cls, text: str | None) -> StreamPosition:
         """Parse a ``Last-Event-ID``; one that is not ours means the beginning."""
         numbers = re.fullmatch(r"(\d{1,18})-(\d{1,18})-(\d{1,18})", text or "")
         return cls(*map(int, numbers.groups())) if numbers else cls()
@@ -119,7 +119,7 @@ class Stored:
     """
 
     item: LogEntry | TranscriptEntry | Run
-    place: Place
+    place: StreamPosition
     text_id: str = ""
 
 
@@ -127,10 +127,10 @@ class EndOfRun:
     """The run is over: nothing follows."""
 
 
-Update: TypeAlias = Stored | Token | EndOfRun
+Update: TypeAlias = Stored | StreamedToken | EndOfRun
 
 
-class Reader:
+class RunFollower:
     """One reader of one run.
 
     Args:
@@ -140,7 +140,7 @@ class Reader:
         place: what they already have.
     """
 
-    def __init__(self, service: Service, caller: Caller, run_id: str, place: Place) -> None:
+    def __init__(self, service: Service, caller: Caller, run_id: str, place: StreamPosition) -> None:
         self._service, self._caller, self.run_id = service, caller, run_id
         self._place = place
         self._app = service.app_for(caller)
@@ -204,22 +204,22 @@ class Reader:
         """Whether nothing can follow."""
         return self._run is not None and self._run.is_final
 
-    def follows(self, token: Token) -> bool:
+    def follows(self, token: StreamedToken) -> bool:
         """Return whether a piece that an agent writes is for them, and not part of a text that they have in full."""
         is_whole = (token.path, token.text_id) in self._texts
         return self._run is not None and not self._run.restricted and not is_whole
 
 
 async def follow(
-    service: Service, authenticator: Authenticator, caller: Caller, run_id: str, place: Place
+    service: Service, authenticator: Authenticator, caller: Caller, run_id: str, place: StreamPosition
 ) -> AsyncIterator[ServerSentEvent]:
     """Yield what happens to a run until it is over, or the caller may no longer see it."""
-    async for news in follow_run(service, authenticator, caller, Reader(service, caller, run_id, place)):
+    async for news in follow_run(service, authenticator, caller, RunFollower(service, caller, run_id, place)):
         yield _as_event(news)
 
 
 async def follow_run(
-    service: Service, authenticator: Authenticator, caller: Caller, reader: Reader
+    service: Service, authenticator: Authenticator, caller: Caller, reader: RunFollower
 ) -> AsyncGenerator[Update]:
     """Yield what is new to a reader, as `follow` does."""
     seen: object = None
@@ -251,7 +251,7 @@ def _as_event(news: Update) -> ServerSentEvent:
             return _event("entry", {**item.as_json(), **({"text_id": text_id} if text_id else {})}, place)
         case Stored(Run() as run, place):
             return _event("run", run.as_json(), place)
-        case Token():
+        case StreamedToken():
             data = {"path": news.path, "text": news.text, "text_id": news.text_id}
             kind = "thought" if news.is_thought else "token"  # Of a kind of its own: who shows text shows no thought.
             return ServerSentEvent(json.dumps(data), event=kind, sep=LINE_END)
@@ -261,7 +261,7 @@ def _as_event(news: Update) -> ServerSentEvent:
             raise AssertionError(news)
 
 
-def _event(kind: str, data: dict[str, Any], place: Place) -> ServerSentEvent:
+def _event(kind: str, data: dict[str, Any], place: StreamPosition) -> ServerSentEvent:
     return ServerSentEvent(json.dumps(data, ensure_ascii=False), event=kind, id=str(place), sep=LINE_END)
 
 
@@ -292,7 +292,7 @@ async def _ticks(service: Service, authenticator: Authenticator, caller: Caller)
         yield
 
 
-async def _drain(service: Service, tokens: asyncio.Queue[Token]) -> AsyncIterator[Token]:
+async def _drain(service: Service, tokens: asyncio.Queue[StreamedToken]) -> AsyncIterator[StreamedToken]:
     """Yield the pieces of text that arrive until it is time to look into the store again, joined by text."""
     loop = asyncio.get_running_loop()
     end = loop.time() + POLL_INTERVAL_S
@@ -305,7 +305,7 @@ async def _drain(service: Service, tokens: asyncio.Queue[Token]) -> AsyncIterato
             yield token
 
 
-def _take(tokens: asyncio.Queue[Token], *before: Token) -> Iterator[Token]:
+def _take(tokens: asyncio.Queue[StreamedToken], *before: StreamedToken) -> Iterator[StreamedToken]:
     """Take the waiting pieces of text, after those before, joined by text."""
     return join_tokens([*before, *(tokens.get_nowait() for _ in range(tokens.qsize()))])
 

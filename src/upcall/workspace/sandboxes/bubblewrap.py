@@ -20,7 +20,7 @@ from upcall.workspace.sandboxes import seccomp
 from upcall.workspace.sandboxes.base import MEGABYTE, Command, Execution, ExecutorUnavailable
 from upcall.workspace.sandboxes.cgroups import ROOM, Group
 from upcall.workspace.sandboxes.descriptors import Pipe, open_file, read_some, wait_readable
-from upcall.workspace.sandboxes.processes import Start, list_descendants, run_process, to_argv
+from upcall.workspace.sandboxes.processes import ProcessStart, list_descendants, run_process, to_argv
 from upcall.workspace.sandboxes.proxy import NetworkAccess, Proxy
 from upcall.workspace.sandboxes.views import View, ViewName, show_plainly
 
@@ -97,7 +97,7 @@ class Bubblewrap:
             limited = _limit(limits, seconds, bounded=os.geteuid() != 0 or group.bounds_processes)
             wait = ["--info-fd", str(info.writing), "--block-fd", str(go.reading)]
             program = [find_bubblewrap(), *wait, *arguments, "--", *limited, *(proxy.wrap(argv) if proxy else argv)]
-            start = Start(
+            start = ProcessStart(
                 group.join([*view.prefix, *program]),
                 view.start,
                 environment={},  # Bubblewrap's own is readable inside, as /proc/1/environ.

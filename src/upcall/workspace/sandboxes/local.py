@@ -13,7 +13,7 @@ from pathlib import Path
 
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes.base import MEGABYTE, Command, Execution
-from upcall.workspace.sandboxes.processes import Start, run_process, to_argv
+from upcall.workspace.sandboxes.processes import ProcessStart, run_process, to_argv
 from upcall.workspace.sandboxes.proxy import NetworkAccess
 from upcall.workspace.sandboxes.views import View, ViewName
 
@@ -48,7 +48,7 @@ class Local:
         mark = f"{_MARK}={secrets.token_hex(16)}"
         kept = {name: os.environ[name] for name in os.environ if name in _KEPT or name.startswith("LC_")}
         environment = {**kept, "TERM": "dumb", **dict([mark.split("=")])}
-        start = Start([*_limit(limits, seconds), *to_argv(command)], folder, environment, stdin)
+        start = ProcessStart([*_limit(limits, seconds), *to_argv(command)], folder, environment, stdin)
         return await run_process(start, _Marked(mark), limits, seconds or limits.seconds)
 
     async def close(self) -> None:

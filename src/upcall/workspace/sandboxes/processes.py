@@ -94,7 +94,7 @@ class Watch:
 
 
 @dataclass(frozen=True)
-class Start:
+class ProcessStart:
     """How to start a program; ``written`` is the folder that receives what it writes, if different."""
 
     command: Sequence[str]
@@ -105,7 +105,7 @@ class Start:
     written: Path | None = None
 
 
-async def run_process(start: Start, family: Family, limits: Limits, seconds: float) -> Execution:
+async def run_process(start: ProcessStart, family: Family, limits: Limits, seconds: float) -> Execution:
     """Run a program until it ends, exceeds a limit, or the caller is cancelled; then nothing of its family is left.
 
     Raises:
@@ -123,7 +123,9 @@ async def run_process(start: Start, family: Family, limits: Limits, seconds: flo
         raise
 
 
-async def _run(start: Start, family: Family, limits: Limits, seconds: float, given_up: asyncio.Event) -> Execution:
+async def _run(
+    start: ProcessStart, family: Family, limits: Limits, seconds: float, given_up: asyncio.Event
+) -> Execution:
     begun, output = time.monotonic(), Output(limits.output_chars)
     process, pipe = await _start(start)
     ended = asyncio.create_task(process.wait())
@@ -146,7 +148,7 @@ async def _run(start: Start, family: Family, limits: Limits, seconds: float, giv
     return Execution(status, output.text(), seconds=time.monotonic() - begun).stop_at(stopped)
 
 
-async def _start(start: Start) -> tuple[asyncio.subprocess.Process, BinaryIO]:
+async def _start(start: ProcessStart) -> tuple[asyncio.subprocess.Process, BinaryIO]:
     """Start a process; its output comes through a pipe of our own, so that nobody who keeps it open is waited for."""
     written, writing = os.pipe()
     pipe = os.fdopen(written, "rb", buffering=0)

@@ -44,7 +44,7 @@ _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 """Requests that put text into the terminal that upcall runs in."""
 
 
-class _Comparison(ctypes.Structure):
+class _ArgumentComparison(ctypes.Structure):
     _fields_ = [
         ("argument", ctypes.c_uint),
         ("operator", ctypes.c_uint),
@@ -65,7 +65,7 @@ def load_library() -> ctypes.CDLL | None:
             library.seccomp_init.restype = ctypes.c_void_p
             library.seccomp_init.argtypes = [ctypes.c_uint32]
             library.seccomp_rule_add_array.argtypes = [
-                *(ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int, ctypes.c_uint, ctypes.POINTER(_Comparison))
+                *(ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int, ctypes.c_uint, ctypes.POINTER(_ArgumentComparison))
             ]
             library.seccomp_export_bpf.argtypes = [ctypes.c_void_p, ctypes.c_int]
             library.seccomp_release.argtypes = [ctypes.c_void_p]
@@ -91,25 +91,25 @@ def compile_filter(*, single: bool = False) -> bytes:
             _forbid(library, rules, name, errno.EPERM)
         # glibc falls back to clone, whose flags a filter can read.
         _forbid(library, rules, "clone3", errno.ENOSYS)
-        _forbid(library, rules, "clone", errno.EPERM, _Comparison(0, _MASKED, _CLONE_NEW_USER, _CLONE_NEW_USER))
+        _forbid(library, rules, "clone", errno.EPERM, _ArgumentComparison(0, _MASKED, _CLONE_NEW_USER, _CLONE_NEW_USER))
         if single:
-            _forbid(library, rules, "clone", errno.EPERM, _Comparison(0, _MASKED, _CLONE_THREAD, 0))
+            _forbid(library, rules, "clone", errno.EPERM, _ArgumentComparison(0, _MASKED, _CLONE_THREAD, 0))
         for family in range(_MAX_FAMILY):
             if family not in _FAMILIES:
-                _forbid(library, rules, "socket", errno.EAFNOSUPPORT, _Comparison(0, _EQUAL, family, 0))
-        _forbid(library, rules, "socket", errno.EAFNOSUPPORT, _Comparison(0, _GREATER, _MAX_FAMILY - 1, 0))
+                _forbid(library, rules, "socket", errno.EAFNOSUPPORT, _ArgumentComparison(0, _EQUAL, family, 0))
+        _forbid(library, rules, "socket", errno.EAFNOSUPPORT, _ArgumentComparison(0, _GREATER, _MAX_FAMILY - 1, 0))
         for request in (_TIOCSTI, _TIOCLINUX):
-            _forbid(library, rules, "ioctl", errno.EPERM, _Comparison(1, _MASKED, 0xFFFFFFFF, request))
+            _forbid(library, rules, "ioctl", errno.EPERM, _ArgumentComparison(1, _MASKED, 0xFFFFFFFF, request))
         return _export(library, rules)
     finally:
         library.seccomp_release(rules)
 
 
-def _forbid(library: ctypes.CDLL, rules: int, name: str, error: int, *compared: _Comparison) -> None:
+def _forbid(library: ctypes.CDLL, rules: int, name: str, error: int, *compared: _ArgumentComparison) -> None:
     number = library.seccomp_syscall_resolve_name(name.encode())
     if number == _UNKNOWN:  # Unknown to an older library, hence to every program.
         return
-    array = (_Comparison * max(len(compared), 1))(*compared)
+    array = (_ArgumentComparison * max(len(compared), 1))(*compared)
     done = library.seccomp_rule_add_array(rules, _ERRNO | error, number, len(compared), array)
     if done not in (0, -errno.EEXIST):
         raise OSError(-done, f"libseccomp refuses a rule for {name}")

@@ -17,7 +17,7 @@ from upcall.ui.cli.options import AS_JSON, CONFIG, DEBUG, STORE, RunId, command_
 
 if TYPE_CHECKING:
     from upcall.settings import Settings
-    from upcall.storage.maintenance import Checked, Pruned, Stats
+    from upcall.storage.maintenance import Pruned, Stats, StoreCheck
     from upcall.storage.store import RunStore
 
 app = command_group("Maintain the store: statistics, checks, pruning, moving runs between stores.")
@@ -187,7 +187,7 @@ def _describe_stats(name: str, found: Stats) -> list[str]:
     return lines
 
 
-def _describe_check(name: str, found: Checked) -> list[str]:
+def _describe_check(name: str, found: StoreCheck) -> list[str]:
     files = f" and {found.contents} contents of files" if found.contents else ""
     return [
         *(f"damaged: {problem}" for problem in found.problems),
