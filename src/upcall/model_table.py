@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
@@ -27,8 +27,11 @@ SMALL_BILLIONS = 10.0
 _SIZE = re.compile(r"(?<![a-z0-9.])(?:(\d+)x)?[ea]?(\d+(?:\.\d+)?)([bm])(?![a-z0-9])")
 """``7b``, ``1.5b``, ``8x7b``, ``e4b``, ``a3b``, ``360m``: of several the largest counts (``30b-a3b``)."""
 
+_SEES = re.compile(r"(?<![a-z])(?:vlm?|vision|omni|multimodal)\d*(?![a-z])")
+"""How names of all families say that a model takes images."""
+
 _QUANTIZED = re.compile(r"(?<![a-z0-9])(?:i?q[2-8](?![a-z0-9])|i?q[2-8]_|gguf)")
-_SMALL_NAMES = re.compile(r"(?<![a-z0-9])(?:smollm|tinyllama|phi-?\d(?:\.\d)?-mini)")
+_SMALL_NAMES = re.compile(r"(?<![a-z0-9])(?:smolv?lm|tinyllama|phi-?\d(?:\.\d)?-mini)")
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,8 @@ def find_traits(name: str, own: Iterable[Mapping[str, Any]] = ()) -> ModelTraits
 
 @cache
 def _find(plain: str) -> ModelTraits:
-    return next((traits for pattern, traits in _load_table() if pattern.search(plain)), UNKNOWN)
+    found = next((traits for pattern, traits in _load_table() if pattern.search(plain)), UNKNOWN)
+    return replace(found, vision=True) if not found.vision and _SEES.search(plain) else found
 
 
 @cache

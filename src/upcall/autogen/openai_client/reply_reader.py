@@ -47,6 +47,7 @@ class ReplyReader(Reader):
         self._calls = CallDrafts()
         self._reason: object = None
         self._has_choice = False
+        self._in_new_form = False
 
     @property
     def has_begun(self) -> bool:
@@ -84,9 +85,11 @@ class ReplyReader(Reader):
     def _read_message(self, message: Mapping[str, Any]) -> None:
         self._think(*(message.get(name) for name in _REASONING))
         merge(self._fields, {key: value for key, value in message.items() if key not in _KNOWN})
-        old = message.get("function_call")
-        for given in (message.get("tool_calls"), [old] if isinstance(old, Mapping) else None):
-            self._new += [CallPiece(*each) for each in self._calls.add(given)]
+        calls, old = message.get("tool_calls"), message.get("function_call")
+        self._in_new_form = self._in_new_form or bool(calls)
+        if not self._in_new_form and isinstance(old, Mapping):  # Beside the new form it is the same call.
+            calls = [old]
+        self._new += [CallPiece(*each) for each in self._calls.add(calls)]
         if isinstance(refusal := message.get("refusal"), str):
             self._refusals.append(refusal)
         content = message.get("content")

@@ -12,7 +12,7 @@ A server that refuses a form of request answers every other form. Each refused o
 from collections.abc import Mapping
 from typing import Final
 
-from upcall.testing.zoo import chat_completions, responses
+from upcall.testing.zoo import chat_completions, chat_reports, responses
 from upcall.testing.zoo.behaviours import DONE, ORDERS, THOUGHT, Behaviour, Json, Refuse, Right
 from upcall.testing.zoo.chat_completions import USAGE, call, chunk, completion
 from upcall.testing.zoo.server import ZooServer
@@ -34,6 +34,6 @@ __all__ = [
 ]
 
 ZOO: Final[Mapping[str, Behaviour]] = {
-    each.name: each for each in (*chat_completions.BEHAVIOURS, *responses.BEHAVIOURS)
+    each.name: each for each in (*chat_completions.BEHAVIOURS, *chat_reports.BEHAVIOURS, *responses.BEHAVIOURS)
 }
 """All behaviours by name."""
