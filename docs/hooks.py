@@ -46,9 +46,9 @@ def played() -> dict[str, str]:
         if run.result is None:
             raise PluginError(f"The run for the pictures did not end: {run.status}. {run.error or ''}")
         return {
-            "timeline": timeline(run, run_sync(app.call_timings(run.id))),
+            "timeline": timeline(run, run_sync(app.log.call_timings(run.id))),
             "tree": tree(run),
-            "team": team_svg(app.team()),
+            "team": team_svg(app.team.build()),
         }
 
 

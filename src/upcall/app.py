@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -12,34 +11,16 @@ from typing import TYPE_CHECKING, Unpack
 
 from upcall import identity
 from upcall.agents.toolset import Tool
-from upcall.autogen.api import ChatCompletionClient, Team
+from upcall.autogen.api import ChatCompletionClient
 from upcall.autogen.journal import find_in_doubt
 from upcall.autogen.messages import Event
-from upcall.errors import (
-    AnswerRefused,
-    CallerError,
-    ConfigurationError,
-    NotAllowed,
-    RunBusy,
-    RunConflict,
-    RunNotWaiting,
-    UnknownRun,
-    require_type,
-)
-from upcall.execution.asked_kinds import correct_kind, forget_kinds, recall_kinds
-from upcall.execution.compatibility import Incompatibility, find_incompatibilities
+from upcall.errors import AnswerRefused, ConfigurationError, RunConflict, RunNotWaiting, require_type
+from upcall.execution.access import RunAccess, require_run_id
+from upcall.execution.asked_kinds import recall_kinds
 from upcall.execution.driver import Driver, Stream, last, stream
-from upcall.execution.follow_ups import follow_up_options
-from upcall.execution.forks import (
-    ForkPlan,
-    ForkPoint,
-    compare_runs,
-    copy_workspace,
-    find_fork_point,
-    fork_run,
-    plan_fork,
-)
-from upcall.execution.known_plans import find_plan, forget_plan
+from upcall.execution.follow_ups import find_conversation, follow_up_options
+from upcall.execution.forks import copy_workspace, fork_run, locate_fork
+from upcall.execution.known_plans import find_plan
 from upcall.execution.secret_tools import refuse_without_key
 from upcall.execution.start_options import (
     StartOptions,
@@ -50,28 +31,24 @@ from upcall.execution.start_options import (
     require_new_id,
 )
 from upcall.execution.team_factory import BuiltTeam, MakeTeam, TeamFactory
-from upcall.execution.workspaces import refuse_unusable, restore_workspace
-from upcall.policy.authorization import Authorization, require_run_id
-from upcall.policy.facts import append_fact
+from upcall.execution.workspaces import refuse_unusable, require_path, restore_workspace
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.matching import AnswersInput, match_answers, resolve_id
-from upcall.run_reader import RunReader, require_run
-from upcall.runs.asked_kinds import AskedKind
-from upcall.runs.call_timings import ActiveCall
+from upcall.questions.matching import AnswersInput, match_answers
+from upcall.run_reader import RunReader
 from upcall.runs.checkpoint import Checkpoint
-from upcall.runs.config import Fact, make_absolute
-from upcall.runs.events import QuestionAssigned, RunCancelled, RunForked
-from upcall.runs.file_changes import Change
-from upcall.runs.plan import ApprovedPlan
+from upcall.runs.events import RunCancelled, RunForked
 from upcall.runs.run import Run
 from upcall.runs.run_changes import record_act
 from upcall.runs.states import RunEvent, RunStatus
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
-from upcall.storage.asked_kinds import list_kinds
-from upcall.storage.change_log import StoredChanges
-from upcall.storage.plans import list_plans
 from upcall.storage.store import AnswersQueued, RunStore, StoredRun
 from upcall.storage.transcripts import copy_transcripts
+from upcall.subjects.changes import RunChanges
+from upcall.subjects.forks import RunForks
+from upcall.subjects.log import RunLog
+from upcall.subjects.memory import UserMemory
+from upcall.subjects.plans import KnownPlans
+from upcall.subjects.team import AppTeam
 from upcall.telemetry.run_spans import RunSpans
 from upcall.telemetry.spans import captures_content, is_on, start_run
 
@@ -109,6 +86,15 @@ class Upcall(RunReader):
         settings: everything else; read from the environment, ``.env`` and ``upcall.yaml`` if not given
             (`Settings.read`, which refuses files that nobody has agreed to).
 
+    Attributes:
+        log: what happened in runs, who did what, what the agents said, and when.
+        access: who may do what, and whose a question is.
+        changes: the changes of runs to files, and undoing them.
+        plans: the plans that a user approved.
+        memory: what later runs know of a user.
+        forks: what a fork would do, and how branches differ.
+        team: the team that works on runs, and whether a stored run fits it.
+
     Raises:
         ConfigurationError: a setting, the model or the store is invalid.
     """
@@ -136,6 +122,12 @@ class Upcall(RunReader):
         )
         self.driver = Driver(self.store, self._teams, self.settings)
         """The driver that takes runs from pause to pause, for workers; programs call the methods of this class."""
+        self.log = RunLog(self._access_of, self.driver.active)
+        self.changes = RunChanges(self._access_of)
+        self.plans = KnownPlans(self._access_of)
+        self.memory = UserMemory(self._access_of, self.settings.facts)
+        self.forks = RunForks(self._access_of)
+        self.team = AppTeam(self._access_of, self._teams)
         spans = RunSpans(self.settings.tracing, self.settings.trace_content)
         self.store.on_change = spans.trace_change
 
@@ -143,28 +135,6 @@ class Upcall(RunReader):
     def notes(self) -> tuple[str, ...]:
         """Settings without effect, and why, one line each. They are not errors, but possibly mistakes."""
         return (*self.settings.notes, *self._teams.notes)
-
-    @property
-    def execution(self) -> str | None:
-        """One line for people on how the coder's commands run; None if there are none, or with another team.
-
-        Raises:
-            ConfigurationError: the settings contradict each other.
-        """
-        return self._teams.execution
-
-    @property
-    def has_own_team(self) -> bool:
-        """Whether the program supplies its own team instead of the root team."""
-        return self._teams.is_own
-
-    def team(self) -> Team:
-        """Return a team like those that work on runs, for inspection (`upcall.ui.diagrams.team_svg`).
-
-        Raises:
-            ConfigurationError: it cannot be built.
-        """
-        return self._teams.preview()
 
     # -- what a caller does -------------------------------------------------------------------------------------------
 
@@ -212,12 +182,17 @@ class Upcall(RunReader):
 
     async def _prepare(self, task: Task, options: StartOptions) -> tuple[Run, Checkpoint, BuiltTeam]:
         """Return a new run, its first checkpoint, and a team that can work on it."""
+        access = self._access_of(options.get("user"))
         chosen = check_options(options)
+        followed = chosen.get("follows")
+        earlier = () if followed is None else await find_conversation(access, followed)
+        if earlier:
+            chosen = follow_up_options(earlier, chosen)
         text, messages = read_task(task, root_team=not self._teams.is_own)
-        run_id, owner = chosen.get("run_id") or identity.new_id(), self._access(chosen.get("user")).user
+        run_id, owner = chosen.get("run_id") or identity.new_id(), self._access_of(chosen.get("user")).user
         known = await find_plan(self.store, owner, text) if self._teams.looks_for_plans else None
         config = await recall_kinds(self.store, run_id, owner, self._teams.pin(run_id, chosen, known))
-        follows = chosen.get("follows")
+        follows = earlier[-1].id if earlier else None
         run = Run(id=run_id, task=text, user=owner, config=config, follows=follows)
         run = self._begin_trace(run.apply(self._teams.first_event))
         built = await self._teams.build(run)
@@ -232,30 +207,6 @@ class Upcall(RunReader):
         content = captures_content(settings.trace_content)
         parent = start_run(run, content=content, link=link) if is_on(settings.tracing) else None
         return run.model_copy(update={"config": run.config.model_copy(update={"traceparent": parent})})
-
-    async def follow_up(self, run: Run | str, task: Task, **options: Unpack[StartOptions]) -> Run:
-        """Start a run that follows another one. The arguments are those of `follow_up_stream`."""
-        return await last(self.follow_up_stream(run, task, **options))
-
-    def follow_up_stream(self, run: Run | str, task: Task, **options: Unpack[StartOptions]) -> Stream:
-        """Start a run like `start_stream`, with another run, and those that it followed, as the earlier conversation.
-
-        It uses the same folder, documents and user, unless the options name others.
-
-        Raises:
-            CallerError: the other run has not ended yet.
-            UnknownRun: there is no such run.
-            ConfigurationError, StoreUnavailable: as from `start_stream`.
-        """
-        return stream(self._follow_up(run.id if isinstance(run, Run) else run, task, options))
-
-    async def _follow_up(self, run_id: str, task: Task, options: StartOptions) -> Stream:
-        access = self._access(options.get("user"))
-        runs = [(await access.load_owned(self.store, run_id, "follow")).run]
-        with suppress(UnknownRun, NotAllowed):  # What was pruned, or is not theirs, is no part of the conversation.
-            while (before := runs[0].follows) is not None:
-                runs.insert(0, (await access.load_owned(self.store, before, "follow")).run)
-        return await self._start(task, follow_up_options(runs, options))
 
     async def answer(self, run_id: str, answer: AnswersInput, *, user: str | None = None, wait: bool = True) -> Run:
         """Answer one or more open questions and take the run to its next pause. With ``wait=False`` a worker does that,
@@ -273,14 +224,14 @@ class Upcall(RunReader):
             TeamMismatch: the run cannot continue with this team; nothing was changed. `check` tells beforehand.
             RunConflict: another process has the run.
         """
-        return await last(stream(self.driver.answer(run_id, answer, self._access(user), wait=wait)))
+        return await last(stream(self.driver.answer(run_id, answer, self._access_of(user), wait=wait)))
 
     def answer_stream(self, run_id: str, answer: AnswersInput, *, user: str | None = None) -> Stream:
         """Answer like `answer`; yield the events, then the `Run`.
 
         Users who see only questions of the run get no events.
         """
-        return stream(self.driver.answer(run_id, answer, self._access(user)))
+        return stream(self.driver.answer(run_id, answer, self._access_of(user)))
 
     async def fork(
         self,
@@ -331,9 +282,9 @@ class Upcall(RunReader):
         workspace: str | Path | None,
         forked_id: str,
     ) -> Stream:
-        access = self._access(user)
-        run, point = await self._fork_point(run_id, question_id, user)
-        await access.require_answerable(self.store, run, point.question)
+        access = self._access_of(user)
+        run, point = await locate_fork(access, run_id, question_id)
+        await access.require_answerable(run, point.question)
         if isinstance(answer, Mapping) and not answer:
             raise AnswerRefused(f"No answer was given to question {point.question.id}; a branch begins with one.")
         given = answer if isinstance(answer, Mapping) else {question_id: answer}
@@ -343,7 +294,7 @@ class Upcall(RunReader):
         await restore_workspace(self.store, await self.store.load(run.id))
         stored, built = await self.driver.load_team(StoredRun(forked, checkpoint, 0))
         async with built.close_on_error():
-            named = _make_absolute("workspace", workspace) if workspace else None
+            named = require_path("workspace", workspace) if workspace else None
             if named is not None:
                 refuse_unusable(named)
             # In a thread: a large folder takes seconds, in which the leases of other runs would not be renewed.
@@ -357,37 +308,6 @@ class Upcall(RunReader):
             stored = await self.store.create(forked, stored.checkpoint, point.records, also=also)
         return self.driver.advance(stored, await self._teams.build(forked), point.records)
 
-    async def plan_fork(self, run_id: str, question_id: str, *, user: str | None = None) -> ForkPlan:
-        """Return what a fork at a question keeps of the run, and what may be done again. Nothing is changed."""
-        return plan_fork(*await self._fork_point(run_id, question_id, user))
-
-    async def diff(self, one: str, other: str, *, user: str | None = None) -> list[str]:
-        """Return lines that say where two branches diverge, and how each continued."""
-        access = self._access(user)
-        runs = [(await access.load_whole(self.store, each, "diff")).run for each in (one, other)]
-        return compare_runs(*runs)
-
-    async def _fork_point(self, run_id: str, question_id: str, user: str | None) -> tuple[Run, ForkPoint]:
-        """Find where to fork, and in which run: the shared part of a fork is stored with its original run."""
-        require_type("question_id", question_id, str, "the id of a question")
-        access = self._access(user)
-        stored = await access.load_owned(self.store, run_id, "fork")
-        while True:
-            run = stored.run
-            checkpoints = await self.store.checkpoints(run.id)
-            version, stored = stored.version, await self.store.load(run.id)
-            if stored.version != version:  # Answered meanwhile, it has other checkpoints.
-                continue
-            point = find_fork_point(run, checkpoints, stored.records, question_id)
-            if point is not None:
-                return run, point
-            if run.forked_from is None:
-                raise CallerError(
-                    f"Run {run_id} cannot be forked at question {question_id}: what was done before it is no longer "
-                    "stored."
-                )
-            stored = await access.load_owned(self.store, run.forked_from, "fork")
-
     async def resume(self, run_id: str, *, user: str | None = None, wait: bool = True) -> Run:
         """Resume a run that failed, was interrupted, lost its process, or waits for an answer to an expired
         question (see `expire`). With ``wait=False`` a worker does that, as with `submit`.
@@ -397,14 +317,14 @@ class Upcall(RunReader):
             NotAllowed: it belongs to somebody else.
             TeamMismatch: it cannot continue with this team; nothing was changed. `check` tells beforehand.
         """
-        return await last(stream(self._resume(run_id, self._access(user), wait=wait)))
+        return await last(stream(self._resume(run_id, self._access_of(user), wait=wait)))
 
     def resume_stream(self, run_id: str, *, user: str | None = None) -> Stream:
         """Resume like `resume`; yield the events, then the `Run`."""
-        return stream(self._resume(run_id, self._access(user)))
+        return stream(self._resume(run_id, self._access_of(user)))
 
-    async def _resume(self, run_id: str, access: Authorization, *, wait: bool = True) -> Stream:
-        stored = await access.load_owned(self.store, run_id, "resume")
+    async def _resume(self, run_id: str, access: RunAccess, *, wait: bool = True) -> Stream:
+        stored = await access.load_owned(run_id, "resume")
         return await self.driver.resume(stored, access.user, wait=wait)
 
     async def expire(self, now: datetime | None = None, *, wait: bool = True) -> list[Run]:
@@ -436,127 +356,6 @@ class Upcall(RunReader):
         deadlines = self.driver.deadlines if wait else self.driver.queued_deadlines
         return deadlines.look_at_all(at) if run_id is None else deadlines.look(run_id, at)
 
-    async def changes(self, run_id: str, *, user: str | None = None) -> Sequence[Change]:
-        """Return a run's changes to files, oldest first, each with its diff, including those that undid others.
-
-        Raises:
-            UnknownRun: there is no such run.
-            NotAllowed: it belongs to somebody else.
-        """
-        stored = await self._access(user).load_whole(self.store, run_id, "changes")
-        return await StoredChanges(self.store, stored.run.id).list_changes()
-
-    async def undo(self, run_id: str, change_id: str | None = None, *, user: str | None = None) -> Sequence[Change]:
-        """Undo a run's last change to files, or the one with this id and all later ones, all of
-        them or none. Return the changes made to do so, which are also in the run's log.
-
-        Raises:
-            CallerError: there is no such change, or somebody else has changed a file since; nothing was changed.
-            RunBusy: a team is at work on the run.
-            UnknownRun: there is no such run.
-            NotAllowed: it belongs to somebody else.
-        """
-        access = self._access(user)
-        stored = await access.load_owned(self.store, run_id, "undo")
-        if stored.run.working and (worker := await self.store.at_work(stored)) is not None:
-            raise RunBusy(stored.run.id, worker, self.store.lease_seconds)
-        from upcall.workspace.undo import undo
-
-        return await undo(StoredChanges(self.store, stored.run.id, access.user), stored.run.id, change_id)
-
-    async def plans(self, *, user: str | None = None) -> Sequence[ApprovedPlan]:
-        """Return the plans that the user approved, newest first. Each is kept as long as its run, and offered in the
-        review of the plan for a similar task."""
-        return await list_plans(self.store, self._access(user).user)
-
-    async def delete_plan(self, run_id: str, *, user: str | None = None) -> ApprovedPlan:
-        """Forget the plan that the user approved in a run, given by its id or its first characters.
-
-        Raises:
-            CallerError: there is none, or there are several.
-        """
-        require_run_id(run_id)
-        return await forget_plan(self.store, self._access(user).user, run_id)
-
-    async def question_kinds(self, *, user: str | None = None) -> Sequence[AskedKind]:
-        """Return how the user reacted to the clarifier's questions, by project and kind, if ``ask_memory`` is on.
-        Later runs ask less about kinds that they dismissed."""
-        return await list_kinds(self.store.database, self._access(user).user)
-
-    async def forget_kinds(
-        self, kind: str | None = None, *, project: str | Path | None = None, user: str | None = None
-    ) -> Sequence[AskedKind]:
-        """Forget what is remembered about the user's questions of a kind, or all, in one workspace or all; return
-        what was forgotten.
-
-        Raises:
-            CallerError: there is no such kind, or nothing is remembered about it.
-        """
-        where = None if project is None else str(_make_absolute("project", project))
-        return await forget_kinds(self.store, self._access(user).user, kind, where)
-
-    async def set_kind(
-        self, kind: str, *, asked: int, dismissed: int, project: str | Path | None = None, user: str | None = None
-    ) -> AskedKind:
-        """Correct what is remembered about the user's questions of a kind, in one workspace or in the runs that have
-        their own: how many were asked, and how many of them the user dismissed.
-
-        Raises:
-            CallerError: there is no such kind, or the counts are impossible.
-        """
-        where = "" if project is None else str(_make_absolute("project", project))
-        return await correct_kind(self.store, self._access(user).user, kind, where, asked, dismissed)
-
-    async def keep_fact(self, run_id: str, question_id: str, *, user: str | None = None) -> Fact:
-        """Write an answered question into the file named by the setting ``facts``, for all runs that start from now
-        on; return the fact. Both ids may be abbreviated to their first characters.
-
-        Raises:
-            CallerError: the question is not answered in the run, or its answer cannot be a fact.
-            ConfigurationError: the setting names no file, or the file is not writable in this form.
-            UnknownRun: there is no such run.
-            NotAllowed: it belongs to somebody else.
-        """
-        require_type("question_id", question_id, str, "the id of a question")
-        run = (await self._access(user).load_owned(self.store, run_id, "keep")).run
-        found = {question.id: (question, answer) for question, answer in run.clarification_history}
-        closed = found.get(resolve_id(question_id, list(found)))
-        if closed is None:
-            listed = ", ".join(found) or "none"
-            raise CallerError(f"Run {run.id} has no answered question {question_id!r}. Answered: {listed}.")
-        if not isinstance(self.settings.facts, Path):
-            raise ConfigurationError(
-                "The setting facts names no file that a fact could be written to. Make an empty file, and name it: "
-                "facts: facts.yaml"
-            )
-        return append_fact(self.settings.facts, *closed)
-
-    def active_calls(self, run_id: str) -> Sequence[ActiveCall]:
-        """Return the model and tool calls that this program is making for a run, oldest first."""
-        require_run_id(run_id)
-        timings = self.driver.active.get(run_id)
-        return tuple(timings.active) if timings else ()
-
-    async def check(self, run_id: str, *, user: str | None = None) -> Sequence[Incompatibility]:
-        """Return what prevents a stored run from continuing with this team: a member, a nested agent or a tool that
-        its open work needs and that is missing or different. Empty if it can continue, or is over. Changes nothing.
-
-        Raises:
-            UnknownRun: there is no such run.
-            SchemaMismatch: this version of upcall cannot read the stored data.
-            ConfigurationError: the team cannot be built.
-            NotAllowed: it belongs to somebody else.
-        """
-        stored = await self._access(user).load_owned(self.store, run_id, "check")
-        if stored.run.is_final:
-            return ()
-        built = await self._teams.build(stored.run)
-        built.begin_work()
-        try:
-            return await find_incompatibilities(built.team, stored.checkpoint, await self.store.journal(stored.run.id))
-        finally:
-            await built.close()
-
     def form(self, run: Run | str | AsyncGenerator[Event | Run, None], *, user: str | None = None) -> Form:
         """Return a form for a notebook, with buttons that answer a run's questions; the cell returns at once, and the
         kernel continues the run. `run` is a run, its id, or the result of `start_stream`:
@@ -570,25 +369,6 @@ class Upcall(RunReader):
 
         return Form(self, run, user=user)
 
-    async def assign(self, run_id: str, question_id: str, assignee: str | None, *, user: str | None = None) -> Run:
-        """Assign an open question to a user, ``role:NAME``, or the owner of the run (None). Duplicates shown as one
-        question are assigned together.
-
-        Raises:
-            UnknownRun, UnknownQuestion, NotAllowed: nothing was changed.
-            ConfigurationError: there is no such role.
-            RunNotWaiting: a team is at work on the run.
-        """
-        access = self._access(user)
-        stored = await access.load_owned(self.store, run_id, "assign")
-        if stored.run.under_way:
-            raise RunNotWaiting(
-                f"Run {stored.run.id} is being worked on, or queued. Assign its questions when it waits."
-            )
-        run, question = access.assign(stored.run, question_id, assignee)
-        with record_act(QuestionAssigned(user=access.user, question=question.id, to=assignee)):
-            return (await self.store.save(stored, run)).run
-
     async def cancel(self, run_id: str, *, user: str | None = None) -> Run:
         """End a run for good. Its open questions are recorded as cancelled; an answer that no team has taken in yet
         stays on record. Cancelling twice is harmless.
@@ -598,9 +378,9 @@ class Upcall(RunReader):
             NotAllowed: it belongs to somebody else.
             RunConflict: others advanced it at each attempt to write it.
         """
-        access, conflicts = self._access(user), 0
+        access, conflicts = self._access_of(user), 0
         while True:
-            stored = await access.load_owned(self.store, run_id, "cancel")
+            stored = await access.load_owned(run_id, "cancel")
             run = stored.run
             if run.status is RunStatus.CANCELLED:
                 return run
@@ -622,11 +402,6 @@ class Upcall(RunReader):
                 if conflicts == MAX_CONFLICTS:
                     raise
 
-    def settings_of(self, run: Run) -> Settings:
-        """Return the settings with what a run pinned at its start."""
-        require_run(run)
-        return self._teams.settings_of(run)
-
 
 def _check_types(model_client: object, store: object, tools: object, settings: object) -> None:
     """Refuse arguments of the wrong types, which would fail later and elsewhere."""
@@ -645,8 +420,3 @@ def _check_types(model_client: object, store: object, tools: object, settings: o
     for name, (value, kinds, what) in wanted.items():
         if value is not None:
             require_type(name, value, kinds, what)
-
-
-def _make_absolute(name: str, path: str | Path) -> Path:
-    require_type(name, path, (str, Path), "a path, as text or Path")
-    return make_absolute(path)

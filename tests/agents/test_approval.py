@@ -66,7 +66,7 @@ async def test_call_is_made_as_the_human_says(answer: str, sent: list[Any], told
     assert "| send(to: bob)" in run.questions[0].question
     run = await post.app.answer(run.id, answer)
     assert (run.status, post.sent) == (RunStatus.COMPLETED, sent)
-    assert told in str(await post.app.transcript(run.id))
+    assert told in str(await post.app.log.transcript(run.id))
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ async def test_pattern_is_checked_once_a_server_lists_its_tools(names: list[str]
 )
 def test_settings_refuse_a_name_that_is_no_tool(name: str, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
-        Upcall(settings=Settings.read(approve=[name])).team()
+        Upcall(settings=Settings.read(approve=[name])).team.build()
 
 
 def test_team_of_ones_own_refuses_the_setting() -> None:

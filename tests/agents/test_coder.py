@@ -168,10 +168,10 @@ async def test_consent_to_unsandboxed_commands_is_never_imported(shop: Path) -> 
     model = ScriptedModelClient({"You are the classifier ": [SHALLOW], "You are the coder ": [Call("ask_user", ASK)]})
     app = Upcall(model, store="theirs.db", settings=Settings.read(None, unsafe_local=True))
     run = await app.start("Do it", workspace=shop)
-    assert app.settings_of(run).unsafe_local is True
+    assert app.team.settings_of(run).unsafe_local is True
     brought = await import_run(RunStore("mine.db"), await export_run(app.store, run.id))
     mine = Upcall(model, store="mine.db", settings=Settings.read(None))
-    assert mine.settings_of(brought).unsafe_local is False
+    assert mine.team.settings_of(brought).unsafe_local is False
 
 
 async def test_unsandboxed_commands_never_run_for_another_persons_run(
@@ -182,10 +182,10 @@ async def test_unsandboxed_commands_never_run_for_another_persons_run(
     app = Upcall(ScriptedModelClient(script), store="x.db", settings=Settings.read(None, unsafe_local=True))
     run = await app.start("Do it", workspace=shop)
     other = Upcall(ScriptedModelClient(script), store="x.db", settings=Settings.read(None))
-    assert other.settings_of(run).unsafe_local is True
+    assert other.team.settings_of(run).unsafe_local is True
     monkeypatch.setattr("platform.node", lambda: "elsewhere")
-    assert other.settings_of(run).unsafe_local is False
-    assert app.settings_of(run).unsafe_local is True
+    assert other.team.settings_of(run).unsafe_local is False
+    assert app.team.settings_of(run).unsafe_local is True
 
 
 @pytest.mark.parametrize("home", ["", "sub/home"])

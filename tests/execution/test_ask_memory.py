@@ -49,7 +49,7 @@ async def asks_level(
 
 
 async def counts(location: str = "runs.db", user: str | None = None) -> list[tuple[str, int, int]]:
-    kinds = await app_of(location).question_kinds(user=user)
+    kinds = await app_of(location).memory.list(user=user)
     return [(each.detail.value, each.asked, each.dismissed) for each in kinds]
 
 
@@ -89,9 +89,9 @@ async def test_memory_switched_off_counts_and_weighs_nothing() -> None:
 async def test_users_and_projects_are_apart(location: str) -> None:
     for _ in range(2):
         await close_one("no preference", location, user="alice", workspace=Path("shop"))
-    kinds = await app_of(location).question_kinds(user="alice")
+    kinds = await app_of(location).memory.list(user="alice")
     assert [each.project for each in kinds] == [str(Path("shop").absolute())]
-    assert await app_of(location).question_kinds(user="bob") == await app_of(location).question_kinds() == []
+    assert await app_of(location).memory.list(user="bob") == await app_of(location).memory.list() == []
     asked = [await asks_level(location, user, workspace=Path("shop")) for user in ("alice", "bob", None)]
     assert [*asked, await asks_level(location, "alice")] == [False, True, True, True]
 
@@ -100,8 +100,8 @@ async def test_memory_project_excludes_follow_ups_in_own_folders() -> None:
     run = await close_one("whatever")
     run = await app_of().answer(run.id, "Express")
     app = app_of()
-    await app.answer((await app.follow_up(run, TASK)).id, "whatever")
-    assert [each.project for each in await app.question_kinds()] == [""]
+    await app.answer((await app.start(TASK, follows=run)).id, "whatever")
+    assert [each.project for each in await app.memory.list()] == [""]
 
 
 async def test_memory_of_a_run_is_that_of_its_start() -> None:
@@ -119,42 +119,42 @@ async def test_memory_counts_all_runs_answered_at_once(location: str) -> None:
     app = app_of(location)
     waiting = [await app_of(location).start(TASK) for _ in range(4)]
     await asyncio.gather(*(app_of(location).answer(run.id, "whatever") for run in waiting))
-    assert await app.question_kinds() == [AskedKind(detail=Detail.LEVEL, asked=4, dismissed=4)]
+    assert await app.memory.list() == [AskedKind(detail=Detail.LEVEL, asked=4, dismissed=4)]
 
 
 async def test_user_forgets_only_what_is_theirs(location: str) -> None:
     for user in ("alice", "bob"):
         await close_one("whatever", location, user=user)
-    gone = await app_of(location).forget_kinds("level", user="alice")
+    gone = await app_of(location).memory.forget("level", user="alice")
     assert [(each.detail, each.asked) for each in gone] == [(Detail.LEVEL, 1)]
     assert (await counts(location, "alice"), await counts(location, "bob")) == ([], [("level", 1, 1)])
     with pytest.raises(CallerError, match="Nothing is remembered about questions of the kind 'level'"):
-        await app_of(location).forget_kinds("level", user="alice")
+        await app_of(location).memory.forget("level", user="alice")
 
 
 async def test_one_project_or_one_kind_can_be_forgotten() -> None:
     await close_one("whatever", workspace=Path("shop"))
     await close_one("whatever")
-    assert len(await app_of().forget_kinds(project="shop")) == 1
-    assert [each.project for each in await app_of().question_kinds()] == [""]
+    assert len(await app_of().memory.forget(project="shop")) == 1
+    assert [each.project for each in await app_of().memory.list()] == [""]
     with pytest.raises(CallerError, match="Nothing is remembered about questions of the kind 'period'"):
-        await app_of().forget_kinds("period")
+        await app_of().memory.forget("period")
     with pytest.raises(CallerError, match=r"no kind of question 'levl'; did you mean 'level'\?"):
-        await app_of().forget_kinds("levl")
-    assert len(await app_of().forget_kinds()) == 1
+        await app_of().memory.forget("levl")
+    assert len(await app_of().memory.forget()) == 1
 
 
 async def test_what_is_remembered_can_be_corrected(location: str) -> None:
     for _ in range(2):
         await close_one("whatever", location)
     assert not await asks_level(location)
-    corrected = await app_of(location).set_kind("level", asked=5, dismissed=2)
+    corrected = await app_of(location).memory.correct("level", asked=5, dismissed=2)
     assert (corrected, await counts(location)) == (
         AskedKind(detail=Detail.LEVEL, asked=5, dismissed=2),
         [("level", 5, 2)],
     )
     assert await asks_level(location)
-    await app_of(location).set_kind("level", asked=3, dismissed=3, project="shop", user="bob")
+    await app_of(location).memory.correct("level", asked=3, dismissed=3, project="shop", user="bob")
     assert await counts(location, "bob") == [("level", 3, 3)]
     assert await counts(location) == [("level", 5, 2)]
 
@@ -170,7 +170,7 @@ async def test_what_is_remembered_can_be_corrected(location: str) -> None:
 )
 async def test_counts_that_cannot_be_are_refused(kind: str, asked: int, dismissed: int, said: str) -> None:
     with pytest.raises(CallerError, match=said):
-        await app_of().set_kind(kind, asked=asked, dismissed=dismissed)
+        await app_of().memory.correct(kind, asked=asked, dismissed=dismissed)
     assert await counts() == []
 
 
@@ -194,7 +194,7 @@ async def answer_level(said: str, facts: str = "") -> tuple[Upcall, Run]:
 @pytest.mark.parametrize("facts", ["", "# Ours\nframework: Express\n", "framework: Express"])
 async def test_memory_turns_an_answer_into_a_fact_for_later(facts: str) -> None:
     app, run = await answer_level("Beginners: all of them", facts)
-    fact = await app.keep_fact(run.id[:6], run.answers[0].question_id[:6])
+    fact = await app.memory.keep_fact(run.id[:6], run.answers[0].question_id[:6])
     assert (fact.asked, fact.answer) == ("Which level?", "Beginners: all of them")
     assert Path("facts.yaml").read_text().startswith(facts)
     following = await app_of(facts=Path("facts.yaml")).start(TASK)
@@ -205,7 +205,7 @@ async def test_memory_turns_an_answer_into_a_fact_for_later(facts: str) -> None:
 async def test_what_was_left_to_the_agent_is_no_fact(said: str) -> None:
     app, run = await answer_level(said)
     with pytest.raises(CallerError, match="no answer that could be a fact"):
-        await app.keep_fact(run.id, run.answers[0].question_id)
+        await app.memory.keep_fact(run.id, run.answers[0].question_id)
     assert Path("facts.yaml").read_text() == ""
 
 
@@ -220,25 +220,25 @@ async def test_memory_leaves_a_file_that_cannot_take_facts(facts: str, says: str
     app, run = await answer_level("Beginners")
     Path("facts.yaml").write_text(facts)
     with pytest.raises(ConfigurationError, match=says):
-        await app.keep_fact(run.id, run.answers[0].question_id)
+        await app.memory.keep_fact(run.id, run.answers[0].question_id)
     assert Path("facts.yaml").read_text() == facts
 
 
 async def test_memory_refuses_answers_that_would_not_be_reused() -> None:
     app, run = await answer_level("no")
     with pytest.raises(CallerError, match="would not answer 'Which level"):
-        await app.keep_fact(run.id, run.answers[0].question_id)
+        await app.memory.keep_fact(run.id, run.answers[0].question_id)
 
 
 async def test_memory_fact_needs_file_answered_question_and_own_run() -> None:
     run = await close_one("Beginners", user="alice")
     asked = run.answers[0].question_id
     with pytest.raises(ConfigurationError, match=r"facts: facts\.yaml"):
-        await app_of().keep_fact(run.id, asked, user="alice")
+        await app_of().memory.keep_fact(run.id, asked, user="alice")
     with pytest.raises(CallerError, match=f"no answered question 'nothing'. Answered: {asked}"):
-        await app_of().keep_fact(run.id, "nothing", user="alice")
+        await app_of().memory.keep_fact(run.id, "nothing", user="alice")
     with pytest.raises(UnknownRun):
-        await app_of().keep_fact(run.id, asked, user="bob")
+        await app_of().memory.keep_fact(run.id, asked, user="bob")
 
 
 # -- the command line -------------------------------------------------------------------------------------------------

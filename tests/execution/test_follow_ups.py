@@ -24,8 +24,8 @@ async def test_follow_up_has_the_whole_conversation_before_its_task() -> None:
     with ScriptedModelClient(["Blue.", "Green.", "Red."]) as model:
         app = make_app(model)
         first = await app.start("A colour, please", user="ada")
-        second = await app.follow_up(first, "Another one")
-        third = await app.follow_up(second.id, "And one more")
+        second = await app.start("Another one", follows=first)
+        third = await app.start("And one more", follows=second.id[:6])
         said = [str(each["content"]) for each in model.requests[-1].messages[1:]]
     places = [next(at for at, text in enumerate(said) if words in text) for words in ("A colour", "Blue", "Green")]
     assert places == sorted(places)
@@ -36,7 +36,7 @@ async def test_follow_up_has_the_whole_conversation_before_its_task() -> None:
 async def test_follow_up_knows_that_its_run_failed() -> None:
     with ScriptedModelClient([Fail(400), "Blue."]) as model:
         app = make_app(model)
-        await app.follow_up(await app.start("A colour, please"), "Try again")
+        await app.start("Try again", follows=await app.start("A colour, please"))
         assert "This ended without a result" in str(model.requests[-1].messages)
 
 
@@ -44,11 +44,11 @@ async def test_run_that_waits_has_no_follow_up_yet() -> None:
     app = make_app(ScriptedModelClient([Call("ask_user", {"question": "Which?"})]))
     run = await app.start("A colour, please")
     with pytest.raises(CallerError, match=f"First: upcall answer {run.id}"):
-        await app.follow_up(run, "Another one")
+        await app.start("Another one", follows=run)
 
 
 async def test_follow_up_of_the_root_team_keeps_its_folder(tmp_path: Path) -> None:
     app = Upcall(store="runs.db", settings=Settings.read(None, model="demo", executor="none"))
     first = await app.start("Hello! What can you do?", workspace=tmp_path / "files")
-    second = await app.follow_up(first, "Hello! What can you do?")
+    second = await app.start("Hello! What can you do?", follows=first)
     assert second.workspace == tmp_path / "files"

@@ -116,7 +116,7 @@ async def test_fork_keeps_earlier_answers_and_asks_later_ones_again(at: int, aga
     run = await bench.app.answer(run.id, "Express")
     ids.append(run.questions[0].id)
     run = await bench.app.answer(run.id, "SQLite")
-    plan = await bench.app.plan_fork(run.id, ids[at])
+    plan = await bench.app.forks.plan(run.id, ids[at])
     assert (plan.kept_answers, plan.answers_again) == (at, 1 - at)
     assert plan.tool_calls_again == {"lead/coder/note": len(again), "lead/coder": 1}
     assert plan.kept_model_calls + sum(plan.model_calls_again.values()) == bench.calls()
@@ -181,7 +181,7 @@ async def test_fork_within_a_segment_keeps_no_later_answer() -> None:
     run = await app.start("Build it", facts={"framework": "Express", "database": "SQLite"})
     assert (run.result, len(run.answers)) == ("Built with Express, SQLite", 2)
     first = run.answered_questions[0].id
-    plan = await app.plan_fork(run.id, first)
+    plan = await app.forks.plan(run.id, first)
     assert (plan.kept_answers, plan.answers_again) == (0, 1)
     forked = await app.fork(run.id, first, "FastAPI")
     assert (forked.result, said(forked)) == ("Built with FastAPI", ["FastAPI"])
@@ -196,14 +196,14 @@ async def test_branch_of_a_branch_and_where_they_part() -> None:
     run = await bench.app.answer(run.id, "SQLite")
     one = await bench.app.fork(run.id, second, "PostgreSQL")
     other = await bench.app.fork(one.id, second, "MySQL")
-    lines = await bench.app.diff(one.id, other.id)
+    lines = await bench.app.forks.diff(one.id, other.id)
     assert lines[0] == "The same: 1 answer."
     assert [line.strip() for line in lines if "Which database?" in line] == [
         "coder (for lead): Which database? - PostgreSQL",
         "coder (for lead): Which database? - MySQL",
     ]
     assert not any("Which framework?" in line for line in lines)
-    assert (await bench.app.diff(run.id, run.id))[1] == "No answer differs."
+    assert (await bench.app.forks.diff(run.id, run.id))[1] == "No answer differs."
     three = await bench.app.fork(other.id, first, "Django")
     assert said(await bench.app.answer(three.id, "Any")) == ["Django", "Any"]
 

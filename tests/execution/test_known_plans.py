@@ -69,15 +69,15 @@ async def test_what_the_user_did_not_approve_is_not_kept(left: dict[str, Any]) -
     app = app_of(ScriptedModelClient(script()), **left)
     run = await app.start(TASK)
     await app.answer(run.id, "Approve" if "plan_memory" in left else "I would say less")
-    assert await app.plans() == []
+    assert await app.plans.list() == []
 
 
 async def test_plan_can_be_forgotten_by_its_user_alone() -> None:
     run, app = await approve_one(user="alice"), app_of(ScriptedModelClient([]))
     with pytest.raises(CallerError, match="There is no stored plan of run"):
-        await app.delete_plan(run.id, user="bob")
-    assert (await app.delete_plan(run.id[:6], user="alice")).task == TASK
-    assert await app.plans(user="alice") == []
+        await app.plans.delete(run.id, user="bob")
+    assert (await app.plans.delete(run.id[:6], user="alice")).task == TASK
+    assert await app.plans.list(user="alice") == []
 
 
 @pytest.mark.parametrize(

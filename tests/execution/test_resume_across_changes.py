@@ -117,7 +117,7 @@ async def refused(team: Make, run: Run) -> list[str]:
     """Return what does not fit, a line each: told beforehand as well as where the run is to go on, and nothing is
     changed."""
     app, before = Upcall(store=STORE, team=team), rows()
-    beforehand = [str(each) for each in await app.check(run.id)]
+    beforehand = [str(each) for each in await app.team.check(run.id)]
     with pytest.raises(TeamMismatch) as told:
         await (app.answer(run.id, "Express") if run.waiting else app.resume(run.id))
     summary, *lines = str(told.value).splitlines()
@@ -399,7 +399,7 @@ async def test_tool_that_moved_is_not_missed(workbench: Workbench) -> None:
     """Into a workbench; where only a server knows what a workbench has, it is not asked beforehand."""
     client = deploying()
     run = await cut_off(with_tools(client, stuck), "coder")
-    assert await Upcall(store=STORE, team=with_tools(client, workbench=workbench)).check(run.id) == ()
+    assert await Upcall(store=STORE, team=with_tools(client, workbench=workbench)).team.check(run.id) == ()
     assert Served.asked == 0
     assert (await gone_on(with_tools(client, workbench=workbench), run)).result == "Done."
 
@@ -552,7 +552,7 @@ async def test_agent_that_a_function_runs_is_not_missed() -> None:
         await asyncio.sleep(0.01)
     await events.aclose()
     (run,) = await app.list()
-    assert await Upcall(store=STORE, team=team(deploy)).check(run.id) == ()
+    assert await Upcall(store=STORE, team=team(deploy)).team.check(run.id) == ()
     assert (await gone_on(team(deploy), run)).result == "Done."
 
 
@@ -664,7 +664,7 @@ async def test_what_closed_calls_were_served_by_may_go() -> None:
 async def test_run_that_is_over_is_not_checked() -> None:
     client = models(solo=["Done."], other=[])
     done = await Upcall(store=STORE, team=lambda: swarm(agent("solo", client))).start("Build it")
-    assert await Upcall(store=STORE, team=lambda: swarm(agent("other", client))).check(done.id) == ()
+    assert await Upcall(store=STORE, team=lambda: swarm(agent("other", client))).team.check(done.id) == ()
 
 
 # -- the command line -------------------------------------------------------------------------------------------------

@@ -291,7 +291,7 @@ async def test_fork_and_follow_up_are_runs_of_their_own() -> None:
     run = await app.start("Ada's order")
     question = run.questions[0].id
     await app.answer(run.id, "that one")
-    for act in (app.fork(run.id, question, "another"), app.follow_up(run.id, "Go on")):
+    for act in (app.fork(run.id, question, "another"), app.start("Go on", follows=run.id)):
         with pytest.raises(SharedAgent, match="Agent 'b'"):
             await act
 

@@ -52,7 +52,7 @@ def sign() -> str:
 
 async def told(app: Upcall, run: Run | str) -> list[tuple[str, str, str]]:
     """Who did what, and the words or the name."""
-    entries = (await app.transcript(run)).entries
+    entries = (await app.log.transcript(run)).entries
     return [("/".join(each.path), each.kind.value, each.text or each.name) for each in entries]
 
 
@@ -91,7 +91,7 @@ async def test_question_that_is_put_again_is_kept_once(tmp_path: Path) -> None:
 async def test_what_one_agent_did_comes_with_its_answers(tmp_path: Path) -> None:
     app = make_app(tmp_path / "runs.db", ASK, "Passed.")
     run = await app.answer((await app.start("See to it")).id, "3.12")
-    own = (await app.transcript(run)).of_agent("tester")
+    own = (await app.log.transcript(run)).of_agent("tester")
     assert [each.kind.value for each in own.entries] == ["question", "answer", "message"]
 
 
@@ -152,7 +152,7 @@ async def test_exported_run_brings_its_transcript_along(tmp_path: Path) -> None:
     run = await app.start("See to it")
     other = RunStore(tmp_path / "other.db")
     await import_run(other, await export_run(app.store, run.id))
-    assert await told(Upcall(store=other, team=app.team), run.id) == await told(app, run)
+    assert await told(Upcall(store=other, team=app.team.build), run.id) == await told(app, run)
 
 
 async def test_removed_run_leaves_no_transcript(tmp_path: Path) -> None:

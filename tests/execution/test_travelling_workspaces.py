@@ -133,7 +133,7 @@ async def test_workspace_of_an_imported_run_can_be_undone(monkeypatch: pytest.Mo
     run = await import_run(mine.store, content, as_new=True)
     await mine.answer(run.id, "This")
     assert files(tmp_path / "upcall-work" / run.id) == {"b.txt": "b\n", "shop/a.txt": "two\n"}
-    await mine.undo(run.id)
+    await mine.changes.undo(run.id)
     both = [files(each)["shop/a.txt"] for each in (folder, tmp_path / "upcall-work" / run.id)]
     assert both == ["one\n", "one\n"]
 

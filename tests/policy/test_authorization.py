@@ -6,7 +6,6 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -109,24 +108,24 @@ def actions(app: Upcall, user: str) -> list[Callable[[str], Any]]:
     """All that can be done with a run."""
     return [
         lambda run_id: app.get(run_id, user=user),
-        lambda run_id: app.check(run_id, user=user),
+        lambda run_id: app.team.check(run_id, user=user),
         lambda run_id: app.answer(run_id, SECRET_ANSWER, user=user),
         lambda run_id: app.answer(run_id, {"abcd1234": SECRET_ANSWER}, user=user),
         lambda run_id: app.resume(run_id, user=user),
         lambda run_id: app.cancel(run_id, user=user),
-        lambda run_id: app.assign(run_id, "abcd1234", user, user=user),
-        lambda run_id: app.audit(run_id, user=user),
-        lambda run_id: app.log(run_id, user=user),
-        lambda run_id: app.changes(run_id, user=user),
-        lambda run_id: app.undo(run_id, user=user),
-        lambda run_id: app.transcript(run_id, user=user),
-        lambda run_id: app.call_timings(run_id, user=user),
-        lambda run_id: app.diff(run_id, run_id, user=user),
-        lambda run_id: app.plan_fork(run_id, "abcd1234", user=user),
+        lambda run_id: app.access.assign(run_id, "abcd1234", user, user=user),
+        lambda run_id: app.log.audit(run_id, user=user),
+        lambda run_id: app.log.entries(run_id, user=user),
+        lambda run_id: app.changes.list(run_id, user=user),
+        lambda run_id: app.changes.undo(run_id, user=user),
+        lambda run_id: app.log.transcript(run_id, user=user),
+        lambda run_id: app.log.call_timings(run_id, user=user),
+        lambda run_id: app.forks.diff(run_id, run_id, user=user),
+        lambda run_id: app.forks.plan(run_id, "abcd1234", user=user),
         lambda run_id: app.fork(run_id, "abcd1234", SECRET_ANSWER, user=user),
-        lambda run_id: app.follow_up(run_id, "Go on", user=user),
-        lambda run_id: app.keep_fact(run_id, "abcd1234", user=user),
-        lambda run_id: app.visible_log(run_id, user=user),
+        lambda run_id: app.start("Go on", follows=run_id, user=user),
+        lambda run_id: app.memory.keep_fact(run_id, "abcd1234", user=user),
+        lambda run_id: app.log.visible(run_id, user=user),
     ]
 
 
@@ -145,9 +144,9 @@ async def test_run_belongs_to_its_owner_and_admins_only() -> None:
 
 async def test_log_is_closed_to_those_only_asked() -> None:
     app, run, _ = await asked_by_both()
-    assert next(entry.kind for entry in await app.log(run.id, user="alice")) == "started"
+    assert next(entry.kind for entry in await app.log.entries(run.id, user="alice")) == "started"
     with pytest.raises(NotAllowed, match="somebody else's"):
-        await app.log(run.id, user="bob")
+        await app.log.entries(run.id, user="bob")
     assert upcall("log", run.id, "--user", "mallory").status == 2
 
 
@@ -167,9 +166,16 @@ async def test_open_run_is_readable_by_everybody_and_owned_once() -> None:
     run = await app.start("Build it", user="alice", open=True)
     asked = {question.asker: question for question in run.questions}
     assert (await app.get(run.id, user="mallory"), await app.list("mallory")) == (run, [run])
-    assert await app.log(run.id, user="mallory") == await app.log(run.id, user="alice")
+    assert await app.log.entries(run.id, user="mallory") == await app.log.entries(run.id, user="alice")
     assert list(await app.inbox("mallory")) == []
-    for act in (app.resume, app.cancel, app.undo, app.audit, app.check, partial(app.follow_up, task="More")):
+    for act in (
+        app.resume,
+        app.cancel,
+        app.changes.undo,
+        app.log.audit,
+        app.team.check,
+        lambda run_id, user: app.start("More", follows=run_id, user=user),
+    ):
         with pytest.raises(NotAllowed, match="you can read it, and answer"):
             await act(run.id, user="mallory")
     for answer in ("Express", {asked["coder"].id: "Express"}, {asked["tester"].id: "yes"}):
@@ -274,11 +280,11 @@ async def test_assignee_sees_neither_other_answers_nor_the_result() -> None:
 async def test_assignee_may_only_answer() -> None:
     app, run, questions = await asked_by_both()
     before = await app.get(run.id)
-    for act in (app.resume, app.cancel, app.check, app.audit):
+    for act in (app.resume, app.cancel, app.team.check, app.log.audit):
         with pytest.raises(NotAllowed, match="somebody else's"):
             await act(run.id, user="bob")  # type: ignore[operator]
     with pytest.raises(NotAllowed):
-        await app.assign(run.id, questions["tester"].id, "mallory", user="bob")
+        await app.access.assign(run.id, questions["tester"].id, "mallory", user="bob")
     assert await app.get(run.id) == before
 
 
@@ -297,7 +303,7 @@ async def test_name_that_is_no_text_is_refused(name: str, problem: str) -> None:
         with pytest.raises(ConfigurationError, match=problem):
             await act(name)  # type: ignore[operator]
     with pytest.raises(ConfigurationError, match=problem):
-        await app.assign(run.id, questions["coder"].id, name, user="alice")
+        await app.access.assign(run.id, questions["coder"].id, name, user="alice")
     with pytest.raises(CallerError, match="holds a NUL, or bytes"):
         await create_token(app.store, name)
     with pytest.raises(ConfigurationError, match=r"assign\.0\.to = .* is wrong"):
@@ -308,7 +314,7 @@ async def test_name_that_is_no_text_is_refused(name: str, problem: str) -> None:
 async def test_user_that_postgresql_cannot_hold_is_refused_with_advice(postgres: Server) -> None:
     app = Upcall(store=postgres.new_database(), settings=Settings.read(None))
     with pytest.raises(StoreUnavailable, match=r"cannot contain NUL .*\. A name holds one; take it out\."):
-        await app.forget_kinds(project="a\0b")
+        await app.memory.forget(project="a\0b")
 
 
 # -- who answers ------------------------------------------------------------------------------------------------------
@@ -333,7 +339,7 @@ async def test_fork_gives_no_answer_to_anothers_assigned_question() -> None:
     for stored in (run, answered):
         with pytest.raises(NotAllowed, match=r"assigned to role:reviewer.*in a fork too"):
             await app.fork(stored.id, questions["tester"].id, "yes", user="alice")
-    assert [(each.user, each.detail["action"]) for each in await app.audit(run.id) if each.kind == "refused"] == [
+    assert [(each.user, each.detail["action"]) for each in await app.log.audit(run.id) if each.kind == "refused"] == [
         ("alice", "fork"),
         ("alice", "fork"),
     ]
@@ -343,7 +349,7 @@ async def test_fork_gives_no_answer_to_anothers_assigned_question() -> None:
 
 async def test_bare_answer_goes_to_the_users_only_question() -> None:
     app, run, questions = await asked_by_both()
-    assert [each.asker for each in app.answerable(run, "alice")] == ["coder"]
+    assert [each.asker for each in app.access.answerable(run, "alice")] == ["coder"]
     answered = await app.answer(run.id, "Express", user="alice")
     assert [answer.question_id for answer in answered.answers] == [questions["coder"].id]
     with pytest.raises(NotAllowed, match="assigned to role:reviewer"):
@@ -504,10 +510,10 @@ async def test_run_keeps_the_rules_it_was_started_with() -> None:
 async def test_assignment_by_hand_stays_while_others_are_answered() -> None:
     app, run, questions = await asked_by_both()
     with pytest.raises(UnknownRun):
-        await app.assign(run.id, questions["coder"].id, "mallory", user="mallory")
-    moved = await app.assign(run.id, questions["coder"].id[:6], "dave", user="alice")
+        await app.access.assign(run.id, questions["coder"].id, "mallory", user="mallory")
+    moved = await app.access.assign(run.id, questions["coder"].id[:6], "dave", user="alice")
     assert {each.asker: each.assignee for each in moved.questions} == {"coder": "dave", "tester": "role:reviewer"}
-    taken_back = await app.assign(run.id, questions["tester"].id, None, user="alice")
+    taken_back = await app.access.assign(run.id, questions["tester"].id, None, user="alice")
     assert {each.asker: each.assignee for each in taken_back.questions} == {"coder": "dave", "tester": None}
     with pytest.raises(UnknownRun):
         await app.get(run.id, user="bob")
@@ -519,11 +525,11 @@ async def test_assignment_by_hand_stays_while_others_are_answered() -> None:
 async def test_what_cannot_be_assigned_is_refused() -> None:
     app, run, questions = await asked_by_both()
     with pytest.raises(ConfigurationError, match=r"Unknown role 'revewer'\. Roles: reviewer"):
-        await app.assign(run.id, questions["coder"].id, "role:revewer", user="alice")
+        await app.access.assign(run.id, questions["coder"].id, "role:revewer", user="alice")
     with pytest.raises(ConfigurationError, match="is empty"):
-        await app.assign(run.id, questions["coder"].id, " ", user="alice")
+        await app.access.assign(run.id, questions["coder"].id, " ", user="alice")
     with pytest.raises(UnknownQuestion):
-        await app.assign(run.id, "0" * 12, "bob", user="alice")
+        await app.access.assign(run.id, "0" * 12, "bob", user="alice")
     assert await app.get(run.id) == run
 
 
@@ -531,7 +537,7 @@ async def test_questions_shown_as_one_are_assigned_as_one() -> None:
     app = app_of(both_ask([DATABASE, "Coded."], [DATABASE, "Tested."]))
     run = await app.start("Build it", user="alice")
     assert (len(run.questions), len(run.duplicates)) == (1, 1)
-    moved = await app.assign(run.id, run.questions[0].id, "bob", user="alice")
+    moved = await app.access.assign(run.id, run.questions[0].id, "bob", user="alice")
     assert [each.assignee for each in moved.open_questions] == ["bob", "bob"]
     await app.answer(run.id, "SQLite", user="bob")
     assert (await app.get(run.id)).status is RunStatus.COMPLETED
@@ -597,12 +603,12 @@ async def test_audit_names_who_did_what_without_any_content() -> None:
     ):
         with pytest.raises(UpcallError):
             await act()
-    await app.assign(run.id, questions["tester"].id, "carol", user="alice")
+    await app.access.assign(run.id, questions["tester"].id, "carol", user="alice")
     await app.answer(run.id, "yes", user="carol")
     await app.answer(run.id, "Express", user="alice")
     assert (await app.get(run.id)).status is RunStatus.FAILED
     await app.resume(run.id, user="root")
-    entries = await app.audit(run.id, user="alice")
+    entries = await app.log.audit(run.id, user="alice")
     assert acts(entries) == [
         ("started", "alice"),
         ("refused", "mallory"),
@@ -621,7 +627,7 @@ async def test_audit_names_who_did_what_without_any_content() -> None:
     ]
     assert SECRET_ANSWER.encode() not in everything_written()
     assert not [entry for entry in entries if "yes" in str(entry) or "moonbase" in str(entry)]
-    assert await app.audit(run.id, user="alice", after=entries[4].id) == entries[5:]
+    assert await app.log.audit(run.id, user="alice", after=entries[4].id) == entries[5:]
 
 
 async def test_audit_over_all_runs_has_the_users_own() -> None:
@@ -633,7 +639,7 @@ async def test_audit_over_all_runs_has_the_users_own() -> None:
         await app.get(run.id[:6], user="mallory")
     with pytest.raises(UnknownRun):
         await app.get("nothing-like-it", user="mallory")
-    trails = {user: await app.audit(user=user) for user in ("alice", "bob", "mallory", "root")}
+    trails = {user: await app.log.audit(user=user) for user in ("alice", "bob", "mallory", "root")}
     assert acts(trails["alice"]) == [("started", "alice"), ("answered", "bob"), ("refused", "mallory")]
     assert acts(trails["bob"]) == [
         ("started", "bob"),
@@ -644,7 +650,7 @@ async def test_audit_over_all_runs_has_the_users_own() -> None:
     # That there is such a run is not for them to read here either.
     assert trails["mallory"] == []
     assert [entry.run_id for entry in trails["root"] if entry.kind == "refused"] == [run.id, ""]
-    assert len(trails["root"]) == len(await app.audit()) == 7
+    assert len(trails["root"]) == len(await app.log.audit()) == 7
 
 
 def _dropped(entries: Iterable[Any]) -> list[tuple[str, str | None]]:
@@ -660,13 +666,13 @@ async def test_audit_leaves_out_acts_that_were_not_done() -> None:
 
         async def load(self, run_id: str) -> Any:
             stored = await super().load(run_id)
-            await app.assign(run_id, stored.run.questions[0].id, "dave", user="alice")
+            await app.access.assign(run_id, stored.run.questions[0].id, "dave", user="alice")
             return stored
 
     late = Upcall(team=app._teams._make_team, store=Overtaken("runs.db"), settings=app.settings)
     with pytest.raises(UpcallError, match="advanced by another process"):
         await late.cancel(run.id, user="root")
-    assert {*acts(await app.audit(run.id))} == {("started", "alice"), ("assigned", "alice")}
+    assert {*acts(await app.log.audit(run.id))} == {("started", "alice"), ("assigned", "alice")}
 
 
 async def test_call_in_doubt_is_its_owners_to_judge() -> None:

@@ -207,7 +207,7 @@ async def test_secret_is_hidden_in_its_tools_events() -> None:
     asked = await app.start("Log in")
     told = [item async for item in app.answer_stream(asked.id, SECRET)]
     assert [each.content for each in told if isinstance(each, ThoughtEvent)] == [f"Connect with {HIDDEN}"]
-    assert SECRET not in str(await app.transcript(asked))
+    assert SECRET not in str(await app.log.transcript(asked))
 
 
 @pytest.mark.slow

@@ -63,7 +63,7 @@ async def test_its_tools_are_called_when_they_are_approved(notes: McpTools, by_o
     run = await app.start("Find wind")
     assert "| notes_search(words: wind)" in run.questions[0].question
     run = await app.answer(run.id, '{"words": "sea"}')
-    assert "Notes on sea" in str(await app.transcript(run.id))
+    assert "Notes on sea" in str(await app.log.transcript(run.id))
 
 
 @pytest.mark.slow

@@ -105,7 +105,7 @@ async def test_every_change_is_in_the_log_with_its_diff(location: str) -> None:
         ("apply_patch", ["b.txt", "c.txt"]),
     ]
     assert entries[1].detail["files"][0]["diff"] == "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two\n"
-    assert [change.model_dump(mode="json", exclude_none=True) for change in await app.changes(run.id)] == [
+    assert [change.model_dump(mode="json", exclude_none=True) for change in await app.changes.list(run.id)] == [
         entry.detail for entry in entries
     ]
 
@@ -114,7 +114,7 @@ async def test_what_failed_or_changed_nothing_is_not_in_it() -> None:
     work = [write("../x", ""), write("b.txt", "b\n"), edit("b.txt", "z", "y"), "done"]
     app, run = await started(replies=work)
     assert run.status is RunStatus.COMPLETED
-    assert list(await app.changes(run.id)) == []
+    assert list(await app.changes.list(run.id)) == []
 
 
 # -- undo -------------------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ async def test_changes_are_undone_one_after_the_other(location: str) -> None:
     app, run = await started(store=location)
     seen = [files()]
     for _ in range(3):
-        await app.undo(run.id)
+        await app.changes.undo(run.id)
         seen.append(files())
     assert seen == [
         {"a.txt": "two\n", "c.txt": "c\n"},
@@ -133,28 +133,28 @@ async def test_changes_are_undone_one_after_the_other(location: str) -> None:
         {"b.txt": "b\n"},
     ]
     with pytest.raises(CallerError, match="has no change that can be undone"):
-        await app.undo(run.id)
+        await app.changes.undo(run.id)
 
 
 async def test_named_change_is_undone_with_all_later_ones() -> None:
     app, run = await started()
-    first = (await app.changes(run.id))[0]
-    (done,) = await app.undo(run.id, first.id[:6])
+    first = (await app.changes.list(run.id))[0]
+    (done,) = await app.changes.undo(run.id, first.id[:6])
     assert files() == {"b.txt": "b\n"}
     assert len(done.undoes) == 3
-    assert list((await app.changes(run.id))[-1:]) == [done]
-    assert list_standing(await app.changes(run.id)) == []
+    assert list((await app.changes.list(run.id))[-1:]) == [done]
+    assert list_standing(await app.changes.list(run.id)) == []
 
 
 async def test_undo_is_in_the_log_and_audit_trail() -> None:
     app, run = await started(admins=["alice"])
-    last = (await app.changes(run.id))[-1]
-    await app.undo(run.id, user="alice")
+    last = (await app.changes.list(run.id))[-1]
+    await app.changes.undo(run.id, user="alice")
     changed, undone = (await app.store.log(run.id))[-2:]
     assert (changed.kind, changed.user, changed.detail["tool"]) == ("changed", "alice", "undo")
     assert "+b\n" in changed.detail["files"][0]["diff"]
     assert (undone.kind, undone.detail) == ("undone", {"changes": [last.id], "by": changed.detail["id"]})
-    assert (await app.audit(run.id))[-1] == undone
+    assert (await app.log.audit(run.id))[-1] == undone
 
 
 @pytest.mark.parametrize("otherwise", ["changed", "made again", "a folder", "a link", "a pipe"])
@@ -176,7 +176,7 @@ async def test_what_somebody_else_changed_since_is_not_undone(otherwise: str) ->
     before = sorted((each.name, each.lstat().st_ino) for each in Path("work").iterdir())
     log = list(await app.store.log(run.id))
     with pytest.raises(CallerError) as refused:
-        await app.undo(run.id)
+        await app.changes.undo(run.id)
     assert str(refused.value).startswith(f"Run {run.id} cannot be undone")
     assert "\n" not in str(refused.value)
     assert sorted((each.name, each.lstat().st_ino) for each in Path("work").iterdir()) == before
@@ -188,10 +188,10 @@ async def test_what_somebody_changed_in_between_is_not_undone() -> None:
     app, run = await started(replies=work)
     Path("work/a.txt").write_text("two, by hand\n")
     await app.answer(run.id, "yes")
-    first = (await app.changes(run.id))[0]
+    first = (await app.changes.list(run.id))[0]
     with pytest.raises(CallerError, match=r"somebody else has changed a\.txt since"):
-        await app.undo(run.id, first.id)
-    await app.undo(run.id)
+        await app.changes.undo(run.id, first.id)
+    await app.changes.undo(run.id)
     assert files()["a.txt"] == "two, by hand\n"
 
 
@@ -199,19 +199,19 @@ async def test_undo_leaves_what_already_matches() -> None:
     """Somebody deleted a file that the run had made: there is nothing to undo in it"""
     app, run = await started()
     Path("work/c.txt").unlink()
-    await app.undo(run.id)
+    await app.changes.undo(run.id)
     assert files() == {"a.txt": "two\n", "b.txt": "b\n"}
     Path("work/a.txt").unlink()
     with pytest.raises(CallerError, match=r"somebody else has changed a\.txt since"):
-        await app.undo(run.id)
+        await app.changes.undo(run.id)
 
 
 async def test_unknown_change_is_refused_with_those_there_are() -> None:
     app, run = await started()
-    ids = [change.id for change in await app.changes(run.id)]
+    ids = [change.id for change in await app.changes.list(run.id)]
     for wrong in ("nope", "", ids[0][:3]):
         with pytest.raises(CallerError) as refused:
-            await app.undo(run.id, wrong)
+            await app.changes.undo(run.id, wrong)
         assert str(refused.value) == (
             f"Run {run.id} has no change {wrong!r} that can be undone. It has: {', '.join(ids)}."
         )
@@ -223,7 +223,7 @@ async def test_modes_and_odd_bytes_come_back() -> None:
     Path("work/x.bin").chmod(0o750)
     app, run = await started(replies=[Call("delete_file", {"path": "x.bin"}), "done"])
     assert not Path("work/x.bin").exists()
-    await app.undo(run.id)
+    await app.changes.undo(run.id)
     assert Path("work/x.bin").read_bytes() == bytes(range(256))
     assert Path("work/x.bin").stat().st_mode & 0o777 == 0o750
 
@@ -232,16 +232,16 @@ async def test_another_user_may_not() -> None:
     app, _ = await started()
     run = await app.start("Mine", user="alice")
     with pytest.raises((NotAllowed, CallerError), match=r"Unknown run|somebody else"):
-        await app.undo(run.id, user="bob")
+        await app.changes.undo(run.id, user="bob")
     with pytest.raises((NotAllowed, CallerError), match=r"Unknown run|somebody else"):
-        await app.changes(run.id, user="bob")
+        await app.changes.list(run.id, user="bob")
 
 
 async def test_folder_that_is_gone_is_told() -> None:
     app, run = await started()
     Path("work").rename("elsewhere")
     with pytest.raises(CallerError, match=r"its folder .* does not exist"):
-        await app.undo(run.id)
+        await app.changes.undo(run.id)
 
 
 def test_only_a_newline_ends_a_line_of_a_diff() -> None:
@@ -257,7 +257,7 @@ def test_only_a_newline_ends_a_line_of_a_diff() -> None:
 @pytest.mark.slow
 async def test_command_line_shows_and_undoes() -> None:
     app, run = await started()
-    run_changes = await app.changes(run.id)
+    run_changes = await app.changes.list(run.id)
     shown = upcall("log", run.id, "--diff", "--store", "runs.db").out
     assert "tool=edit_file files=a.txt (+1 -1)\n  --- a/a.txt\n  +++ b/a.txt\n  @@ -1 +1 @@\n  -one\n  +two\n" in shown
     undone = upcall("undo", run.id, "--store", "runs.db")
@@ -382,7 +382,7 @@ async def test_call_that_is_replayed_is_not_made_again() -> None:
     coder.replies[2] = "done"
     run = await coder.app.resume(run.id)
     assert run.status is RunStatus.COMPLETED
-    assert (files(), len(await coder.app.changes(run.id))) == ({"a.txt": "one one\n"}, 2)
+    assert (files(), len(await coder.app.changes.list(run.id))) == ({"a.txt": "one one\n"}, 2)
 
 
 # -- the store as a whole ---------------------------------------------------------------------------------------------
@@ -393,8 +393,8 @@ async def test_prune_keeps_what_an_undo_needs(location: str) -> None:
     other = await app.start("Again")
     await upkeep.prune(app.store, last_checkpoints=1)
     assert (await upkeep.check(app.store)).problems == []
-    first = (await app.changes(run.id))[0]
-    await app.undo(run.id, first.id)
+    first = (await app.changes.list(run.id))[0]
+    await app.changes.undo(run.id, first.id)
     assert files() == {"b.txt": "b\n"}
     contents = len(execute(location, "select digest from upcall_contents"))
     await upkeep.prune(app.store, statuses=[RunStatus.COMPLETED])
@@ -404,14 +404,14 @@ async def test_prune_keeps_what_an_undo_needs(location: str) -> None:
 
 async def test_what_is_lost_is_told(location: str) -> None:
     app, run = await started(store=location)
-    last = (await app.changes(run.id))[-1]
+    last = (await app.changes.list(run.id))[-1]
     assert last.files[0].before is not None
     lost = last.files[0].before.digest
     execute(location, "delete from upcall_contents where digest = ?", lost)
     problems = (await upkeep.check(app.store)).problems
     assert problems == [f"what run {run.id} changed in a file cannot be undone: {lost}"]
     with pytest.raises(SchemaMismatch, match="cannot be read"):
-        await app.undo(run.id)
+        await app.changes.undo(run.id)
     assert files() == {"a.txt": "two\n", "c.txt": "c\n"}
 
 
@@ -420,7 +420,7 @@ async def test_changes_go_with_a_run_into_another_store() -> None:
     content = json.loads(json.dumps(await export_run(app.store, run.id)))
     other = Coder(store="other.db").app
     await import_run(other.store, content)
-    await other.undo(run.id)
+    await other.changes.undo(run.id)
     assert files() == {"a.txt": "two\n", "b.txt": "b\n"}
     del content["contents"]
     with pytest.raises(CallerError, match="damaged or was changed"):

@@ -10,7 +10,7 @@ from stores import FIRST, execute
 
 from upcall import Upcall, identity
 from upcall.errors import RunBusy, SchemaMismatch, UnknownRun
-from upcall.policy.authorization import AUDITED
+from upcall.execution.access import AUDITED
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.config import RunConfig

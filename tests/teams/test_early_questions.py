@@ -382,8 +382,8 @@ async def test_what_nobody_took_in_outlives_the_cancelling(
         [("Express", AnsweredBy.HUMAN)],
     )
     assert await app.get("a-run") == cancelled
-    assert [each.detail["outcome"] for each in await app.audit("a-run") if each.kind == "answered"] == ["answered"]
-    assert (await app.plan_fork("a-run", question_id)).answered == cancelled.answers[0]
+    assert [each.detail["outcome"] for each in await app.log.audit("a-run") if each.kind == "answered"] == ["answered"]
+    assert (await app.forks.plan("a-run", question_id)).answered == cancelled.answers[0]
 
 
 async def test_early_answer_during_a_cancel_is_on_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

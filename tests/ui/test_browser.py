@@ -70,7 +70,7 @@ async def answered(store: Path) -> list[tuple[str, str | None]]:
     """Return the answers in a store, and who gave them; each was given once."""
     app = Upcall(store=store, settings=Settings.read(None, model="demo"))
     (run,) = await app.list()
-    entries = [entry for entry in await app.audit(run.id, user=run.user) if entry.kind == "answered"]
+    entries = [entry for entry in await app.log.audit(run.id, user=run.user) if entry.kind == "answered"]
     assert len(entries) == len(run.answers)
     return [(answer.text, answer.user) for answer in run.answers]
 

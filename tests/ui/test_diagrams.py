@@ -358,7 +358,7 @@ async def test_calls_are_timed_without_changing_the_log() -> None:
     assert run.status is RunStatus.FAILED
     run = await app.resume(run.id)
     assert run.status is RunStatus.COMPLETED
-    first, second, third = await app.call_timings(run.id)
+    first, second, third = await app.log.call_timings(run.id)
     lead, coder = ("lead",), ("lead", "coder")
 
     def seen(worked: WorkPeriod) -> list[tuple[tuple[str, ...], str, bool]]:
@@ -370,8 +370,8 @@ async def test_calls_are_timed_without_changing_the_log() -> None:
     for each in (first, second, third):
         assert all(each.start <= call.start <= call.end <= each.end + timedelta(milliseconds=2) for call in each.calls)
     assert "timed" not in {entry.kind for entry in await app.store.log(run.id)}
-    assert "timed" not in {entry.kind for entry in await app.audit()}
-    picture = assert_neat(timeline(run, await app.call_timings(run.id)))
+    assert "timed" not in {entry.kind for entry in await app.log.audit()}
+    picture = assert_neat(timeline(run, await app.log.call_timings(run.id)))
     assert len(rects(picture, "tool")) == 1 + 1  # One is in the legend.
 
 
@@ -383,7 +383,7 @@ async def test_times_are_not_kept_where_nobody_wants_them() -> None:
 
     app = Upcall(team=make, store="runs.db", settings=Settings(timings=False))
     run = await app.start(TASK)
-    assert (run.status, await app.call_timings(run.id)) == (RunStatus.COMPLETED, [])
+    assert (run.status, await app.log.call_timings(run.id)) == (RunStatus.COMPLETED, [])
     assert_neat(timeline(run))
 
 
@@ -554,7 +554,7 @@ def test_run_with_nothing_in_it_is_drawn() -> None:
 
 
 def test_root_team_diagram_has_each_agent_once_unadorned() -> None:
-    root = read_team(Upcall(store="x.db", settings=Settings(model="demo", executor="none")).team())
+    root = read_team(Upcall(store="x.db", settings=Settings(model="demo", executor="none")).team.build())
     names = [each.name for each in root.inside]
     assert names == ["classifier", "clarifier", "planner", "lead", "coder", "researcher", "user"]
     lead = root.inside[names.index("lead")]
@@ -574,5 +574,5 @@ def test_tree_as_text_nests_agents_and_their_questions() -> None:
 
 
 def test_readme_has_the_picture_of_the_team() -> None:
-    team = Upcall(store="x.db", settings=Settings(model="demo", executor="none")).team()
+    team = Upcall(store="x.db", settings=Settings(model="demo", executor="none")).team.build()
     assert f"```mermaid\n{team_mermaid(team)}```" in (ROOT / "README.md").read_text()

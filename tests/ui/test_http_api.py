@@ -292,7 +292,7 @@ async def test_every_act_is_in_the_audit_trail() -> None:
         await settle(alice, run["run_id"])
         async with await site.caller("mallory") as mallory:
             await mallory.get(f"/api/runs/{run['run_id']}")
-        acts = [(entry.kind, entry.user) for entry in await site.service.app_for(Caller(None)).audit()]
+        acts = [(entry.kind, entry.user) for entry in await site.service.app_for(Caller(None)).log.audit()]
         expected = ["token created", "started", "answered", "token created", "refused"]
         assert [kind for kind, _ in acts] == expected
 

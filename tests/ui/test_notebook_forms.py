@@ -491,7 +491,7 @@ def test_form_without_ipywidgets_explains_answering_and_installing(
 async def test_form_for_somebody_else_has_no_fields() -> None:
     app, _ = app_with(ASK, "Done.")
     run = await app.start("Build it", user="alice")
-    run = await app.assign(run.id, run.questions[0].id, "bob", user="alice")
+    run = await app.access.assign(run.id, run.questions[0].id, "bob", user="alice")
     form = app.form(run, user="alice")
     assert "Which framework?" in said(form)
     assert "For bob." in said(form)

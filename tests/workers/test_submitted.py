@@ -73,7 +73,7 @@ async def test_who_resumed_a_run_acts_once_for_the_audit(location: str) -> None:
     run = await app.store.create(Run(task="Build it", status=RunStatus.FAILED, user="ann"), FIRST)
     await app.resume(run.run.id, user="ann", wait=False)
     await advance_all(app, location)
-    assert [entry.kind for entry in await app.log(run.run.id)].count("resumed") == 1
+    assert [entry.kind for entry in await app.log.entries(run.run.id)].count("resumed") == 1
 
 
 @pytest.mark.slow

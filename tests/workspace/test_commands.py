@@ -130,7 +130,7 @@ async def test_effect_that_replaces_a_kind_is_undone(folder: Path, overlay: View
     done = await app.answer(first.id, "yes")
     assert (done.status, done.error) == (RunStatus.COMPLETED, None)
     assert read_tree(folder).keys() != before.keys() or os.path.islink(folder / "a.txt")
-    await app.undo(done.id)
+    await app.changes.undo(done.id)
     assert read_tree(folder) == before
 
 
@@ -223,7 +223,7 @@ async def test_effect_is_kept_as_shown_without_another_run(folder: Path, overlay
     done = await app.answer(first.id, "yes")
     assert done.status is RunStatus.COMPLETED
     assert sorted(read_tree(folder)) == ["a.txt", "b.txt", "stamp"]
-    await app.undo(done.id)
+    await app.changes.undo(done.id)
     assert read_tree(folder) == before
 
 
@@ -234,7 +234,7 @@ async def test_thrown_away_nothing_happened_and_the_model_is_told(folder: Path) 
     done = await app.answer(first.id, "no")
     assert done.status is RunStatus.COMPLETED
     assert read_tree(folder) == before
-    assert list(await app.changes(done.id)) == []
+    assert list(await app.changes.list(done.id)) == []
 
 
 async def test_consent_for_the_run_covers_its_path_and_act(folder: Path) -> None:
@@ -259,7 +259,7 @@ async def test_undo_works_for_ignored_files_and_git_too(folder: Path) -> None:
     app = app_of(folder, commands)
     await app.answer(first.id, "yes")
     assert len(read_tree(folder)) == len(before) + 1
-    await app.undo(first.id)
+    await app.changes.undo(first.id)
     assert read_tree(folder) == before
 
 
@@ -279,6 +279,6 @@ async def test_killed_at_any_point_it_is_all_or_nothing(folder: Path, point: str
     done = await app.resume(stopped.id)
     assert done.status is RunStatus.COMPLETED, done.error
     assert sorted(read_tree(folder)) == ["a.txt", "b.txt", "stamp"]
-    assert len(await app.changes(done.id)) == 1
-    await app.undo(done.id)
+    assert len(await app.changes.list(done.id)) == 1
+    await app.changes.undo(done.id)
     assert read_tree(folder) == before

@@ -23,6 +23,7 @@ from upcall.errors import (
     UnknownRun,
     WorkspaceMissing,
 )
+from upcall.execution.access import RunAccess
 from upcall.execution.compatibility import adapt_checkpoint
 from upcall.execution.in_process import InProcessWorker
 from upcall.execution.outcomes import SegmentOutcome, Waiting
@@ -32,7 +33,6 @@ from upcall.execution.segment import RunSegment, SegmentOptions
 from upcall.execution.team_factory import BuiltTeam, TeamFactory
 from upcall.execution.workspaces import note_missing, restore_workspace
 from upcall.policy.acceptance import accept
-from upcall.policy.authorization import Authorization
 from upcall.policy.deadlines import DeadlineWatcher, add_expired, is_due
 from upcall.policy.resolver import AnswerResolver
 from upcall.questions.answer import Answer
@@ -82,9 +82,9 @@ class Driver:
 
     # -- next: what a run needs, claimed ------------------------------------------------------------------------------
 
-    async def answer(self, run_id: str, given: AnswersInput, access: Authorization, *, wait: bool = True) -> Stream:
+    async def answer(self, run_id: str, given: AnswersInput, access: RunAccess, *, wait: bool = True) -> Stream:
         """Store answers, and resume the run if nobody else does; or leave that to a worker."""
-        stored = await access.load(self.store, run_id, "answer")
+        stored = await access.load(run_id, "answer")
         queued = await self.store.queued_answers(stored.run.id) if stored.run.may_have_queued else ()
         run = stored.run.show_queued(queued)
         answers = await self._accept(stored, run, given, access)
@@ -98,7 +98,7 @@ class Driver:
                     raise
                 return await self.answer(run.id, given, access, wait=wait)
         job = None if wait else await self._prepare_job(run, stored.version)
-        if not await access.enqueue(self.store, run, answers, also=job):
+        if not await access.enqueue(run, answers, also=job):
             return await self.answer(run.id, given, access, wait=wait)  # Its team has paused in the meantime.
         if not wait:
             self._work_here(run.id, stored.version)
@@ -106,12 +106,10 @@ class Driver:
             return access.filter_items(run, _only(run.record_answers(answers)))
         return access.filter_items(run, await self.resume(await self.store.load(run.id), access.user))
 
-    async def _accept(
-        self, stored: StoredRun, run: Run, given: AnswersInput, access: Authorization
-    ) -> Sequence[Answer]:
-        accepted = accept(run, given, identity.now(), access=access)
+    async def _accept(self, stored: StoredRun, run: Run, given: AnswersInput, access: RunAccess) -> Sequence[Answer]:
+        accepted = accept(run, given, identity.now(), access=access.rights)
         if accepted.is_intrusion:
-            await access.record_refusal(self.store, stored.run.id, "answer")
+            await access.record_refusal(stored.run.id, "answer")
         if accepted.ended is not None:
             await self.store.save(stored, accepted.ended)
         if accepted.refusal is not None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from upcall.autogen.messages import ANSWERS, answer_message, message_answers
-from upcall.errors import CallerError
+from upcall.errors import CallerError, require_type
+from upcall.execution.access import RunAccess
 from upcall.questions.answer import Answer
 from upcall.questions.matching import resolve_id
 from upcall.questions.question import Question
@@ -254,3 +255,23 @@ def _with_answer(message: Any, answer: Answer, known: Mapping[str, Question]) ->
 
 def _some(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+async def locate_fork(access: RunAccess, run_id: str, question_id: str) -> tuple[Run, ForkPoint]:
+    """Find where to fork, and in which run: the shared part of a fork is stored with its original run."""
+    require_type("question_id", question_id, str, "the id of a question")
+    stored = await access.load_owned(run_id, "fork")
+    while True:
+        run = stored.run
+        checkpoints = await access.store.checkpoints(run.id)
+        version, stored = stored.version, await access.store.load(run.id)
+        if stored.version != version:  # Answered meanwhile, it has other checkpoints.
+            continue
+        point = find_fork_point(run, checkpoints, stored.records, question_id)
+        if point is not None:
+            return run, point
+        if run.forked_from is None:
+            raise CallerError(
+                f"Run {run_id} cannot be forked at question {question_id}: what was done before it is no longer stored."
+            )
+        stored = await access.load_owned(run.forked_from, "fork")

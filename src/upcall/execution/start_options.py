@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias, cast, get_args
 
 from autogen_agentchat.messages import BaseChatMessage, ChatMessage, MultiModalMessage, TextMessage
-from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # pydantic checks no other before Python 3.12
 
 from upcall import identity
@@ -22,6 +22,7 @@ from upcall.options import OnExpiry
 from upcall.policy.facts import parse_facts
 from upcall.questions.matching import is_text
 from upcall.runs.config import RUN_ID, Fact, RunId
+from upcall.runs.run import Run
 from upcall.setting_types import no_flag, read_duration
 
 Task: TypeAlias = str | BaseChatMessage | Sequence[BaseChatMessage]
@@ -43,6 +44,12 @@ def _read_duration(value: object) -> object:
     return None if value is None else read_duration(value)
 
 
+def _read_followed(value: object) -> object:
+    if not (value is None or isinstance(value, Run | str)):
+        raise ValueError("it must be a run, or its id")
+    return value.id if isinstance(value, Run) else value
+
+
 class StartOptions(TypedDict, total=False):
     """The options of one run; an option that is None or missing uses the setting of the same name.
 
@@ -60,7 +67,8 @@ class StartOptions(TypedDict, total=False):
         on_expiry: what happens after that; see `Upcall.expire`.
         priority: runs with a higher priority are taken first by workers; 0 if not given.
         open: whether everybody may read the run; else only its owner and admins do.
-        follows: the run that this one follows; `Upcall.follow_up` says so.
+        follows: the run that this one follows, or its id. It must have ended. Its conversation, and that of those that
+            it followed, comes before the task; folder, documents and user are the same unless other options name them.
         run_id: the run's id instead of a generated one: letters, digits, ``-`` and ``_``.
     """
 
@@ -68,7 +76,7 @@ class StartOptions(TypedDict, total=False):
 
     user: str | None
     workspace: str | Path | None
-    documents: Sequence[str | Path]
+    documents: Sequence[str | Path] | None
     history: Sequence[TextMessage]
     user_info: Mapping[str, str] | None
     data_sources: Sequence[str] | None
@@ -78,7 +86,7 @@ class StartOptions(TypedDict, total=False):
     on_expiry: OnExpiry | None
     priority: Annotated[int, BeforeValidator(no_flag), Field(ge=-(2**31), lt=2**31)] | None
     open: bool | None
-    follows: RunId | None
+    follows: Annotated[Run | str | None, PlainValidator(_read_followed)]
     run_id: RunId | None
 
 

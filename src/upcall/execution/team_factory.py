@@ -197,7 +197,7 @@ class TeamFactory:
         pinned = _choose(PinnedTeamOptions, settings, options)
         folder = make_absolute(options.get("workspace") or settings.workspace or Path(DEFAULT_WORKSPACES, run_id))
         refuse_unusable(folder)
-        documents = [*options.get("documents", ())] or settings.documents
+        documents = [*(options.get("documents") or ())] or settings.documents
         address = None
         # An address may hold a password; then the run resumes with what the settings say.
         if self._model_client is None and settings.model_client is None and "@" not in (settings.base_url or ""):

@@ -7,14 +7,26 @@ import logging
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import cast
 
-from upcall.errors import ConfigurationError, UnknownRun, WorkspaceMissing
+from upcall.errors import ConfigurationError, UnknownRun, WorkspaceMissing, require_type
+from upcall.runs.config import make_absolute
 from upcall.runs.events import FolderMissing
 from upcall.runs.run import Run
 from upcall.storage.change_log import StoredChanges
 from upcall.storage.store import RunStore, StoredRun
 
 _log = logging.getLogger("upcall")
+
+
+def require_path(name: str, path: object) -> Path:
+    """Return the argument `name` as an absolute path.
+
+    Raises:
+        ConfigurationError: it is neither text nor a path.
+    """
+    require_type(name, path, (str, Path), "a path, as text or Path")
+    return make_absolute(cast("str | Path", path))
 
 
 def refuse_unusable(folder: Path) -> None:

@@ -50,7 +50,7 @@ class Apps:
         if key not in self._made:
             self._made[key] = self._make(trial, policy.settings)
         options: StartOptions = {"run_id": trial.id}
-        if not self._made[key].has_own_team:
+        if not self._made[key].team.is_own:
             options["workspace"] = self._work / trial.id
         if policy.gives_facts:
             options["facts"] = {name: fact.answer for name, fact in trial.task.facts.items() if fact.known}

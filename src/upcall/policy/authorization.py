@@ -8,21 +8,16 @@ call without a user comes from the operator, a program on its own data, and may 
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from upcall.errors import (
     AlreadyAnswered,
-    CallerError,
     ConfigurationError,
     NotAllowed,
-    StoreUnavailable,
     UnknownQuestion,
-    UnknownRun,
     UpcallError,
     require_type,
 )
@@ -32,52 +27,15 @@ from upcall.questions.answer import Answer, AnsweredBy
 from upcall.questions.matching import AnswersInput, resolve_id
 from upcall.questions.question import Question
 from upcall.runs.config import RootTeamConfig, RunConfig
-from upcall.runs.events import (
-    AccessRefused,
-    ChangesUndone,
-    LogEntry,
-    LoggedIn,
-    LoggedOut,
-    QuestionAnswered,
-    QuestionAssigned,
-    RunCancelled,
-    RunForked,
-    RunResumed,
-    RunStarted,
-    TokenCreated,
-    TokenRevoked,
-)
 from upcall.runs.run import Run
-from upcall.storage.connection import Work
 from upcall.storage.run_lists import DamagedRun, RunPage, Viewer, is_storable
 from upcall.storage.run_rows import EVERYBODY
-from upcall.storage.store import RunStore, StoredRun
-
-if TYPE_CHECKING:
-    from upcall.autogen.messages import Event
 
 NOT_SHOWN = "(the task of somebody else)"
 """Replaces the task in a run of which a user sees only the questions assigned to them."""
 
 ADMIN = "admin"
 """The role of a token whose user sees everything, such as those in the settings' ``admins``."""
-
-AUDITED = (
-    *(
-        RunStarted,
-        QuestionAnswered,
-        RunResumed,
-        RunCancelled,
-        QuestionAssigned,
-        RunForked,
-        ChangesUndone,
-        AccessRefused,
-    ),
-    *(TokenCreated, TokenRevoked, LoggedIn, LoggedOut),
-)
-"""The events that record who did what."""
-
-_log = logging.getLogger(__name__)
 
 
 class InboxEntry(NamedTuple):
@@ -248,90 +206,12 @@ class Authorization:
         own = {each.question_id for each in run.answers if each.user == self.user and each.by is AnsweredBy.HUMAN}
         return tuple(each for each in run.answered_questions if each.id in own and self.is_assigned(each))
 
-    # -- refusals -----------------------------------------------------------------------------------------------------
-
-    async def load(self, store: RunStore, run_id: str, action: str) -> StoredRun:
-        """Return the run with this id, or the only one visible to the user whose id starts with it. `action` names the
-        purpose.
-
-        Raises:
-            UnknownRun: there is none, or several. A run that the user does not see counts as none.
-        """
-        return await store.load(await self._find_id(store, run_id, action))
-
-    async def find(self, store: RunStore, run_id: str, action: str) -> Run:
-        """Load the run alone, as `load` does, without the state a team needs to continue."""
-        return await store.load_run(await self._find_id(store, run_id, action))
-
-    async def _find_id(self, store: RunStore, run_id: str, action: str) -> str:
-        require_run_id(run_id)
-        if self.user is None:
-            return run_id
-        found = await store.find(run_id, self.viewer)
-        if len(found) == 1:
-            return found[0]
-        # The log names the run that was tried; to the caller, it looks the same as one that does not exist.
-        hidden = [] if found else await store.find(run_id)
-        await self.record_refusal(store, hidden[0] if len(hidden) == 1 else "", action)
-        reason = ("several runs start with it",) if found else ()
-        raise UnknownRun(run_id, *reason)
-
-    async def load_owned(self, store: RunStore, run_id: str, action: str) -> StoredRun:
-        """Load a run as `load` does, for actions that only the owner may take.
-
-        Raises:
-            NotAllowed: it is somebody else's, and the user may read it, or answer some of its questions.
-        """
-        stored = await self.load(store, run_id, action)
-        if not self.owns(stored.run):
-            await self.refuse(store, stored.run, action)
-        return stored
-
-    async def load_whole(self, store: RunStore, run_id: str, action: str) -> StoredRun:
-        """Load a run as `load` does, to read any of it.
-
-        Raises:
-            NotAllowed: the user sees only some of its questions.
-        """
-        stored = await self.load(store, run_id, action)
-        if not self.sees_whole(stored.run):
-            await self.refuse(store, stored.run, action)
-        return stored
-
-    async def find_whole(self, store: RunStore, run_id: str, action: str) -> Run:
-        """Load the run alone, as `load_whole` does."""
-        run = await self.find(store, run_id, action)
-        if not self.sees_whole(run):
-            await self.refuse(store, run, action)
-        return run
-
-    async def refuse(self, store: RunStore, run: Run, action: str) -> NoReturn:
-        """Refuse an action on a run of which the user may do less.
-
-        Raises:
-            NotAllowed: always.
-        """
-        await self.record_refusal(store, run.id, action)
-        raise self._not_theirs(run)
-
-    def _not_theirs(self, run: Run) -> NotAllowed:
+    def refuse_theirs(self, run: Run) -> NotAllowed:
+        """Return the refusal of an action that only the owner of the run may take."""
         return NotAllowed(
             f"Run {run.id} is somebody else's: you can {'read it, and ' if self.sees_whole(run) else ''}answer the "
             "questions in it that are assigned to you, and nothing else."
         )
-
-    async def require_answerable(self, store: RunStore, run: Run, question: Question) -> None:
-        """Refuse another answer to a question that is not the user's to answer, for example in a fork.
-
-        Raises:
-            NotAllowed: it is assigned to somebody else.
-        """
-        if not self.may_answer(run, question):
-            await self.record_refusal(store, run.id, "fork")
-            raise NotAllowed(
-                f"Question {question.id} is assigned to {question.assignee}, so it is theirs to answer, in a fork too. "
-                "An admin may fork there."
-            )
 
     def find_intrusion(self, run: Run, given: AnswersInput) -> UpcallError | None:
         """Find why the user may not give an answer. Nothing of the answer is stored or repeated.
@@ -352,7 +232,7 @@ class Authorization:
             if not others:
                 return None
             if not self.owns(run):
-                return self._not_theirs(run)
+                return self.refuse_theirs(run)
             return NotAllowed(
                 f"Question {others[0].id} is assigned to {others[0].assignee}, so it is theirs to answer. Assign it to "
                 f"somebody else with: upcall assign {run.id} {others[0].id} WHO"
@@ -366,23 +246,6 @@ class Authorization:
             return AlreadyAnswered(f"Question {taken} has an answer already; that one stands.")
         return None
 
-    async def enqueue(
-        self, store: RunStore, run: Run, answers: Sequence[Answer], *, also: Work[object] | None = None
-    ) -> bool:
-        """Queue answers for the team at work on a run; see `RunStore.enqueue_answers`.
-
-        That write checks once more who may answer: since the answer was accepted, somebody else may have answered.
-
-        Raises:
-            AlreadyAnswered: somebody else answered one of the questions.
-        """
-        try:
-            return await store.enqueue_answers(run.id, answers, owned=not self.owns(run), also=also)
-        except AlreadyAnswered:
-            if not self.owns(run):
-                await self.record_refusal(store, run.id, "answer")
-            raise
-
     def _find_taken(self, run: Run, named: Sequence[str]) -> str | None:
         """Return a question assigned to the user that somebody else answered: one of those named, else the last one if
         the user has no question left."""
@@ -391,27 +254,6 @@ class Authorization:
         if named:
             return next((each for each in closed if _names(named, each)), None)
         return closed[-1] if closed and not own and set(closed) >= {each.id for each in self.answerable(run)} else None
-
-    async def record_refusal(self, store: RunStore, run_id: str, action: str) -> None:
-        """Record a refusal: who, what for, which run (none if it does not exist), but nothing of what was said."""
-        try:
-            await store.note(run_id, AccessRefused(user=self.user, action=action))
-        except StoreUnavailable:  # A read-only store refuses too, in the same words.
-            _log.warning("A refusal could not be recorded: the store cannot be written.")
-
-    # -- what else depends on the user --------------------------------------------------------------------------------
-
-    async def filter_items(
-        self, run: Run, items: AsyncGenerator[Event | Run, None]
-    ) -> AsyncGenerator[Event | Run, None]:
-        """Yield a stream about a run as the user may see it: events if it is theirs, and the run as they see it."""
-        whole = self.sees_whole(run)
-        async with aclosing(items):
-            async for item in items:
-                if isinstance(item, Run):
-                    yield item if whole else self.restrict(item)
-                elif whole:
-                    yield item
 
     def assign(self, run: Run, named: str, assignee: str | None) -> tuple[Run, Question]:
         """Return the run with an open question, and those shown as one with it, assigned; and the question.
@@ -451,27 +293,6 @@ class Authorization:
         if assignee.startswith(ROLE) and assignee.removeprefix(ROLE) not in self.roles:
             known = ", ".join(self.roles) or "none"
             raise ConfigurationError(f"Unknown role {assignee.removeprefix(ROLE)!r}. Roles: {known}.")
-
-    async def audit(self, store: RunStore, run_id: str | None, after: int, limit: int | None) -> Sequence[LogEntry]:
-        """List who did what: in one run, or in all of the user's runs, with what the user did elsewhere.
-
-        Refusals are shown to the run's owner and to admins, not to the refused user, to whom they would reveal that the
-        run exists.
-        """
-        if run_id is not None:
-            stored = await self.load_owned(store, run_id, "audit")
-            return await store.log(stored.run.id, after, types=AUDITED, limit=limit)
-        return await store.trail(after, types=AUDITED, user=None if self.unlimited else self.user, limit=limit)
-
-
-def require_run_id(run_id: object) -> None:
-    """Refuse a value that cannot name a run.
-
-    Raises:
-        CallerError: it is not a string.
-    """
-    if not isinstance(run_id, str):
-        raise CallerError(f"A run is named by its id, a string, not by {type(run_id).__name__}. Give run.id.")
 
 
 def _refuse_broken(name: str | None, whose: str) -> None:

@@ -72,7 +72,7 @@ class Change(BaseModel, frozen=True):
     """The changes of one tool call in a folder, all or nothing.
 
     Attributes:
-        id: its id, for `Upcall.undo`.
+        id: its id, for `Upcall.changes.undo`.
         tool: the tool that made it.
         folder: the workspace.
         files: the changed files.

@@ -234,7 +234,7 @@ class Worker:
         team = run.config.select_team(self._app)
         if isinstance(team, Upcall):
             return team
-        return self._app if team is None and not self._app.has_own_team else self._app_with(team)
+        return self._app if team is None and not self._app.team.is_own else self._app_with(team)
 
     def _app_with(self, team: str | None) -> Upcall:
         """Return the application that builds a team by its name, or the root team."""

@@ -89,7 +89,7 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
 
     The folder is created when the first file is written. Paths are opened step by step and never through a link that
     leads out (see `upcall.workspace.folder`). Each change is recorded before it is made, in the run's log if the driver
-    runs the team, and can be undone with `Upcall.undo`.
+    runs the team, and can be undone with `Upcall.changes.undo`.
 
     Args:
         folder: the workspace.

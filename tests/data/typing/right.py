@@ -39,7 +39,7 @@ async def use(client: ChatCompletionClient, picture: MultiModalMessage) -> None:
         if isinstance(item, Run):
             assert_type(item.stop_reason, str | None)
     branch = assert_type(await app.fork(run.id, question.id, 1, workspace="elsewhere"), Run)
-    assert_type(await app.diff(run.id, branch.id), list[str])
+    assert_type(await app.forks.diff(run.id, branch.id), list[str])
     assert_type(await app.resume(run.id), Run)
-    assert_type(app.answerable(run), Sequence[Question])
+    assert_type(app.access.answerable(run), Sequence[Question])
     Upcall(team=lambda: make_team(client))

@@ -136,7 +136,7 @@ class RunCommand(Command):
     async def use_settings_of(self, run_id: str) -> None:
         """Continue with what a run pinned at its start, and with its model unless the command names one."""
         run = (await self.app.store.load(run_id)).run
-        pinned = self.app.settings_of(run)
+        pinned = self.app.team.settings_of(run)
         known = {"executor": pinned.executor, "unsafe_local": pinned.unsafe_local}
         settings = self.app.settings.model_copy(update=known)
         if self._explicit.get("model") is None:
@@ -155,7 +155,7 @@ class RunCommand(Command):
 
     def select_answerable(self, run: Run) -> Run:
         """Leave only the open questions that the user may answer."""
-        return run.show_only(self.app.answerable(run))
+        return run.show_only(self.app.access.answerable(run))
 
     def answer_here(self, run_id: str, question_id: str) -> None:
         """Ask one question of a run in place and resume the run. An error in this run ends nothing else."""
@@ -213,7 +213,7 @@ class RunCommand(Command):
 
         has_begun, last_entry = False, 0
         if not self.as_json:
-            self.screen.show_activity(lambda: self.app.active_calls(self.run_id or ""))
+            self.screen.show_activity(lambda: self.app.log.active_calls(self.run_id or ""))
         try:
             async with aclosing(stream) as items:  # A Ctrl-C that comes between two of them ends the work at once.
                 async for item in items:
@@ -258,7 +258,7 @@ class RunCommand(Command):
             self.screen.note(NOTICE, "yellow")
         for note in self.app.notes:
             self.screen.note(f"note: {note}", "yellow")
-        if (execution := self.app.execution) is not None:
+        if (execution := self.app.team.execution) is not None:
             self.screen.note(execution)
 
     def show_log(self) -> None:

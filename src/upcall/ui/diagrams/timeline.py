@@ -59,8 +59,8 @@ class TimelinePart:
 def timeline(run: Run, call_timings: Sequence[WorkPeriod] = ()) -> Picture:
     """Return a run as an SVG.
 
-    `call_timings` says when its teams were at work and what they called (`Upcall.call_timings`); without it the picture
-    has the agents, the questions and the waits, but no calls.
+    `call_timings` says when its teams were at work and what they called (`Upcall.log.call_timings`); without it the
+    picture has the agents, the questions and the waits, but no calls.
     """
     asked = list_asked(run)
     calls = [call for each in call_timings for call in each.calls]

@@ -226,7 +226,8 @@ class Form:
             if self._page is not None:
                 self._page.update(self._page_bundle(), raw=True)
         before, self._fields = self._fields, {}
-        mine = {each.id for each in self._app.answerable(run, self._user)} if run.waiting or run.working else set()
+        answerable = self._app.access.answerable(run, self._user) if run.waiting or run.working else ()
+        mine = {each.id for each in answerable}
         rows: list[Any] = []
         for question in open_now:
             if question.id not in mine:
@@ -280,7 +281,7 @@ class Form:
     async def _draw(self, run: Run) -> None:
         """Show the pictures of a paused run. Users who see only some of its questions get none."""
         with suppress(UpcallError):
-            worked = await self._app.call_timings(run.id, user=self._user)
+            worked = await self._app.log.call_timings(run.id, user=self._user)
             self._pictures.value = pictures_html(run, worked)
 
 

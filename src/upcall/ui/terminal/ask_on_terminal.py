@@ -33,10 +33,10 @@ async def ask_on_terminal(app: Upcall, run: Run | str, *, user: str | None = Non
     screen.plain = plain
     run = await app.get(run if isinstance(run, str) else run.id, user=user)
     screen.events.begin(run)
-    while run.waiting and (mine := app.answerable(run, user)):
+    while run.waiting and (mine := app.access.answerable(run, user)):
         answers = await screen.ask(run.show_only(mine))
         run_id = run.id
-        screen.show_activity(lambda run_id=run_id: app.active_calls(run_id))  # type: ignore[misc]
+        screen.show_activity(lambda run_id=run_id: app.log.active_calls(run_id))  # type: ignore[misc]
         try:
             async with aclosing(app.answer_stream(run_id, answers, user=user)) as items:
                 async for item in items:

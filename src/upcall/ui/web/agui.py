@@ -155,7 +155,7 @@ class _AguiExchange:
         for each in await self._recall(reader, conversation):
             yield each
         await self._service.answer(self._caller, run.id, values)
-        if self._app.owns(run, self._caller.user):
+        if self._app.access.owns(run, self._caller.user):
             await self._wake(run.id)
         async for event in self._follow(reader, conversation, run.total_usage, values):
             yield event
@@ -231,13 +231,13 @@ class _AguiExchange:
         just given may not be stored yet."""
         if run.under_way:
             return run.interrupted
-        mine = self._app.answerable(run, self._caller.user)
+        mine = self._app.access.answerable(run, self._caller.user)
         return not run.waiting or (bool(mine) and not any(each.id in answered for each in mine))
 
     def _finish(self, run: Run, conversation: Conversation, before: Usage) -> Iterator[BaseEvent]:
         thread, name = self._given.thread_id, self._given.run_id
         usage = _count_usage(run, before)
-        waiting = self._app.answerable(run, self._caller.user) if run.waiting else ()
+        waiting = self._app.access.answerable(run, self._caller.user) if run.waiting else ()
         yield from conversation.close(waiting)
         match run.status:
             case RunStatus.AWAITING_CLARIFICATION:

@@ -116,18 +116,18 @@ def make_router(service: Service, authenticator: Authenticator, streams: Streams
     @router.get("/runs/{run_id}/transcript")
     async def show_transcript(run_id: str, caller: CurrentUser) -> list[Entry]:
         """Show what the agents of a run said and did."""
-        found = await service.app_for(caller).transcript(run_id, user=caller.user)
+        found = await service.app_for(caller).log.transcript(run_id, user=caller.user)
         return [Entry.model_validate(each) for each in found.as_json()]
 
     @router.get("/runs/{run_id}/changes")
     async def list_changes(run_id: str, caller: CurrentUser) -> Changes:
         """Show which files a run changed, with the diffs."""
-        return Changes(changes=[*await service.app_for(caller).changes(run_id, user=caller.user)])
+        return Changes(changes=[*await service.app_for(caller).changes.list(run_id, user=caller.user)])
 
     @router.post("/runs/{run_id}/undo")
     async def undo(run_id: str, body: Undo, caller: CurrentUser) -> Changes:
         """Undo the last change, or the given one and all after it."""
-        return Changes(changes=[*await service.app_for(caller).undo(run_id, body.change, user=caller.user)])
+        return Changes(changes=[*await service.app_for(caller).changes.undo(run_id, body.change, user=caller.user)])
 
     @router.get("/runs/{run_id}/events", responses=_STREAM, response_class=EventSourceResponse)
     async def stream_events(

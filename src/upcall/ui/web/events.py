@@ -169,7 +169,7 @@ class RunFollower:
         before, self._run = self._run, run
         found: list[Stored] = []
         if not run.restricted:
-            for entry in await self._app.log(self.run_id, user=self._caller.user, after=self._place.log):
+            for entry in await self._app.log.entries(self.run_id, user=self._caller.user, after=self._place.log):
                 self._place = replace(self._place, log=entry.id)
                 found.append(Stored(entry, self._place))
             for segment, entries in segments.items():

@@ -201,7 +201,7 @@ class _Conversation:
         """
         app = self._service.app_for(self._caller)
         run = await app.get(run_id, user=self._caller.user)
-        asked = next((each for each in app.answerable(run, self._caller.user) if each.id == question_id), None)
+        asked = next((each for each in app.access.answerable(run, self._caller.user) if each.id == question_id), None)
         if asked is not None and asked.secret:
             if self.page is not None and not takes_requests(self._context):
                 return self._require(run, [asked])
@@ -242,7 +242,7 @@ class _Conversation:
         """
         app, replies = self._service.app_for(self._caller), self._replies or {}
         run = await app.get(state.run_id, user=self._caller.user)
-        mine = {each.id: each for each in app.answerable(run, self._caller.user)}
+        mine = {each.id: each for each in app.access.answerable(run, self._caller.user)}
         answers: dict[str, AnswerValue] = {}
         wrong = {each: "" for each in state.forms if each not in replies and each in mine}
         for question_id in (each for each in state.forms if each in replies and replies[each].action != "cancel"):
@@ -303,7 +303,7 @@ class _Conversation:
         """Return the questions of a run that the client can ask its user."""
         if not (run.waiting or run.under_way):
             return []
-        mine = self._service.app_for(self._caller).answerable(run, self._caller.user)
+        mine = self._service.app_for(self._caller).access.answerable(run, self._caller.user)
         return [each for each in mine if (self.page is not None if each.secret else self.can_ask)]
 
     async def _wait(self, run_id: str) -> Run:

@@ -112,7 +112,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
 
     @router.post("/runs/{run_id}/undo")
     async def undo(run_id: str, caller: CurrentUser, change: Text) -> Response:
-        await service.app_for(caller).undo(run_id, change, user=caller.user)
+        await service.app_for(caller).changes.undo(run_id, change, user=caller.user)
         return RedirectResponse(f"/runs/{run_id}#files", 303)
 
     @router.get("/runs/{run_id}/tree.svg")
@@ -123,14 +123,14 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
     @router.get("/runs/{run_id}/timeline.svg")
     async def draw_timeline(run_id: str, caller: CurrentUser) -> Response:
         app = service.app_for(caller)
-        worked = await app.call_timings(run_id, user=caller.user)
+        worked = await app.log.call_timings(run_id, user=caller.user)
         drawn = diagrams.timeline(await app.get(run_id, user=caller.user), worked)
         return Response(drawn, media_type="image/svg+xml", headers=_PICTURE)
 
     @router.get("/compare")
     async def compare(caller: CurrentUser, one: str, other: str) -> Response:
         app = service.app_for(caller)
-        lines = await app.diff(one, other, user=caller.user)
+        lines = await app.forks.diff(one, other, user=caller.user)
         runs = [await app.get(each, user=caller.user) for each in (one, other)]
         return HTMLResponse(render("compare.html", Page(caller), lines=lines, runs=runs))
 

@@ -95,7 +95,7 @@ class Service:
 
     def is_operator(self, caller: Caller | None) -> bool:
         """Return whether a caller runs the service, or is an admin: nothing is hidden from them."""
-        return caller is not None and self.app_for(caller).is_unlimited(caller.user)
+        return caller is not None and self.app_for(caller).access.is_unlimited(caller.user)
 
     @property
     def public_host(self) -> str | None:

@@ -42,7 +42,7 @@ async def begin_run(
             return run_id
     task = await asyncio.to_thread(make_task, wanted.task, images)
     options_given: dict[str, Any] = {
-        **wanted.model_dump(exclude={"task", "follows"}),
+        **wanted.model_dump(exclude={"task"}),
         "user": caller.user,
         "run_id": run_id,
     }
@@ -51,10 +51,7 @@ async def begin_run(
     try:
         paths = await _keep_documents(service, run_id, documents)
         options = check_options({**options_given, **({"documents": paths} if paths else {})})
-        if wanted.follows is None:
-            await service.start(app, run_id, task, options)
-        else:
-            await service.work.begin(run_id, app.follow_up_stream(wanted.follows, task, **options))
+        await service.start(app, run_id, task, options)
     except UpcallError:
         if not await is_begun(service, run_id):
             await service.store.uploads.forget(run_id)

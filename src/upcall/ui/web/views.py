@@ -61,10 +61,10 @@ async def run_view(service: Service, caller: Caller, run_id: str) -> dict[str, A
     """Return what the page of a run shows: everything, or to a mere assignee only their questions."""
     app = service.app_for(caller)
     run = await app.get(run_id, user=caller.user)
-    mine = app.answerable(run, caller.user) if run.waiting or run.under_way else ()
+    mine = app.access.answerable(run, caller.user) if run.waiting or run.under_way else ()
     view: dict[str, Any] = {
         "run": run,
-        "owned": app.owns(run, caller.user),
+        "owned": app.access.owns(run, caller.user),
         "mine": mine,
         "others": [each for each in run.questions if each not in mine] if not run.is_final else [],
         "answered": run.clarification_history,
@@ -79,8 +79,8 @@ async def run_view(service: Service, caller: Caller, run_id: str) -> dict[str, A
         "now": identity.now(),
     }
     if not run.restricted:
-        entries = (await app.transcript(run.id, user=caller.user)).entries
-        changes = await app.changes(run.id, user=caller.user)
+        entries = (await app.log.transcript(run.id, user=caller.user)).entries
+        changes = await app.changes.list(run.id, user=caller.user)
         view |= {"entries": entries[-MAX_ENTRIES:], "left_out": max(0, len(entries) - MAX_ENTRIES)}
         view |= {"changes": changes, "undoes": _find_undone(list_standing(changes))}
     return view

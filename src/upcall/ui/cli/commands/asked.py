@@ -35,7 +35,7 @@ def list_all(command: RunCommand) -> None:
     """List the kinds of questions you were asked, how often you dismissed them, and what they weigh now. This is the
     default of upcall asked."""
     with command:
-        kinds = signals.run(command.app.question_kinds())
+        kinds = signals.run(command.app.memory.list())
         command.print([each.as_json() for each in kinds], lambda: [each.as_line() for each in kinds])
         if not kinds and not command.as_json:
             command.note_empty("Nothing is remembered about your questions")
@@ -54,7 +54,7 @@ def forget(
 ) -> None:
     """Forget what is remembered about your questions, of one kind or all. Their weight starts afresh."""
     with command:
-        gone = signals.run(command.app.forget_kinds(kind, project=project))
+        gone = signals.run(command.app.memory.forget(kind, project=project))
         command.print([each.as_json() for each in gone], lambda: [f"Forgotten: {each.as_line()}" for each in gone])
 
 
@@ -72,7 +72,7 @@ def correct(
 ) -> None:
     """Correct what is remembered about your questions of one kind, and so their weight."""
     with command:
-        kept = signals.run(command.app.set_kind(kind, asked=asked, dismissed=dismissed, project=project))
+        kept = signals.run(command.app.memory.correct(kind, asked=asked, dismissed=dismissed, project=project))
         command.print(kept.as_json(), lambda: [kept.as_line()])
 
 
@@ -85,5 +85,5 @@ def fact(
 ) -> None:
     """Add an answer of yours to the facts file named in the settings, so that it is not asked again."""
     with command:
-        kept = signals.run(command.app.keep_fact(run_id, question_id))
+        kept = signals.run(command.app.memory.keep_fact(run_id, question_id))
         command.print(kept.model_dump(), lambda: [f"{kept.asked} {kept.answer} ({kept.where})"])

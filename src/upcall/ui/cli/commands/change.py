@@ -35,14 +35,14 @@ def undo(
         from upcall.runs.file_changes import list_standing
         from upcall.ui.tool_calls import diff_lines
 
-        done = signals.run(command.app.undo(run_id, change))
+        done = signals.run(command.app.changes.undo(run_id, change))
         if command.as_json:
             command.print_json([each.model_dump(mode="json") for each in done])
             return
         for each in done:
             command.screen.note(f"Undone: {', '.join(each.undoes)} in {each.folder}.")
             command.screen.diff(diff_lines(each))
-        left = list_standing(signals.run(command.app.changes(run_id)))
+        left = list_standing(signals.run(command.app.changes.list(run_id)))
         if left:
             earlier = f"{len(left)} earlier changes remain" if len(left) > 1 else "One earlier change remains"
             command.screen.note(f"{earlier}. To undo all of them:")
@@ -69,7 +69,7 @@ def assign(
 ) -> None:
     """Assign an open question to somebody else."""
     with command:
-        run = signals.run(command.app.assign(run_id, question, who))
+        run = signals.run(command.app.access.assign(run_id, question, who))
         if command.as_json:
             command.print_json(run.as_json())
         else:

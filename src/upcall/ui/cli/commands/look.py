@@ -57,10 +57,10 @@ def plans(
     """List the plans you approved, which are offered again for similar tasks."""
     with command:
         if delete is not None:
-            gone = signals.run(command.app.delete_plan(delete))
+            gone = signals.run(command.app.plans.delete(delete))
             command.print(gone.as_json(), lambda: [f"Forgotten: {gone.plan.title} (run {gone.run_id})"])
             return
-        kept = signals.run(command.app.plans())
+        kept = signals.run(command.app.plans.list())
         command.print(
             [each.as_json() for each in kept],
             lambda: [f"{each.run_id}  {each.plan.title}: {each.as_line()}" for each in kept],
@@ -99,7 +99,7 @@ def show(
 def _print_report(command: RunCommand, run: Run) -> None:
     from upcall.ui.run_report import Prices, report
 
-    log = signals.run(command.reader.visible_log(run.id))
+    log = signals.run(command.reader.log.visible(run.id))
     prices = Prices.of(command.reader.settings, run)
     command.screen.result("\n".join(report(run, log, prices, command.screen.report_width)))
     if run.questions and not run.is_final:
@@ -109,7 +109,7 @@ def _print_report(command: RunCommand, run: Run) -> None:
 def _draw_run(command: RunCommand, run: Run, *, tree: bool) -> str:
     from upcall.ui import diagrams
 
-    return diagrams.tree(run) if tree else diagrams.timeline(run, signals.run(command.reader.call_timings(run.id)))
+    return diagrams.tree(run) if tree else diagrams.timeline(run, signals.run(command.reader.log.call_timings(run.id)))
 
 
 def _write_picture(command: RunCommand, picture: str, file: Path) -> None:
@@ -135,7 +135,7 @@ def log(
     with command:
         from upcall.ui.listings import list_log
 
-        entries = signals.run(command.reader.log(run_id))
+        entries = signals.run(command.reader.log.entries(run_id))
         command.print([each.as_json() for each in entries], lambda: list_log(entries, with_diffs=diff))
 
 
@@ -151,7 +151,7 @@ def transcript(
     with command:
         from upcall.ui.transcript_text import transcript_lines, transcript_markdown
 
-        found = signals.run(command.reader.transcript(run_id))
+        found = signals.run(command.reader.log.transcript(run_id))
         kept = found.of_agent(agent) if agent is not None else found
         if agent is not None and found.entries and not kept.entries:
             raise CallerError(f"Agent {agent!r} is not in this transcript. Agents: {', '.join(found.list_agents())}.")
@@ -172,7 +172,7 @@ def diff(
 ) -> None:
     """Show where two branches of a run diverge, and how each continued."""
     with command:
-        command.screen.result("\n".join(signals.run(command.app.diff(one, other))))
+        command.screen.result("\n".join(signals.run(command.app.forks.diff(one, other))))
 
 
 @app.command()
@@ -187,7 +187,7 @@ def audit(
     with command:
         from upcall.ui.listings import list_audit
 
-        entries = signals.run(command.reader.audit(run_id, after=after, limit=limit))
+        entries = signals.run(command.reader.log.audit(run_id, after=after, limit=limit))
         command.print([each.as_json() for each in entries], lambda: list_audit(entries))
 
 
@@ -235,7 +235,7 @@ def team(
     with command:
         from upcall.ui import diagrams
 
-        root = command.app.team()
+        root = command.app.team.build()
         if svg is None:
             text = "\n".join(diagrams.team_lines(root)) if tree else diagrams.team_mermaid(root).rstrip()
             command.screen.result(text)

@@ -91,15 +91,9 @@ def chat(
         before = command.open_run(run_id) if run_id is not None else None
         while task := signals.run(ask_task(command.screen)):
             new = identity.new_id()
-            if before is None:
-                stream = command.app.start_stream(task, workspace=workspace, documents=docs or (), run_id=new)
-            else:
-                chosen: StartOptions = {"run_id": new}
-                if workspace is not None:
-                    chosen["workspace"] = workspace
-                if docs:
-                    chosen["documents"] = docs
-                stream = command.app.follow_up_stream(before, task, **chosen)
+            stream = command.app.start_stream(
+                task, follows=before, workspace=workspace, documents=docs or None, run_id=new
+            )
             before = command.take_further(stream, new)
             command.print_end(before)
             if before.waiting or before.working:
@@ -175,7 +169,7 @@ def fork(
     with command.work(detach=detach):
         found = command.open_run(run_id)
         if dry_run:
-            plan = signals.run(command.app.plan_fork(found.id, question))
+            plan = signals.run(command.app.forks.plan(found.id, question))
             command.print(plan.as_json(), plan.lines)
             return
         if answer is None:

@@ -1,0 +1,45 @@
+"""`app.changes`: what a run did to files, and how to undo it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from upcall.errors import RunBusy
+from upcall.runs.file_changes import Change
+from upcall.storage.change_log import StoredChanges
+from upcall.subjects.subject import Subject
+
+
+@dataclass(frozen=True)
+class RunChanges(Subject):
+    """The changes of runs to files."""
+
+    async def list(self, run_id: str, *, user: str | None = None) -> Sequence[Change]:
+        """Return a run's changes to files, oldest first, each with its diff, including those that undid others.
+
+        Raises:
+            UnknownRun: there is no such run.
+            NotAllowed: it belongs to somebody else.
+        """
+        access = self.access_of(user)
+        stored = await access.load_whole(run_id, "changes")
+        return await StoredChanges(access.store, stored.run.id).list_changes()
+
+    async def undo(self, run_id: str, change_id: str | None = None, *, user: str | None = None) -> Sequence[Change]:
+        """Undo a run's last change to files, or the one with this id and all later ones, all of
+        them or none. Return the changes made to do so, which are also in the run's log.
+
+        Raises:
+            CallerError: there is no such change, or somebody else has changed a file since; nothing was changed.
+            RunBusy: a team is at work on the run.
+            UnknownRun: there is no such run.
+            NotAllowed: it belongs to somebody else.
+        """
+        access = self.access_of(user)
+        stored = await access.load_owned(run_id, "undo")
+        if stored.run.working and (worker := await access.store.at_work(stored)) is not None:
+            raise RunBusy(stored.run.id, worker, access.store.lease_seconds)
+        from upcall.workspace.undo import undo
+
+        return await undo(StoredChanges(access.store, stored.run.id, access.user), stored.run.id, change_id)

@@ -1,0 +1,30 @@
+"""`app.forks`: what forking a run would do, and how branches differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from upcall.execution.forks import ForkPlan, compare_runs, locate_fork, plan_fork
+from upcall.subjects.subject import Subject
+
+
+@dataclass(frozen=True)
+class RunForks(Subject):
+    """The branches of runs; `Upcall.fork` makes them."""
+
+    async def plan(self, run_id: str, question_id: str, *, user: str | None = None) -> ForkPlan:
+        """Return what a fork at a question keeps of the run, and what may be done again. Nothing is changed.
+
+        Raises:
+            UnknownRun, NotAllowed, CallerError: as from `Upcall.fork`.
+        """
+        return plan_fork(*await locate_fork(self.access_of(user), run_id, question_id))
+
+    async def diff(self, one: str, other: str, *, user: str | None = None) -> list[str]:
+        """Return lines that say where two branches diverge, and how each continued.
+
+        Raises:
+            UnknownRun, NotAllowed: one of them is not there, or somebody else's.
+        """
+        access = self.access_of(user)
+        return compare_runs(*[(await access.load_whole(each, "diff")).run for each in (one, other)])
