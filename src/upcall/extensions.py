@@ -7,7 +7,7 @@ second, so nothing does so that a guest cannot change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -16,10 +16,12 @@ from upcall.errors import ConfigurationError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-Point: TypeAlias = Literal["commands"]
+Point: TypeAlias = Literal["commands", "listeners", "tables"]
 """What can be added. `docs/guides/extending.md` says what each takes.
 
 ``commands``: commands of ``upcall``, by their names: a function as `typer` takes it, or a `typer.Typer` of several.
+``listeners``: functions that make a `upcall.storage.store.Listener` of the settings, or None.
+``tables``: a `upcall.storage.schema.Table` of the store, or several.
 """
 
 
@@ -57,6 +59,15 @@ def load_added(point: Point, name: str) -> Any:
             f"{_name_package(entry)} adds {name!r} to upcall's {point}, but {entry.value} cannot be loaded "
             f"({type(error).__name__}: {error}). Install it again, or uninstall it."
         ) from error
+
+
+def load_all(point: Point) -> Sequence[Any]:
+    """Load what all packages add, in the order of their names.
+
+    Raises:
+        ConfigurationError: something cannot be loaded.
+    """
+    return [load_added(point, name) for name in sorted(find_added(point))]
 
 
 def _name_package(entry: EntryPoint) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from upcall.execution.access import RunAccess, require_run_id
-from upcall.notifications.announcement import make_announce
+from upcall.extensions import load_all
 from upcall.policy.authorization import Authorization, OpenQuestions
 from upcall.runs.run import Run
 from upcall.storage.run_lists import RunPage
-from upcall.storage.store import RunStore
+from upcall.storage.store import Listener, RunStore
 from upcall.subjects.access import UserAccess
 from upcall.subjects.log import RunLog, check_limit
 from upcall.subjects.subject import explain_missing
@@ -39,7 +40,7 @@ class RunReader:
                 lease_seconds=settings.lease_seconds,
                 max_state_bytes=settings.max_state_bytes,
                 synchronous=settings.synchronous,
-                announce=make_announce(settings.notifications),
+                listeners=lambda: _make_listeners(settings),
             )
         self.store = store
         self.log = RunLog(self._access_of)
@@ -87,3 +88,8 @@ class RunReader:
         def __getattr__(self, name: str) -> object:
             """Say where a name is that is not here."""
             raise AttributeError(explain_missing(self, name), name=name, obj=self)
+
+
+def _make_listeners(settings: Settings) -> Sequence[Listener]:
+    made: Sequence[Listener | None] = [make(settings) for make in load_all("listeners")]
+    return [each for each in made if each is not None]

@@ -23,7 +23,7 @@ from stores import FIRST
 
 from upcall import Settings
 from upcall.errors import ConfigurationError
-from upcall.notifications.announcement import make_announce
+from upcall.notifications.announcement import listen_for
 from upcall.notifications.config import Notifications
 from upcall.notifications.sender import Sender
 from upcall.questions.question import Option, Question
@@ -93,7 +93,10 @@ class Letters:
         roles = {"legal": ["bob", "carol"]}
         self.settings = Settings.read(mail=setting, roles=roles, public_url=public_url)
         self.told: Notifications = self.settings.notifications
-        self.store, self.clock = RunStore(location, announce=make_announce(self.told)), Clock()
+        self.store, self.clock = (
+            RunStore(location, listeners=lambda: [each] if (each := listen_for(self.told)) else []),
+            Clock(),
+        )
 
     async def ask(self, question: Question, run_id: str = "r1", task: str = "do it") -> None:
         """Store a run of alice that asks this."""

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import subprocess
 import sys
 import tomllib
 from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
 
 import pytest
 from made_guests import MadeGuests, guests
 from places import ROOT
 
-from upcall.errors import ConfigurationError
+from upcall import Run, RunStatus, RunStore, Settings
+from upcall.errors import ConfigurationError, StoreUnavailable
 from upcall.extensions import find_added
+from upcall.run_reader import RunReader
+from upcall.runs.checkpoint import Checkpoint
+from upcall.storage.connection import Connection
+from upcall.storage.maintenance import stats
+from upcall.storage.store import delete_run
 from upcall.ui.cli.main import main
 
 __all__ = ["guests"]
@@ -91,6 +102,87 @@ def test_commands_of_the_core_look_for_no_guest() -> None:
     """It would take as long as the rest of the command."""
     done = subprocess.run([sys.executable, "-c", LOOK, "list"], capture_output=True, text=True, check=True)
     assert done.stdout == "0\n"
+
+
+LISTEN = """
+from upcall.storage.schema import Table
+HEARD = Table("heard", {"run_id": "NAME", "status": "TEXT NOT NULL"}, "run_id, status")
+INSERT = "INSERT INTO heard (run_id, status) VALUES (:run_id, :status)"
+def make(settings):
+    return lambda run, events: lambda connection: connection.execute(
+        INSERT, {"run_id": run.id, "status": f"{settings.user} {run.status}"})
+def make_none(settings):
+    return None
+"""
+COUNT = "SELECT status FROM heard"
+
+
+def read_heard(connection: Connection) -> list[str]:
+    return [status for (status,) in connection.execute(COUNT).fetchall()]
+
+
+@pytest.fixture
+def listening(guests: MadeGuests, location: str) -> RunStore:
+    """Return the store of an application whose changes a guest writes into a table of its own."""
+    code = LISTEN
+    guests.add("ears", "listeners", code, all="make", none="make_none")
+    guests.add("eared", "tables", code, heard="HEARD")
+    return RunReader(Settings.read(user="ada"), location).store
+
+
+async def test_listener_writes_with_the_change(listening: RunStore) -> None:
+    stored = await listening.create(Run(id="a-run", task="do it"), Checkpoint())
+    await listening.save(stored, stored.run.model_copy(update={"status": RunStatus.CANCELLED}))
+    assert await listening.database.read(read_heard) == ["ada initializing", "ada cancelled"]
+
+
+async def test_listener_that_fails_refuses_the_change(listening: RunStore) -> None:
+    run = Run(id="a-run", task="do it")
+    stored = await listening.create(run, Checkpoint())
+    with pytest.raises(StoreUnavailable):  # The row is there.
+        await listening.save(stored, run)
+    assert (await listening.load("a-run")).version == 1
+
+
+async def test_table_of_a_guest_loses_rows_with_the_run(listening: RunStore) -> None:
+    await listening.create(Run(id="a-run", task="do it"), Checkpoint())
+    assert (await stats(listening)).rows["heard"] == 1
+    await listening.database.write(lambda connection: delete_run(connection, "a-run"))
+    assert await listening.database.read(read_heard) == []
+
+
+async def test_table_of_a_guest_comes_into_an_older_store(guests: MadeGuests, location: str) -> None:
+    stored = await RunStore(location).create(Run(task="do it"), Checkpoint())
+    guests.add("eared", "tables", LISTEN, heard="HEARD")
+    later = RunStore(location)
+    assert (await later.load(stored.run.id)).version == 1
+    await later.save(stored, stored.run)
+    assert await later.database.read(read_heard) == []
+
+
+async def test_table_of_the_store_is_never_replaced(guests: MadeGuests) -> None:
+    guests.add("rude", "tables", LISTEN.replace('"heard"', '"upcall_runs"'), heard="HEARD")
+    with pytest.raises(ConfigurationError, match="adds the table upcall_runs"):
+        await RunStore("runs.db").create(Run(task="do it"), Checkpoint())
+
+
+@pytest.mark.slow
+def test_guest_of_the_guide_is_installed_and_used(tmp_path: Path) -> None:
+    site, copy = tmp_path / "site", tmp_path / "guest"
+    shutil.copytree(ROOT / "examples/guest", copy)
+    assert len((copy / "upcall_stars.py").read_text().splitlines()) <= 40
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*pip, "--target", site, copy], check=True)
+
+    def upcall(*arguments: str) -> Any:
+        environment = {**os.environ, "PYTHONPATH": str(site)}
+        command = [sys.executable, "-m", "upcall", *arguments, "--json"]
+        return json.loads(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+
+    asked = upcall("run", "Build me a user authentication system", "--detach")
+    assert upcall("stars") == {}
+    done = upcall("answer", asked["run_id"], "Express")
+    assert (done["status"], upcall("stars")) == ("completed", {asked["run_id"]: 1})
 
 
 def test_entry_points_installed_are_those_of_pyproject() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from upcall.extensions import find_added
+from upcall.storage.schema import list_added
 
 
 class MadeGuests:
@@ -29,10 +30,12 @@ class MadeGuests:
         lines = [f"{name} = {module}:{value}" for name, value in entries.items()]
         (info / "entry_points.txt").write_text("\n".join([f"[upcall.{point}]", *lines, ""]))
         find_added.cache_clear()
+        list_added.cache_clear()
 
     def forget(self) -> None:
         """Leave nothing of them behind."""
         find_added.cache_clear()
+        list_added.cache_clear()
         for module in self._modules:
             sys.modules.pop(module, None)
 

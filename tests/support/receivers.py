@@ -13,7 +13,7 @@ from typing import Any
 from standardwebhooks.webhooks import Webhook
 from web_servers import Answer, Request, Sent, Server, serving
 
-from upcall.notifications.announcement import make_announce
+from upcall.notifications.announcement import listen_for
 from upcall.notifications.config import Notifications, WebhookSettings
 from upcall.notifications.sender import Sender
 from upcall.storage.store import RunStore
@@ -38,7 +38,7 @@ class Hooks:
         self.server, self.clock = server, Clock()
         said = {"url": f"{server.url}/hook", "secret": SECRET, **webhook}
         self.told = Notifications({"crm": WebhookSettings.model_validate(said)}, None, {}, None)
-        self.store = RunStore(location, announce=make_announce(self.told))
+        self.store = RunStore(location, listeners=lambda: [each] if (each := listen_for(self.told)) else [])
 
     async def send(self, *, later: float = 0.0) -> int:
         """Send what is due, so many seconds later; how many attempts that were."""

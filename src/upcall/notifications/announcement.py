@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, Protocol
 
 from upcall import identity
 from upcall.notifications.config import EventName, Notifications
@@ -22,8 +23,9 @@ from upcall.runs.events import (
 )
 from upcall.runs.run import Run
 from upcall.runs.states import RunStatus
-from upcall.storage.outbox import Message
-from upcall.storage.store import Announce
+from upcall.storage.connection import Work
+from upcall.storage.outbox import Message, insert_messages
+from upcall.storage.store import Listener
 
 MAIL = "mail"
 WEBHOOK = "webhook:"
@@ -45,18 +47,31 @@ _EVENTS: dict[type[LogEvent], EventName] = {
 }
 
 
-def make_announce(notifications: Notifications) -> Announce | None:
-    """Return the function that gives the store the messages of a change; None if nobody is to be notified."""
+class NotifiedSettings(Protocol):
+    """The settings that say who is notified."""
+
+    @property
+    def notifications(self) -> Notifications:
+        """Who is notified, where and about what."""
+
+
+def make_listener(settings: NotifiedSettings) -> Listener | None:
+    """Return the listener that stores the messages about a change with it; None if nobody is to be notified."""
+    return listen_for(settings.notifications)
+
+
+def listen_for(notifications: Notifications) -> Listener | None:
+    """Return the listener for these notifications; None if nobody is to be notified."""
     if not notifications.is_any:
         return None
 
-    def announce(run: Run, events: Iterable[LogEvent]) -> Sequence[Message]:
+    def announce(run: Run, events: Iterable[LogEvent]) -> Work[object]:
         found = list[Message]()
         for event in events:
             if (name := name_event(event)) is not None:
                 found += _make_webhooks(notifications, run, name, event)
                 found += _make_mails(notifications, run, name, event)
-        return found
+        return partial(insert_messages, run_id=run.id, messages=found)
 
     return announce
 

@@ -28,7 +28,7 @@ from upcall.storage.connection import Connection, database_errors
 from upcall.storage.event_bodies import load_event
 from upcall.storage.run_lists import batch_ids, read_records
 from upcall.storage.run_rows import STATUSES, list_numbers, load_run, name_values
-from upcall.storage.schema import CHECKPOINTS, JOURNAL, QUEUED_ANSWERS, RUN_TABLES, RUNS, TABLES
+from upcall.storage.schema import CHECKPOINTS, JOURNAL, QUEUED_ANSWERS, RUNS, TABLES
 from upcall.storage.store import RunStore
 from upcall.text import first_line
 
@@ -92,7 +92,8 @@ async def stats(store: RunStore) -> Stats:
 def _count(connection: Connection) -> Stats:
     by_status = connection.execute("SELECT status, count(*) FROM upcall_runs GROUP BY status").fetchall()
     rows, sizes = {}, {}
-    for table in TABLES:
+    tables = schema.list_made(connection)
+    for table in tables:
         count, size = connection.execute(f"SELECT count(*), sum({table.width}) FROM {table.name}").fetchone()
         rows[table.name], sizes[table.name] = count, int(size or 0)
     as_json = sum(
@@ -101,7 +102,7 @@ def _count(connection: Connection) -> Stats:
     if connection.dialect == "sqlite":
         query = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
     else:
-        names = ", ".join(f"('{table.name}')" for table in TABLES)
+        names = ", ".join(f"('{table.name}')" for table in tables)
         query = f"SELECT sum(pg_total_relation_size(name::regclass)) FROM (VALUES {names}) t(name)"
     (file,) = connection.execute(query).fetchone()
     return Stats(
@@ -148,7 +149,7 @@ def _check(connection: Connection, *, name: str) -> StoreCheck:
         _try(problems, what, partial(transcripts.read_transcripts, connection, run_id))
     _try(problems, "the log", lambda: _check_log(connection, problems))
     _try(problems, "what files held", lambda: _check_contents(connection, problems, counted))
-    for table in RUN_TABLES:
+    for table in schema.list_of_run(connection):
         _try(problems, f"the table {table.name}", partial(_check_owners, connection, table.name, problems))
     return StoreCheck(len(ids), counted["checkpoints"], counted["contents"], problems)
 
@@ -359,7 +360,7 @@ def _prune(
         count += connection.execute(
             f"SELECT count(*) FROM upcall_checkpoints WHERE run_id IN ({names})", values
         ).fetchone()[0]
-        for table, key in ((RUNS, "id"), *((table, "run_id") for table in RUN_TABLES)):
+        for table, key in ((RUNS, "id"), *((table, "run_id") for table in schema.list_of_run(connection))):
             query = f"SELECT sum({table.width}) FROM {table.name} WHERE {key} IN ({names})"
             size += int(connection.execute(query, values).fetchone()[0] or 0)
             # The rows of runs that stay are not touched: they were chosen, and locked, above.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from upcall.errors import missing_extra
+from upcall.storage import schema
 from upcall.storage.connection import NO_VALUES, Connection, Values, Work
 from upcall.storage.databases import (
     BUSY_TIMEOUT_S,
@@ -162,6 +163,7 @@ class PostgreSQL:
     def _make_tables(self, connection: Connection) -> None:
         connection.execute(f"SELECT pg_advisory_xact_lock({_MAKE_TABLES_LOCK})")
         make_tables(connection, self.name)
+        schema.create_added(connection)
 
     def _connect(self) -> _PostgresConnection:
         try:

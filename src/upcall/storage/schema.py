@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
-from upcall.errors import SchemaMismatch, StoreUnavailable
+from upcall.errors import ConfigurationError, SchemaMismatch, StoreUnavailable
+from upcall.extensions import load_all
 from upcall.storage.connection import Connection
 
 SCHEMA_VERSION = 2
@@ -204,6 +206,44 @@ INDEXES = (
     "CREATE INDEX IF NOT EXISTS upcall_deliveries_run ON upcall_deliveries (run_id, number)",
     "CREATE INDEX IF NOT EXISTS upcall_deliveries_due ON upcall_deliveries (target, due_at) WHERE state = 'pending'",
 )
+
+
+@cache
+def list_added() -> Sequence[Table]:
+    """List the tables that other packages add.
+
+    Raises:
+        ConfigurationError: one has the name of a table of the store.
+    """
+    given = [tables if isinstance(tables, list | tuple) else [tables] for tables in load_all("tables")]
+    added = [table for tables in given for table in tables]
+    if taken := {table.name for table in TABLES} & {table.name for table in added}:
+        raise ConfigurationError(
+            f"Another package adds the table {min(taken)}, which the store has itself. Uninstall that package."
+        )
+    return added
+
+
+def create_added(connection: Connection) -> None:
+    """Make the missing tables of other packages."""
+    there = list_tables(connection)
+    for table in list_added():
+        if table.name not in there:
+            connection.execute(table.create(connection.dialect))
+
+
+def list_made(connection: Connection) -> Sequence[Table]:
+    """List all tables that the database has: those of other packages are made by the first write that knows them."""
+    if not list_added():
+        return TABLES
+    there = list_tables(connection)
+    return (*TABLES, *(table for table in list_added() if table.name in there))
+
+
+def list_of_run(connection: Connection) -> Sequence[Table]:
+    """List the tables with data of a run: of those that other packages add, each with a column ``run_id``."""
+    added = [table for table in list_made(connection)[len(TABLES) :] if "run_id" in table.columns]
+    return (*RUN_TABLES, *added)
 
 
 def create(connection: Connection) -> None:

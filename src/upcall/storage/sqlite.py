@@ -53,6 +53,7 @@ class SQLite:
         self._synchronous = synchronous
         self._opened: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _OpenFile] = weakref.WeakKeyDictionary()
         self._checked: Identity | None = None
+        self._has_added = False
         """Which file had its schema checked."""
 
     @property
@@ -90,7 +91,7 @@ class SQLite:
 
     async def write(self, work: Work[T], *, small: bool = False) -> T:
         """See `Database`. Cancelled in the middle it is done to its end first."""
-        if (opened := self._find_opened(small)) is not None:
+        if (opened := self._find_opened(small and self._has_added)) is not None:
             with contextlib.suppress(_Busy), explain_errors("write", self.name, self._advise):
                 return opened.write_at_once(work)
         return await self._call(lambda opened: self._do(opened, work, "write"))
@@ -147,13 +148,17 @@ class SQLite:
             if opened.file is None or self._checked != opened.file:
                 self._refuse_folder(verb)
                 self._check(opened)
+            if verb == "write" and not self._has_added:
+                if schema.list_added():
+                    _transact(opened.pool, "write", schema.create_added)
+                self._has_added = True
             return _transact(opened.pool, verb, work)
 
     def _check(self, opened: _OpenFile) -> None:
         if not _transact(opened.pool, "read", lambda connection: schema.is_there(connection, self.name)):
             # Two processes may find a new file at the same time: one makes the tables, all of them, the other waits.
             _transact(opened.pool, "write", lambda connection: make_tables(connection, self.name))
-        self._checked = self._identify()
+        self._checked, self._has_added = self._identify(), False
 
     def _identify(self) -> Identity | None:
         return _identify(self.path)

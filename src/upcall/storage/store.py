@@ -34,12 +34,12 @@ from upcall.runs.states import UNDER_WAY, RunStatus
 from upcall.storage import checkpoints, run_lists
 from upcall.storage.asked_kinds import count_closed
 from upcall.storage.compression import SHORT, Damaged, decode, encode
-from upcall.storage.connection import Connection, Values, Work, database_errors
+from upcall.storage.connection import Connection, Values, Work, database_errors, join_work
 from upcall.storage.databases import Database, Synchronous, is_unreadable, open_database, run_in_thread
 from upcall.storage.event_bodies import dump_event, load_event
 from upcall.storage.jobs import JobQueue
 from upcall.storage.leases import LeaseHolder, is_over, take_lease
-from upcall.storage.outbox import Message, Outbox, insert_messages
+from upcall.storage.outbox import Outbox
 from upcall.storage.run_lists import RunPage, Viewer, read_queued
 from upcall.storage.run_rows import (
     COLUMNS,
@@ -50,7 +50,7 @@ from upcall.storage.run_rows import (
     load_run,
     name_values,
 )
-from upcall.storage.schema import RUN_TABLES
+from upcall.storage.schema import list_of_run
 from upcall.storage.uploads import Uploads
 
 if TYPE_CHECKING:
@@ -64,8 +64,10 @@ LIMIT_RECHECK_INTERVAL_S = 30.0
 """After how long, at most, a run is looked at again whose user has enough at work. Few that wait are looked at more
 often than many."""
 
-Announce: TypeAlias = Callable[[Run, Sequence[LogEvent]], Sequence[Message]]
-"""Returns the notifications about a run that was moved on, by what happened to it."""
+Listener: TypeAlias = Callable[[Run, Sequence[LogEvent]], Work[object] | None]
+"""Is given each change of a run before it is stored: the run as it will be, and what happened to it. The work that it
+returns is done in the same transaction, so that it is stored with the change or not at all; what it raises refuses the
+change."""
 
 
 EventTypes: TypeAlias = Collection[type[LogEvent]]
@@ -111,7 +113,7 @@ class RunStore:
             journal, as JSON; anything larger is not stored.
         synchronous: for an SQLite file: ``full`` waits for the disk at each write, ``normal`` may lose the last writes
             in a power failure, but never half of one.
-        announce: returns the notifications about a change of a run; they are stored with the change.
+        listeners: makes those that are given each change; called at the first one.
 
     Raises:
         ConfigurationError: the URL names another kind of database, or its driver is not installed.
@@ -126,17 +128,21 @@ class RunStore:
         lease_seconds: float = 15.0,
         max_state_bytes: int = MAX_STATE_BYTES,
         synchronous: Synchronous = "normal",
-        announce: Announce | None = None,
+        listeners: Callable[[], Sequence[Listener]] = tuple,
     ) -> None:
         self.database: Database = open_database(location, synchronous)
         self.jobs = JobQueue(self.database)
         self.outbox = Outbox(self.database)
         self.uploads = Uploads(self.database)
-        self._announce = announce
+        self._make_listeners = listeners
         self.on_change: Callable[[Run, Run], None] | None = None
         """Is given a run before and after each change, once it is stored; it must not raise."""
         self.lease_seconds = lease_seconds
         self.max_state_bytes = max_state_bytes
+
+    @cached_property
+    def _listeners(self) -> Sequence[Listener]:
+        return self._make_listeners()
 
     @property
     def name(self) -> str:
@@ -175,7 +181,7 @@ class RunStore:
         worker = take_lease(LeaseHolder()).dump() if run.working else None
         row, state = self.prepare_run(run), self.dump_checkpoint(run, checkpoint)
         events = list_events(None, run)
-        messages = self._announce(run, events) if self._announce is not None else ()
+        joined = join_work(listener(run, events) for listener in self._listeners)
         small = len(state) < SHORT
         whole = encode(state) if small else await run_in_thread(partial(encode, state))
 
@@ -184,7 +190,8 @@ class RunStore:
             checkpoints.insert_whole(connection, run.id, 1, whole)
             put_records(connection, run.id, records)
             add_to_log(connection, run.id, events)
-            insert_messages(connection, run.id, messages)
+            if joined is not None:
+                joined(connection)
             if also is not None:
                 also(connection)
             return read_journal(connection, run.id) if records else {}
@@ -312,7 +319,7 @@ class RunStore:
         row = self.prepare_run(run)
         state = None if checkpoint is None else self.dump_checkpoint(run, checkpoint)
         events = list_events(stored.run, run)
-        messages = self._announce(run, events) if self._announce is not None else ()
+        joined = join_work(listener(run, events) for listener in self._listeners)
         small = state is None or len(state) < SHORT
         # Before the transaction begins: others wait for its end.
         whole = None if state is None else encode(state) if small else await run_in_thread(partial(encode, state))
@@ -327,7 +334,8 @@ class RunStore:
             if state is not None and whole is not None:
                 checkpoints.append_checkpoint(connection, run.id, version, state, whole)
             add_to_log(connection, run.id, events)
-            insert_messages(connection, run.id, messages)
+            if joined is not None:
+                joined(connection)
             return end(connection)
 
         left = await self.database.write(work, small=small)
@@ -669,7 +677,7 @@ def is_stored(connection: Connection, run_id: str) -> bool:
 
 def delete_run(connection: Connection, run_id: str) -> None:
     """Remove a run and everything that belongs to it."""
-    for table in RUN_TABLES:
+    for table in list_of_run(connection):
         connection.execute(f"DELETE FROM {table.name} WHERE run_id = :run_id", {"run_id": run_id})
     connection.execute("DELETE FROM upcall_runs WHERE id = :run_id", {"run_id": run_id})
 
