@@ -13,14 +13,14 @@ from upcall.agents.stock import StockAgent
 from upcall.lazy_names import load_name
 
 if TYPE_CHECKING:
+    from upcall.agents.citing import CitingAgent
     from upcall.agents.clarifier import Clarifier
     from upcall.agents.classifier import Classifier
+    from upcall.agents.escalating import EscalatingAgent
     from upcall.agents.nested_team import NestedTeam
     from upcall.agents.planner import Planner
     from upcall.agents.researcher import ShallowResearcher
     from upcall.agents.resumable import ResumableAgent
-    from upcall.agents.tool_loop.citing import CitingAgent
-    from upcall.agents.tool_loop.escalating import EscalatingAgent
     from upcall.agents.tool_loop.pausable import PausableAgent
     from upcall.agents.wrapping import with_questions
     from upcall.autogen.group_chats import make_resumable
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from upcall.workspace.workbench import WorkspaceWorkbench
 
 _HOMES = {
-    "CitingAgent": "agents.tool_loop.citing",
+    "CitingAgent": "agents.citing",
     "Clarifier": "agents.clarifier",
     "Classifier": "agents.classifier",
     "DocumentsWorkbench": "research.documents_workbench",
-    "EscalatingAgent": "agents.tool_loop.escalating",
+    "EscalatingAgent": "agents.escalating",
     "ExecutionWorkbench": "workspace.commands",
     "McpTools": "research.mcp_tools",
     "NestedTeam": "agents.nested_team",

@@ -11,7 +11,7 @@ from autogen_agentchat.messages import TextMessage
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import Workbench
 
-from upcall.agents.tool_loop.escalating import EscalatingAgent
+from upcall.agents.escalating import EscalatingAgent
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.agents.toolset import Tool
 from upcall.autogen.messages import CHECKED, OUTCOME

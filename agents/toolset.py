@@ -191,6 +191,11 @@ class Toolset:
         found = [call for each in self.workbenches if isinstance(each, FileWorkbench) for call in each.look_up(task)]
         return [call for call in found if call.name not in self.tools]
 
+    def holds_text(self, tool: str, result: str) -> bool:
+        """Return whether a call of one of `source_tools` found a text."""
+        benches = [each for each in self.workbenches if isinstance(each, FileWorkbench) and tool in each.source_tools]
+        return any(each.holds_text(result) for each in benches)
+
     async def serve(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> None:
         """Make the frame's tool call: afterwards it has a result, which may be an error's text, or a question that
         the tool asked (reported as an event).

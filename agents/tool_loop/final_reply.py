@@ -20,9 +20,9 @@ from upcall.agents.structured.parse_output import (
     drop_thoughts,
     parse_reply,
 )
-from upcall.autogen.messages import CHECKED, OUTPUT, WARNINGS, dump_warnings
+from upcall.autogen.messages import OUTPUT, WARNINGS, dump_warnings
 from upcall.autogen.model_size import is_small
-from upcall.research.reports import CheckedReport, Report
+from upcall.runs.reports import Report
 
 REPORT = "report"
 TAKEN = "Your report was taken."
@@ -121,10 +121,9 @@ def output_message(output: BaseModel, source: str) -> TextMessage:
     except PydanticSerializationError as error:
         raise UnreadableReply(str(error)) from error
     metadata = {OUTPUT: data}
-    if isinstance(output, CheckedReport):
-        metadata[CHECKED] = output.counts.model_dump_json()
-    if isinstance(output, Report) and output.warnings:
-        metadata[WARNINGS] = dump_warnings(output.warnings)
+    if isinstance(output, Report):
+        metadata |= output.metadata()
+        metadata |= {WARNINGS: dump_warnings(output.warnings)} if output.warnings else {}
     to_text = getattr(output, "to_text", None)
     text = to_text() if to_text else data
     return TextMessage(id=identity.new_message_id(), source=source, content=text, metadata=metadata)

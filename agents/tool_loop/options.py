@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, Literal, TypedDict
 
 from autogen_agentchat.base import Handoff
@@ -12,12 +13,13 @@ from pydantic import BaseModel, ValidationError
 
 from upcall.config_source import describe_wrong, list_known
 from upcall.errors import ConfigurationError
-from upcall.research.reports import CodingReport, Report, ResearchReport
+from upcall.runs.reports import Report
 
 AskMode = Literal["strict", "soft", "none"]
 MixedBatch = Literal["ask_only", "run"]
 
-_REPORTS: dict[str, type[BaseModel]] = {kind.__name__: kind for kind in (Report, CodingReport, ResearchReport)}
+_OURS = "upcall"
+"""The package whose reports keep their methods in a dump; those of others are their fields."""
 
 
 class PausableSettings(BaseModel, frozen=True):
@@ -118,19 +120,32 @@ class PausableAgentConfig(PausableSettings, defer_build=True):
     approve: list[str | int] = []
     memory: list[ComponentModel] = []
     model_context: ComponentModel | None = None
-    output_type: ComponentModel | Literal["Report", "CodingReport", "ResearchReport"] | None = None
+    output_type: ComponentModel | str | None = None
     prompts: str | None = None
 
 
 def dump_output_type(kind: type[BaseModel] | None) -> Any:
-    """Return the declarative form of an output type: its name if it is one of our reports, else its fields."""
-    if kind is None or kind in _REPORTS.values():
-        return kind and kind.__name__
+    """Return the declarative form of an output type: where it is defined if it is one of our reports, else its
+    fields."""
+    if kind is None:
+        return None
+    if issubclass(kind, Report) and kind.__module__.startswith(f"{_OURS}."):
+        return f"{kind.__module__}.{kind.__qualname__}"
     return StructuredMessageFactory(input_model=kind).dump_component()
 
 
 def load_output_type(dumped: ComponentModel | str | None) -> type[BaseModel] | None:
-    """Return the output type of a declarative form."""
-    if dumped is None or isinstance(dumped, str):
-        return _REPORTS[dumped] if dumped else None
+    """Return the output type of a declarative form.
+
+    Raises:
+        ConfigurationError: it names no report of this library.
+    """
+    if dumped is None:
+        return None
+    if isinstance(dumped, str):
+        module, _, name = dumped.rpartition(".")
+        kind = getattr(import_module(module), name, None) if module.startswith(f"{_OURS}.") else None
+        if isinstance(kind, type) and issubclass(kind, Report):
+            return kind
+        raise ConfigurationError(f"There is no report {dumped!r} for output_type; give its fields, as AutoGen does.")
     return StructuredMessageFactory.load_component(dumped).ContentModel

@@ -96,7 +96,7 @@ from upcall.errors import ConfigurationError, ModelReplyInvalid, SchemaMismatch
 from upcall.policy.approval import ApprovalRules, Approve
 from upcall.policy.resolver import record_parent_answer
 from upcall.prompts import PROMPTS, Prompts
-from upcall.research.reports import Report, WorkDone
+from upcall.runs.reports import Report, WorkDone
 from upcall.runs.run import Usage, add_usage
 from upcall.runs.shown_text import find_text
 from upcall.text import is_blank

@@ -13,7 +13,6 @@ from upcall.agents.tool_loop.final_reply import REPORT
 from upcall.agents.tool_loop.turn import REMINDER, Turn
 from upcall.agents.toolset import Toolset
 from upcall.autogen.messages import message_answers
-from upcall.research.reports import extract_read_texts
 from upcall.text import shorten
 
 MAX_LOOKED_UP_CHARS = 1_000
@@ -51,7 +50,7 @@ def begin_answer(turn: Turn, toolset: Toolset, agent: str, offered: Collection[s
         return False
     source_tools = toolset.source_tools
     made = turn.list_made(agent, source_tools, since=turn.began)
-    if not any(text for call in made for text in extract_read_texts(call)):
+    if not any(call.of_source and toolset.holds_text(call.name, call.result) for call in made):
         return False
     if {*offered} - source_tools - {ASK_USER, REPORT} - toolset.handoffs.keys() or len(source_tools) > 2:
         return False

@@ -24,8 +24,8 @@ from upcall.questions.answer import Answer
 from upcall.questions.approval import Allowed, Decision, Denied, read_decision
 from upcall.questions.question import Question
 from upcall.questions.tool_context import name_question, redact_secrets
-from upcall.research.reports import MadeCall
 from upcall.runs.json_text import SparseModel
+from upcall.runs.reports import MadeCall
 from upcall.runs.run import Usage
 from upcall.text import replace_surrogates
 

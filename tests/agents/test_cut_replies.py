@@ -20,7 +20,7 @@ from upcall import PausableAgent, Settings, Upcall
 from upcall.agents import Clarifier
 from upcall.autogen.messages import OUTCOME, event_warnings
 from upcall.errors import ModelReplyInvalid
-from upcall.research.reports import Report
+from upcall.runs.reports import Report
 from upcall.runs.run import Run
 from upcall.runs.states import RunStatus
 from upcall.testing.model import MODEL_INFO

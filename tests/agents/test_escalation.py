@@ -16,8 +16,8 @@ from scenario import for_team, new_app, requests_of
 from upcall import Run, RunStatus
 from upcall.agents import EscalatingAgent
 from upcall.agents.coder import coder
+from upcall.agents.escalating import falls_short
 from upcall.agents.researcher import SHALLOW_ROUNDS, researcher
-from upcall.agents.tool_loop.escalating import falls_short
 from upcall.autogen.messages import OUTPUT
 from upcall.errors import ModelReplyInvalid
 from upcall.runs.outputs import Depth
@@ -140,7 +140,7 @@ async def test_what_was_found_goes_along() -> None:
 
 async def test_limit_of_a_turn_causes_no_escalation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The work done so far stands, and the text says how to let it go on; whatever its words are, they are ours."""
-    monkeypatch.setattr("upcall.agents.tool_loop.escalating.FALLS_SHORT", ("without finishing",))
+    monkeypatch.setattr("upcall.agents.escalating.FALLS_SHORT", ("without finishing",))
     with ScriptedModelClient([Call("missing")] * 2) as client:
         rest = await say(coder(client, tmp_path, escalates_to="clarifier", max_rounds=2), "unable to find it")
     assert isinstance(rest.message, TextMessage)

@@ -18,7 +18,8 @@ from upcall.agents import PausableAgent
 from upcall.agents.coder import coder as make_coder
 from upcall.autogen.messages import OUTCOME, OUTPUT, event_warnings
 from upcall.errors import ConfigurationError, ModelReplyInvalid
-from upcall.research.reports import CodingReport, Report
+from upcall.research.reports import CodingReport
+from upcall.runs.reports import Report
 from upcall.testing import Call, Calls, Reply, ScriptedModelClient
 from upcall.testing.model import MODEL_INFO
 

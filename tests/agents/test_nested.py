@@ -41,7 +41,7 @@ from upcall.errors import (
     ModelUnavailable,
     SchemaMismatch,
 )
-from upcall.research.reports import Report
+from upcall.runs.reports import Report
 from upcall.testing import Call, Calls, Fail, Hang, Reply, Request, Say, Script, ScriptedModelClient
 
 pytestmark = pytest.mark.usefixtures(impatient.__name__)

@@ -16,9 +16,9 @@ from pydantic import BaseModel
 from tables import rows
 
 from upcall.agents.structured.parse_output import UnreadableReply, parse_reply, schema_text
-from upcall.research.reports import Report
 from upcall.runs.outputs import AmbiguityCheck, ClarificationResponse, Classification, Reply
 from upcall.runs.plan import Plan
+from upcall.runs.reports import Report
 
 GOOD = '{"intent": "coding", "research_depth": "deep"}'
 OTHER = '{"intent": "meta"}'

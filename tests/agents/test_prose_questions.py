@@ -12,7 +12,7 @@ from conversation import answers, carried, say
 
 from upcall.agents import PausableAgent
 from upcall.agents.tool_loop.prose_questions import ends_with_question, prose_question_call
-from upcall.research.reports import Report
+from upcall.runs.reports import Report
 from upcall.testing import Call, Reply, ScriptedModelClient
 
 WHICH = "I found two set-ups. Which framework should I use?"

@@ -24,7 +24,7 @@ from worlds import app_of, pausing
 from upcall import OpenAICompatibleClient, PausableAgent, Run
 from upcall.agents import Classifier, NestedTeam, Planner
 from upcall.autogen.messages import ThoughtChunkEvent, event_path
-from upcall.research.reports import Report
+from upcall.runs.reports import Report
 from upcall.testing import Call, Calls, Reply, Say, ScriptedModelClient
 from upcall.testing.zoo import Behaviour, Json, ZooServer, chunk
 

@@ -16,7 +16,7 @@ from upcall.agents.tool_loop.prose_questions import ends_with_question
 from upcall.agents.tool_loop.text_calls import find_calls
 from upcall.autogen.messages import event_warnings
 from upcall.autogen.thoughts import split_thoughts
-from upcall.research.reports import Report
+from upcall.runs.reports import Report
 from upcall.testing import Call, Reply, ScriptedModelClient
 from upcall.testing.model import MODEL_INFO
 

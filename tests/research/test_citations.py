@@ -14,9 +14,9 @@ from conversation import Rest, answers, carried, say
 from tables import rows
 
 from upcall.agents import DocumentsWorkbench
+from upcall.agents.citing import CitingAgent
 from upcall.agents.lead import lead
 from upcall.agents.researcher import researcher
-from upcall.agents.tool_loop.citing import CitingAgent
 from upcall.autogen.messages import CHECKED, OUTPUT, answer_message
 from upcall.errors import ModelError
 from upcall.progress import PROGRESS
@@ -24,9 +24,10 @@ from upcall.questions.answer import Answer
 from upcall.research.citations import Library, cite
 from upcall.research.cited import UNVERIFIED, CitedSource, Counts, Quotation, ReadText
 from upcall.research.markdown import split_source_list, strip_links
-from upcall.research.reports import CheckedReport, MadeCall, Report, ResearchReport, WorkDone, extract_read_texts
+from upcall.research.reports import CheckedReport, ResearchReport, extract_read_texts
 from upcall.research.sources.base import Hit, Passage
 from upcall.research.sources.fences import DATA, fence
+from upcall.runs.reports import MadeCall, Report, WorkDone
 from upcall.testing import Call, Calls, Fail, Reply, Request, Say, ScriptedModelClient
 
 ENERGY = "# Energy in Europe\nGermany: 52 percent wind and\nsolar, said the minis-\ntry. France is not far behind.\n"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from upcall.research.reports import CodingReport, MadeCall, Report, ResearchReport, WorkDone
+from upcall.research.reports import CodingReport, ResearchReport
+from upcall.runs.reports import MadeCall, Report, WorkDone
 from upcall.text import show_name
 
 TOOLS = frozenset({"write_file", "run_command", "run_python"})

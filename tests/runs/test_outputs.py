@@ -11,7 +11,7 @@ from seed_texts import AMBIGUITY
 
 from upcall.agents.structured.parse_output import parse_reply
 from upcall.questions.question import MAX_LABEL_CHARS, MAX_OPTIONS, MAX_QUESTION_CHARS, ClarificationType
-from upcall.research.reports import CheckedReport, CodingReport, MadeCall, Report, ResearchReport, WorkDone
+from upcall.research.reports import CheckedReport, CodingReport, ResearchReport
 from upcall.research.sources.fences import fence
 from upcall.runs.outputs import (
     Ambiguity,
@@ -25,6 +25,7 @@ from upcall.runs.outputs import (
     Reply,
 )
 from upcall.runs.plan import Plan, PlanStep
+from upcall.runs.reports import MadeCall, Report, WorkDone
 
 KINDS = [Classification, ClarificationResponse, AmbiguityCheck, Plan, Report, CodingReport, ResearchReport]
 

@@ -11,8 +11,9 @@ from upcall.errors import UnknownQuestion, UnknownRun, UserInputRequired
 from upcall.questions.approval import approval_fields
 from upcall.questions.question import Option, Question
 from upcall.questions.tool_call import PendingCall
-from upcall.research.reports import CodingReport, MadeCall, WorkDone
+from upcall.research.reports import CodingReport
 from upcall.runs.file_changes import Change, FileChange, FileState, make_diff
+from upcall.runs.reports import MadeCall, WorkDone
 from upcall.text import show_name
 from upcall.ui.tool_calls import format_change
 from upcall.workspace.changes import ChangeRefused, refuse_changes

@@ -51,6 +51,10 @@ class FileWorkbench(StatelessWorkbench):
         """Return the calls with which to begin a task that a model would do without looking anything up."""
         return ()
 
+    def holds_text(self, result: str) -> bool:
+        """Return whether a result of one of `source_tools` has a text of a source."""
+        return False
+
 
 def tool_schema(name: str, description: str, properties: dict[str, Any], optional: Collection[str] = ()) -> ToolSchema:
     """Return a tool whose schema a server may enforce: all its arguments are required then, an `optional` one may be

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 
 from upcall.errors import ConfigurationError
-from upcall.research.reports import CodingReport, Report, ResearchReport
+from upcall.research.reports import CodingReport, ResearchReport
 from upcall.runs.outputs import AmbiguityCheck, ClarificationResponse, Classification, Depth, Intent
 from upcall.runs.outputs import Reply as Structured
 from upcall.runs.plan import Plan, PlanStep
+from upcall.runs.reports import Report
 from upcall.testing.model import ScriptedModelClient
 from upcall.testing.script import Call, Calls, Reply, Request, Say
 from upcall.text import first_line

@@ -1,25 +1,22 @@
-"""The result of agents with tools: a report, made and checked by code against their calls.
-
-The model writes the words; code states what was done. Prose is a report too: its text is the summary.
-"""
+"""The reports of coding and of research, each checked against the calls of its agent (see `upcall.runs.reports`)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from posixpath import isabs, normpath, splitext
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 from pydantic import AliasChoices, Field, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from upcall.autogen.messages import CHECKED
 from upcall.questions.approval import is_refusal
 from upcall.questions.question import VisibleText
 from upcall.research.cited import CheckedCitation, CitedSource, Counts, ReadText
 from upcall.research.sources.fences import parse_fenced
 from upcall.runs.outputs import Reply
-from upcall.runs.shown_text import SHOWN
+from upcall.runs.reports import MadeCall, Report, WorkDone, head_list
 from upcall.text import one_line, show_name, show_on_line
 from upcall.workspace.command_results import read_changed
 
@@ -42,75 +39,51 @@ MAX_COMMANDS = 10
 """How many commands a report lists, the latest ones."""
 
 
-@dataclass(frozen=True)
-class MadeCall:
-    """A successful tool call of an agent, with the text it returned.
-
-    ``of_source``: the tool belongs to a `SourcesWorkbench`, so its result names the sources itself; a similar-looking
-    text from elsewhere names none.
-    """
-
-    name: str
-    arguments: Mapping[str, Any]
-    result: str
-    of_source: bool = False
-
-    def changed_files(self) -> list[str]:
-        """Return the files that the call changed, as it named them; none if it named none, and so failed."""
-        if self.name == "apply_patch":
-            lines = str(self.arguments.get("patch")).splitlines()
-            named = [_PATCHED.sub("", line.split("\t")[0]) for line in lines if _PATCHED.match(line)]
-            return [normpath(name) for name in named if name != "/dev/null"]
-        path = self.arguments.get("path") if self.name in _WRITING else None
-        return [normpath(path)] if isinstance(path, str) else []
-
-    def files_of_command(self) -> Sequence[str]:
-        """Return the files that its command was seen to change."""
-        return read_changed(self.result) if self.name in _RUNNING else ()
-
-    @property
-    def command(self) -> str:
-        """The command that it ran, in one line; empty if it ran none."""
-        return one_line(str(self.arguments.get("command") or "a Python script")) if self.name in _RUNNING else ""
-
-    @property
-    def outcome(self) -> str:
-        """How its command ended: ``exit status 0, after 0.1 s``."""
-        return self.result.strip().split("\n")[0].strip("[]") or "no result"
-
-    @property
-    def runs_code(self) -> bool:
-        """Whether its command may have run code of the workspace, not only looked at it."""
-        return bool(self.command) and self.command.split()[0] not in _READING_COMMANDS
-
-    @property
-    def succeeded(self) -> bool:
-        """Whether its command ended with status 0."""
-        return bool(re.match(r"exit status 0\b", self.outcome))
+def changed_files(call: MadeCall) -> list[str]:
+    """Return the files that a call changed, as it named them; none if it named none, and so failed."""
+    if call.name == "apply_patch":
+        lines = str(call.arguments.get("patch")).splitlines()
+        named = [_PATCHED.sub("", line.split("\t")[0]) for line in lines if _PATCHED.match(line)]
+        return [normpath(name) for name in named if name != "/dev/null"]
+    path = call.arguments.get("path") if call.name in _WRITING else None
+    return [normpath(path)] if isinstance(path, str) else []
 
 
-@dataclass(frozen=True)
-class WorkDone:
-    """The calls an agent made in its turn, and the names of the tools it could call.
+def _files_of_command(call: MadeCall) -> Sequence[str]:
+    """Return the files that a call's command was seen to change."""
+    return read_changed(call.result) if call.name in _RUNNING else ()
 
-    ``failed`` are its failed calls.
-    """
 
-    made: Sequence[MadeCall]
-    tools: frozenset[str] = frozenset()
-    source_tools: frozenset[str] = frozenset()
-    failed: Sequence[MadeCall] = ()
+def _command_of(call: MadeCall) -> str:
+    """Return the command that a call ran, in one line; empty if it ran none."""
+    return one_line(str(call.arguments.get("command") or "a Python script")) if call.name in _RUNNING else ""
 
-    def unchanged_files(self) -> list[str]:
-        """Return the files that it tried to change but no call changed."""
-        tried = (path for call in self.failed for path in call.changed_files())
-        changed = [path for call in self.made for path in (*call.changed_files(), *call.files_of_command())]
-        return [each for each in dict.fromkeys(tried) if not any(_is_same(each, path) for path in changed)]
 
-    def was_refused(self, path: str) -> bool:
-        """Return whether the user did not agree to one of its attempts to change a file."""
-        tried = (call for call in self.failed if path in call.changed_files())
-        return any(is_refusal(call.result) for call in tried)
+def _outcome_of(call: MadeCall) -> str:
+    """Return how a call's command ended: ``exit status 0, after 0.1 s``."""
+    return call.result.strip().split("\n")[0].strip("[]") or "no result"
+
+
+def _runs_code(call: MadeCall) -> bool:
+    """Return whether a call's command may have run code of the workspace, not only looked at it."""
+    return bool(command := _command_of(call)) and command.split()[0] not in _READING_COMMANDS
+
+
+def _succeeded(call: MadeCall) -> bool:
+    """Return whether a call's command ended with status 0."""
+    return bool(re.match(r"exit status 0\b", _outcome_of(call)))
+
+
+def _unchanged_files(work: WorkDone) -> list[str]:
+    """Return the files that an agent tried to change but no call changed."""
+    tried = (path for call in work.failed for path in changed_files(call))
+    changed = [path for call in work.made for path in (*changed_files(call), *_files_of_command(call))]
+    return [each for each in dict.fromkeys(tried) if not any(_is_same(each, path) for path in changed)]
+
+
+def _was_refused(work: WorkDone, path: str) -> bool:
+    """Return whether the user did not agree to one of an agent's attempts to change a file."""
+    return any(is_refusal(call.result) for call in work.failed if path in changed_files(call))
 
 
 def extract_read_texts(call: MadeCall) -> Iterator[ReadText]:
@@ -125,40 +98,6 @@ def extract_read_texts(call: MadeCall) -> Iterator[ReadText]:
         yield ReadText(call.name, call.result)
 
 
-class Report(Reply):
-    """What an agent with tools ends its work with. ``warnings`` are said by code: where the work does not bear out
-    what a reader would take for granted."""
-
-    summary: Annotated[str, SHOWN, Field(min_length=1, description="The result for the reader, in markdown.")]
-    assumptions: tuple[str, ...] = Field(default=(), description="What was assumed because nobody said it.")
-    left_open: tuple[str, ...] = Field(default=(), description="What was not done or not found.")
-    warnings: SkipJsonSchema[tuple[str, ...]] = ()
-
-    @classmethod
-    def from_text(cls, text: str) -> Self:
-        """Make a report of prose: its words are the summary."""
-        return cls(summary=text)
-
-    def verify_against(self, work: WorkDone) -> Report:
-        """Return the report as the work supports it; dropped parts are listed as left open, or warned about."""
-        return self.with_warnings(["it called none of its tools"] if work.tools and not work.made else [])
-
-    def objections(self) -> tuple[str, ...]:
-        """Return the warnings that the model gets once, before its report is accepted."""
-        return ()
-
-    def with_warnings(self, more: Iterable[str]) -> Self:
-        """Return the report with more warnings."""
-        return self.model_copy(update={"warnings": tuple(dict.fromkeys((*self.warnings, *more)))})
-
-    def to_text(self) -> str:
-        """Return the report as its reader sees it."""
-        return "\n".join([self.summary, *self._lists()])
-
-    def _lists(self) -> list[str]:
-        return [*_head_list("Assumed", self.assumptions), *_head_list("Left open", self.left_open)]
-
-
 class CodingReport(Report):
     """The coder's report, with the files it changed, the commands it ran, and how its tests ended: all from its
     calls."""
@@ -169,10 +108,10 @@ class CodingReport(Report):
 
     def verify_against(self, work: WorkDone) -> Report:
         """Return the report with what the calls did, and with warnings about claims beyond that."""
-        runs = {call.command: place for place, call in enumerate(work.made) if call.command}
+        runs = {_command_of(call): place for place, call in enumerate(work.made) if _command_of(call)}
         tests = [command for command in runs if "test" in command]
-        files = tuple(dict.fromkeys(path for call in work.made for path in call.changed_files()))
-        by_command = [path for call in work.made for path in call.files_of_command()]
+        files = tuple(dict.fromkeys(path for call in work.made for path in changed_files(call)))
+        by_command = [path for call in work.made for path in _files_of_command(call)]
         named = [normpath(path) for path in self.files]
         made_by_command = [each for each in dict.fromkeys(by_command) if any(_is_same(each, path) for path in named)]
         files = (*files, *(each for each in made_by_command if each not in files))
@@ -194,9 +133,9 @@ class CodingReport(Report):
 
     def _lists(self) -> list[str]:
         lists = [
-            *_head_list("Files", tuple(map(show_on_line, self.files))),
-            *_head_list("Commands", self.commands),
-            *_head_list("Tests", self.tests),
+            *head_list("Files", tuple(map(show_on_line, self.files))),
+            *head_list("Commands", self.commands),
+            *head_list("Tests", self.tests),
         ]
         return [*lists, *super()._lists()]
 
@@ -214,22 +153,22 @@ def _name_all(paths: Sequence[str]) -> str:
 def _warn_of_work(work: WorkDone) -> list[str]:
     """Warn of what nobody should take for done: no change, a change or a last command that failed, code that was not
     run."""
-    runs = [place for place, call in enumerate(work.made) if call.command]
-    changes = [place for place, call in enumerate(work.made) if call.changed_files()]
+    runs = [place for place, call in enumerate(work.made) if _command_of(call)]
+    changes = [place for place, call in enumerate(work.made) if changed_files(call)]
     if not runs and not changes:
         return ["it changed no file and ran no command"]
-    if unchanged := work.unchanged_files():
-        refused = [each for each in unchanged if work.was_refused(each)]
+    if unchanged := _unchanged_files(work):
+        refused = [each for each in unchanged if _was_refused(work, each)]
         failed = [each for each in unchanged if each not in refused]
         no = [f"the user did not agree to change {_name_all(refused)}: nothing was changed there"] if refused else []
         return no + ([f"each change of {_name_all(failed)} failed"] if failed else [])
-    if runs and not work.made[runs[-1]].succeeded:
+    if runs and not _succeeded(work.made[runs[-1]]):
         last = work.made[runs[-1]]
-        return [f"the last command failed: {last.command} ({last.outcome})"]
+        return [f"the last command failed: {_command_of(last)} ({_outcome_of(last)})"]
     if not work.tools & _RUNNING:
         return []
-    ran = max((place for place in runs if work.made[place].runs_code and work.made[place].succeeded), default=-1)
-    later = [path for place in changes if place > ran for path in work.made[place].changed_files()]
+    ran = max((place for place in runs if _runs_code(work.made[place]) and _succeeded(work.made[place])), default=-1)
+    later = [path for place in changes if place > ran for path in changed_files(work.made[place])]
     not_run = [path for path in dict.fromkeys(later) if splitext(path)[1] in _TO_RUN]
     return [f"nothing was run after the last change of {', '.join(not_run)}"] if not_run else []
 
@@ -238,8 +177,9 @@ def _describe_run(made: Sequence[MadeCall], place: int) -> str:
     """Return a command with how it last ended, and whether files were changed after that."""
     lines = made[place].result.strip().splitlines()
     last = f": {lines[-1].strip()}" if len(lines) > 1 else ""
-    later = any(call.changed_files() for call in made[place + 1 :])
-    return f"{made[place].command} ({made[place].outcome}){last}" + (" (files were changed after that)" * later)
+    later = any(changed_files(call) for call in made[place + 1 :])
+    ran = f"{_command_of(made[place])} ({_outcome_of(made[place])}){last}"
+    return f"{ran} (files were changed after that)" if later else ran
 
 
 class Citation(Reply):
@@ -318,7 +258,7 @@ class ResearchReport(Report):
         return self.warnings
 
     def _lists(self) -> list[str]:
-        return [*_head_list("Not found", self.not_found), *super()._lists()]
+        return [*head_list("Not found", self.not_found), *super()._lists()]
 
 
 class CheckedReport(Report):
@@ -349,18 +289,18 @@ class CheckedReport(Report):
         held = {before.number: after for before, after in zip(self.cited, cited, strict=True)}
         return self.model_copy(update={"cited": cited, "summary": replace_numbers(self.summary, held)})
 
+    def metadata(self) -> dict[str, str]:
+        """Return what became of the citations."""
+        return {CHECKED: self.counts.model_dump_json()}
+
     def outcome(self) -> str:
         """Return what it says about its work, without its quotes."""
-        return "\n".join([self.summary, *_head_list("Not found", self.not_found), *super()._lists()])
+        return "\n".join([self.summary, *head_list("Not found", self.not_found), *super()._lists()])
 
     def _lists(self) -> list[str]:
         return [
-            *_head_list("Sources", tuple(each.as_text() for each in self.cited)),
-            *_head_list("Not found", self.not_found),
+            *head_list("Sources", tuple(each.as_text() for each in self.cited)),
+            *head_list("Not found", self.not_found),
             *super()._lists(),
             f"\n{self.counts.as_text()}",
         ]
-
-
-def _head_list(title: str, entries: tuple[str, ...]) -> list[str]:
-    return ["", f"{title}:", *(f"- {entry}" for entry in entries)] if entries else []

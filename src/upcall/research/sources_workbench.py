@@ -11,7 +11,7 @@ from upcall.autogen.api import CancellationToken, FunctionCall, ToolResult, Tool
 from upcall.autogen.workbenches import FileWorkbench, tool_result, tool_schema
 from upcall.research.sources.base import Source, SourceUnavailable
 from upcall.research.sources.documents import Documents
-from upcall.research.sources.fences import quote, write_hits, write_passage
+from upcall.research.sources.fences import parse_fenced, quote, write_hits, write_passage
 
 MAX_HITS = 10
 
@@ -69,6 +69,10 @@ class SourcesWorkbench(FileWorkbench):
             for tool, source in self._searched.items()
             if isinstance(source, Documents)
         ]
+
+    def holds_text(self, result: str) -> bool:
+        """Return whether a search or a reader found something."""
+        return any(shown.text for shown in parse_fenced(result))
 
     @property
     def problems(self) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ from upcall.autogen.concurrency import Emit
 from upcall.autogen.messages import Event, add_warnings
 from upcall.progress import PROGRESS
 from upcall.research.cited import CitedSource
-from upcall.research.reports import CheckedReport, Report, ResearchReport
+from upcall.research.reports import CheckedReport, ResearchReport
+from upcall.runs.reports import Report
 
 SECTIONS = "sections done"
 

@@ -14,7 +14,8 @@ from upcall import identity
 from upcall.agents.structured.parse_output import UnreadableReply
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.autogen.messages import CHECKED, OUTCOME, OUTPUT
-from upcall.research.reports import CheckedReport, Report
+from upcall.research.reports import CheckedReport
+from upcall.runs.reports import Report
 from upcall.text import shorten_middle
 
 FALLS_SHORT = ("unable to find", "need more research", "i don't have enough information")
