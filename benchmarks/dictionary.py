@@ -29,7 +29,7 @@ from autogen_agentchat.conditions import HandoffTermination
 from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 
 from upcall import PausableAgent, Settings, Upcall
-from upcall.storage import checkpoints, compression, store, transcripts
+from upcall.storage import checkpoints, compression, journal, store, transcripts
 from upcall.testing import Call, ScriptedModelClient
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -63,14 +63,14 @@ class Samples:
                 texts.append(text)
             return encode(text, prefix)
 
-        for module in (checkpoints, store, transcripts):
+        for module in (checkpoints, journal, store, transcripts):
             vars(module)["encode"] = note
         with tempfile.TemporaryDirectory() as folder:
             app = Upcall(team=self._team(number), store=str(Path(folder, "runs.db")), settings=Settings.read(None))
             run = await app.start(self._sentence())
             if number % 2:
                 await app.answer(run.id, "1")
-        for module in (checkpoints, store, transcripts):
+        for module in (checkpoints, journal, store, transcripts):
             vars(module)["encode"] = encode
         return texts
 

@@ -35,7 +35,7 @@ async def measure(replies: int) -> list[float]:
         written = asyncio.Event()
 
         async def write(records: Mapping[str, str | None]) -> None:
-            await store.record(stored, records)
+            await store.journal.write(stored, records)
             written.set()
 
         async def fetch() -> CreateResult:

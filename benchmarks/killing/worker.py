@@ -103,7 +103,7 @@ def note_what_is_recorded(job: Job) -> None:
 async def _recorded(job: Job) -> Sequence[str]:
     store = RunStore(job.store)
     stored = await store.load(job.run_id)
-    journal = await store.journal(job.run_id)
+    journal = await store.journal.read(job.run_id)
     return [stored.run.model_dump_json(), stored.checkpoint.model_dump_json(), *journal.values()]
 
 

@@ -41,7 +41,9 @@ from upcall.runs.run import Run
 from upcall.runs.run_changes import record_act
 from upcall.runs.states import RunEvent, RunStatus
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
-from upcall.storage.store import AnswersQueued, RunStore, StoredRun
+from upcall.storage.queued_answers import AnswersQueued
+from upcall.storage.store import RunStore
+from upcall.storage.stored_run import StoredRun
 from upcall.storage.transcripts import copy_transcripts
 from upcall.subjects.changes import RunChanges
 from upcall.subjects.forks import RunForks
@@ -386,7 +388,7 @@ class Upcall(RunReader):
                 return run
             if run.is_final:
                 raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to cancel.")
-            answered = run.show_queued(await self.store.queued_answers(run.id))
+            answered = run.show_queued(await self.store.queue.read(run.id))
             dropped = [
                 Answer(question_id=question.id, outcome=Outcome.CANCELLED, by=AnsweredBy.POLICY)
                 for question in answered.open_questions

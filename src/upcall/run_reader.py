@@ -55,7 +55,7 @@ class RunReader:
         """
         access = self._access_of(user)
         run = access.rights.restrict(await access.find(run_id, "show"))
-        return run.model_copy(update={"interrupted": bool(await self.store.find_interrupted([run]))})
+        return run.model_copy(update={"interrupted": bool(await self.store.leases.find_interrupted([run]))})
 
     async def list(self, user: str | None = None, *, limit: int | None = None, before: str | None = None) -> RunPage:
         """Return all runs, or those that a user sees, newest first. With a limit, return a page after the run `before`;
@@ -69,7 +69,7 @@ class RunReader:
         if before is not None:
             require_run_id(before)
         page = access.rights.all_seen(await self.store.list(access.rights.viewer, limit=limit, before=before))
-        left = await self.store.find_interrupted(page)
+        left = await self.store.leases.find_interrupted(page)
         page[:] = [run.model_copy(update={"interrupted": True}) if run.id in left else run for run in page]
         return page
 

@@ -402,9 +402,9 @@ async def test_journal_that_cannot_be_read_is_refused_with_advice() -> None:
     run = await scene.cut_off(app, 3)
     stored = await app.store.load(run.id)
     claimed = await app.store.claim(stored, stored.run)
-    records = await app.store.journal(run.id)
-    await app.store.record(claimed, dict.fromkeys(records, '{"of": "another time"}'))
-    await app.store.release(claimed)
+    records = await app.store.journal.read(run.id)
+    await app.store.journal.write(claimed, dict.fromkeys(records, '{"of": "another time"}'))
+    await app.store.leases.release(claimed)
     with pytest.raises(SchemaMismatch, match="Resume the run with the version that wrote it"):
         await app.resume(run.id)
 
@@ -464,7 +464,7 @@ async def test_log_of_a_run_holds_no_content(tmp_path: Path) -> None:
     app = app_of(lambda: team_of(scene.ours("solo")))
     run = await app.start("Build it")
     await app.answer(run.id, "Express", user=None)
-    entries = await app.store.log(run.id)
+    entries = await app.store.events.read(run.id)
     assert [entry.kind for entry in entries][:3] == ["started", "asked", "status"]
     assert not any(word in str(entries) for word in ("framework", "Express", "Build"))
 
@@ -495,7 +495,7 @@ async def test_journal_takes_no_reply_after_its_last_checkpoint(tmp_path: Path) 
     store = RunStore(tmp_path / "runs.db")
     for passes in range(8):
         stored = [await store.create(Run(task="Build it"), Checkpoint())]
-        kept = Journal(stored[0].run.id, "0", {}, lambda new, stored=stored: store.record(stored[0], new))
+        kept = Journal(stored[0].run.id, "0", {}, lambda new, stored=stored: store.journal.write(stored[0], new))
         await kept.replay_or_request("solo", [], [], fetch)
         await asyncio.sleep(0)
         time.sleep(2 * REPLY_BUFFER_TIME_S)  # Its time to be written comes in the next passes of the loop.
@@ -504,7 +504,7 @@ async def test_journal_takes_no_reply_after_its_last_checkpoint(tmp_path: Path) 
         await kept.stop_writing()
         stored[0] = await store.save(stored[0], stored[0].run, Checkpoint())
         await asyncio.sleep(2 * REPLY_BUFFER_TIME_S)
-        assert await store.journal(stored[0].run.id) == {}, passes
+        assert await store.journal.read(stored[0].run.id) == {}, passes
 
 
 async def test_each_recorded_reply_is_replayed_once() -> None:
@@ -552,7 +552,7 @@ async def test_journal_writes_a_reply_that_arrives_during_another(tmp_path: Path
     async def write(new: Mapping[str, str | None]) -> None:
         writing.set()
         await go_on.wait()
-        await store.record(stored, new)
+        await store.journal.write(stored, new)
 
     async def first() -> CreateResult:
         return DONE
@@ -568,7 +568,7 @@ async def test_journal_writes_a_reply_that_arrives_during_another(tmp_path: Path
     await kept.replay_or_request("solo", [], [], first)
     await soon(other)
     go_on.set()
-    while len(await store.journal(stored.run.id)) < 2:
+    while len(await store.journal.read(stored.run.id)) < 2:
         await asyncio.sleep(0.01)
 
 

@@ -250,7 +250,7 @@ async def test_log_says_who_forked_what() -> None:
     run = await bench.app.start("Build it")
     await bench.app.answer(run.id, "Express")
     forked = await bench.app.fork(run.id, run.questions[0].id, "FastAPI", user=None)
-    (entry,) = [each for each in await bench.app.store.log(forked.id) if each.kind == "forked"]
+    (entry,) = [each for each in await bench.app.store.events.read(forked.id) if each.kind == "forked"]
     assert entry.detail == {"run": run.id, "question": run.questions[0].id}
 
 

@@ -95,7 +95,7 @@ async def cut_off(team: Make, caller: str) -> Run:
         if isinstance(event, ToolCallRequestEvent) and event.source == caller:
             break
     (run,) = await app.list()
-    while not any(each.tool == "deploy" for each in find_unfinished(await app.store.journal(run.id)).values()):
+    while not any(each.tool == "deploy" for each in find_unfinished(await app.store.journal.read(run.id)).values()):
         await asyncio.sleep(0.01)
     await events.aclose()
     (run,) = await app.list()
@@ -449,7 +449,7 @@ async def test_resume_needs_nothing_for_calls_that_have_outcomes() -> None:
         if isinstance(event, ToolCallRequestEvent) and event.content[0].name == "deploy":
             break
     (run,) = await app.list()
-    while not find_unfinished(await app.store.journal(run.id)):
+    while not find_unfinished(await app.store.journal.read(run.id)):
         await asyncio.sleep(0.01)
     await events.aclose()
     (run,) = await app.list()
@@ -548,7 +548,7 @@ async def test_agent_that_a_function_runs_is_not_missed() -> None:
     reading = asyncio.create_task(anext(aiter(events)))
     await reading
     (run,) = await app.list()
-    while len(find_unfinished(await app.store.journal(run.id))) < 2:
+    while len(find_unfinished(await app.store.journal.read(run.id))) < 2:
         await asyncio.sleep(0.01)
     await events.aclose()
     (run,) = await app.list()

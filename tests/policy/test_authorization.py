@@ -245,7 +245,7 @@ async def test_refusal_that_cannot_be_recorded_reads_the_same() -> None:
         """A file that this process may not write: chmod does not keep root from it."""
 
         async def note(self, run_id: str, event: LogEvent) -> None:
-            await RunStore("no-such-folder/runs.db").note(run_id, event)
+            await RunStore("no-such-folder/runs.db").events.append(run_id, event)
 
     other = Upcall(team=app._teams._make_team, store=ReadOnly("runs.db"), settings=app.settings)
     for act in actions(other, "mallory"):

@@ -78,7 +78,7 @@ class Solo:
         return list(self.model.requests[-1].tool_results.values())
 
     async def log(self, run: Run) -> list[str]:
-        return [entry.kind for entry in await self.app.store.log(run.id)]
+        return [entry.kind for entry in await self.app.store.events.read(run.id)]
 
 
 def asks(*questions: dict[str, Any]) -> Calls:
@@ -524,7 +524,7 @@ async def test_late_assignee_sees_their_own_question_and_cannot_resume(clock: Cl
     seen = await app.get(asked.id, user="bob")
     assert explain_lapsed(seen) == [f"The time of question {by['two'].id} is over. {LATE}."]
     done = await app.resume(asked.id, user="alice")
-    entries = [entry for entry in await app.store.log(asked.id) if entry.kind == "resumed"]
+    entries = [entry for entry in await app.store.events.read(asked.id) if entry.kind == "resumed"]
     assert (done.result, [entry.user for entry in entries]) == ("All done.", ["alice"])
 
 

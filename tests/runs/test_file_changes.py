@@ -98,7 +98,7 @@ async def started(**more: Any) -> tuple[Upcall, Run]:
 
 async def test_every_change_is_in_the_log_with_its_diff(location: str) -> None:
     app, run = await started(store=location)
-    entries = [entry for entry in await app.store.log(run.id) if entry.kind == "changed"]
+    entries = [entry for entry in await app.store.events.read(run.id) if entry.kind == "changed"]
     assert [(entry.detail["tool"], [file["path"] for file in entry.detail["files"]]) for entry in entries] == [
         ("write_file", ["a.txt"]),
         ("edit_file", ["a.txt"]),
@@ -150,7 +150,7 @@ async def test_undo_is_in_the_log_and_audit_trail() -> None:
     app, run = await started(admins=["alice"])
     last = (await app.changes.list(run.id))[-1]
     await app.changes.undo(run.id, user="alice")
-    changed, undone = (await app.store.log(run.id))[-2:]
+    changed, undone = (await app.store.events.read(run.id))[-2:]
     assert (changed.kind, changed.user, changed.detail["tool"]) == ("changed", "alice", "undo")
     assert "+b\n" in changed.detail["files"][0]["diff"]
     assert (undone.kind, undone.detail) == ("undone", {"changes": [last.id], "by": changed.detail["id"]})
@@ -174,13 +174,13 @@ async def test_what_somebody_else_changed_since_is_not_undone(otherwise: str) ->
     elif otherwise == "a pipe":
         os.mkfifo(path)
     before = sorted((each.name, each.lstat().st_ino) for each in Path("work").iterdir())
-    log = list(await app.store.log(run.id))
+    log = list(await app.store.events.read(run.id))
     with pytest.raises(CallerError) as refused:
         await app.changes.undo(run.id)
     assert str(refused.value).startswith(f"Run {run.id} cannot be undone")
     assert "\n" not in str(refused.value)
     assert sorted((each.name, each.lstat().st_ino) for each in Path("work").iterdir()) == before
-    assert list(await app.store.log(run.id)) == log
+    assert list(await app.store.events.read(run.id)) == log
 
 
 async def test_what_somebody_changed_in_between_is_not_undone() -> None:
@@ -324,8 +324,8 @@ async def _journalled(stored: Any, store: RunStore, bench: Bench, call: Call) ->
     from upcall.autogen.journal import Journal
     from upcall.runs.journal_records import ToolOutcome
 
-    records = await store.journal(stored.run.id)
-    journal = Journal(stored.run.id, "0", records, lambda new: store.record(stored, new))
+    records = await store.journal.read(stored.run.id)
+    journal = Journal(stored.run.id, "0", records, lambda new: store.journal.write(stored, new))
 
     async def run() -> ToolOutcome:
         result = await bench.call_tool(call.name, call.arguments)

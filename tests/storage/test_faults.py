@@ -27,8 +27,9 @@ from upcall.runs.events import RunResumed
 from upcall.runs.run import Run
 from upcall.runs.states import RunEvent
 from upcall.storage.connection import Connection
+from upcall.storage.event_log import append_events
 from upcall.storage.maintenance import check, restore
-from upcall.storage.store import RunStore, add_to_log
+from upcall.storage.store import RunStore
 
 
 def text_of(error: BaseException) -> str:
@@ -277,9 +278,9 @@ async def test_transaction_that_stands_still_holds_nobody_up_long(
     first = await store.create(Run(task="do it"), FIRST)
 
     def stand_still(connection: Connection) -> None:
-        add_to_log(connection, first.run.id, [RunResumed()])
+        append_events(connection, first.run.id, [RunResumed()])
         time.sleep(3)
 
     with pytest.raises(StoreUnavailable, match="idle"):
         await store.database.write(stand_still)
-    assert not await store.log(first.run.id, types=(RunResumed,))
+    assert not await store.events.read(first.run.id, types=(RunResumed,))

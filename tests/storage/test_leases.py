@@ -23,7 +23,9 @@ from upcall.questions.record import QuestionRecords
 from upcall.runs.run import Run
 from upcall.runs.states import RunEvent, RunStatus
 from upcall.storage.leases import LeaseHolder, hold_lease
-from upcall.storage.store import AnswersQueued, RunStore, StoredRun
+from upcall.storage.queued_answers import AnswersQueued
+from upcall.storage.store import RunStore
+from upcall.storage.stored_run import StoredRun
 
 WORKER = """
 import asyncio, sys, time
@@ -96,7 +98,7 @@ async def test_lease_of_a_living_process_refuses_until_killed(location: str) -> 
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         claimed = await store.claim(stored, stored.run.apply(RunEvent.PLANNING))
         assert LeaseHolder.load(str(claimed.worker)) is not None
-        await store.renew_lease(claimed)
+        await store.leases.renew(claimed)
     finally:
         child.kill()
         child.communicate()
@@ -118,12 +120,12 @@ async def test_worker_elsewhere_keeps_its_run_while_its_lease_lasts(location: st
     execute(location, "update upcall_runs set renewed_at = ?", time.time() - 2)
     claimed = await store.claim(stored, stored.run)
     with pytest.raises(RunConflict):  # It comes back too late.
-        await store.renew_lease(stored)
+        await store.leases.renew(stored)
     with pytest.raises(RunConflict):
-        await store.record(stored, {"lead:1": "late"})
+        await store.journal.write(stored, {"lead:1": "late"})
     with pytest.raises(RunConflict):
         await store.save(stored, stored.run)
-    assert (await store.load(stored.run.id), await store.journal(stored.run.id)) == (claimed, {})
+    assert (await store.load(stored.run.id), await store.journal.read(stored.run.id)) == (claimed, {})
 
 
 async def test_lease_that_was_returned_hinders_nobody(location: str) -> None:
@@ -149,7 +151,7 @@ async def test_lease_from_the_future_that_is_renewed_holds(location: str) -> Non
     execute(location, "update upcall_runs set renewed_at = ?", time.time() + 10_000)
     claiming = asyncio.create_task(store.claim(stored, stored.run))
     while not claiming.done():
-        await store.renew_lease(stored)
+        await store.leases.renew(stored)
         await asyncio.sleep(0.05)
     with pytest.raises(RunBusy):
         claiming.result()
@@ -183,12 +185,11 @@ async def asking(location: str) -> tuple[StoredRun, Question]:
 async def test_one_of_eight_answers_at_once_stands(location: str) -> None:
     stored, question = await asking(location)
     writes = [
-        RunStore(location).enqueue_answers(stored.run.id, [Answer(question_id=question.id, text=str(n))])
-        for n in range(8)
+        RunStore(location).queue.add(stored.run.id, [Answer(question_id=question.id, text=str(n))]) for n in range(8)
     ]
     ended = await asyncio.gather(*writes, return_exceptions=True)
     assert [type(each) for each in ended].count(AlreadyAnswered) == 7
-    (kept,) = await RunStore(location).queued_answers(stored.run.id)
+    (kept,) = await RunStore(location).queue.read(stored.run.id)
     assert ended[int(str(kept.text))] is True
 
 
@@ -200,12 +201,12 @@ async def test_answer_that_comes_with_the_pause_is_never_lost(location: str) -> 
         stored, question = await asking(location)
         waiting = stored.run.apply(RunEvent.ASKED)
         queued, paused = await asyncio.gather(
-            two.enqueue_answers(stored.run.id, [Answer(question_id=question.id, text="Express")]),
+            two.queue.add(stored.run.id, [Answer(question_id=question.id, text="Express")]),
             one.save(stored, waiting, history(1)),
             return_exceptions=True,
         )
         assert (queued is True) == isinstance(paused, AnswersQueued), (queued, paused)
-        assert len(await one.queued_answers(stored.run.id)) == (queued is True)
+        assert len(await one.queue.read(stored.run.id)) == (queued is True)
         ways.add(queued)
     assert ways <= {True, False}
 
@@ -220,7 +221,7 @@ async def test_owned_answer_is_refused_whatever_somebody_else_left(location: str
     bobs, carols = (
         Answer(question_id=question.id, text=each, user=user) for each, user in (("Express", "bob"), (text, "carol"))
     )
-    assert await store.enqueue_answers(run.id, [bobs], owned=True)
-    assert await store.enqueue_answers(run.id, [bobs], owned=True)
+    assert await store.queue.add(run.id, [bobs], owned=True)
+    assert await store.queue.add(run.id, [bobs], owned=True)
     with pytest.raises(AlreadyAnswered, match="has an answer already"):
-        await store.enqueue_answers(run.id, [carols], owned=True)
+        await store.queue.add(run.id, [carols], owned=True)

@@ -20,7 +20,8 @@ from upcall.runs.states import RunStatus
 from upcall.storage.change_log import StoredChanges
 from upcall.storage.export import export_run, import_run
 from upcall.storage.maintenance import check, prune, restore, stats
-from upcall.storage.store import RunStore, StoredRun
+from upcall.storage.store import RunStore
+from upcall.storage.stored_run import StoredRun
 
 COMPLETED, WAITING = RunStatus.COMPLETED, RunStatus.AWAITING_CLARIFICATION
 GARBAGE = b"\xa5" * 40
@@ -43,8 +44,8 @@ async def add_everything(store: RunStore) -> StoredRun:
     stored = await store.save(
         stored, run.model_copy(update={"records": QuestionRecords.build([question])}), history(40)
     )
-    await store.record(stored, {"lead:1": "a \x00 reply"})
-    assert await store.enqueue_answers(run.id, [Answer(question_id=question.id, text="Express")])
+    await store.journal.write(stored, {"lead:1": "a \x00 reply"})
+    assert await store.queue.add(run.id, [Answer(question_id=question.id, text="Express")])
     held = b"what the file held"
     change = Change(
         tool="write_file", folder="/work", files=(FileChange(path="app.py", before=FileState(digest=digest(held))),)

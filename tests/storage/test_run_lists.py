@@ -20,7 +20,8 @@ from upcall.runs.states import RunStatus
 from upcall.storage.maintenance import check, prune
 from upcall.storage.run_lists import Viewer
 from upcall.storage.run_rows import EVERYBODY
-from upcall.storage.store import RunStore, StoredRun
+from upcall.storage.store import RunStore
+from upcall.storage.stored_run import StoredRun
 
 NOW = identity.now()
 WAITING = RunStatus.AWAITING_CLARIFICATION
@@ -138,12 +139,12 @@ async def test_trail_is_read_by_kind_and_page(location: str) -> None:
     store = RunStore(location)
     for name, user in (("one", "alice"), ("two", "bob"), ("three", None)):
         await add(store, name, user=user)
-    await store.note("two", AccessRefused(user="alice", action="show"))
-    await store.note("two", RunResumed(user="alice"))
-    everything = await store.trail(types=AUDITED)
+    await store.events.append("two", AccessRefused(user="alice", action="show"))
+    await store.events.append("two", RunResumed(user="alice"))
+    everything = await store.events.read_all(types=AUDITED)
     assert [entry.run_id for entry in everything] == ["one", "two", "three", "two", "two"]
-    assert await store.trail(everything[0].id, types=AUDITED, limit=2) == everything[1:3]
-    hers = [(entry.run_id, entry.kind) for entry in await store.trail(types=AUDITED, user="alice")]
+    assert await store.events.read_all(everything[0].id, types=AUDITED, limit=2) == everything[1:3]
+    hers = [(entry.run_id, entry.kind) for entry in await store.events.read_all(types=AUDITED, user="alice")]
     assert hers == [("one", "started"), ("two", "resumed")]
 
 
@@ -173,7 +174,7 @@ async def test_damaged_run_is_named_and_others_are_read(location: str) -> None:
 async def test_damaged_run_keeps_no_other_from_expiring(location: str) -> None:
     store = await damage(location)
     await Upcall(store=store).expire(NOW)
-    overdue = [entry.run_id for entry in await store.trail(types=[QuestionOverdue])]
+    overdue = [entry.run_id for entry in await store.events.read_all(types=[QuestionOverdue])]
     assert overdue == ["newest", "oldest"]
 
 

@@ -157,7 +157,7 @@ async def test_write_that_is_interrupted_keeps_no_lock(monkeypatch: pytest.Monke
     """In a notebook Ctrl-C comes wherever Python is."""
     store = RunStore("runs.db")
     stored = await store.create(Run(task="do it"), FIRST)
-    await store.record(stored, {"call": "begun"})
+    await store.journal.write(stored, {"call": "begun"})
 
     def interrupt(self: sqlite._Connection, statement: str, rows: object) -> None:
         sqlite3.Connection.executemany(self, statement, rows)  # type: ignore[arg-type]
@@ -166,12 +166,12 @@ async def test_write_that_is_interrupted_keeps_no_lock(monkeypatch: pytest.Monke
     with monkeypatch.context() as patched:
         patched.setattr(sqlite._Connection, "executemany", interrupt, raising=False)
         with pytest.raises(KeyboardInterrupt):
-            await store.record(stored, {"call": "made"})
+            await store.journal.write(stored, {"call": "made"})
     with contextlib.closing(sqlite3.connect("runs.db", timeout=0)) as other:
         other.execute("BEGIN IMMEDIATE")
-    assert await store.journal(stored.run.id) == {"call": "begun"}
-    await store.record(stored, {"call": "made"})
-    assert await store.journal(stored.run.id) == {"call": "made"}
+    assert await store.journal.read(stored.run.id) == {"call": "begun"}
+    await store.journal.write(stored, {"call": "made"})
+    assert await store.journal.read(stored.run.id) == {"call": "made"}
 
 
 @pytest.mark.slow
@@ -183,15 +183,15 @@ async def test_file_without_a_log_is_written_after_reads(
     monkeypatch.setattr(SQLite, "_connect", lambda self: sqlite3.connect(self.path, **options))
     store = RunStore("runs.db")
     stored = await store.create(Run(task="do it"), FIRST)
-    await store.record(stored, {"call": "begun"})
+    await store.journal.write(stored, {"call": "begun"})
     with contextlib.closing(sqlite3.connect("runs.db", isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM upcall_runs").fetchall()
-        writing = asyncio.create_task(store.record(stored, {"call": "made"}))
+        writing = asyncio.create_task(store.journal.write(stored, {"call": "made"}))
         await asyncio.wait([writing], timeout=0.3)
         reader.execute("COMMIT")
         await writing
-    assert await store.journal(stored.run.id) == {"call": "made"}
+    assert await store.journal.read(stored.run.id) == {"call": "made"}
 
 
 @pytest.mark.slow

@@ -16,7 +16,8 @@ from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.run import Run
 from upcall.runs.states import RunEvent, RunStatus
 from upcall.storage.connection import Connection
-from upcall.storage.store import RunStore, StoredRun
+from upcall.storage.store import RunStore
+from upcall.storage.stored_run import StoredRun
 from upcall.storage.transcripts import load_transcript
 
 # -- one run ----------------------------------------------------------------------------------------------------------
@@ -66,7 +67,7 @@ async def test_removed_run_is_gone(location: str) -> None:
     with pytest.raises(RunGone, match="no longer in the store"):
         await store.save(stored, stored.run)
     with pytest.raises(RunGone, match="no longer in the store"):
-        await store.enqueue_answers(stored.run.id, [])
+        await store.queue.add(stored.run.id, [])
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ async def test_too_large_value_is_refused_before_anything_is_written(location: s
     for write in (
         store.save(stored, stored.run, Checkpoint(team_state={"big": large})),
         store.save(stored, stored.run.apply(RunEvent.COMPLETED, result=large)),
-        store.record(stored, {"reply": large}),
+        store.journal.write(stored, {"reply": large}),
         store.create(Run(id="another", task=large), FIRST),
     ):
         with pytest.raises(TooLarge, match=r"has 0\.1 MB, more than the 0\.1 MB .* max_state_bytes"):
@@ -108,9 +109,9 @@ async def test_too_large_value_is_refused_before_anything_is_written(location: s
 async def test_deleted_run_leaves_nothing(location: str) -> None:
     store = RunStore(location)
     stored, question = await at_work(store)
-    await store.record(stored, {"lead:1": "a reply"})
-    await store.enqueue_answers(stored.run.id, [Answer(question_id=question.id, text="Express")])
-    await store.release(stored)
+    await store.journal.write(stored, {"lead:1": "a reply"})
+    await store.queue.add(stored.run.id, [Answer(question_id=question.id, text="Express")])
+    await store.leases.release(stored)
     other = await store.create(Run(task="another"), FIRST)
     assert await store.delete(stored.run.id[:6]) == stored.run.id
     tables = ("checkpoints", "queued_answers", "journal", "contents", "log")
@@ -245,7 +246,7 @@ async def test_claim_comes_with_the_last_written_journal(location: str) -> None:
 async def test_claim_with_another_journal_is_refused(location: str) -> None:
     store = RunStore(location, lease_seconds=0)
     stored = await store.create(Run(task="do it"), FIRST)
-    await store.record(stored, {"call": "begun"})
+    await store.journal.write(stored, {"call": "begun"})
     with pytest.raises(RunConflict):
         await store.claim(stored, stored.run)
 
@@ -266,8 +267,8 @@ async def test_callback_is_part_of_the_transaction(fails: bool, location: str) -
         if fails:
             raise LookupError("no such queue")
 
-    write = store.enqueue_answers(stored.run.id, [Answer(question_id=question.id, text="Express")], also=note)
+    write = store.queue.add(stored.run.id, [Answer(question_id=question.id, text="Express")], also=note)
     (ended,) = await asyncio.gather(write, return_exceptions=True)
     assert isinstance(ended, LookupError) if fails else ended is True
     noted = execute(location, "select count(*) from upcall_meta where key = 'turn'")[0][0]
-    assert (noted, len(await store.queued_answers(stored.run.id))) == ((0, 0) if fails else (1, 1))
+    assert (noted, len(await store.queue.read(stored.run.id))) == ((0, 0) if fails else (1, 1))

@@ -49,7 +49,7 @@ async def test_revoked_token_ends_its_sessions(location: str) -> None:
     assert (await find_token(store, secret), await find_token(store, cookie)) == (None, None)
     with pytest.raises(CallerError, match="no token"):
         await revoke_token(store, token.id)
-    acts = [(entry.kind, entry.user) for entry in await store.trail()]
+    acts = [(entry.kind, entry.user) for entry in await store.events.read_all()]
     assert acts == [("token created", "alice"), ("logged in", "alice"), ("token revoked", None)]
 
 

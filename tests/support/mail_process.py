@@ -77,7 +77,7 @@ class World:
 
     async def _written(self) -> bool:
         """Whether all that the writer did is recorded."""
-        return any("Written." in record for record in (await RunStore(self.store).journal(RUN)).values())
+        return any("Written." in record for record in (await RunStore(self.store).journal.read(RUN)).values())
 
 
 async def work(world: World) -> Run:

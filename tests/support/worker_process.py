@@ -99,7 +99,7 @@ async def wait_for_call(app: Upcall, run_id: str) -> None:
 async def wait_for_entry(app: Upcall, run_id: str, event: type[LogEvent]) -> None:
     """Wait until something is noted in the log of a run."""
     until = time.monotonic() + TIMEOUT_S
-    while not await app.store.log(run_id, types=(event,)):
+    while not await app.store.events.read(run_id, types=(event,)):
         assert time.monotonic() < until, f"there is no {event.__name__}"
         await asyncio.sleep(0.02)
 

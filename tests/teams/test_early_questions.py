@@ -20,7 +20,9 @@ from upcall import Answer, AnsweredBy, Run, RunStatus, Settings, Upcall
 from upcall.agents import NestedTeam, PausableAgent
 from upcall.autogen.messages import event_path
 from upcall.errors import AlreadyAnswered, RunNotWaiting, StoreUnavailable, TooLarge
-from upcall.storage.store import RunStore, StoredRun
+from upcall.storage.queued_answers import QueuedAnswers
+from upcall.storage.store import RunStore
+from upcall.storage.stored_run import StoredRun
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
 
 ASK = Call("ask_user", {"question": "Which framework?"})
@@ -193,10 +195,10 @@ async def test_first_answer_stands(tmp_path: Path) -> None:
         stream = bench.app(bench.nested).start_stream("Build it", run_id="a-run")
         question_id = await soon(asked(stream))
         app = bench.app(bench.nested)
-        await app.store.enqueue_answers("a-run", [Answer(question_id=question_id, text="Express")])
-        await app.store.enqueue_answers("a-run", [Answer(question_id=question_id, text="Express")])
+        await app.store.queue.add("a-run", [Answer(question_id=question_id, text="Express")])
+        await app.store.queue.add("a-run", [Answer(question_id=question_id, text="Express")])
         with pytest.raises(AlreadyAnswered, match="that one stands"):
-            await app.store.enqueue_answers("a-run", [Answer(question_id=question_id, text="Django")])
+            await app.store.queue.add("a-run", [Answer(question_id=question_id, text="Django")])
         bench.searched.set()
         run = await soon(read_to_end(stream))
     assert [answer.text for answer in run.answers] == ["Express"]
@@ -453,16 +455,16 @@ async def test_early_answer_repeated_continues_where_the_first_waits(
 @pytest.mark.slow
 async def test_early_work_survives_a_store_busy_for_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
-    mail, who_answers = RunStore.queued_answers, asyncio.current_task()
+    mail, who_answers = QueuedAnswers.read, asyncio.current_task()
 
-    async def busy(store: RunStore, run_id: str) -> Sequence[Answer]:
+    async def busy(queue: QueuedAnswers, run_id: str) -> Sequence[Answer]:
         nonlocal looks
         looks += asyncio.current_task() is not who_answers
         if looks == 1:
             raise StoreUnavailable("the database is locked")
-        return await mail(store, run_id)
+        return await mail(queue, run_id)
 
-    monkeypatch.setattr(RunStore, "queued_answers", busy)
+    monkeypatch.setattr(QueuedAnswers, "read", busy)
     with ScriptedModelClient(NESTED) as client:
         bench = Bench(client, tmp_path / "runs.db")
         stream = bench.app(bench.nested).start_stream("Build it", run_id="a-run")

@@ -369,7 +369,7 @@ async def test_calls_are_timed_without_changing_the_log() -> None:
     assert seen(third) == [(coder, "", False), (lead, "", False)]
     for each in (first, second, third):
         assert all(each.start <= call.start <= call.end <= each.end + timedelta(milliseconds=2) for call in each.calls)
-    assert "timed" not in {entry.kind for entry in await app.store.log(run.id)}
+    assert "timed" not in {entry.kind for entry in await app.store.events.read(run.id)}
     assert "timed" not in {entry.kind for entry in await app.log.audit()}
     picture = assert_neat(timeline(run, await app.log.call_timings(run.id)))
     assert len(rects(picture, "tool")) == 1 + 1  # One is in the legend.

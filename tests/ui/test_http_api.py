@@ -268,7 +268,7 @@ async def test_answer_is_emitted_before_a_team_has_taken_it() -> None:
             lines = response.aiter_lines()
             while '"id": "q1"' not in await anext(lines):
                 pass
-            await site.service.store.enqueue_answers("a-run", [Answer(question_id="q1", text="Express")])
+            await site.service.store.queue.add("a-run", [Answer(question_id="q1", text="Express")])
             while '"questions": []' not in await anext(lines):
                 pass
 

@@ -18,7 +18,7 @@ from stores import FIRST, execute
 from upcall import PausableAgent, Run, RunStatus, Settings, Upcall
 from upcall.errors import ConfigurationError, StoreUnavailable, UnknownRun
 from upcall.execution.in_process import InProcessWorker
-from upcall.storage.store import StoredRun
+from upcall.storage.stored_run import StoredRun
 from upcall.testing import ScriptedModelClient
 from upcall.workers.worker import Worker
 

@@ -110,7 +110,7 @@ async def test_worker_that_is_stopped_returns_unfinished_runs(postgres: Server) 
         done = await finish(app, run_id)
     assert (interrupted.status, interrupted.interrupted) == (RunStatus.EXECUTING, True)
     assert done.status is RunStatus.COMPLETED
-    assert not [each for each in await app.store.log(run_id) if each.kind == "worker_lost"]
+    assert not [each for each in await app.store.events.read(run_id) if each.kind == "worker_lost"]
 
 
 async def test_run_that_kills_its_worker_three_times_fails(postgres: Server) -> None:

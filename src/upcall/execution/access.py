@@ -29,7 +29,8 @@ from upcall.runs.events import (
 )
 from upcall.runs.run import Run
 from upcall.storage.connection import Work
-from upcall.storage.store import RunStore, StoredRun
+from upcall.storage.store import RunStore
+from upcall.storage.stored_run import StoredRun
 
 if TYPE_CHECKING:
     from upcall.autogen.messages import Event
@@ -110,7 +111,7 @@ class RunAccess:
             )
 
     async def enqueue(self, run: Run, answers: Sequence[Answer], *, also: Work[object] | None = None) -> bool:
-        """Queue answers for the team at work on a run; see `RunStore.enqueue_answers`.
+        """Queue answers for the team at work on a run; see `QueuedAnswers.add`.
 
         That write checks once more who may answer: since the answer was accepted, somebody else may have answered.
 
@@ -119,7 +120,7 @@ class RunAccess:
         """
         owns = self.rights.owns(run)
         try:
-            return await self.store.enqueue_answers(run.id, answers, owned=not owns, also=also)
+            return await self.store.queue.add(run.id, answers, owned=not owns, also=also)
         except AlreadyAnswered:
             if not owns:
                 await self.record_refusal(run.id, "answer")
@@ -145,14 +146,14 @@ class RunAccess:
         """
         if run_id is not None:
             stored = await self.load_owned(run_id, "audit")
-            return await self.store.log(stored.run.id, after, types=AUDITED, limit=limit)
+            return await self.store.events.read(stored.run.id, after, types=AUDITED, limit=limit)
         user = None if self.rights.unlimited else self.user
-        return await self.store.trail(after, types=AUDITED, user=user, limit=limit)
+        return await self.store.events.read_all(after, types=AUDITED, user=user, limit=limit)
 
     async def record_refusal(self, run_id: str, action: str) -> None:
         """Record a refusal: who, what for, which run (none if it does not exist), but nothing of what was said."""
         try:
-            await self.store.note(run_id, AccessRefused(user=self.user, action=action))
+            await self.store.events.append(run_id, AccessRefused(user=self.user, action=action))
         except StoreUnavailable:  # A read-only store refuses too, in the same words.
             _log.warning("A refusal could not be recorded: the store cannot be written.")
 

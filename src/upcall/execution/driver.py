@@ -47,8 +47,10 @@ from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
 from upcall.storage.connection import Work, join_work
 from upcall.storage.leases import hold_lease
 from upcall.storage.model_slots import ModelSlots
+from upcall.storage.queued_answers import AnswersQueued
 from upcall.storage.server_rules import ServerRules
-from upcall.storage.store import AnswersQueued, RunStore, StoredRun
+from upcall.storage.store import RunStore
+from upcall.storage.stored_run import StoredRun
 from upcall.telemetry import metrics
 from upcall.telemetry.spans import captures_content, is_on
 from upcall.text import first_line
@@ -75,7 +77,7 @@ class Driver:
         self.queued_deadlines = DeadlineWatcher(store, lambda *given: stream(self._queue_answers(*given)))
         """The same, if the work is left to a worker."""
         self.here = InProcessWorker(self.advance_queued, settings.concurrency)
-        self._model_slots = ModelSlots(store.database, settings.model_limits, store.lease_seconds)
+        self._model_slots = ModelSlots(store.database, settings.model_limits, store.leases.seconds)
         self._server_rules = ServerRules(store.database)
         self.active: dict[str, Timings] = {}
         """The times of the calls in progress, by run."""
@@ -85,7 +87,7 @@ class Driver:
     async def answer(self, run_id: str, given: AnswersInput, access: RunAccess, *, wait: bool = True) -> Stream:
         """Store answers, and resume the run if nobody else does; or leave that to a worker."""
         stored = await access.load(run_id, "answer")
-        queued = await self.store.queued_answers(stored.run.id) if stored.run.may_have_queued else ()
+        queued = await self.store.queue.read(stored.run.id) if stored.run.may_have_queued else ()
         run = stored.run.show_queued(queued)
         answers = await self._accept(stored, run, given, access)
         if not answers and not (queued and run.under_way):  # Otherwise its worker may be gone before it took them in.
@@ -102,7 +104,7 @@ class Driver:
             return await self.answer(run.id, given, access, wait=wait)  # Its team has paused in the meantime.
         if not wait:
             self._work_here(run.id, stored.version)
-        if not wait or run.status is RunStatus.QUEUED or await self.store.at_work(stored) is not None:
+        if not wait or run.status is RunStatus.QUEUED or await self.store.leases.find_worker(stored) is not None:
             return access.filter_items(run, _only(run.record_answers(answers)))
         return access.filter_items(run, await self.resume(await self.store.load(run.id), access.user))
 
@@ -197,7 +199,7 @@ class Driver:
         is_next = stored.run.status is RunStatus.QUEUED and stored.version == version
         if not (is_next or stored.run.working):
             return None
-        refuse = partial(self.store.refuse_over_limit, stored.run, self._settings.user_limit)
+        refuse = partial(self.store.leases.refuse_over_limit, stored.run, self._settings.user_limit)
         await self.store.database.read(refuse(strict=False))  # Cheaper than to build a team first.
         try:
             also = join_work([refuse(), taken if is_next else None])
@@ -261,7 +263,7 @@ class Driver:
             while claim is None:
                 acting = nullcontext() if was_queued else record_act(RunResumed(user=user))
                 with suppress(AnswersQueued), acting:
-                    queued = await self.store.queued_answers(run.id)
+                    queued = await self.store.queue.read(run.id)
                     answers = [each for each in queued if each.question_id in {one.id for one in run.open_questions}]
                     reached = self._teams.phase_reached(run)
                     again = replace(stored, run=run.apply(reached, error=None))

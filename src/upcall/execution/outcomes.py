@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from upcall.storage.store import StoredRun
+from upcall.storage.stored_run import StoredRun
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from upcall.runs.plan import ReviewedPlan
 from upcall.runs.run import MAX_ROUNDS, Run, add_usage
 from upcall.runs.states import RunEvent, RunStatus
 from upcall.runs.unknown_outcomes import resolve_record
-from upcall.storage.store import StoredRun
+from upcall.storage.stored_run import StoredRun
 from upcall.text import first_line, is_blank
 
 Phase: TypeAlias = Callable[[str], RunEvent]

@@ -47,7 +47,9 @@ from upcall.execution.segment_writer import SegmentWriter
 from upcall.policy.resolver import AnswerResolver
 from upcall.runs.run import Run, add_usage
 from upcall.runs.states import RunEvent, RunStatus
-from upcall.storage.store import AnswersQueued, RunStore, StoredRun
+from upcall.storage.queued_answers import AnswersQueued
+from upcall.storage.store import RunStore
+from upcall.storage.stored_run import StoredRun
 from upcall.telemetry import metrics
 from upcall.text import first_line
 

@@ -23,7 +23,8 @@ from upcall.runs.run_changes import record_act
 from upcall.storage.change_log import StoredChanges
 from upcall.storage.connection import Work, join_work
 from upcall.storage.plans import write_plan
-from upcall.storage.store import RunStore, StoredRun
+from upcall.storage.store import RunStore
+from upcall.storage.stored_run import StoredRun
 from upcall.storage.transcripts import load_segments, write_transcript
 
 LEASE_RENEWALS = 4
@@ -62,8 +63,8 @@ class SegmentWriter:
             run.id,
             f"{lineage}/{self.pauses}",
             records,
-            lambda new: store.record(self.stored, new),
-            check=lambda new: store.refuse_large(run.id, new),
+            lambda new: store.journal.write(self.stored, new),
+            check=lambda new: store.journal.refuse_large(run.id, new),
             exact=lineage != run.id,
             on_delivery=self.transcript.add_answers,
         )
@@ -98,7 +99,7 @@ class SegmentWriter:
 
     async def queued_answers(self) -> Sequence[Answer]:
         """Return the answers that wait in the store to be taken in."""
-        return await self._store.queued_answers(self.stored.run.id)
+        return await self._store.queue.read(self.stored.run.id)
 
     async def save(self, run: Run, checkpoint: Checkpoint | None = None) -> StoredRun:
         """Store the run; at its pause with the checkpoint, which ends the journal."""
@@ -122,18 +123,18 @@ class SegmentWriter:
         """
         now, count = asyncio.get_running_loop().time(), len(self.transcript.entries)
         if count > self._entries and now - self._written > max(1, count / TRANSCRIPT_ENTRIES_PER_S):
-            await self._store.renew_lease(self.stored, also=self._write_transcript())
+            await self._store.leases.renew(self.stored, also=self._write_transcript())
             self._renewed = self._written = asyncio.get_running_loop().time()
             self._entries = count
-        elif now - self._renewed > self._store.lease_seconds / LEASE_RENEWALS:
-            await self._store.renew_lease(self.stored)
+        elif now - self._renewed > self._store.leases.seconds / LEASE_RENEWALS:
+            await self._store.leases.renew(self.stored)
             self._renewed = asyncio.get_running_loop().time()
 
     async def release(self) -> None:
         """Give the lease back, if the store can be reached: the journal says what was done."""
         with suppress(StoredStateError):
             await self.journal.flush()
-            await self._store.release(self.stored, also=self._write_transcript())
+            await self._store.leases.release(self.stored, also=self._write_transcript())
 
     def _write_plan(self, run: Run) -> Work[object] | None:
         """Return a function that saves the plan for similar tasks, if the user has just approved it."""

@@ -14,7 +14,8 @@ from upcall.runs.config import make_absolute
 from upcall.runs.events import FolderMissing
 from upcall.runs.run import Run
 from upcall.storage.change_log import StoredChanges
-from upcall.storage.store import RunStore, StoredRun
+from upcall.storage.store import RunStore
+from upcall.storage.stored_run import StoredRun
 
 _log = logging.getLogger("upcall")
 
@@ -76,7 +77,7 @@ async def restore_workspace(store: RunStore, stored: StoredRun) -> None:
     from upcall.workspace.travel import CannotRestore, leaves_files, restore
 
     if team.has_own_workspace(run.id):
-        if await store.at_work(stored) is None:
+        if await store.leases.find_worker(stored) is None:
             try:
                 await restore(log, team.workspace, changes)
             except CannotRestore as error:
@@ -104,7 +105,7 @@ async def _builds_on_changes(store: RunStore, run: Run) -> bool:
 async def note_missing(store: RunStore, error: WorkspaceMissing) -> None:
     """Note in the run's log, once per machine, that it waits for a worker that has its folder."""
     event = FolderMissing(machine=error.machine, folder=str(error.folder))
-    if any(each.event == event for each in await store.log(error.run_id, types=(FolderMissing,))):
+    if any(each.event == event for each in await store.events.read(error.run_id, types=(FolderMissing,))):
         return
     _log.warning("%s", error)
-    await store.note(error.run_id, event)
+    await store.events.append(error.run_id, event)

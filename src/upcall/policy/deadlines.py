@@ -32,7 +32,8 @@ from upcall.questions.question import Question, format_time
 from upcall.questions.record import QuestionRecord
 from upcall.runs.run import Run
 from upcall.runs.states import RunEvent, RunStatus
-from upcall.storage.store import RunStore, StoredRun
+from upcall.storage.store import RunStore
+from upcall.storage.stored_run import StoredRun
 
 EXPIRY = "upcall.expiry"
 """The key in the metadata of a deadline event: `REMINDED`, `OVERDUE` or `EXPIRED`."""
@@ -280,10 +281,10 @@ class DeadlineWatcher:
     async def _leave_answers(self, run: Run, now: datetime) -> AsyncGenerator[Event, None]:
         """Queue the outcomes of expired questions for a team at work, like an answer of the human. A question that ends
         its run does so when the team pauses."""
-        there = {answer.question_id for answer in await self._store.queued_answers(run.id)}
+        there = {answer.question_id for answer in await self._store.queue.read(run.id)}
         for answer in expired_answers(run, now):
             with suppress(AlreadyAnswered):
-                if answer.question_id not in there and await self._store.enqueue_answers(run.id, [answer]):
+                if answer.question_id not in there and await self._store.queue.add(run.id, [answer]):
                     for event in _expired_events(run, [answer]):
                         yield event
 

@@ -9,7 +9,8 @@ from upcall.runs.events import ChangeDropped, ChangesUndone, FilesChanged, LogEv
 from upcall.runs.file_changes import Change, digest
 from upcall.storage.compression import Damaged, decode, encode
 from upcall.storage.connection import Connection
-from upcall.storage.store import RunStore, add_to_log
+from upcall.storage.event_log import append_events
+from upcall.storage.store import RunStore
 
 
 class StoredChanges:
@@ -32,13 +33,13 @@ class StoredChanges:
 
         def work(connection: Connection) -> None:
             put_contents(connection, self._run_id, contents)
-            add_to_log(connection, self._run_id, events)
+            append_events(connection, self._run_id, events)
 
         await self._store.database.write(work)
 
     async def drop(self, change: Change) -> None:
         """Note that a change that was recorded could not be made."""
-        await self._store.note(self._run_id, ChangeDropped(user=self._user, change=change.id))
+        await self._store.events.append(self._run_id, ChangeDropped(user=self._user, change=change.id))
 
     async def list_changes(self) -> Sequence[Change]:
         """List all changes except dropped ones, oldest first.
@@ -47,7 +48,7 @@ class StoredChanges:
             SchemaMismatch: an entry was written by another version of upcall.
         """
         found: dict[str, Change] = {}
-        for entry in await self._store.log(self._run_id, types=(FilesChanged, ChangeDropped)):
+        for entry in await self._store.events.read(self._run_id, types=(FilesChanged, ChangeDropped)):
             match entry.event:
                 case FilesChanged(change=change):
                     found[change.id] = change

@@ -30,9 +30,14 @@ from upcall.storage.change_log import put_contents, read_contents
 from upcall.storage.compression import encode
 from upcall.storage.connection import Connection, Values
 from upcall.storage.event_bodies import dump_event, load_event
+from upcall.storage.event_log import INSERT_LOG, append_events, format_seconds
+from upcall.storage.journal import put_records, read_journal
+from upcall.storage.queued_answers import insert_queued
+from upcall.storage.run_leases import lease_columns
 from upcall.storage.run_lists import read_queued
 from upcall.storage.run_rows import load_run
 from upcall.storage.store import RunStore
+from upcall.storage.stored_run import decode_records
 
 FORMAT, FORMAT_VERSION = "upcall-run", 1
 
@@ -64,11 +69,11 @@ def _export(connection: Connection, *, run_id: str, all_checkpoints: bool, name:
         "run": load_run(record, run_id).model_dump(mode="json", exclude_none=True),
         "run_version": version,
         "checkpoints": [{"version": each, "state": state.as_json()} for each, state in states.items()],
-        "journal": stores.decode_records(run_id, stores.read_journal(connection, run_id)),
+        "journal": decode_records(run_id, read_journal(connection, run_id)),
         "queued_answers": [answer.model_dump(mode="json") for answer in read_queued(connection, run_id)],
         "log": [
             {
-                "at": stores.format_seconds(at),
+                "at": format_seconds(at),
                 "kind": kind,
                 "user": actor,
                 "detail": load_event(kind, detail, at).as_detail(),
@@ -100,7 +105,7 @@ async def import_run(
         run = run.model_copy(update={"id": identity.new_id()})
     folder = workspace or Path(DEFAULT_WORKSPACES, run.id)
     run = run.model_copy(update={"config": run.config.reset_for_import(folder)})
-    row = {**store.prepare_run(run), "version": content["run_version"], **stores.lease_columns(None)}
+    row = {**store.prepare_run(run), "version": content["run_version"], **lease_columns(None)}
     texts = {version: store.dump_checkpoint(run, state) for version, state in sorted(states.items())}
     place = run.config.team.workspace if run.config.team else None
     await store.database.write(partial(_import, run_id=run.id, row=row, texts=texts, content=content, folder=place))
@@ -125,9 +130,9 @@ def _import(
     stores.insert_run(connection, run_id, row)
     for version, text in texts.items():
         checkpoints.append_checkpoint(connection, run_id, version, text, encode(text))
-    stores.put_records(connection, run_id, content["journal"])
+    put_records(connection, run_id, content["journal"])
     for each in content["queued_answers"]:
-        stores.insert_queued(connection, run_id, Answer.model_validate(each))
+        insert_queued(connection, run_id, Answer.model_validate(each))
     entries = [
         {
             "run_id": run_id,
@@ -139,12 +144,12 @@ def _import(
         for each in content["log"]
     ]
     if entries:
-        connection.executemany(stores.INSERT_LOG, entries)
+        connection.executemany(INSERT_LOG, entries)
     for segment, text in content["transcripts"].items():
         transcripts.put_transcript(connection, run_id=run_id, segment=int(segment), text=text.encode())
     contents = [base64.b64decode(text) for text in content["contents"].values()]
     put_contents(connection, run_id, {digest(data): data for data in contents})
-    stores.add_to_log(connection, run_id, [RunImported(origin=content["run"]["id"])])
+    append_events(connection, run_id, [RunImported(origin=content["run"]["id"])])
 
 
 def _parse_event(entry: Mapping[str, Any], folder: Path | None = None) -> LogEvent:

@@ -26,6 +26,8 @@ from upcall.storage.change_log import decode_content
 from upcall.storage.compression import Damaged, decode, measure
 from upcall.storage.connection import Connection, database_errors
 from upcall.storage.event_bodies import load_event
+from upcall.storage.event_log import append_events
+from upcall.storage.run_leases import lease_columns
 from upcall.storage.run_lists import batch_ids, read_records
 from upcall.storage.run_rows import STATUSES, list_numbers, load_run, name_values
 from upcall.storage.schema import CHECKPOINTS, JOURNAL, QUEUED_ANSWERS, RUNS, TABLES
@@ -285,9 +287,9 @@ def _restore(connection: Connection, *, store: RunStore, run_id: str) -> Run:
     checkpoints.go_back_to(connection, run_id, found, text)
     for table in (JOURNAL, QUEUED_ANSWERS):
         connection.execute(f"DELETE FROM {table.name} WHERE run_id = :run_id", {"run_id": run_id})
-    row = {**store.prepare_run(run), "version": version + 1, **stores.lease_columns(None)}
+    row = {**store.prepare_run(run), "version": version + 1, **lease_columns(None)}
     stores.update_run(connection, run_id, version, row)
-    stores.add_to_log(connection, run_id, [RunRestored(checkpoint=found)])
+    append_events(connection, run_id, [RunRestored(checkpoint=found)])
     return run
 
 

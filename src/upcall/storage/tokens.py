@@ -14,8 +14,9 @@ from upcall import identity
 from upcall.errors import CallerError
 from upcall.runs.events import LoggedIn, LoggedOut, TokenCreated, TokenRevoked
 from upcall.storage.connection import Connection
+from upcall.storage.event_log import append_events
 from upcall.storage.run_lists import is_storable
-from upcall.storage.store import RunStore, add_to_log
+from upcall.storage.store import RunStore
 
 PREFIX = "upcall_"
 """How a token begins: those who look for secrets in files find it."""
@@ -100,7 +101,7 @@ async def _store_token(
             "VALUES (:digest, :id, :actor, :role, :session_of, :created_at, :expires_at)",
             row,
         )
-        add_to_log(connection, "", [act(user=user, token=session_of or token.id, role=role or None)])
+        append_events(connection, "", [act(user=user, token=session_of or token.id, role=role or None)])
 
     await store.database.write(work)
     return token, secret
@@ -146,7 +147,7 @@ async def close_session(store: RunStore, session: Token) -> None:
 
     def work(connection: Connection) -> None:
         connection.execute("DELETE FROM upcall_tokens WHERE id = :id", {"id": session.id})
-        add_to_log(connection, "", [LoggedOut(user=session.user, token=session.session_of or session.id)])
+        append_events(connection, "", [LoggedOut(user=session.user, token=session.session_of or session.id)])
 
     await store.database.write(work)
 
@@ -158,7 +159,7 @@ def hash_secret(secret: str) -> str:
 
 def _delete(connection: Connection, *, token_id: str) -> None:
     connection.execute("DELETE FROM upcall_tokens WHERE id = :id OR session_of = :id", {"id": token_id})
-    add_to_log(connection, "", [TokenRevoked(token=token_id)])
+    append_events(connection, "", [TokenRevoked(token=token_id)])
 
 
 def _read_token(row: Any) -> Token:

@@ -38,8 +38,8 @@ class RunChanges(Subject):
         """
         access = self.access_of(user)
         stored = await access.load_owned(run_id, "undo")
-        if stored.run.working and (worker := await access.store.at_work(stored)) is not None:
-            raise RunBusy(stored.run.id, worker, access.store.lease_seconds)
+        if stored.run.working and (worker := await access.store.leases.find_worker(stored)) is not None:
+            raise RunBusy(stored.run.id, worker, access.store.leases.seconds)
         from upcall.workspace.undo import undo
 
         return await undo(StoredChanges(access.store, stored.run.id, access.user), stored.run.id, change_id)

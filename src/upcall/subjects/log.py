@@ -38,7 +38,7 @@ class RunLog(Subject):
         _check_after(after)
         access = self.access_of(user)
         run = await access.find_whole(run_id, "log")
-        return await access.store.log(run.id, after)
+        return await access.store.events.read(run.id, after)
 
     async def visible(self, run_id: str, *, user: str | None = None) -> Sequence[LogEntry]:
         """Return the same as `entries`, but nothing for users who see only questions of the run.
@@ -48,7 +48,7 @@ class RunLog(Subject):
         """
         access = self.access_of(user)
         run = await access.find(run_id, "show")
-        return await access.store.log(run.id) if access.rights.sees_whole(run) else ()
+        return await access.store.events.read(run.id) if access.rights.sees_whole(run) else ()
 
     async def audit(
         self, run_id: str | None = None, *, user: str | None = None, after: int = 0, limit: int | None = None
@@ -87,7 +87,7 @@ class RunLog(Subject):
         """
         access = self.access_of(user)
         run = await access.find_whole(run_id, "show")
-        return await access.store.call_timings(run.id)
+        return await access.store.events.call_timings(run.id)
 
     def active_calls(self, run_id: str) -> Sequence[ActiveCall]:
         """Return the model and tool calls that this program is making for a run, oldest first."""

@@ -71,7 +71,7 @@ class AppTeam(Subject):
         built = await self.factory.build(stored.run)
         built.begin_work()
         try:
-            records = await access.store.journal(stored.run.id)
+            records = await access.store.journal.read(stored.run.id)
             return await find_incompatibilities(built.team, stored.checkpoint, records)
         finally:
             await built.close()

@@ -71,7 +71,7 @@ async def look_at_fleet(store: RunStore) -> Fleet:
     """
     store.jobs.refuse_file()
     await store.jobs.open()
-    silence = FleetTimes(store.lease_seconds).silence
+    silence = FleetTimes(store.leases.seconds).silence
     return await store.database.read(lambda connection: _read(connection, silence))
 
 

@@ -9,8 +9,9 @@ from upcall.runs.events import StatusChanged, WorkerLost
 from upcall.runs.states import RunStatus
 from upcall.storage.connection import Connection
 from upcall.storage.event_bodies import dump_event
+from upcall.storage.event_log import append_events
 from upcall.storage.jobs import QUEUE, UPKEEP_QUEUE
-from upcall.storage.store import RunStore, add_to_log
+from upcall.storage.store import RunStore
 
 MAX_LOST, MAX_LOST_AMONG_OTHERS = 3, 6
 """How many workers in a row a run may lose at the same point of its work: where all that were lost meanwhile had this
@@ -51,7 +52,7 @@ async def _note_lost(store: RunStore, job: Job) -> None:
         noted = "SELECT 1 FROM upcall_log WHERE run_id = :run_id AND kind = :kind AND detail = :detail"
         values = {"run_id": run_id, "kind": lost.type, "detail": dump_event(lost)}
         if connection.execute(noted, values).fetchone() is None:
-            add_to_log(connection, run_id, [lost])
+            append_events(connection, run_id, [lost])
 
     await store.database.write(work)
 
@@ -61,7 +62,7 @@ async def count_lost(store: RunStore, run_id: str) -> int:
     blame."""
     row: list[WorkerLost] = []
     since = 0
-    for entry in await store.log(run_id, types=(WorkerLost, StatusChanged)):
+    for entry in await store.events.read(run_id, types=(WorkerLost, StatusChanged)):
         match entry.event:
             case WorkerLost() as lost if row and _point(row[-1]) == _point(lost):
                 row.append(lost)
@@ -72,7 +73,7 @@ async def count_lost(store: RunStore, run_id: str) -> int:
     if len(row) < MAX_LOST:
         return 0
     # For all runs: workers that are killed from outside lose others beside this one, a run that kills them does not.
-    all_lost = [entry.event for entry in await store.trail(since - 1, types=(WorkerLost,))]
+    all_lost = [entry.event for entry in await store.events.read_all(since - 1, types=(WorkerLost,))]
     others = {each.worker for each in all_lost if isinstance(each, WorkerLost)} - {each.worker for each in row}
     return len(row) if not others or len(row) >= MAX_LOST_AMONG_OTHERS else 0
 

@@ -111,7 +111,7 @@ class Worker:
         self._concurrency = concurrency or app.settings.concurrency
         self._grace = app.settings.grace_seconds if grace is None else grace
         self._drain = drain
-        self._times = FleetTimes(app.store.lease_seconds)
+        self._times = FleetTimes(app.store.leases.seconds)
         self._apps: dict[str | None, Upcall] = {}
         self._health_port, self._is_ready = health_port, False
         self._metrics = WorkerMetrics(self._store, self._concurrency) if is_on(app.settings.tracing) else None

@@ -235,14 +235,14 @@ class RunCommand(Command):
         raise AssertionError("a stream ends with its run")
 
     async def _find_last_entry(self) -> int:
-        entries = await self.app.store.log(self.run_id or "")
+        entries = await self.app.store.events.read(self.run_id or "")
         return entries[-1].id if entries else 0
 
     async def _show_changes(self, after: int) -> int:
         """Show the changes to files since an entry of the log; return the newest entry."""
         from upcall.runs.events import FilesChanged
 
-        entries = await self.app.store.log(self.run_id or "", after, types=(FilesChanged,))
+        entries = await self.app.store.events.read(self.run_id or "", after, types=(FilesChanged,))
         self.screen.changes(each.event.change for each in entries if isinstance(each.event, FilesChanged))
         return entries[-1].id if entries else after
 

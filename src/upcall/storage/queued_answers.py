@@ -1,0 +1,96 @@
+"""Answers for a team at work, queued until whoever works on the run takes them in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from upcall.errors import AlreadyAnswered, RunGone
+from upcall.questions.answer import Answer, Outcome
+from upcall.runs.run import Run
+from upcall.storage.connection import Connection, Work
+from upcall.storage.databases import Database
+from upcall.storage.run_lists import read_queued
+from upcall.storage.run_rows import load_run
+
+
+class AnswersQueued(Exception):
+    """A run that is to pause or to end has got an answer in that very moment: take it in, then store the run."""
+
+
+class QueuedAnswers:
+    """The queued answers of a store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(
+        self, run_id: str, answers: Sequence[Answer], *, owned: bool = False, also: Work[object] | None = None
+    ) -> bool:
+        """Queue answers for whoever works on the run. Return False, and queue nothing, if nobody is at work on it, or a
+        question is no longer open. `also` is done in the same transaction if they are queued.
+
+        Args:
+            run_id: the run.
+            answers: answers to its open questions.
+            owned: whether who gives them may not find out what somebody else answered.
+
+        Raises:
+            AlreadyAnswered: another answer to the same question has been queued already; or any, by somebody else,
+                where they are ``owned``.
+        """
+
+        def work(connection: Connection) -> bool:
+            queued = _enqueue(connection, run_id, answers, self._database.name, owned=owned)
+            if queued and also is not None:
+                also(connection)
+            return queued
+
+        return await self._database.write(work)
+
+    async def read(self, run_id: str) -> Sequence[Answer]:
+        """List the answers that are queued for whoever works on the run."""
+        return await self._database.read(partial(read_queued, run_id=run_id))
+
+
+def take_queued(connection: Connection, before: Run, after: Run) -> None:
+    """Remove the answers that the run has taken in from the queue. See `RunStore.save` for what is refused."""
+    # An answer that came while nobody waited for it any more is on record all the same.
+    known = {answer.question_id for answer in after.answers if answer.outcome is not Outcome.CANCELLED}
+    asked = {question.id for question in before.open_questions} - known
+    new = {answer.question_id for answer in read_queued(connection, after.id)} & asked
+    dropped = new - {question.id for question in after.open_questions}
+    if dropped or (new and after.waiting):
+        raise AnswersQueued
+    if after.is_final or not new:
+        connection.execute("DELETE FROM upcall_queued_answers WHERE run_id = :run_id", {"run_id": after.id})
+
+
+def _enqueue(connection: Connection, run_id: str, answers: Sequence[Answer], name: str, *, owned: bool) -> bool:
+    # It changes nothing: from here on nobody else writes the run.
+    connection.execute("UPDATE upcall_runs SET version = version WHERE id = :id", {"id": run_id})
+    row = connection.execute("SELECT record FROM upcall_runs WHERE id = :id", {"id": run_id}).fetchone()
+    if row is None:
+        raise RunGone(run_id, name)
+    run = load_run(row[0], run_id)
+    given = {answer.question_id: answer for answer in [*run.answers, *read_queued(connection, run_id)]}
+    known = {*given, *(question.id for question in run.open_questions)}
+    if not run.under_way or not known.issuperset(answer.question_id for answer in answers):
+        return False
+    for answer in answers:
+        before = given.get(answer.question_id)
+        if before is None:
+            insert_queued(connection, run_id, answer)
+        elif owned and before.user != answer.user:  # Not even whether it says the same is for them to find out.
+            raise AlreadyAnswered(f"Question {answer.question_id} has an answer already; that one stands.")
+        elif not before.is_equivalent(answer):
+            raise AlreadyAnswered(f"Question {answer.question_id} has another answer already; that one stands.")
+    return True
+
+
+def insert_queued(connection: Connection, run_id: str, answer: Answer) -> None:
+    """Queue an answer."""
+    connection.execute(
+        "INSERT INTO upcall_queued_answers (run_id, question_id, answer) VALUES (:run_id, :question_id, :answer)",
+        {"run_id": run_id, "question_id": answer.question_id, "answer": answer.model_dump_json()},
+    )
