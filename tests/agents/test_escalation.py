@@ -200,7 +200,7 @@ async def test_report_is_the_result_where_nobody_takes_handoffs() -> None:
 
 
 async def test_empty_report_fails_where_nobody_takes_handoffs() -> None:
-    with ScriptedModelClient(["", ""]) as client, pytest.raises(ModelReplyInvalid, match="it was empty"):
+    with ScriptedModelClient(["", ""]) as client, pytest.raises(ModelReplyInvalid, match="gave no text"):
         await say(EscalatingAgent("solo", client), TASK)
 
 
@@ -258,7 +258,7 @@ async def test_empty_report_without_escalation_fails_and_can_be_resumed() -> Non
     with scripted(researcher=["", "", DONE], clarifier=[], planner=[], lead=[]) as client:
         failed = await new_app(client, enable_escalation=False).start(TASK)
         done = await new_app(client).resume(failed.id)
-    assert (failed.status, "it was empty" in str(failed.error)) == (RunStatus.FAILED, True)
+    assert (failed.status, "gave no text" in str(failed.error)) == (RunStatus.FAILED, True)
     assert (done.status, done.result) == (RunStatus.COMPLETED, "CUDA is a platform.")
 
 

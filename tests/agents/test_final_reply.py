@@ -107,9 +107,17 @@ async def test_call_written_as_json_text_is_made(text: str) -> None:
     assert rest.text == "Built."
 
 
-@pytest.mark.parametrize("said", ["", " ", '{"summary": ""}', "<think>Hm.</think>"])
-async def test_empty_reply_fails_after_one_reminder_without_work(said: str) -> None:
-    with ScriptedModelClient([said, said]) as client, pytest.raises(ModelReplyInvalid, match="it was empty"):
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("", "gave no text"),
+        (" ", "gave no text"),
+        ('{"summary": ""}', "it was empty"),
+        ("<think>Hm.</think>", "gave thoughts and no text"),
+    ],
+)
+async def test_empty_reply_fails_after_one_reminder_without_work(said: str, why: str) -> None:
+    with ScriptedModelClient([said, said]) as client, pytest.raises(ModelReplyInvalid, match=why):
         await say(worker(client), "Build it")
     assert "it was empty" in contents(client)[-1]
 
