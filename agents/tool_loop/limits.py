@@ -15,7 +15,10 @@ _LAST_WORDS = (
     "You made the same calls again and again, and they give nothing new. Make no further call. Say in plain words what "
     "the result is, from what you have."
 )
-_REMINDERS = ("backing", "failure", "form", "found", "question", "search", "written")
+BROKEN = "broken"
+"""The reminder that a call in a text is broken, which may come again after a call that was made."""
+
+_REMINDERS = ("backing", BROKEN, "failure", "form", "found", "question", "search", "written")
 
 
 class Limit(NamedTuple):

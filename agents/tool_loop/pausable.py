@@ -45,7 +45,7 @@ from upcall.agents.tool_loop.final_reply import (
     read_text,
     report_schema,
 )
-from upcall.agents.tool_loop.limits import IN_CIRCLES, REPEATS, Limit, begin_last_words, find_limit
+from upcall.agents.tool_loop.limits import BROKEN, IN_CIRCLES, REPEATS, Limit, begin_last_words, find_limit
 from upcall.agents.tool_loop.model_view import add_memories, view_messages, with_system_message
 from upcall.agents.tool_loop.nested_answers import answer_nested, may_answer
 from upcall.agents.tool_loop.options import (
@@ -58,7 +58,6 @@ from upcall.agents.tool_loop.options import (
 )
 from upcall.agents.tool_loop.prose_questions import ends_with_question, prose_question_call
 from upcall.agents.tool_loop.search_first import begin_answer, look_up_task, note_task
-from upcall.agents.tool_loop.text_calls import MARKUP, find_calls, find_repeated, may_write_calls
 from upcall.agents.tool_loop.turn import Frame, Turn
 from upcall.agents.toolset import Tool, Toolset, question_call
 from upcall.autogen.call_path import nested_call
@@ -91,6 +90,7 @@ from upcall.autogen.part_states import PartStates
 from upcall.autogen.reply_streams import Read, ReplyShape, Withdrawn
 from upcall.autogen.scope import discard_last_reply
 from upcall.autogen.structured_text import Around
+from upcall.autogen.text_calls.reader import TextCalls, may_write_calls, read_calls
 from upcall.autogen.thoughts import drop_marks
 from upcall.errors import ConfigurationError, ModelReplyInvalid, SchemaMismatch
 from upcall.policy.approval import ApprovalRules, Approve
@@ -111,10 +111,6 @@ _CUT_OFF = {
 
 _REPEATED = "each of your last calls was made before, with the same result"
 _ASKS = "it ends with a question, and only ask_user reaches the user: call it if you need the answer to go on"
-_WRITTEN = (
-    "it is a call written as text, which is not made. Make it with your tools, or give your result in plain words"
-)
-_READ = "it repeated a call that stands in what it had read, which was not made"
 _CUT_CALLS = "a reply was cut off {why}, so none of its calls was made. {advice}"
 _UNASKED = "it tried to ask you something and could not ({}), so it went on without your answer"
 _FAILED_BESIDE = "another call of the same reply failed; look at its result before you report"
@@ -323,14 +319,15 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             yield Response(chat_message=await self._stop(limit, token))
             return
         names = [schema["name"] for schema in known]
-        calls = mend_calls(self._calls_of(reply, names), known, self.name)
+        found = self._read_calls(reply, names)
+        calls = mend_calls(found.calls, known, self.name)
         calls = mend_asks(calls) if self._toolset.ask_user else calls
         turn.cut_off = [*turn.cut_off, reply.finish_reason] if calls and find_cut(reply.finish_reason) else []
         if not calls:
             if reply.thought and reply.thought != withdrawn:
                 yield ThoughtEvent(id=identity.new_message_id(), source=self.name, content=reply.thought)
             try:
-                concluded = await self._conclude(reply, message_id, names, token)
+                concluded = await self._conclude(reply, message_id, found, token)
             except ModelReplyInvalid:
                 if limit:
                     yield Response(chat_message=await self._stop(limit, token))
@@ -342,6 +339,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
                 yield self._request_event()
             return
         turn.open_frames(calls, reply.thought)
+        turn.reminded = [each for each in turn.reminded if each != BROKEN]
         if cut := find_cut(reply.finish_reason):
             turn.refuse_frames(describe_cut(cut))
         self._check_frames()
@@ -505,25 +503,21 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     def _shape(self, *, offers_tools: bool) -> ReplyShape | None:
         """Return how the text for a person is read out of a reply; None where all of a reply is text."""
-        kind = self._output_type
-        markup = MARKUP if offers_tools and may_write_calls(self._model_client) else None
+        kind, may_call = self._output_type, offers_tools and may_write_calls(self._model_client)
         if kind is None:
-            return None if markup is None else ReplyShape({}, Around.REPLY, markup)
+            return ReplyShape({}, Around.REPLY, may_call=True) if may_call else None
         around = Around.REPLY if hasattr(kind, "from_text") else Around.NOTHING
-        return ReplyShape(find_text(kind), around, markup, REPORT if self._report_tool else "")
+        return ReplyShape(find_text(kind), around, may_call, REPORT if self._report_tool else "")
 
-    def _calls_of(self, reply: CreateResult, known: Sequence[str]) -> list[FunctionCall]:
-        """Return the calls that a reply makes, or that its text represents."""
+    def _read_calls(self, reply: CreateResult, known: Sequence[str]) -> TextCalls:
+        """Return the calls that a reply makes, or what its text is."""
         text, turn = reply.content, self._state
         if not isinstance(text, str):
             turn.calls_natively = turn.calls_natively or bool(text)
-            return text
+            return TextCalls(text)
         if self._asks_in_prose(reply, reminded=True):
-            return [prose_question_call(text)]
-        if not may_write_calls(self._model_client) or turn.calls_natively:
-            return []
-        calls = find_calls(text, known)
-        return [] if find_repeated(calls, text, turn.messages) else calls
+            return TextCalls([prose_question_call(text)])
+        return read_calls(self._model_client, text, known, turn.messages, calls_itself=turn.calls_natively)
 
     def _check_frames(self) -> None:
         """Close impossible calls with an error; turn valid `ask_user` calls into their questions."""
@@ -584,15 +578,16 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         return message.model_copy(update={"metadata": {**message.metadata, **stopped}})
 
     async def _conclude(
-        self, reply: CreateResult, message_id: str, known: Sequence[str], token: CancellationToken
+        self, reply: CreateResult, message_id: str, found: TextCalls, token: CancellationToken
     ) -> Response | ThoughtEvent:
-        """End the turn with a text, or tell the model once about each problem with it. It was offered the `known`
-        tools."""
+        """End the turn with a text, or tell the model once about each problem with it, also where it was `found` to be
+        a call that is not made."""
         turn, text = self._state, reply.content if isinstance(reply.content, str) else ""
-        written = find_calls(text, known) if may_write_calls(self._model_client) else []
         try:
-            if written and turn.calls_natively:
-                self._object_once("written", _WRITTEN)
+            if found.problem and not found.is_result:
+                raise NotYet(BROKEN, found.problem)
+            if found.problem:
+                self._object_once("written", found.problem)
             message = await self._final_message(reply, token)
         except UnreadableReply as problem:
             if turn.remind_once(kind := problem.kind if isinstance(problem, NotYet) else "form"):
@@ -606,7 +601,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             message = await self._give_up(problem, reply, token)
         more = [IN_CIRCLES] * turn.was_reminded(REPEATS)
         more += [_CUT_OFF[reply.finish_reason]] if reply.finish_reason in _CUT_OFF else []
-        more += [_READ] * bool(find_repeated(written, text, turn.messages))
+        more += [found.warning] if found.warning else []
         if more:
             warned = {WARNINGS: dump_warnings([*more, *event_warnings(message)])}
             message = message.model_copy(update={"metadata": {**message.metadata, **warned}})

@@ -10,9 +10,9 @@ from autogen_core.models import UserMessage
 
 from upcall.agents.tool_loop.ask_user import ASK_USER
 from upcall.agents.tool_loop.final_reply import REPORT
-from upcall.agents.tool_loop.turn import REMINDER, Turn
+from upcall.agents.tool_loop.turn import Turn
 from upcall.agents.toolset import Toolset
-from upcall.autogen.messages import message_answers
+from upcall.autogen.messages import REMINDER, message_answers
 from upcall.text import shorten
 
 MAX_LOOKED_UP_CHARS = 1_000

@@ -18,7 +18,7 @@ from autogen_core.models import (
 from pydantic import BeforeValidator, Field, JsonValue, PlainSerializer
 
 from upcall.agents.resumable import AgentState
-from upcall.autogen.messages import dump_questions, parse_questions
+from upcall.autogen.messages import REMINDER, dump_questions, parse_questions
 from upcall.autogen.thoughts import split_thoughts
 from upcall.questions.answer import Answer
 from upcall.questions.approval import Allowed, Decision, Denied, read_decision
@@ -28,10 +28,6 @@ from upcall.runs.json_text import SparseModel
 from upcall.runs.reports import MadeCall
 from upcall.runs.run import Usage
 from upcall.text import replace_surrogates
-
-REMINDER = "system"
-"""The source of feedback to the model on its own replies, which is not a task."""
-
 
 _Questions = Annotated[
     list[Question],

@@ -13,8 +13,8 @@ from tables import rows
 
 from upcall.agents import PausableAgent
 from upcall.agents.tool_loop.prose_questions import ends_with_question
-from upcall.agents.tool_loop.text_calls import find_calls
 from upcall.autogen.messages import event_warnings
+from upcall.autogen.text_calls.reader import parse_calls
 from upcall.autogen.thoughts import split_thoughts
 from upcall.runs.reports import Report
 from upcall.testing import Call, Reply, ScriptedModelClient
@@ -249,4 +249,4 @@ async def test_reply_of_thoughts_alone_is_asked_for_once_more(wiper: Wiper) -> N
 @pytest.mark.slow
 def test_huge_text_holds_nobody_up(text: str) -> None:
     """It would take minutes if it were read more than once."""
-    assert find_calls(text, ["wipe"]) == []
+    assert parse_calls(text, ["wipe"]) is None

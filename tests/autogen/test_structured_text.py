@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from upcall.agents.tool_loop.text_calls import MARKUP
 from upcall.autogen.structured_text import Around, StructuredText
+from upcall.autogen.text_calls.formats import AROUND
 from upcall.runs.shown_text import TextFields
 
 SUMMARY: TextFields = {"summary": None}
@@ -81,7 +81,7 @@ def test_text_is_read_wherever_a_piece_ends(reply: str, around: Around, text: st
 
 @pytest.mark.parametrize(("reply", "text"), CALLS, ids=[reply[:30] for reply, _ in CALLS])
 def test_text_of_a_written_call_is_its_report(reply: str, text: str) -> None:
-    assert {read(reply, size, StructuredText(SUMMARY, Around.REPLY, MARKUP)) for size in (1, 2, 3, 7, 1000)} == {text}
+    assert {read(reply, size, StructuredText(SUMMARY, Around.REPLY, AROUND)) for size in (1, 2, 3, 7, 1000)} == {text}
 
 
 def test_text_of_lists_and_nested_objects_is_read() -> None:

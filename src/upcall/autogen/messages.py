@@ -55,6 +55,9 @@ _SHOWN_CHARS = 500
 USER = "user"
 """The name of the user proxy of the outermost group chat."""
 
+REMINDER = "system"
+"""The source of feedback to a model on its own replies, which is not a task."""
+
 Event: TypeAlias = BaseAgentEvent | BaseChatMessage
 
 _RESOLVERS = (AnsweredBy.LEDGER, AnsweredBy.FACTS, AnsweredBy.PARENT)

@@ -27,7 +27,7 @@ from autogen_core.models import (
     ModelInfo,
 )
 from autogen_core.models import RequestUsage as Usage
-from autogen_core.tools import ToolSchema, Workbench
+from autogen_core.tools import Tool, ToolSchema, Workbench
 from pydantic import BaseModel
 
 from upcall.autogen.client_quirks import fit_client, request_reply, stream_reply
@@ -41,6 +41,7 @@ from upcall.autogen.reply_streams import Read, ReplyShape, StreamReader
 from upcall.autogen.scope import current_scope
 from upcall.autogen.server_waits import call_when_free
 from upcall.autogen.structured_text import Around
+from upcall.autogen.text_calls.reader import may_write_calls
 from upcall.autogen.tool_calls import Interruption, check_start_time, is_idempotent
 from upcall.autogen.tool_servers import describe_lost, list_tools
 from upcall.autogen.tracing import ModelRequest, model_call
@@ -112,8 +113,10 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
     ) -> AsyncGenerator[str | CreateResult, None]:
         """Call the client. A reply counts once it is complete; a replayed one comes without its pieces."""
         kind = options.get("json_output")
-        is_class = isinstance(kind, type) and issubclass(kind, BaseModel)
-        shape = ReplyShape(find_text(kind), Around.NOTHING) if is_class else None
+        may_call = bool(options.get("tools")) and may_write_calls(self.inner)
+        shape = ReplyShape({}, Around.REPLY, may_call) if may_call else None
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            shape = ReplyShape(find_text(kind), Around.NOTHING, may_call)
 
         async def work(emit: Emit[str | CreateResult]) -> None:
             async def fetch(sent: Sequence[LLMMessage], request: ModelRequest) -> CreateResult:
@@ -140,11 +143,13 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
         *,
         streams: bool = False,
     ) -> CreateResult:
-        token, scope = options.get("cancellation_token"), current_scope()
+        token, scope, tools = options.get("cancellation_token"), current_scope(), options.get("tools", ())
 
         async def fetch(made: ModelRequest) -> CreateResult:
-            reply = await request_whole(lambda sent: fetch_reply(sent, made), messages, self._agent, self.inner)
-            return mend_reply(reply, options.get("tools", ()), self._agent)
+            reply = await request_whole(
+                lambda sent: fetch_reply(sent, made), messages, self._agent, self.inner, _names(tools)
+            )
+            return mend_reply(reply, tools, self._agent)
 
         if token is not None and token.is_cancelled():
             raise asyncio.CancelledError
@@ -355,11 +360,14 @@ def _approving(approve: Approve) -> Approve:
     return ask
 
 
+def _names(tools: Sequence[Tool | ToolSchema]) -> list[str]:
+    return [each["name"] if isinstance(each, Mapping) else each.name for each in tools]
+
+
 def _form(options: Mapping[str, Any]) -> list[str]:
     """Return what distinguishes calls besides their messages."""
-    tools = [each["name"] if isinstance(each, Mapping) else each.name for each in options.get("tools", ())]
     form = options.get("json_output")
-    return [*tools, getattr(form, "__name__", str(form))]
+    return [*_names(options.get("tools", ())), getattr(form, "__name__", str(form))]
 
 
 def _client(client: ChatCompletionClient, agent: str) -> ChatCompletionClient:

@@ -7,7 +7,6 @@ have no place for a piece of a thought. Without a listener they come whole, with
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -21,6 +20,8 @@ from upcall.autogen.messages import PATH, ThoughtChunkEvent
 from upcall.autogen.openai_client.reply_parts import CallPiece
 from upcall.autogen.scope import current_scope
 from upcall.autogen.structured_text import Around, StructuredText
+from upcall.autogen.text_calls.filter import CallFilter
+from upcall.autogen.text_calls.formats import AROUND
 from upcall.autogen.thoughts import Kind, ReplyPart, ThoughtSplitter
 from upcall.runs.shown_text import TextFields
 from upcall.text import replace_surrogates
@@ -43,19 +44,23 @@ class ReplyShape:
     Attributes:
         fields: the fields with text; none where JSON can only be a call.
         around: what words around JSON are.
-        markup: matches what may stand around calls that are written as text.
+        may_call: whether calls may be written as text, which is not shown.
         tool: the tool whose arguments are the reply too.
     """
 
     fields: TextFields
     around: Around
-    markup: re.Pattern[str] | None = None
+    may_call: bool = False
     tool: str = ""
 
     def read(self, text: str) -> str:
         """Return the text for a person in a whole reply; the reply itself if none can be found."""
-        reader = StructuredText(self.fields, self.around, self.markup)
+        reader = self.reader()
         return f"{reader.add(text)}{reader.end()}" or text
+
+    def reader(self) -> StructuredText:
+        """Return a reader of a reply that arrives in pieces."""
+        return StructuredText(self.fields, self.around, AROUND if self.may_call else None)
 
 
 _begin_within: WeakSet[ChatCompletionClient] = WeakSet()
@@ -81,7 +86,8 @@ class StreamReader:
     def __init__(self, client: ChatCompletionClient, agent: str, shape: ReplyShape | None) -> None:
         self._client, self._agent, self._shape = client, agent, shape
         self._splitter = ThoughtSplitter(begins_within=_begins_within(client))
-        self._text = None if shape is None else StructuredText(shape.fields, shape.around, shape.markup)
+        self._text = None if shape is None else shape.reader()
+        self._filter = CallFilter(shows_json=bool(shape.fields)) if shape is not None and shape.may_call else None
         self._calls: dict[int, StructuredText] = {}
         self._thought_id = ""
 
@@ -103,6 +109,8 @@ class StreamReader:
         if self._splitter.opened_by_prompt:
             with suppress(TypeError):
                 _begin_within.add(self._client)
+        if self._filter is not None:
+            found += self._show(self._filter.end())
         if self._text is not None and (rest := self._text.end()):
             found.append(rest)
         return found
@@ -123,9 +131,15 @@ class StreamReader:
                 found.append(Withdrawn(content))
                 if self._text is not None:
                     self._text.withdraw()
-            elif text := content if self._text is None else self._text.add(content):
-                found.append(text)
+                if self._filter is not None:
+                    self._filter.withdraw()
+            else:
+                found += self._show(content if self._filter is None else self._filter.add(content))
         return found
+
+    def _show(self, content: str) -> list[str]:
+        text = content if self._text is None else self._text.add(content)
+        return [text] if text else []
 
     def _think(self, content: str) -> None:
         listener = current_scope().thoughts

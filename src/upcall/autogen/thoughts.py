@@ -282,6 +282,8 @@ class ThoughtSplitter:
     def _read_mark(self) -> bool:
         """Read a mark in the text, if one stands here."""
         if self._ends and (ended := self._match(self._ends)):
+            if ended.end() == self._at:  # Another part begins, perhaps of a kind that is text, as a call is.
+                self._ends = ""
             self._at, self._state = ended.end(), self._read_start
             return True
         if self._is_json or self._fence or self._line.count("`") % 2:
