@@ -59,6 +59,7 @@ from upcall.autogen.messages import (
     words_before_handoff,
 )
 from upcall.autogen.model_errors import explain
+from upcall.autogen.openai_client.reply_parts import ReasonedReply
 from upcall.autogen.part_states import PartStates
 from upcall.autogen.recording import JournaledClient, TeamProxy, TurnStopped, with_journal
 from upcall.autogen.scope import current_scope, discard_last_reply, enter_scope
@@ -371,7 +372,10 @@ class _Attempt:
         if self._replies == len(self._turn.replies):
             if self._is_stopped:
                 raise TurnStopped
-            self._turn.replies.append(await request())
+            reply = await request()
+            self._turn.replies.append(reply)
+            if isinstance(reply, ReasonedReply):
+                self._emit(ThoughtEvent(source=self._agent.name, content=reply.reasoning))
         self._replies += 1
         return self._turn.replies[self._replies - 1]
 

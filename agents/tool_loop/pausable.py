@@ -86,6 +86,7 @@ from upcall.autogen.messages import (
 )
 from upcall.autogen.model_calls import call_model
 from upcall.autogen.model_size import is_small, learn_size
+from upcall.autogen.openai_client.reply_parts import ReasonedReply
 from upcall.autogen.part_states import PartStates
 from upcall.autogen.reply_streams import Read, ReplyShape, Withdrawn
 from upcall.autogen.scope import discard_last_reply
@@ -343,6 +344,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         if cut := find_cut(reply.finish_reason):
             turn.refuse_frames(describe_cut(cut))
         self._check_frames()
+        if isinstance(reply, ReasonedReply):
+            yield ThoughtEvent(id=identity.new_message_id(), source=self.name, content=reply.reasoning)
         if reply.thought:
             if any(self._is_report(frame) for frame in turn.frames):
                 message_id = identity.new_message_id()  # The text that streamed is the report's.

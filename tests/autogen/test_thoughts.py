@@ -150,3 +150,11 @@ def test_huge_reply_is_read_once(text: str) -> None:
 
 def test_thought_is_shown_without_marks() -> None:
     assert drop_marks("<think>Hm.</think>I look it up.") == "Hm.\n\nI look it up."
+
+
+@pytest.mark.parametrize("text", ["Done. It is fine.", '{"a": 1}', "Hello\n- world", "# A\n**b**", "Said so."])
+def test_thoughts_need_no_patterns_where_no_mark_begins(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("upcall.autogen.thoughts._compile", lambda pattern: pytest.fail(f"compiled {pattern}"))
+    splitter = ThoughtSplitter()
+    parts = [part for place in range(0, len(text), 4) for part in splitter.add(text[place : place + 4])]
+    assert "".join(each.content for each in [*parts, *splitter.end()]) == text

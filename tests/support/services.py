@@ -67,7 +67,7 @@ async def serving(team: MakeTeam | None = None, *, origins: Sequence[str] = (), 
     """Yield a service in this loop; at the end it is stopped as Ctrl-C does."""
     service = Service(Settings.read(None, **settings), team=team, origins=origins)
     link: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    work = asyncio.create_task(serve(service, "127.0.0.1", 0, operator=OPERATOR, tell=link.set_result))
+    work = asyncio.create_task(serve(service, "127.0.0.1", 0, operator=OPERATOR, show_link=link.set_result))
     try:
         await asyncio.wait([link, work], return_when=asyncio.FIRST_COMPLETED)
         yield Site((await link).partition("/login")[0], service)

@@ -12,6 +12,8 @@ import pytest
 from autogen_agentchat.base import Team
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent
 from autogen_core.models import CreateResult
+from lab import CHROMIUM, chromium, looking
+from playwright.async_api import expect
 from rich.console import Console
 from services import read_events, serving
 from worlds import pausing
@@ -129,6 +131,31 @@ async def test_agui_keeps_text_beside_calls_apart_from_results() -> None:
     events = await run_agui(solo(Calls([Call("look", {})], thought="<think>Hm.</think>I look."), Say("Done.")))
     reasoning = [each["content"] for each in events[-2]["messages"] if each["role"] == "reasoning"]
     assert (reasoning, events[-1]["result"]) == (["Hm.\n\nI look."], "Done.")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
+async def test_page_shows_thoughts_apart_until_they_are_entries() -> None:
+    read = asyncio.Event()
+    async with chromium() as browser, serving(classifier(read)) as site, await site.caller() as me:
+        run = (await me.post("/api/runs", json={"task": "Hi"})).json()["run_id"]
+        async with looking(browser) as (page, elsewhere):
+            faults = list[str]()
+            page.on("pageerror", lambda error: faults.append(str(error)))
+            await page.goto(f"{site.url}/login?token=the-operator")
+            await page.goto(f"{site.url}/runs/{run}")
+            live = page.locator("#tokens")
+            await expect(live.locator(".thought")).to_have_text("classifier thinks: Hm, so.")
+            await expect(live.locator("div:not(.thought)")).to_contain_text("Hi! I am")
+            assert await live.locator(".thought").evaluate("each => getComputedStyle(each).fontStyle") == "italic"
+            await page.reload()  # What is half written is emitted again.
+            await expect(live.locator(".thought")).to_have_text("classifier thinks: Hm, so.")
+            await expect(page.locator("#transcript").get_by_text("Hm, so.")).to_have_count(0)
+            read.set()
+            await expect(page.get_by_role("status")).to_have_text("completed")
+            await expect(page.locator("#transcript").get_by_text("Hi! I am a team.")).to_have_count(1)
+            await expect(live).to_have_text("")
+    assert (faults, elsewhere) == ([], [])
 
 
 def test_terminal_draws_thoughts_apart_from_text() -> None:

@@ -261,13 +261,18 @@ def executed_event(
 class ThoughtChunkEvent(ModelClientStreamingChunkEvent):
     """A piece of what a model thinks, as it arrives: ``thought``.
 
-    Its ``content`` is empty: who prints pieces of text prints nothing of it. All pieces of one reply have the same
-    ``full_message_id``.
+    Its ``content`` is empty: who joins pieces of text gets nothing of it. Its text is what AutoGen's `Console` prints,
+    which leaves out the text of the event behind the pieces: a `ThoughtEvent` with the whole. All pieces of one reply
+    have the same ``full_message_id``.
     """
 
     content: str = ""
     thought: str
     type: Literal["ThoughtChunkEvent"] = "ThoughtChunkEvent"  # type: ignore[assignment]  # another than its base's
+
+    def to_text(self) -> str:
+        """Return the piece of the thought."""
+        return self.thought
 
 
 def answered_event(question: Question, answer: Answer, *, source: str) -> ThoughtEvent:

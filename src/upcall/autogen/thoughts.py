@@ -78,6 +78,10 @@ _OPENS = "|".join(f"(?P<m{number}>{mark.opens})" for number, mark in enumerate(_
 _OPENS_BETWEEN = "|".join(mark.opens for mark in _MARKS if mark.closes and not mark.ends and not mark.unsure)
 """The marks of thoughts that may also stand between paragraphs."""
 
+_SIGNS = "<[◁"
+_WORDS = ("analysis", "here is my thought process:", "here are my reasoning steps:")
+"""How marks begin: with a sign, or as words, here in lower case. Elsewhere no pattern is compiled."""
+
 _CLOSES = f"{_TAG_CLOSES}|(?P<token>{_TOKEN_CLOSES})"
 _ANY = re.compile("|".join([_CLOSES, *(mark.opens for mark in _MARKS)]), re.IGNORECASE)
 
@@ -397,6 +401,8 @@ class ThoughtSplitter:
         return bool(_GLUED_BEFORE.match(self._last_character) and _GLUED_AFTER.match(self._buffer, place))
 
     def _match(self, pattern: str) -> Any:
+        if not _may_be_mark(self._buffer, self._at):
+            return None
         found = _compile(pattern).match(self._buffer, self._at, partial=not self._is_last)
         if found is not None and found.partial:
             raise _NeedMore
@@ -405,6 +411,14 @@ class ThoughtSplitter:
     def _find(self, pattern: str) -> Any:
         """Find the first match from here on, perhaps a partial one at the end."""
         return _compile(pattern).search(self._buffer, self._at, partial=not self._is_last)
+
+
+def _may_be_mark(text: str, place: int) -> bool:
+    """Return whether a mark may begin at a place of a text: at its end any may."""
+    if text[place : place + 1] in _SIGNS:
+        return True
+    begun = text[place : place + max(map(len, _WORDS))].lower()
+    return any(begun.startswith(each[: len(begun)]) for each in _WORDS)
 
 
 @cache

@@ -26,6 +26,22 @@ def finish_reason(ending: Ending | None, has_calls: bool) -> Any:
     return "function_calls" if has_calls else "stop"
 
 
+class ReasonedReply(CreateResult):
+    """A reply with calls, and what was reasoned before them.
+
+    AutoGen's clients send the thought of a reply back as text beside its calls: the reasoning has no place there.
+    """
+
+    reasoning: str
+
+
+def with_reasoning(reply: CreateResult, reasoning: str) -> CreateResult:
+    """Return a reply with the reasoning before its calls; a reply of text, or without any, as it is."""
+    if isinstance(reply.content, str) or not reasoning.strip():
+        return reply
+    return ReasonedReply(**dict(reply), reasoning=replace_surrogates(reasoning))
+
+
 class CallPiece(NamedTuple):
     """A piece of the arguments of a call: the tool, and which call of the reply it is."""
 

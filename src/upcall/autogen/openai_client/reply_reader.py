@@ -23,6 +23,7 @@ from upcall.autogen.openai_client.reply_parts import (
     finish_reason,
     read_tokens,
     read_usage,
+    with_reasoning,
 )
 from upcall.autogen.thoughts import Kind, ReplyPart, split_thoughts
 from upcall.text import replace_surrogates
@@ -163,6 +164,7 @@ class ReplyReader(Reader):
             logprobs=self._odds or None,
             thought=next((replace_surrogates(each) for each in thoughts if isinstance(each, str) and each), None),
         )
+        reply = with_reasoning(reply, next((each for each in reasoned[1:] if isinstance(each, str) and each), ""))
         if not fields and not of_calls:
             return reply, None
         return reply, Returned(provider, digest(content), clean(fields), clean(of_calls))

@@ -29,6 +29,7 @@ from upcall.autogen.openai_client.reply_parts import (
     finish_reason,
     read_tokens,
     read_usage,
+    with_reasoning,
 )
 from upcall.autogen.openai_client.responses import ITEMS
 from upcall.autogen.thoughts import Kind, ReplyPart, split_thoughts
@@ -249,6 +250,7 @@ class ResponsesReader(Reader):
             logprobs=self._odds or [odds for each in items for odds in _odds_of(each)] or None,
             thought=next((each for each in thoughts if each), None),
         )
+        reply = with_reasoning(reply, next(filter(None, reasoned[1:]), ""))
         while items and items[-1].get("type") == "reasoning":
             items.pop()  # Servers refuse it without what followed it.
         return reply, Returned(provider, digest(content), {ITEMS: items}) if items else None
