@@ -13,6 +13,7 @@ from worker_process import running
 from upcall.errors import ConfigurationError
 from upcall.experiments import Results, runner
 
+pytest.importorskip("upcall.workers")
 pytestmark = pytest.mark.slow
 
 CHANGES = {"teams": {"solo": "trial_world:make_solo"}, "policies": ["never", "always", "resolver"]}

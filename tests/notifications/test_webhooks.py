@@ -222,6 +222,7 @@ async def test_service_tells_a_run_from_start_to_end(texts: bool) -> None:
 
 @pytest.mark.slow
 def test_workers_of_a_fleet_send_each_delivery_once(postgres: Postgres) -> None:
+    pytest.importorskip("upcall.workers")
     location = postgres.new_database()
     with receiving() as server:
         write_settings(

@@ -11,7 +11,7 @@ import typer
 from upcall import signals
 from upcall.ui.cli.added_commands import WithAdded
 from upcall.ui.cli.command import WRONG_USE, Command, describe_refusal
-from upcall.ui.cli.commands import asked, change, deliveries, fleet, look, serve, store, token, trust, work
+from upcall.ui.cli.commands import asked, change, deliveries, look, store, token, trust, work
 
 app = typer.Typer(
     name="upcall",
@@ -23,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for commands in (work, look, change, fleet, serve, trust):
+for commands in (work, look, change, trust):
     app.add_typer(commands.app)
 app.add_typer(asked.app, name="asked")
 app.add_typer(store.app, name="store")

@@ -17,10 +17,7 @@ from upcall.ui.cli.run_command import RunCommand
 if TYPE_CHECKING:
     from upcall.ui.web.service import Service
 
-app = typer.Typer()
 
-
-@app.command()
 @with_options(RunCommand, TEAM, MODEL, BASE_URL, STORE, CONFIG, DEBUG)
 def serve(
     command: RunCommand,
@@ -45,7 +42,6 @@ def serve(
         signals.run(serve_until_stopped(service, host, port, operator=secrets.token_urlsafe(32), show_link=show_link))
 
 
-@app.command()
 @with_options(RunCommand, TEAM, MODEL, BASE_URL, STORE, CONFIG, USER, DEBUG)
 def mcp(command: RunCommand) -> None:
     """Serve runs to an MCP client as tools (start, inbox, answer, show), over standard input and output."""

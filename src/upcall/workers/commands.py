@@ -16,10 +16,7 @@ from upcall.ui.cli.run_command import RunCommand
 if TYPE_CHECKING:
     from upcall.workers.fleet import Fleet
 
-app = typer.Typer()
 
-
-@app.command()
 @with_options(RunCommand, TEAM, MODEL, BASE_URL, STORE, CONFIG, DEBUG)
 def worker(
     command: RunCommand,
@@ -54,7 +51,6 @@ def worker(
         command.screen.note("Stopped; unfinished runs continue elsewhere.")
 
 
-@app.command()
 @with_options(RunCommand, STORE, CONFIG, AS_JSON, DEBUG)
 def workers(command: RunCommand) -> None:
     """Show which workers are alive, what they work on, and how far the queue is behind."""
