@@ -10,7 +10,7 @@ from upcall.execution.access import RunAccess, require_run_id
 from upcall.extensions import load_all
 from upcall.policy.authorization import Authorization, OpenQuestions
 from upcall.runs.run import Run
-from upcall.storage.run_lists import RunPage
+from upcall.runs.run_page import RunPage
 from upcall.storage.store import Listener, RunStore
 from upcall.subjects.access import UserAccess
 from upcall.subjects.log import RunLog, check_limit

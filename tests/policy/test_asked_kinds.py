@@ -22,7 +22,7 @@ def kind(answered: int, dismissed: int, detail: Detail = Detail.LEVEL) -> AskedK
 
 def weight_of(spoils: Weight, ask: AskFor, *kinds: AskedKind) -> float:
     candidate = Candidate(detail=Detail.LEVEL, question="Which level?", known_from=KnownFrom.USER, weight=spoils)
-    return weigh(candidate, ask, is_said=False, kinds=kinds)
+    return weigh(candidate, ask, is_stated=False, kinds=kinds)
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,9 @@ from upcall.questions.record import QuestionRecords
 from upcall.runs.config import RunConfig
 from upcall.runs.events import AccessRefused, QuestionOverdue, RunResumed
 from upcall.runs.run import Run
+from upcall.runs.run_page import EVERYBODY, Viewer
 from upcall.runs.states import RunStatus
 from upcall.storage.maintenance import check, prune
-from upcall.storage.run_lists import Viewer
-from upcall.storage.run_rows import EVERYBODY
 from upcall.storage.store import RunStore
 from upcall.storage.stored_run import StoredRun
 

@@ -25,6 +25,7 @@ from upcall.errors import (
 )
 from upcall.execution.access import RunAccess
 from upcall.execution.compatibility import adapt_checkpoint
+from upcall.execution.deadlines import DeadlineWatcher
 from upcall.execution.in_process import InProcessWorker
 from upcall.execution.outcomes import SegmentOutcome, Waiting
 from upcall.execution.reducer import take_answers
@@ -33,7 +34,7 @@ from upcall.execution.segment import RunSegment, SegmentOptions
 from upcall.execution.team_factory import BuiltTeam, TeamFactory
 from upcall.execution.workspaces import note_missing, restore_workspace
 from upcall.policy.acceptance import accept
-from upcall.policy.deadlines import DeadlineWatcher, add_expired, is_due
+from upcall.policy.deadlines import add_expired, is_due
 from upcall.policy.resolver import AnswerResolver
 from upcall.questions.answer import Answer
 from upcall.questions.matching import AnswersInput

@@ -28,8 +28,7 @@ from upcall.questions.matching import AnswersInput, resolve_id
 from upcall.questions.question import Question
 from upcall.runs.config import RootTeamConfig, RunConfig
 from upcall.runs.run import Run
-from upcall.storage.run_lists import DamagedRun, RunPage, Viewer, is_storable
-from upcall.storage.run_rows import EVERYBODY
+from upcall.runs.run_page import EVERYBODY, DamagedRun, RunPage, Viewer, is_storable
 
 NOT_SHOWN = "(the task of somebody else)"
 """Replaces the task in a run of which a user sees only the questions assigned to them."""

@@ -8,23 +8,14 @@ it results in. A question about a call in doubt never expires: only the human ca
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
 
 from upcall.autogen.messages import PATH, Event, answered_event, asked_event
 from upcall.errors import (
-    AlreadyAnswered,
-    ConfigurationError,
     QuestionExpired,
-    RunConflict,
     RunNotWaiting,
-    SchemaMismatch,
-    TeamMismatch,
-    UnknownRun,
 )
 from upcall.policy.resolver import answer_by_default
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
@@ -32,18 +23,11 @@ from upcall.questions.question import Question, format_time
 from upcall.questions.record import QuestionRecord
 from upcall.runs.run import Run
 from upcall.runs.states import RunEvent, RunStatus
-from upcall.storage.store import RunStore
-from upcall.storage.stored_run import StoredRun
 
 EXPIRY = "upcall.expiry"
 """The key in the metadata of a deadline event: `REMINDED`, `OVERDUE` or `EXPIRED`."""
 
 REMINDED, OVERDUE, EXPIRED = "reminded", "overdue", "expired"
-
-ResumeWith: TypeAlias = Callable[[StoredRun, Sequence[Answer], Sequence[Event]], AsyncGenerator[Event | Run, None]]
-"""Continues a run with answers; the events come as soon as the answers are stored."""
-
-_log = logging.getLogger("upcall")
 
 
 # -- what a run contains -----------------------------------------------------------------------------------------------
@@ -124,7 +108,7 @@ def refuse_late(run: Run, answers: Sequence[Answer], seen: Run, now: datetime) -
     shown = {question.id for question in seen.open_questions}
     late = next((each for each in run.list_overdue(now) if each.id in (shown if ends else given)), None)
     if ends:
-        ended = _end_run(run, now)
+        ended = end_run(run, now)
         if late is None:
             return LateAnswer(RunNotWaiting(f"Run {run.id} is {ended.status} and waits for no answer."), ended)
         return LateAnswer(QuestionExpired(f"{_explain_refusal(late)} Run {run.id} is {ended.status}."), ended)
@@ -150,7 +134,7 @@ def _explain_assumption(question: Question) -> str:
     return f"What is assumed instead: {answer.text}." if answer.outcome is Outcome.ASSUMED else "Nothing is assumed."
 
 
-def _end_run(run: Run, now: datetime | None) -> Run:
+def end_run(run: Run, now: datetime | None) -> Run:
     """Return the run as it ends because nobody answered in time: cancelled, or expired with an error that names the
     question."""
     lapsed = {question.id: question for question in run.list_overdue(now)}
@@ -197,96 +181,11 @@ def _mark(event: Event, question: Question, what: str) -> Event:
     return event.model_copy(update={"metadata": event.metadata | {EXPIRY: what, PATH: "/".join(question.path)}})
 
 
-def _expired_events(run: Run, answers: Iterable[Answer]) -> list[Event]:
+def expired_events(run: Run, answers: Iterable[Answer]) -> list[Event]:
+    """Return the events about questions whose time is over, with their outcomes."""
     asked = {question.id: question for question in run.open_questions}
     pairs = [(asked[answer.question_id], answer) for answer in answers if answer.reason]
     return [_mark(answered_event(each, answer, source=each.asker), each, EXPIRED) for each, answer in pairs]
-
-
-# -- acting on it ------------------------------------------------------------------------------------------------------
-
-
-class DeadlineWatcher:
-    """Checks stored runs, and acts if a question has expired or a reminder is due.
-
-    Every action is a write conditional on the version it read, so if two processes look at once, only one acts.
-    """
-
-    def __init__(self, store: RunStore, go_on: ResumeWith) -> None:
-        self._store = store
-        self._resume_with = go_on
-
-    async def look_at_all(self, now: datetime) -> AsyncGenerator[Event | Run, None]:
-        """Check every run that has something due. A damaged one does not keep the others from being checked."""
-        for run_id in await self._store.list_due(now):
-            try:
-                async with aclosing(self.look(run_id, now)) as items:
-                    async for item in items:
-                        yield item
-            except (SchemaMismatch, UnknownRun) as error:
-                _log.warning("Run %s has something due and cannot be read: %s", run_id, error)
-
-    async def look(self, run_id: str, now: datetime) -> AsyncGenerator[Event | Run, None]:
-        """Check one run. Yields the events of what was done, those of the run if it continues, and the `Run` last if it
-        expired."""
-        with suppress(RunConflict):  # Somebody else acts on it, or is just answering it.
-            stored = await self._store.load(run_id)
-            if stored.run.under_way:
-                async for event in self._leave_answers(stored.run, now):
-                    yield event
-            elif stored.run.waiting and is_due(stored.run, now):
-                try:
-                    async with aclosing(self.act(stored, now)) as items:
-                        async for item in items:
-                            yield item
-                except (ConfigurationError, TeamMismatch) as error:
-                    async for event in self._cannot(stored, now, error):
-                        yield event
-            elif stored.run.waiting:
-                async for event in self._note(stored, now):
-                    yield event
-
-    async def act(self, stored: StoredRun, now: datetime | None = None) -> AsyncGenerator[Event | Run, None]:
-        """Act on a waiting run with expired questions.
-
-        Raises:
-            RunConflict: another process acted on it.
-            TeamMismatch, ConfigurationError: the run cannot continue here; nothing was changed.
-        """
-        run = stored.run
-        if answers := expired_answers(run, now):
-            async with aclosing(self._resume_with(stored, answers, _expired_events(run, answers))) as items:
-                async for item in items:
-                    yield item
-            return
-        ended = (await self._store.save(stored, _end_run(run, now))).run
-        for event in _expired_events(run, ended.answers[len(run.answers) :]):
-            yield event
-        yield ended
-
-    async def _note(self, stored: StoredRun, now: datetime) -> AsyncGenerator[Event, None]:
-        noted, events = note_due(stored.run, now)
-        if events:
-            await self._store.save(stored, noted)
-        for event in events:
-            yield event
-
-    async def _cannot(self, stored: StoredRun, now: datetime, error: Exception) -> AsyncGenerator[Event, None]:
-        """Leave a run that cannot continue here unchanged; this is reported once, not at every look."""
-        if any(each.is_overdue(now) and not each.noted_overdue for each in stored.run.records.open):
-            _log.warning("Run %s has expired questions and cannot continue here: %s", stored.run.id, error)
-        async for event in self._note(stored, now):
-            yield event
-
-    async def _leave_answers(self, run: Run, now: datetime) -> AsyncGenerator[Event, None]:
-        """Queue the outcomes of expired questions for a team at work, like an answer of the human. A question that ends
-        its run does so when the team pauses."""
-        there = {answer.question_id for answer in await self._store.queue.read(run.id)}
-        for answer in expired_answers(run, now):
-            with suppress(AlreadyAnswered):
-                if answer.question_id not in there and await self._store.queue.add(run.id, [answer]):
-                    for event in _expired_events(run, [answer]):
-                        yield event
 
 
 def is_due(run: Run, now: datetime | None = None) -> bool:

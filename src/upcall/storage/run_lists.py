@@ -4,7 +4,6 @@ read."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
@@ -13,61 +12,15 @@ from pydantic import ValidationError
 
 from upcall.errors import SchemaMismatch, UnknownRun
 from upcall.questions.answer import Answer
-from upcall.questions.matching import is_text
 from upcall.runs.run import Run
+from upcall.runs.run_page import EVERYBODY, DamagedRun, RunPage, Viewer, is_storable
 from upcall.runs.states import WORKING, RunStatus
 from upcall.storage.connection import Connection, database_errors
 from upcall.storage.databases import is_unreadable
-from upcall.storage.run_rows import EVERYBODY, list_numbers, load_run, name_values
+from upcall.storage.run_rows import list_numbers, load_run, name_values
 
 AT_ONCE = 250
 """How many rows one statement returns; databases limit the values that it names."""
-
-
-@dataclass(frozen=True)
-class Viewer:
-    """A viewer: a user, and the names by which a run may be theirs to see (their own, their roles, everybody)."""
-
-    user: str
-    names: frozenset[str]
-
-    def sees(self, owner: str | None, assignees: str | None) -> bool:
-        """Return whether there is a run with this owner and these assignees for them."""
-        named = () if assignees is None else assignees.split("\n")
-        return (owner is not None and owner == self.user) or not self.names.isdisjoint(named)
-
-
-@dataclass(frozen=True)
-class DamagedRun:
-    """A run that cannot be read: its id, when it was created, and what is wrong, in one line."""
-
-    id: str
-    created_at: datetime
-    problem: str
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the object that stands for it in a list of runs."""
-        return {
-            "run_id": self.id,
-            "status": "damaged",
-            "interrupted": False,
-            "result": None,
-            "error": self.problem,
-            "questions": [],
-            "assumptions": [],
-        }
-
-
-class RunPage(list[Run]):
-    """A page of runs of a store.
-
-    Attributes:
-        damaged: those among them that cannot be read.
-        next: the id after which the next page starts, if there are more.
-    """
-
-    damaged: Sequence[DamagedRun] = ()
-    next: str | None = None
 
 
 _Row = tuple[int, str, str | None, str | None]
@@ -127,11 +80,6 @@ def find_ids(connection: Connection, prefix: str, viewer: Viewer | None = None) 
         limit = "LIMIT 3" if viewer is None else ""
         rows = connection.execute(f"{seen_by} id >= :first AND id < :end ORDER BY id {limit}", values).fetchall()
     return list(islice((row[0] for row in rows if viewer is None or viewer.sees(row[1], row[2])), 3))
-
-
-def is_storable(name: str) -> bool:
-    """Return whether a database can hold it."""
-    return "\0" not in name and is_text(name)
 
 
 def _walk(

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from upcall.errors import SchemaMismatch
 from upcall.runs.json_text import dump_json
 from upcall.runs.run import Run
+from upcall.runs.run_page import EVERYBODY
 from upcall.runs.states import ANSWERABLE, RunStatus
 from upcall.storage.compression import Damaged, decode
 
@@ -38,10 +39,6 @@ STATUSES = {number: RunStatus(status) for status, number in STATUS_NUMBERS.items
 def list_numbers(statuses: Iterable[RunStatus]) -> str:
     """List statuses for a statement: ``0, 3``; ``NULL`` for none."""
     return ", ".join(str(STATUS_NUMBERS[each]) for each in statuses) or "NULL"
-
-
-EVERYBODY = "role:"
-"""Stands for everybody among the assignees of a row: a role without a name, which no question is assigned to."""
 
 
 def dump_run(run: Run) -> bytes:

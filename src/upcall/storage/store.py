@@ -21,6 +21,7 @@ from upcall.errors import (
 from upcall.runs.events import LogEvent
 from upcall.runs.run import Run
 from upcall.runs.run_changes import list_events
+from upcall.runs.run_page import RunPage, Viewer, is_storable
 from upcall.runs.states import RunStatus
 from upcall.storage import checkpoints, run_lists
 from upcall.storage.asked_kinds import count_closed
@@ -34,7 +35,6 @@ from upcall.storage.leases import LeaseHolder, take_lease
 from upcall.storage.outbox import Outbox
 from upcall.storage.queued_answers import QueuedAnswers, take_queued
 from upcall.storage.run_leases import RunLeases, lease_columns
-from upcall.storage.run_lists import RunPage, Viewer
 from upcall.storage.run_rows import (
     COLUMNS,
     derive_columns,
@@ -442,7 +442,7 @@ def _find_head(connection: Connection, run_id: str, name: str) -> Any:
 
 
 def _select_head(connection: Connection, run_id: str) -> Any:
-    if not run_lists.is_storable(run_id):
+    if not is_storable(run_id):
         return None
     query = "SELECT id, record, version, worker FROM upcall_runs WHERE id = :id"
     return connection.execute(query, {"id": run_id}).fetchone()

@@ -13,9 +13,9 @@ from typing import Any
 from upcall import identity
 from upcall.errors import CallerError
 from upcall.runs.events import LoggedIn, LoggedOut, TokenCreated, TokenRevoked
+from upcall.runs.run_page import is_storable
 from upcall.storage.connection import Connection
 from upcall.storage.event_log import append_events
-from upcall.storage.run_lists import is_storable
 from upcall.storage.store import RunStore
 
 PREFIX = "upcall_"

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from upcall.questions.question import format_time
+from upcall.runs.run_page import DamagedRun
 from upcall.runs.states import RunStatus
-from upcall.storage.run_lists import DamagedRun
 from upcall.text import one_line
 from upcall.ui.columns import LINE_CHARS
 from upcall.ui.tool_calls import diff_lines, format_change

@@ -15,7 +15,7 @@ from upcall.questions.matching import AnswerValue
 from upcall.runs.config import RunId
 from upcall.runs.file_changes import Change
 from upcall.runs.run import Run
-from upcall.storage.run_lists import DamagedRun
+from upcall.runs.run_page import DamagedRun
 
 
 class Body(BaseModel, extra="forbid"):
