@@ -73,7 +73,7 @@ PREPOSITIONS = {"as", "at", "by", "for", "from", "in", "of", "on", "to", "with"}
 EXCEPTIONS = {"restored_from": "the glossary's word, beside `progress`"}
 """Functions that may be called by a participle, and why."""
 
-CLASSES = {"Found", "Given", "Ladder", "Part", "Read", "Shown", "Stretch", "Waiting"}
+CLASSES = {"Found", "Given", "Ladder", "Part", "Read", "Shown", "Stretch"}
 MODULES = {"insides", "interrupts", "ladder", "meaning", "pictures", "replies", "shown", "stretch", "upkeep"}
 SOURCES = ("src/", "agents/", "teams/", "prompts/")
 TEXTS = (".py", ".md", ".j2", ".toml", ".yml", ".ipynb")

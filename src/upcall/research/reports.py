@@ -69,7 +69,7 @@ def _runs_code(call: MadeCall) -> bool:
     return bool(command := _command_of(call)) and command.split()[0] not in _READING_COMMANDS
 
 
-def _succeeded(call: MadeCall) -> bool:
+def _is_success(call: MadeCall) -> bool:
     """Return whether a call's command ended with status 0."""
     return bool(re.match(r"exit status 0\b", _outcome_of(call)))
 
@@ -162,12 +162,12 @@ def _warn_of_work(work: WorkDone) -> list[str]:
         failed = [each for each in unchanged if each not in refused]
         no = [f"the user did not agree to change {_name_all(refused)}: nothing was changed there"] if refused else []
         return no + ([f"each change of {_name_all(failed)} failed"] if failed else [])
-    if runs and not _succeeded(work.made[runs[-1]]):
+    if runs and not _is_success(work.made[runs[-1]]):
         last = work.made[runs[-1]]
         return [f"the last command failed: {_command_of(last)} ({_outcome_of(last)})"]
     if not work.tools & _RUNNING:
         return []
-    ran = max((place for place in runs if _runs_code(work.made[place]) and _succeeded(work.made[place])), default=-1)
+    ran = max((place for place in runs if _runs_code(work.made[place]) and _is_success(work.made[place])), default=-1)
     later = [path for place in changes if place > ran for path in changed_files(work.made[place])]
     not_run = [path for path in dict.fromkeys(later) if splitext(path)[1] in _TO_RUN]
     return [f"nothing was run after the last change of {', '.join(not_run)}"] if not_run else []

@@ -19,11 +19,11 @@ def _calls(name: str, source: str, *chunks: Json, calls: int = 1) -> Behaviour:
     return Behaviour(name, source, "calls", chunks=chunks, calls=calls)
 
 
-def _failed(name: str, source: str, *chunks: Json) -> Behaviour:
+def _failure(name: str, source: str, *chunks: Json) -> Behaviour:
     return Behaviour(name, source, "error", chunks=chunks)
 
 
-def _whole(name: str, source: str, *made: Json) -> Behaviour:
+def _whole_reply(name: str, source: str, *made: Json) -> Behaviour:
     body = completion({"content": None, "tool_calls": [*made]}, "tool_calls")
     return Behaviour(name, source, "calls", body=body, calls=len(made))
 
@@ -106,18 +106,18 @@ _STREAMS: Final = (
             _STOP,
         ),
     ),
-    _failed(
+    _failure(
         "the answer in the reasoning alone",
         "vllm-project/vllm#40816",
         chunk({"reasoning": DONE}),
         chunk({"content": ""}, "stop"),
     ),
-    _failed(
+    _failure(
         "a refusal in the stream, then [DONE]",
         "BerriAI/litellm#25492",
         {"error": {"message": "Requested token count exceeds the model's maximum context length", "code": 400}},
     ),
-    _failed(
+    _failure(
         "an error beside a choice that ends with error",
         "damianvtran/local-operator#223",
         _DO,
@@ -199,12 +199,16 @@ _CALLS: Final = (
         "vllm-project/vllm#53269",
         chunks=(chunk(_delta('{"item": "te')), _CALLED),
     ),
-    _whole("an id that is a number", "gateways", call(0, id=7)),
-    _whole("a call without a type", "gateways", {key: each for key, each in call(0).items() if key != "type"}),
-    _whole("a blank around the name", "gateways", call(0, function={"name": " order\n", "arguments": _ARGUMENTS})),
-    _whole("arguments encoded twice", "gateways", call(0, arguments=json.dumps(_ARGUMENTS))),
-    _whole("arguments in a fence", "gateways", call(0, arguments=f"```json\n{_ARGUMENTS}\n```")),
-    _whole("arguments with a mark of the template behind", "gateways", call(0, arguments=f"{_ARGUMENTS}</tool_call>")),
+    _whole_reply("an id that is a number", "gateways", call(0, id=7)),
+    _whole_reply("a call without a type", "gateways", {key: each for key, each in call(0).items() if key != "type"}),
+    _whole_reply(
+        "a blank around the name", "gateways", call(0, function={"name": " order\n", "arguments": _ARGUMENTS})
+    ),
+    _whole_reply("arguments encoded twice", "gateways", call(0, arguments=json.dumps(_ARGUMENTS))),
+    _whole_reply("arguments in a fence", "gateways", call(0, arguments=f"```json\n{_ARGUMENTS}\n```")),
+    _whole_reply(
+        "arguments with a mark of the template behind", "gateways", call(0, arguments=f"{_ARGUMENTS}</tool_call>")
+    ),
     Behaviour(
         "the only call not in a list",
         "gateways",
