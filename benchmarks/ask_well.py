@@ -163,8 +163,8 @@ async def measure(
                 done.append(result)
                 verdict = "right" if result.asks is result.is_needed else "WRONG"
                 put = "asks" if result.only_looked and result.asks else "asks nothing"
-                said = json.dumps(result.question.question, ensure_ascii=False) if result.question else put
-                print(f"{policy:11} {verdict} {result.score:4.2f} {task.id:5} {task.text[:50]!r:52} {said}", flush=True)
+                text = json.dumps(result.question.question, ensure_ascii=False) if result.question else put
+                print(f"{policy:11} {verdict} {result.score:4.2f} {task.id:5} {task.text[:50]!r:52} {text}", flush=True)
 
     await asyncio.gather(*map(work, clients))
     return done

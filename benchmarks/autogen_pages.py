@@ -50,8 +50,8 @@ class Page:
 
 def ledger(done: bool, speaker: str) -> str:
     """Return how an orchestrator says who is next, or that all is done."""
-    said = {"is_request_satisfied": done, "is_in_loop": False, "is_progress_being_made": True}
-    answers = {**said, "next_speaker": speaker, "instruction_or_question": "Go on."}
+    fields = {"is_request_satisfied": done, "is_in_loop": False, "is_progress_being_made": True}
+    answers = {**fields, "next_speaker": speaker, "instruction_or_question": "Go on."}
     return json.dumps({name: {"reason": "so", "answer": each} for name, each in answers.items()})
 
 
@@ -209,8 +209,8 @@ def stand_in_for_gemini() -> None:
     import google
 
     tokens = types.SimpleNamespace(prompt_token_count=1, candidates_token_count=1)
-    said = types.SimpleNamespace(text="It is Albany. TERMINATE", usage_metadata=tokens)
-    models = types.SimpleNamespace(generate_content=lambda **_: said)
+    output = types.SimpleNamespace(text="It is Albany. TERMINATE", usage_metadata=tokens)
+    models = types.SimpleNamespace(generate_content=lambda **_: output)
     module: Any = types.ModuleType("google.genai")
     module.Client = lambda **_: types.SimpleNamespace(models=models)
     module.types = types.ModuleType("google.genai.types")

@@ -71,8 +71,8 @@ def explain(log: str, mode: str, failed: list[str]) -> None:
     """Print what failed, with pytest's words on each."""
     print(f"{mode}: {len(failed)} new failures")
     for name in failed:
-        said = next((line for line in log.splitlines() if line.startswith(f"FAILED {name}")), "")
-        print(f"  {said or name}")
+        text = next((line for line in log.splitlines() if line.startswith(f"FAILED {name}")), "")
+        print(f"  {text or name}")
 
 
 def main() -> None:

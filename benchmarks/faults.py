@@ -85,13 +85,13 @@ def main() -> int:
             try:
                 text = put_in(fault, root)
             except ValueError as error:
-                said, missed = f"does not apply: {error}", missed + 1
+                output, missed = f"does not apply: {error}", missed + 1
             else:
                 status = run_tests(root, fault["tests"])
                 (root / fault["file"]).write_text(text)
-                said = "caught" if status == TESTS_FAILED else f"NOT CAUGHT (pytest ended with {status})"
+                output = "caught" if status == TESTS_FAILED else f"NOT CAUGHT (pytest ended with {status})"
                 missed += status != TESTS_FAILED
-            print(f"{fault['name']:<64} {said} {time.monotonic() - since:6.1f} s", flush=True)
+            print(f"{fault['name']:<64} {output} {time.monotonic() - since:6.1f} s", flush=True)
     print(f"{len(faults) - missed} of {len(faults)} caught")
     return 1 if missed else 0
 

@@ -141,17 +141,17 @@ async def classify(client: ChatCompletionClient, task: str) -> Outcome:
     if ERROR in message.metadata:
         return Outcome("failed", False, message.to_text())
     found = Classification.model_validate_json(message.metadata[CLASSIFICATION])
-    said = found.intent.value if found.depth_decision is None else f"{found.intent} {found.depth}"
-    return Outcome(form(calls, 1, calls > 1 and said == "research deep"), said == CLASSIFIED[task], said)
+    text = found.intent.value if found.depth_decision is None else f"{found.intent} {found.depth}"
+    return Outcome(form(calls, 1, calls > 1 and text == "research deep"), text == CLASSIFIED[task], text)
 
 
 async def clarify(client: ChatCompletionClient, task: str) -> Outcome:
     """Right where it asks just when something is missing."""
     message, calls = await turn(Clarifier(client, check_questions=True), task)
     questions = message_questions(message)
-    said = questions[0].question if questions else "(clear)"
-    fell_back = said.startswith("What matters most to you in")
-    return Outcome(form(calls, 1, fell_back), bool(questions) is CLARIFIED[task], said)
+    text = questions[0].question if questions else "(clear)"
+    fell_back = text.startswith("What matters most to you in")
+    return Outcome(form(calls, 1, fell_back), bool(questions) is CLARIFIED[task], text)
 
 
 async def plan(client: ChatCompletionClient, task: str) -> Outcome:
@@ -186,8 +186,8 @@ async def measure(client: ChatCompletionClient, agents: Sequence[str], skip: int
                 outcome = Outcome("failed", False, str(error))
             outcomes.append(outcome)
             mark = {True: "right", False: "WRONG", None: ""}[outcome.right]
-            said = " ".join(outcome.said.split())[:110]
-            print(f"{agent:10} {mark:6} {outcome.form:9} {task[:60]!r} -> {said}", flush=True)
+            text = " ".join(outcome.said.split())[:110]
+            print(f"{agent:10} {mark:6} {outcome.form:9} {task[:60]!r} -> {text}", flush=True)
         forms = Counter(outcome.form for outcome in outcomes)
         right = sum(bool(outcome.right) for outcome in outcomes)
         rows.append((agent, len(outcomes), right, forms, (time.perf_counter() - began) / max(len(outcomes), 1)))

@@ -123,8 +123,8 @@ async def _act(race: str, job: Job, number: int) -> None:
 
 def _answers(race: str, job: Job, number: int) -> dict[str, str]:
     questions: dict[str, str] = json.loads((job.folder / QUESTIONS).read_text())
-    said = SCENARIOS[job.scenario].answer_to
-    return {key: f"racer {number}" if race == "other" else said(text) or "" for key, text in questions.items()}
+    output = SCENARIOS[job.scenario].answer_to
+    return {key: f"racer {number}" if race == "other" else output(text) or "" for key, text in questions.items()}
 
 
 def _twice(race: str, job: Job) -> list[str]:
@@ -190,8 +190,8 @@ def main() -> int:
             for number in range(given.rounds):
                 races.append(run_race(race, job(f"{race}-{number}"), given.processes))
                 if not given.json:
-                    told = ", ".join(f"{times} {what}" for what, times in sorted(races[-1].outcomes.items()))
-                    print(f"{race}: {told}; model calls {races[-1].model_calls}", *races[-1].faults, sep="\n  ")
+                    emitted = ", ".join(f"{times} {what}" for what, times in sorted(races[-1].outcomes.items()))
+                    print(f"{race}: {emitted}; model calls {races[-1].model_calls}", *races[-1].faults, sep="\n  ")
     if given.json:
         print(json.dumps([asdict(each) for each in races], indent=1))
     faulty = any(each.faults for each in races)

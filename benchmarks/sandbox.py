@@ -38,8 +38,8 @@ def list_ways(folder: Path) -> Mapping[str, Way]:
         bench = ExecutionWorkbench(folder, Bubblewrap(), overlay=view)
 
         async def run(command: str) -> None:
-            told = (await bench.call_tool("run_command", {"command": command})).to_text()
-            assert told.startswith("[exit status 0"), told
+            emitted = (await bench.call_tool("run_command", {"command": command})).to_text()
+            assert emitted.startswith("[exit status 0"), emitted
 
         return run
 

@@ -53,10 +53,10 @@ async def run_server(store: str, users: int) -> None:
     service = Service(settings, team=make_team)
     secrets = [(await create_token(service.store, f"user{number}"))[1] for number in range(users)]
 
-    def tell(link: str) -> None:
+    def report(link: str) -> None:
         print(json.dumps({"url": link.partition("/login")[0], "secrets": secrets}), flush=True)
 
-    await serve(service, "127.0.0.1", 0, operator="nobody", tell=tell)
+    await serve(service, "127.0.0.1", 0, operator="nobody", tell=report)
 
 
 @dataclass
@@ -124,15 +124,15 @@ async def measure(place: dict[str, Any], server: int, streams: int, rate: float,
         for task in following:
             task.cancel()
         await asyncio.gather(*following, return_exceptions=True)
-    told = [one for each in followers for one in each.told]
+    emitted = [one for each in followers for one in each.told]
     now, most = _memory(server)
     print(f"{len(taken)} answers in {seconds:.0f} s, {late} of them sent late; memory {now} MB, at most {most} MB")
     print(f"request: {_quantiles(taken)}")
-    print(f"answer told by the stream: {_quantiles(told)}")
+    print(f"answer told by the stream: {_quantiles(emitted)}")
     answers, entries = (sum(each) for each in zip(*lost, strict=True))
     print(f"lost: {answers} answers, {entries} entries")
-    if answers or entries or len(told) != len(taken):
-        raise SystemExit(f"{len(taken) - len(told)} answers were not told")
+    if answers or entries or len(emitted) != len(taken):
+        raise SystemExit(f"{len(taken) - len(emitted)} answers were not told")
 
 
 def _connect(url: str, secret: str) -> httpx.AsyncClient:
@@ -180,8 +180,12 @@ async def _find_lost(follower: Follower) -> tuple[int, int]:
     """Count the answers that the run does not have, and the entries that the stream did not tell just once."""
     kept = (await follower.client.get(f"/api/runs/{follower.run_id}/transcript")).json()
     has = {each["name"] for each in kept if each["kind"] == "answer"}
-    whole, told = ([(each["kind"], each["name"], each["text"]) for each in found] for found in (kept, follower.entries))
-    return len(follower.answered.keys() - has), len(whole) - len(told) if whole[: len(told)] == told else len(whole)
+    whole, emitted = (
+        [(each["kind"], each["name"], each["text"]) for each in found] for found in (kept, follower.entries)
+    )
+    return len(follower.answered.keys() - has), len(whole) - len(emitted) if whole[: len(emitted)] == emitted else len(
+        whole
+    )
 
 
 def _quantiles(values: list[float]) -> str:

@@ -140,10 +140,10 @@ def main() -> None:
         for case in chosen:
             figure = run(case, arguments, root / case.id)
             figures.append(figure)
-            said = "right" if figure.right else "WRONG"
+            text = "right" if figure.right else "WRONG"
             done = "" if figure.right or not figure.called_done else "  CALLED DONE"
             spent = f"{figure.seconds:7.1f} s {figure.calls:3} calls"
-            print(f"{case.id:12} {figure.status:22} {said}{done} {spent}", flush=True)
+            print(f"{case.id:12} {figure.status:22} {text}{done} {spent}", flush=True)
             for each in (*figure.warnings, *figure.questions):
                 print(f"             {each.splitlines()[0][:110]}")
     for kind in ("coding", "question"):

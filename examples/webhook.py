@@ -23,12 +23,12 @@ class Answers(BaseHTTPRequestHandler):
     def do_POST(self) -> None:  # Anyone who reaches this address can answer: let nobody else in.
         sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         try:
-            code, said = 200, run_sync(app.answer(run.id, json.loads(sent))).status.value
+            code, text = 200, run_sync(app.answer(run.id, json.loads(sent))).status.value
         except (UpcallError, ValueError) as error:  # Nothing was changed; the next answer may be better.
-            code, said = 400, str(error)
+            code, text = 400, str(error)
         self.send_response(code)
         self.end_headers()
-        self.wfile.write(f"{said}\n".encode())
+        self.wfile.write(f"{text}\n".encode())
 
 
 server = HTTPServer(("127.0.0.1", 0), Answers)

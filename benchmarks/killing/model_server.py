@@ -45,8 +45,8 @@ def token_of(body: dict[str, Any]) -> str:
     if who in TOLD_BY_REQUEST:
         return f"{who}:{crc32(json.dumps(body['messages']).encode())}"
     # A hand-off brings along the calls of the agent that made it; this one's are those with its own tokens.
-    said = json.dumps([each for each in body["messages"] if each["role"] == "assistant"])
-    numbers = re.findall(rf"\b{who}:(\d+)", said)
+    text = json.dumps([each for each in body["messages"] if each["role"] == "assistant"])
+    numbers = re.findall(rf"\b{who}:(\d+)", text)
     return f"{who}:{max(map(int, numbers), default=0) + 1}"
 
 

@@ -111,8 +111,8 @@ class World:
     def agent(self, name: str, *nested: ChatAgent | Team, **options: Any) -> PausableAgent:
         """One of our agents, with all tools."""
         options = {"tools": [*self.tools(), self.sign], **options}
-        said = f"You are the {name}."
-        return PausableAgent(name, self.client, description=name, system_message=said, agents=nested, **options)
+        text = f"You are the {name}."
+        return PausableAgent(name, self.client, description=name, system_message=text, agents=nested, **options)
 
     def stock(self, name: str, **options: Any) -> AssistantAgent:
         """One of AutoGen's agents, with all tools."""
@@ -144,7 +144,7 @@ class Scenario:
 
     def answer_to(self, question: str) -> str | None:
         """Return what the human says, None to a question that is not of the scenario (about a call in doubt)."""
-        return next((said for words, said in self.answers.items() if words in question), None)
+        return next((text for words, text in self.answers.items() if words in question), None)
 
     def idempotent(self, token: str) -> bool:
         """Whether the tool that this call is of was declared to be idempotent."""
@@ -285,15 +285,15 @@ def _root(token: str, request: Request) -> Reply:
 
 def _root_asks(token: str, request: Request) -> Reply:
     """Clarifier, planner and lead ask; the plan is sent back once; then as `_root`."""
-    agent, said = token.partition(":")[0], str(request.messages)
+    agent, text = token.partition(":")[0], str(request.messages)
     match agent:
-        case "clarifier" if "Small" not in said:
+        case "clarifier" if "Small" not in text:
             return Say({"needs_clarification": True, "clarification_question": f"How large? ({token})"})
-        case "check" if "SQLite" not in said:
+        case "check" if "SQLite" not in text:
             aspect = {"aspect": "store", "description": "", "clarification_question": f"Which store? ({token})"}
             return Say({"needs_clarification": True, "ambiguity_details": [aspect]})
         case "planner":
-            title = f"Log in {'with sessions' if 'Use sessions' in said else 'somehow'} ({token})"
+            title = f"Log in {'with sessions' if 'Use sessions' in text else 'somehow'} ({token})"
             return Say(_PLAN.model_copy(update={"title": title}))
     return _root(token, request)
 

@@ -118,8 +118,8 @@ async def _answer_early(job: Job) -> None:
         with suppress(UpcallError):
             run = await app.get(job.run_id)
             for each in run.questions if run.working else ():
-                if (said := job.what.answer_to(each.question)) is not None:
-                    await app.answer(job.run_id, {each.id: said})
+                if (text := job.what.answer_to(each.question)) is not None:
+                    await app.answer(job.run_id, {each.id: text})
         await asyncio.sleep(0.01)
 
 

@@ -65,9 +65,9 @@ class System:
         """Nothing: the store is open."""
 
     async def start(self, run: str, task: str, history: list[tuple[str, str]]) -> Rest:
-        said = [TextMessage(source=role, content=text) for role, text in history]
+        texts = [TextMessage(source=role, content=text) for role, text in history]
         team = self._team()
-        return await self._rest(run, team, await team.run(task=[*said, TextMessage(source="user", content=task)]))
+        return await self._rest(run, team, await team.run(task=[*texts, TextMessage(source="user", content=task)]))
 
     async def answer(self, run: str, answers: dict[str, str]) -> Rest:
         team = self._team()

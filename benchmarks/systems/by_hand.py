@@ -29,8 +29,8 @@ class System:
         """Nothing: the store is open."""
 
     async def start(self, run: str, task: str, history: list[tuple[str, str]]) -> Rest:
-        said = [{"role": role, "content": text} for role, text in [*history, ("user", task)]]
-        return await self._go(run, _begin(self._scenario.root, said), {})
+        texts = [{"role": role, "content": text} for role, text in [*history, ("user", task)]]
+        return await self._go(run, _begin(self._scenario.root, texts), {})
 
     async def answer(self, run: str, answers: dict[str, str]) -> Rest:
         return await self._go(run, json.loads(self._states.load(run)), answers)

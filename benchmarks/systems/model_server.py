@@ -73,8 +73,8 @@ class _View:
         return Calls([_call(name, **{self.arguments[name]: task}) for name in nested])
 
     def _asker(self) -> Reply:
-        said = re.findall(r"ANSWER<[^>]*>", " ".join([self.task, *map(_text, self.since)]))
-        answers = list(dict.fromkeys(said))
+        output = re.findall(r"ANSWER<[^>]*>", " ".join([self.task, *map(_text, self.since)]))
+        answers = list(dict.fromkeys(output))
         if len(answers) == self.questions:
             return self._finish(answers)
         if not self.results and not answers:

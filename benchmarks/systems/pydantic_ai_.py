@@ -89,11 +89,11 @@ class System:
         """Nothing: the store is open."""
 
     async def start(self, run: str, task: str, history: list[tuple[str, str]]) -> Rest:
-        said: list[ModelMessage] = [
+        texts: list[ModelMessage] = [
             ModelRequest([UserPromptPart(text)]) if role == "user" else ModelResponse([TextPart(text)])
             for role, text in history
         ]
-        return self._rest(run, await self._run(self._scenario.root, task, message_history=said))
+        return self._rest(run, await self._run(self._scenario.root, task, message_history=texts))
 
     async def answer(self, run: str, answers: dict[str, str]) -> Rest:
         return self._rest(run, await self._resume(self._scenario.root, json.loads(self._states.load(run)), answers))

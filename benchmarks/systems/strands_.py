@@ -51,8 +51,8 @@ class System:
         """Nothing: the store is open."""
 
     async def start(self, run: str, task: str, history: list[tuple[str, str]]) -> Rest:
-        said = [{"role": role, "content": [{"text": text}]} for role, text in history]
-        return await self._go(run, self._agent(self._scenario.root, said), task)
+        texts = [{"role": role, "content": [{"text": text}]} for role, text in history]
+        return await self._go(run, self._agent(self._scenario.root, texts), task)
 
     async def answer(self, run: str, answers: dict[str, str]) -> Rest:
         agent = self._agent(self._scenario.root)

@@ -55,8 +55,8 @@ class System:
         """Nothing: the store is opened by the first run."""
 
     async def start(self, run: str, task: str, history: list[tuple[str, str]]) -> Rest:
-        said = [TextMessage(source=role, content=text) for role, text in history]
-        return _rest(await self._app.start(task, history=said, run_id=run))
+        texts = [TextMessage(source=role, content=text) for role, text in history]
+        return _rest(await self._app.start(task, history=texts, run_id=run))
 
     async def answer(self, run: str, answers: dict[str, str]) -> Rest:
         return _rest(await self._app.answer(run, answers))

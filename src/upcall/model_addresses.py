@@ -40,19 +40,19 @@ def find_url_problem(url: str) -> str | None:
     plain = url.strip(_AROUND)
     if not plain:
         return f"The base URL is empty. Leave it out, or write one such as {EXAMPLE}."
-    said = f"The base URL {mask_url(url)!r}"
+    shown_url = f"The base URL {mask_url(url)!r}"
     if plain != url:
-        return f"{said} has blanks, quotes or other marks around it. Write {mask_url(plain)}."
+        return f"{shown_url} has blanks, quotes or other marks around it. Write {mask_url(plain)}."
     scheme = _SCHEME.match(url)
     if scheme is None:
         host = _NO_SCHEME.sub("", mask_url(url)).replace("\\", "/")
         guess = (
             f": http://{host}" if re.match(r"[\w.-]+(?:[:/.]|$)", host) and not set(host) & {*_OF_PLACEHOLDER} else ""
         )
-        return f"{said} must begin with http:// or https://{guess}."
+        return f"{shown_url} must begin with http:// or https://{guess}."
     place = re.split(r"[/?#]", url[scheme.end() :], maxsplit=1)[0].rpartition("@")[2]
     problem = _find_place_problem(place)
-    return None if problem is None else f"{said} {problem} Write one such as {EXAMPLE}."
+    return None if problem is None else f"{shown_url} {problem} Write one such as {EXAMPLE}."
 
 
 def _find_place_problem(place: str) -> str | None:

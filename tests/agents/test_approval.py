@@ -48,7 +48,7 @@ class Post:
 
 
 @pytest.mark.parametrize(
-    ("answer", "sent", "told"),
+    ("answer", "sent", "emitted"),
     [
         ("Yes, call it", [("bob", 1)], "sent to bob"),
         ("yes", [("bob", 1)], "sent to bob"),
@@ -59,18 +59,18 @@ class Post:
         ("yes, but not on Sundays", [], "They said: yes, but not on Sundays."),
     ],
 )
-async def test_call_is_made_as_the_human_says(answer: str, sent: list[Any], told: str) -> None:
+async def test_call_is_made_as_the_human_says(answer: str, sent: list[Any], emitted: str) -> None:
     post = Post(SEND, "Mailed.")
     run = await post.app.start("Mail bob")
     assert (run.questions[0].path, post.sent) == (("lead", "mailer"), [])
     assert "| send(to: bob)" in run.questions[0].question
     run = await post.app.answer(run.id, answer)
     assert (run.status, post.sent) == (RunStatus.COMPLETED, sent)
-    assert told in str(await post.app.log.transcript(run.id))
+    assert emitted in str(await post.app.log.transcript(run.id))
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("answer", "expected"),
     [
         ('{"count": "many"}', "count: 'many' is not of type 'integer'"),
         ('{"subject": "Hi"}', "'subject' was unexpected"),
@@ -81,12 +81,12 @@ async def test_call_is_made_as_the_human_says(answer: str, sent: list[Any], told
         ('{"to": ' + "[" * 32 + "]" * 32 + "}", "it is nested too deeply (at most 32 levels)"),
     ],
 )
-async def test_wrong_arguments_are_refused_in_one_line(answer: str, says: str) -> None:
+async def test_wrong_arguments_are_refused_in_one_line(answer: str, expected: str) -> None:
     post = Post(SEND)
     run = await post.app.start("Mail bob")
     with pytest.raises(AnswerRefused, match="The arguments for send cannot be used") as refusal:
         await post.app.answer(run.id, answer)
-    assert says in str(refusal.value)
+    assert expected in str(refusal.value)
     assert "\n" not in str(refusal.value)
     assert (post.sent, (await post.app.get(run.id)).waiting) == ([], True)
 
@@ -159,7 +159,7 @@ async def test_nobody_asked_is_no_approval(settings: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("approve", "says"),
+    ("approve", "expected"),
     [
         (["sned"], "approve names 'sned', which is not one of its tools or nested agents: send"),
         (["sned_*"], "approve names 'sned_[*]'"),
@@ -168,8 +168,8 @@ async def test_nobody_asked_is_no_approval(settings: dict[str, Any]) -> None:
         ([3], "contains 3"),
     ],
 )
-async def test_what_approves_nothing_is_refused(approve: Any, says: str) -> None:
-    with pytest.raises(ConfigurationError, match=says):
+async def test_what_approves_nothing_is_refused(approve: Any, expected: str) -> None:
+    with pytest.raises(ConfigurationError, match=expected):
         await Post(SEND, approve=approve).app.start("Mail bob")
 
 
@@ -191,10 +191,10 @@ async def test_pattern_is_checked_once_a_server_lists_its_tools(names: list[str]
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("run_comand", "is not a tool; did you mean 'run_command'"), ("rum_*", "is not a tool")]
+    ("name", "expected"), [("run_comand", "is not a tool; did you mean 'run_command'"), ("rum_*", "is not a tool")]
 )
-def test_settings_refuse_a_name_that_is_no_tool(name: str, says: str) -> None:
-    with pytest.raises(ConfigurationError, match=says):
+def test_settings_refuse_a_name_that_is_no_tool(name: str, expected: str) -> None:
+    with pytest.raises(ConfigurationError, match=expected):
         Upcall(settings=Settings.read(approve=[name])).team.build()
 
 

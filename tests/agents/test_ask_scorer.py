@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from autogen_agentchat.messages import ThoughtEvent
-from conversation import answers, carried, say
+from conversation import answers, resumed_as, send
 from scenario import CLEAR, DEEP_CODING, PLAN, TASK, script
 from scorers import embed, list_needs, send_vectors
 from web_servers import Sent, Server, serving
@@ -42,9 +42,9 @@ def clarifier(client: ScriptedModelClient, server: Server, **options: Any) -> Cl
 async def test_scorer_below_threshold_asks_nothing_and_calls_no_model() -> None:
     write()
     with serving(embed) as server, ScriptedModelClient([]) as client:
-        rest = await say(clarifier(client, server), CLEAR_TASK)
+        rest = await send(clarifier(client, server), CLEAR_TASK)
     assert rest.text == "Nothing needs to be clarified."
-    assert "nothing has to be asked" in rest.told(ThoughtEvent)[0].to_text()
+    assert "nothing has to be asked" in rest.events_of(ThoughtEvent)[0].to_text()
 
 
 @pytest.mark.parametrize("weight", ["low", "high"])
@@ -53,7 +53,7 @@ async def test_scorer_at_threshold_asks_the_weightiest_without_a_look(weight: st
     write()
     reply = list_needs(tone="low", area=weight)
     with serving(embed) as server, ScriptedModelClient([reply, look]) as client:
-        (question,) = (await say(clarifier(client, server, check_questions=True), LACKS)).questions
+        (question,) = (await send(clarifier(client, server, check_questions=True), LACKS)).questions
     assert question.question == ("Which area?" if weight == "high" else "Which tone?")
     assert [each.label for each in question.options] == (["the IEA", "Eurostat"] if look == DIFFERS else [])
 
@@ -63,8 +63,8 @@ async def test_scorer_leaves_later_questions_to_the_model() -> None:
     unweighty = list_needs(area="low")
     with serving(embed) as server, ScriptedModelClient([unweighty, unweighty]) as client:
         first = clarifier(client, server)
-        rest = await say(first, LACKS)
-        done = await say(await carried(first, clarifier(client, server)), answers(rest, "The north"))
+        rest = await send(first, LACKS)
+        done = await send(await resumed_as(first, clarifier(client, server)), answers(rest, "The north"))
     assert "Answer: The north" in done.text
     assert len(server.requests) == 1
 
@@ -73,8 +73,8 @@ async def test_each_task_is_scored_anew() -> None:
     write()
     with serving(embed) as server, ScriptedModelClient([list_needs(area="high")]) as client:
         agent = clarifier(client, server)
-        assert not (await say(agent, CLEAR_TASK)).questions
-        assert (await say(agent, LACKS)).questions
+        assert not (await send(agent, CLEAR_TASK)).questions
+        assert (await send(agent, LACKS)).questions
 
 
 async def test_scorer_sends_the_wrapped_task_to_its_configured_server() -> None:
@@ -82,7 +82,7 @@ async def test_scorer_sends_the_wrapped_task_to_its_configured_server() -> None:
     with serving(embed) as server, ScriptedModelClient([]) as client:
         address = {"base_url": f"{server.url}/v1", "api_key": "secret"}
         settings = Settings.read(model="m", base_url="http://127.0.0.1:9/v1", models={"embeddings": address})
-        await say(Clarifier(client, ask_scorer=FILE, embed=embedder_for(settings)), CLEAR_TASK)
+        await send(Clarifier(client, ask_scorer=FILE, embed=embedder_for(settings)), CLEAR_TASK)
     (request,) = server.requests
     sent = json.loads(request.body)
     assert (request.path, request.headers["authorization"]) == ("/v1/embeddings", "Bearer secret")
@@ -102,7 +102,7 @@ async def test_scorer_sends_the_wrapped_task_to_its_configured_server() -> None:
 async def test_scorer_that_fails_leaves_it_to_the_model(weights: tuple[float, ...], answer: Any, why: str) -> None:
     write(*weights)
     with serving(answer) as server, ScriptedModelClient([CLEAR]) as client:
-        message = (await say(clarifier(client, server), CLEAR_TASK)).message
+        message = (await send(clarifier(client, server), CLEAR_TASK)).message
     (warning,) = event_warnings(message)
     assert warning.startswith("ask_scorer failed, so the model alone decided what to ask: ")
     assert why in warning
@@ -129,7 +129,7 @@ async def test_run_keeps_its_scorer_in_another_folder(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "expected"),
     [
         (None, "cannot be read: No such file"),
         ("{}", "is not a scorer of this version: features: Field required"),
@@ -137,25 +137,25 @@ async def test_run_keeps_its_scorer_in_another_folder(tmp_path: Path, monkeypatc
         ('{"version": 1}', "is not a scorer of this version: version: Input should be 2"),
     ],
 )
-async def test_scorer_refuses_an_unusable_file_before_any_call(content: str | None, says: str) -> None:
+async def test_scorer_refuses_an_unusable_file_before_any_call(content: str | None, expected: str) -> None:
     if content is not None:
         FILE.write_text(content)
     with ScriptedModelClient([]) as client:
         app = Upcall(client, settings=Settings.read(ask_scorer=FILE))
-        with pytest.raises(ConfigurationError, match=says):
+        with pytest.raises(ConfigurationError, match=expected):
             await app.start(TASK)
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "expected"),
     [
         ({"ask": "preferences"}, "was trained for ask: preferences, and ask is essential"),
         ({}, "no server is set that has them: say models"),
     ],
 )
-def test_scorer_for_something_else_is_refused(changes: dict[str, Any], says: str) -> None:
+def test_scorer_for_something_else_is_refused(changes: dict[str, Any], expected: str) -> None:
     write(**changes)
-    with pytest.raises(ConfigurationError, match=says):
+    with pytest.raises(ConfigurationError, match=expected):
         Clarifier(ScriptedModelClient([]), ask_scorer=FILE)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from autogen_core import FunctionCall
-from conversation import answers, say
+from conversation import answers, send
 
 from upcall.agents import PausableAgent
 from upcall.agents.tool_loop.ask_shapes import mend_asks
@@ -47,7 +47,7 @@ def agent(client: ScriptedModelClient, **options: Any) -> PausableAgent:
 @pytest.mark.parametrize("arguments", SHAPES, ids=lambda each: str(each)[:60])
 async def test_question_in_another_shape_is_asked(arguments: Any) -> None:
     with ScriptedModelClient([Call("ask_user", arguments)]) as client:
-        (question,) = (await say(agent(client), "Go")).questions
+        (question,) = (await send(agent(client), "Go")).questions
     assert (question.question, [each.label for each in question.options]) == ("Which?", AB)
 
 
@@ -55,9 +55,9 @@ async def test_question_in_another_shape_is_asked(arguments: Any) -> None:
 async def test_several_questions_in_a_call_are_asked_each(questions: Any) -> None:
     with ScriptedModelClient([Call("ask_user", {"questions": questions, "required": False}), "Done."]) as client:
         solo = agent(client)
-        rest = await say(solo, "Go")
+        rest = await send(solo, "Go")
         assert [(each.question, each.required) for each in rest.questions] == [("One?", False), ("Two?", False)]
-        await say(solo, answers(rest, "1", "2"))
+        await send(solo, answers(rest, "1", "2"))
     assert list(client.requests[-1].tool_results.values()) == ["1", "2"]
 
 
@@ -73,7 +73,7 @@ async def test_several_questions_in_a_call_are_asked_each(questions: Any) -> Non
 )
 async def test_kind_of_a_question_is_understood(word: str, kind: ClarificationType) -> None:
     with ScriptedModelClient([Call("ask_user", {"question": "Which?", "clarification_type": word})]) as client:
-        assert (await say(agent(client), "Go")).questions[0].clarification_type is kind
+        assert (await send(agent(client), "Go")).questions[0].clarification_type is kind
 
 
 @pytest.mark.parametrize(
@@ -104,12 +104,12 @@ UNASKED = "it tried to ask you something and could not (options must be a list),
 
 @pytest.mark.parametrize("replies", [[REFUSED, "Done."], [REFUSED] * 5, [*[REFUSED] * 4, "Done."]])
 async def test_question_that_was_never_asked_is_warned_of(replies: list[Reply]) -> None:
-    rest = await say(agent(ScriptedModelClient(replies)), "Go")
+    rest = await send(agent(ScriptedModelClient(replies)), "Go")
     assert event_warnings(rest.message)[0] == UNASKED
 
 
 async def test_question_that_was_put_right_is_not_warned_of() -> None:
     with ScriptedModelClient([REFUSED, Call("ask_user", {"question": "Which?"}), "Done."]) as client:
         solo = agent(client)
-        done = await say(solo, answers(await say(solo, "Go"), "A"))
+        done = await send(solo, answers(await send(solo, "Go"), "A"))
     assert event_warnings(done.message) == []

@@ -24,7 +24,7 @@ from autogen_agentchat.teams import Swarm
 from autogen_core import CancellationToken
 from autogen_core.tools import FunctionTool, StaticWorkbench
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from conversation import Counted, answers, cancelled_while, carried, impatient, nothing_left_behind, run, say, turn
+from conversation import Counted, answers, cancelled_while, impatient, nothing_left_behind, resumed_as, run, send, turn
 from tables import rows
 
 from upcall.agents import Clarifier, DocumentsWorkbench, HumanProxyAgent
@@ -140,9 +140,9 @@ async def test_clarifier_gets_findings_of_a_shallow_agents_handoff() -> None:
     with ScriptedModelClient([REGION, CLEAR]) as client:
         agent = Clarifier(client)
         asked = await turn(agent, TASK, classified, again, found)
-        message = await turn(await carried(agent, Clarifier(client)), reply_to(asked, "Japan"))
-    said = f"{TASK.content}\nWhat researcher said when it handed this over: Unable to find numbers for Italy."
-    assert [dialog(request)[0] for request in client.requests] == [("user", said)] * 2
+        message = await turn(await resumed_as(agent, Clarifier(client)), reply_to(asked, "Japan"))
+    text = f"{TASK.content}\nWhat researcher said when it handed this over: Unable to find numbers for Italy."
+    assert [dialog(request)[0] for request in client.requests] == [("user", text)] * 2
     assert message.target == "planner"
 
 
@@ -154,8 +154,13 @@ async def test_handoff_without_any_user_text_is_the_task() -> None:
 
 async def test_question_reaches_the_user_with_options_reason_and_path() -> None:
     """S0-02, S0-10."""
-    said = {"needsClarification": True, "clarificationQuestion": "Which?", "options": ["A", "B"], "reason": "It varies"}
-    with ScriptedModelClient([json.dumps(said)]) as client:
+    fields = {
+        "needsClarification": True,
+        "clarificationQuestion": "Which?",
+        "options": ["A", "B"],
+        "reason": "It varies",
+    }
+    with ScriptedModelClient([json.dumps(fields)]) as client:
         message = await turn(Clarifier(client), TASK)
     (question,) = message_questions(message)
     assert message.target == "user"
@@ -237,7 +242,7 @@ async def test_state_holds_documents_and_data_sources() -> None:
         state = await agent.save_state()
         assert state["available_documents"] == [{"file_name": "g7.md", "summary": "Energy"}]
         assert state["data_sources"] == ["documents"]
-        await turn(await carried(agent, Clarifier(client)), TASK)
+        await turn(await resumed_as(agent, Clarifier(client)), TASK)
     assert "- g7.md: Energy" in client.requests[0].system
 
 
@@ -377,7 +382,7 @@ async def test_giant_answer_and_task_are_cut_only_for_models() -> None:
         agent = Clarifier(client, max_context_chars=1_000)
         asked = await turn(agent, TextMessage(source="user", content="Compare " * 5_000))
         message = await turn(agent, reply_to(asked, "Japan " * 5_000))
-    task, _, answer = (said for _, said in dialog(client.requests[1]))
+    task, _, answer = (text for _, text in dialog(client.requests[1]))
     assert len(task) <= 1_000 >= len(answer)
     assert "characters are left out here" in task
     assert "characters are left out here" in answer
@@ -399,7 +404,7 @@ async def test_giant_answer_and_task_are_cut_only_for_models() -> None:
 async def test_tool_call_is_followed_by_a_reminder(given: dict[str, Any]) -> None:
     """S0-08, S0-43."""
     with ScriptedModelClient([SEARCH, CLEAR]) as client:
-        rest = await say(Clarifier(client, **given), TASK)
+        rest = await send(Clarifier(client, **given), TASK)
     assert dialog(client.requests[1]) == [
         ("user", TASK.content),
         ("assistant", "search"),
@@ -416,7 +421,7 @@ def broken() -> str:
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "emitted"),
     [
         pytest.param(Call("broken"), "Error: no network", id="a tool that fails"),
         pytest.param(Call("serach"), "Error: there is no tool 'serach'. Your tools: search, broken.", id="unknown"),
@@ -425,13 +430,13 @@ def broken() -> str:
         pytest.param(Call("search", {"word": "G7"}), "Field required", id="wrong arguments"),
     ],
 )
-async def test_failed_call_reaches_the_model_and_spares_its_sibling(call: Call, told: str) -> None:
+async def test_failed_call_reaches_the_model_and_spares_its_sibling(call: Call, emitted: str) -> None:
     with ScriptedModelClient([Calls([call, SEARCH]), CLEAR]) as client:
-        rest = await say(Clarifier(client, tools=[search, broken]), TASK)
+        rest = await send(Clarifier(client, tools=[search, broken]), TASK)
     results = list(client.requests[1].tool_results.values())
-    assert told in results[0]
+    assert emitted in results[0]
     assert results[1] == "Found: G7 energy"
-    (done,) = rest.told(ToolCallExecutionEvent)
+    (done,) = rest.events_of(ToolCallExecutionEvent)
     assert isinstance(done, ToolCallExecutionEvent)
     assert [result.is_error for result in done.content] == [True, False]
 
@@ -442,7 +447,7 @@ async def test_batch_is_not_repeated_after_failures_or_reloading() -> None:
         agent = Clarifier(client, tools=[counted.note])
         with pytest.raises(ModelUnavailable):
             await turn(agent, TASK)
-        await turn(await carried(agent, Clarifier(client, tools=[counted.note])))
+        await turn(await resumed_as(agent, Clarifier(client, tools=[counted.note])))
     assert counted.calls == 1
     assert client.requests[2].messages == client.requests[1].messages
 
@@ -462,7 +467,7 @@ async def test_batch_cut_off_keeps_what_was_finished(how: str) -> None:
             agent = Clarifier(client, tools=[counted.note, wait])
             await cancelled_while(agent, begun.is_set, how, TASK.content)
             let_go.set()
-            message = await turn(await carried(agent, Clarifier(client, tools=[counted.note, wait])))
+            message = await turn(await resumed_as(agent, Clarifier(client, tools=[counted.note, wait])))
     assert (counted.calls, message.target) == (1, "planner")
     assert list(client.requests[1].tool_results.values()) == ["note 1", "waited"]
 
@@ -536,13 +541,13 @@ async def test_tool_question_holds_its_call_until_the_answer() -> None:
     tools = [counted.note, pick_source]
     with ScriptedModelClient([Calls([Call("note"), Call("pick_source")]), REGION]) as client:
         agent = Clarifier(client, tools=tools, max_turns=1)
-        rest = await say(agent, TASK)
+        rest = await send(agent, TASK)
         (question,) = rest.questions
         assert (question.question, question.path, question.calls) == ("Which source?", ("clarifier",), ("call_1_2",))
         assert [option.label for option in question.options] == ["IEA", "Eurostat"]
-        told = [event.request_id for event in rest.events if isinstance(event, UserInputRequestedEvent)]
-        assert told == [question.id]
-        agent = await carried(agent, Clarifier(client, tools=tools, max_turns=1))
+        emitted = [event.request_id for event in rest.events if isinstance(event, UserInputRequestedEvent)]
+        assert emitted == [question.id]
+        agent = await resumed_as(agent, Clarifier(client, tools=tools, max_turns=1))
         assert agent.waiting_for() == {question.id}
         asked = await turn(agent, answers(rest, "IEA"))
         state = await state_of(agent)
@@ -561,9 +566,9 @@ async def test_two_asking_tools_are_answered_one_by_one() -> None:
     tools = [pick_source, pick_year]
     with ScriptedModelClient([Calls([Call("pick_source"), Call("pick_year")]), CLEAR]) as client:
         agent = Clarifier(client, tools=tools)
-        first = await say(agent, TASK)
-        second = await say(agent, answers(first, None, "2030"))
-        third = await say(await carried(agent, Clarifier(client, tools=tools)), answers(second, "Eurostat"))
+        first = await send(agent, TASK)
+        second = await send(agent, answers(first, None, "2030"))
+        third = await send(await resumed_as(agent, Clarifier(client, tools=tools)), answers(second, "Eurostat"))
     assert [[each.question for each in rest.questions] for rest in (first, second)] == [
         ["Which source?", "Which year?"],
         ["Which source?"],
@@ -591,7 +596,7 @@ NUDGE = PROMPTS.render(SearchFirstContext(("search",)))
 def nudges(client: ScriptedModelClient) -> list[int]:
     """In which requests the model is told for the first time to look first, by number."""
     last = [request.messages[-1]["content"] for request in client.requests]
-    return [number for number, said in enumerate(last) if said == NUDGE]
+    return [number for number, text in enumerate(last) if text == NUDGE]
 
 
 async def test_first_question_without_tools_is_sent_back_once() -> None:
@@ -599,7 +604,7 @@ async def test_first_question_without_tools_is_sent_back_once() -> None:
     with ScriptedModelClient([REGION, REGION, asks("Until when?"), asks("For whom?")]) as client:
         agent = Clarifier(client, tools=[search])
         first = await turn(agent, TASK)
-        agent = await carried(agent, Clarifier(client, tools=[search]))
+        agent = await resumed_as(agent, Clarifier(client, tools=[search]))
         second = await turn(agent, reply_to(first, "Japan"))
         third = await turn(agent, reply_to(second, "2030"))
     asked = [question.question for message in (first, second, third) for question in message_questions(message)]
@@ -633,7 +638,7 @@ async def test_question_is_sent_back_once_a_task_despite_failures() -> None:
         agent = Clarifier(client, tools=[search])
         with pytest.raises(ModelUnavailable):
             await turn(agent, TASK)
-        agent = await carried(agent, Clarifier(client, tools=[search]))
+        agent = await resumed_as(agent, Clarifier(client, tools=[search]))
         await turn(agent, reply_to(await turn(agent), "skip"))
         await turn(agent, TextMessage(source="lead", content="Done."), TextMessage(source="user", content="And Italy?"))
     assert nudges(client) == [1, 2, 4]
@@ -661,12 +666,12 @@ async def test_long_dialog_with_tools_and_repairs_suits_every_server() -> None:
         agent = Clarifier(client, tools=tools)
         message = await turn(agent, TASK)
         for answer in ("Japan", "2030", "IEA", Answer(question_id="", outcome=Outcome.SKIPPED)):
-            agent = await carried(agent, Clarifier(client, tools=tools))
+            agent = await resumed_as(agent, Clarifier(client, tools=tools))
             message = await turn(agent, reply_to(message, answer))
         assert message.target == "planner"
         await turn(agent, TextMessage(source="lead", content="Done."), TextMessage(source="user", content="And Italy?"))
     assert_every_server_takes(client.requests)
-    assert [said for role, said in dialog(client.requests[8]) if role == "user"] == [
+    assert [text for role, text in dialog(client.requests[8]) if role == "user"] == [
         TASK.content,
         PROMPTS.render(SearchFirstContext(("search", "pick_source"))),
         REMINDER["content"],
@@ -783,7 +788,7 @@ async def test_state_lets_a_new_object_continue_after_a_failure(failure: Fail, k
         asked = await turn(agent, TASK)
         with pytest.raises(kind, match=r"^Agent 'clarifier': [^\n]*\Z"):
             await turn(agent, reply_to(asked, "Japan"))
-        message = await turn(await carried(agent, Clarifier(client)))
+        message = await turn(await resumed_as(agent, Clarifier(client)))
     assert message.content == "Clarified:\nQuestion: Which countries?\nAnswer: Japan"
 
 
@@ -792,7 +797,7 @@ async def test_failed_repair_is_repeated_without_the_call_before() -> None:
         agent = Clarifier(client)
         with pytest.raises(ModelUnavailable):
             await turn(agent, TASK)
-        assert (await turn(await carried(agent, Clarifier(client)))).target == "planner"
+        assert (await turn(await resumed_as(agent, Clarifier(client)))).target == "planner"
 
 
 async def test_task_repeated_after_a_failure_is_taken_once() -> None:
@@ -809,7 +814,7 @@ async def test_same_answer_twice_is_taken_once() -> None:
         agent = Clarifier(client)
         answer = reply_to(await turn(agent, TASK), "Japan")
         await turn(agent, answer, answer)
-    assert [said for _, said in dialog(client.requests[1])].count("Japan") == 1
+    assert [text for _, text in dialog(client.requests[1])].count("Japan") == 1
 
 
 async def test_answer_that_arrives_twice_leaves_the_next_question_open() -> None:

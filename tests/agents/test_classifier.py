@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import pytest
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage, ThoughtEvent
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from conversation import carried, say
+from conversation import resumed_as, send
 from pydantic import ValidationError
 from tables import rows
 
@@ -38,7 +38,7 @@ def text(content: str, source: str = "user") -> TextMessage:
 
 async def turn(agent: Classifier, *messages: BaseChatMessage) -> BaseChatMessage:
     """Return the message that ends the agent's turn."""
-    return (await say(agent, *messages)).message
+    return (await send(agent, *messages)).message
 
 
 async def said_to(replies: Sequence[Reply], **settings: Any) -> BaseChatMessage:
@@ -151,7 +151,7 @@ async def test_prompt_shows_the_query_time_and_tools() -> None:
 
 
 @pytest.mark.parametrize(
-    ("user_info", "told"),
+    ("user_info", "emitted"),
     [
         ({"name": "Ada", "email": "ada@example.org"}, "The user is Ada (ada@example.org)."),
         ({"name": "Ada"}, "The user is Ada."),
@@ -159,21 +159,21 @@ async def test_prompt_shows_the_query_time_and_tools() -> None:
         ({}, None),
     ],
 )
-async def test_prompt_names_the_user_where_that_is_known(user_info: Mapping[str, str], told: str | None) -> None:
+async def test_prompt_names_the_user_where_that_is_known(user_info: Mapping[str, str], emitted: str | None) -> None:
     """S2-15, S2-28."""
     with ScriptedModelClient([SHALLOW]) as client:
         await turn(Classifier(client, user_info=user_info), QUERY)
     system = client.requests[0].system
-    assert told in system if told else "The user is " not in system
+    assert emitted in system if emitted else "The user is " not in system
 
 
 async def test_prompt_lists_each_file_in_one_short_line() -> None:
     with ScriptedModelClient([SHALLOW, SHALLOW]) as client:
         await turn(Classifier(client, files=["a.py", "b\n-----\nc.md", "\udcff.txt", "n" * 5_000]), QUERY)
         await turn(Classifier(client), QUERY)
-    (told,) = (line for line in client.requests[0].system.splitlines() if line.startswith("These files"))
-    assert "a.py, b ----- c.md, " in told
-    assert len(told) < 500
+    (emitted,) = (line for line in client.requests[0].system.splitlines() if line.startswith("These files"))
+    assert "a.py, b ----- c.md, " in emitted
+    assert len(emitted) < 500
     json.dumps(client.requests[0].body).encode()
     assert "These files" not in client.requests[1].system
 
@@ -220,11 +220,11 @@ async def test_history_keeps_the_latest_messages_and_the_query(
     before: int, settings: dict[str, int], shown: int
 ) -> None:
     """S2-06, S2-14, S2-40: 20 by default, the query included."""
-    said = talk(before)
+    output = talk(before)
     with ScriptedModelClient([SHALLOW]) as client:
-        await turn(Classifier(client, **settings), *said, QUERY)  # type: ignore[arg-type]
+        await turn(Classifier(client, **settings), *output, QUERY)  # type: ignore[arg-type]
     system, *history, query = [(each["role"], each["content"]) for each in client.requests[0].messages]
-    kept = said[before - shown :]
+    kept = output[before - shown :]
     assert system[0] == "system"
     assert history == [(each.source, each.content) for each in kept]
     assert query == ("user", "What is CUDA?")
@@ -277,7 +277,7 @@ async def test_verbose_classifier_logs_what_the_model_said(
 
 async def test_call_is_emitted_as_a_thought_with_its_tokens() -> None:
     agent = Classifier(ScriptedModelClient([SHALLOW]))
-    thoughts = [event for event in (await say(agent, QUERY)).events if isinstance(event, ThoughtEvent)]
+    thoughts = [event for event in (await send(agent, QUERY)).events if isinstance(event, ThoughtEvent)]
     assert [thought.content for thought in thoughts] == ["a shallow research task"]
     assert thoughts[0].models_usage is not None
     assert thoughts[0].models_usage.prompt_tokens > 0
@@ -355,8 +355,8 @@ async def test_failed_call_ends_the_turn_with_a_friendly_message(failure: Reply 
     assert model.left == []
 
 
-@pytest.mark.parametrize(("status", "told"), [(401, True), (404, True), (429, True), (500, True), (504, False)])
-async def test_server_error_is_quoted_without_the_key(status: int, told: bool) -> None:
+@pytest.mark.parametrize(("status", "emitted"), [(401, True), (404, True), (429, True), (500, True), (504, False)])
+async def test_server_error_is_quoted_without_the_key(status: int, emitted: bool) -> None:
     """S2-31, S2-32."""
     with LoopbackServer([Fail(status, f"No model for {KEY}\nhere")], api_key=KEY) as server:
         settings = Settings.read(None, model="m", base_url=server.base_url, api_key=KEY, max_retries=0)
@@ -364,7 +364,7 @@ async def test_server_error_is_quoted_without_the_key(status: int, told: bool) -
         message = await turn(Classifier(client("classifier")), QUERY)
         await client.close()
     assert_friendly(message)
-    assert ("No model for [key] here" in message.to_text()) is told
+    assert ("No model for [key] here" in message.to_text()) is emitted
 
 
 class Odd(ScriptedModelClient):
@@ -388,7 +388,7 @@ async def test_state_lets_a_new_object_continue_after_a_failure(failure: Reply |
     client = ScriptedModelClient(Failing(failure, SHALLOW))
     first = Classifier(client, llm_timeout=0.05)
     failed = await turn(first, QUERY)
-    message = await turn(await carried(first, Classifier(client)), failed)
+    message = await turn(await resumed_as(first, Classifier(client)), failed)
     assert isinstance(message, HandoffMessage)
     assert message.target == "researcher"
     assert client.requests[1].messages[1:] == [{"role": "user", "content": "What is CUDA?"}]

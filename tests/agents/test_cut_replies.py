@@ -13,7 +13,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core import FunctionCall
 from autogen_core.models import CreateResult, LLMMessage, RequestUsage
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from conversation import Rest, say
+from conversation import TurnResult, send
 from worlds import STORE
 
 from upcall import PausableAgent, Settings, Upcall
@@ -64,13 +64,13 @@ def writer() -> Writer:
     return Writer()
 
 
-async def reply(writer: Writer, *replies: CreateResult | str, **options: Any) -> Rest:
-    return await say(PausableAgent("solo", Replies(*replies), tools=[writer.write], **options), "Go")
+async def reply(writer: Writer, *replies: CreateResult | str, **options: Any) -> TurnResult:
+    return await send(PausableAgent("solo", Replies(*replies), tools=[writer.write], **options), "Go")
 
 
-def results(rest: Rest) -> list[str]:
+def results(rest: TurnResult) -> list[str]:
     """Return the results of all calls."""
-    return [each.content for event in rest.told(ToolCallExecutionEvent) for each in event.content]  # type: ignore[union-attr]
+    return [each.content for event in rest.events_of(ToolCallExecutionEvent) for each in event.content]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -81,7 +81,7 @@ async def test_cut_call_is_not_made(stream: bool, reason: str, arguments: str, w
     rest = await reply(writer, cut(call, reason=reason), "Done.", stream=stream)
     assert (rest.text, writer.made) == ("Done.", [])
     assert "was cut off" in results(rest)[0]
-    assert "none of its calls was made" in event_warnings(rest.told(ToolCallExecutionEvent)[0])[0]
+    assert "none of its calls was made" in event_warnings(rest.events_of(ToolCallExecutionEvent)[0])[0]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ async def test_whole_reply_between_cut_ones_starts_the_count_again(writer: Write
 
 async def test_cut_call_of_the_clarifier_is_not_made(writer: Writer) -> None:
     client = Replies(cut(WRITE), '{"needs_clarification": false}')
-    await say(Clarifier(client, tools=[writer.write]), "Go")
+    await send(Clarifier(client, tools=[writer.write]), "Go")
     assert writer.made == []
     assert "none of its calls was made" in str(client.sent[-1][-1].content)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from autogen_agentchat.messages import HandoffMessage, TextMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from conversation import Rest, answers, carried, say
+from conversation import TurnResult, answers, resumed_as, send
 from scenario import for_team, new_app, requests_of
 
 from upcall import Run, RunStatus
@@ -36,10 +36,10 @@ def report(summary: str) -> str:
     return json.dumps({"summary": summary})
 
 
-async def ended_with(*replies: Reply, task: str = TASK) -> Rest:
+async def ended_with(*replies: Reply, task: str = TASK) -> TurnResult:
     """How the turn of a researcher that escalates to the clarifier ends; every reply must be used."""
     with ScriptedModelClient(replies) as client:
-        return await say(researcher(client, escalates_to="clarifier"), task)
+        return await send(researcher(client, escalates_to="clarifier"), task)
 
 
 def scripted(intent: str = "research", **changed: Sequence[Reply]) -> ScriptedModelClient:
@@ -126,8 +126,8 @@ async def test_empty_reply_leaves_no_message_in_the_context() -> None:
     """Some servers refuse the next request then."""
     with ScriptedModelClient(["", "", DONE]) as client:
         agent = researcher(client, escalates_to="clarifier")
-        await say(agent, TASK)
-        await say(agent, "And OpenCL?")
+        await send(agent, TASK)
+        await send(agent, "And OpenCL?")
     assert all(str(each["content"]).strip() for each in client.requests[-1].messages)
 
 
@@ -142,7 +142,7 @@ async def test_limit_of_a_turn_causes_no_escalation(monkeypatch: pytest.MonkeyPa
     """The work done so far stands, and the text says how to let it go on; whatever its words are, they are ours."""
     monkeypatch.setattr("upcall.agents.escalating.FALLS_SHORT", ("without finishing",))
     with ScriptedModelClient([Call("missing")] * 2) as client:
-        rest = await say(coder(client, tmp_path, escalates_to="clarifier", max_rounds=2), "unable to find it")
+        rest = await send(coder(client, tmp_path, escalates_to="clarifier", max_rounds=2), "unable to find it")
     assert isinstance(rest.message, TextMessage)
     assert "stopped after 2 model calls" in rest.text
 
@@ -152,7 +152,7 @@ async def test_escalation_of_an_unanswered_question_carries_the_findings(tmp_pat
     (tmp_path / "gpu.md").write_text("CUDA came out in 2007.")
     searches = [Call("search_documents", {"words": f"CUDA {number}"}) for number in range(SHALLOW_ROUNDS)]
     with ScriptedModelClient(searches) as client:
-        rest = await say(researcher(client, [tmp_path], escalates_to="clarifier"), TASK)
+        rest = await send(researcher(client, [tmp_path], escalates_to="clarifier"), TASK)
     assert isinstance(rest.message, HandoffMessage)
     assert rest.message.target == "clarifier"
     assert "CUDA came out in 2007." in rest.text
@@ -173,7 +173,7 @@ async def test_quotes_in_a_report_do_not_mark_it_short(tmp_path: Path) -> None:
     cited = [{"ref": "gpu.md", "quote": "The police were unable to find the key to the safe."}]
     found = json.dumps({"summary": "The key is lost [1].", "citations": cited})
     with ScriptedModelClient([read, found]) as client:
-        rest = await say(researcher(client, [tmp_path], escalates_to="clarifier"), TASK)
+        rest = await send(researcher(client, [tmp_path], escalates_to="clarifier"), TASK)
     assert isinstance(rest.message, TextMessage)
     assert "unable to find" in rest.text
 
@@ -187,28 +187,28 @@ async def test_tokens_of_the_report_are_counted() -> None:
 async def test_question_causes_no_escalation_but_its_report_may() -> None:
     with ScriptedModelClient([ASK, report(SHORT)]) as client:
         first = researcher(client, escalates_to="clarifier")
-        asked = await say(first, TASK)
-        second = await carried(first, researcher(client, escalates_to="clarifier"))
-        rest = await say(second, answers(asked, "The second"))
+        asked = await send(first, TASK)
+        second = await resumed_as(first, researcher(client, escalates_to="clarifier"))
+        rest = await send(second, answers(asked, "The second"))
     assert (asked.message.target, rest.message.target) == ("user", "clarifier")  # type: ignore[attr-defined]
 
 
 async def test_report_is_the_result_where_nobody_takes_handoffs() -> None:
     with ScriptedModelClient([SHORT]) as client:
-        rest = await say(EscalatingAgent("solo", client), TASK)
+        rest = await send(EscalatingAgent("solo", client), TASK)
     assert rest.text == SHORT
 
 
 async def test_empty_report_fails_where_nobody_takes_handoffs() -> None:
     with ScriptedModelClient(["", ""]) as client, pytest.raises(ModelReplyInvalid, match="gave no text"):
-        await say(EscalatingAgent("solo", client), TASK)
+        await send(EscalatingAgent("solo", client), TASK)
 
 
 async def test_dumped_agent_still_escalates() -> None:
     made = researcher(ReplayChatCompletionClient([report(SHORT)], MODEL_INFO), escalates_to="clarifier")
     loaded = EscalatingAgent.load_component(json.loads(made.dump_component().model_dump_json()))
     assert loaded.dump_component() == made.dump_component()
-    assert isinstance((await say(loaded, TASK)).message, HandoffMessage)
+    assert isinstance((await send(loaded, TASK)).message, HandoffMessage)
 
 
 # -- in the root team -------------------------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ async def test_findings_follow_a_handoff_of_the_model_itself(tmp_path: Path) -> 
     (tmp_path / "gpu.md").write_text("CUDA came out in 2007.")
     found = [Call("search_documents", {"words": "CUDA"}), Call("transfer_to_clarifier")]
     with ScriptedModelClient(found) as client:
-        rest = await say(researcher(client, [tmp_path], escalates_to="clarifier"), TASK)
+        rest = await send(researcher(client, [tmp_path], escalates_to="clarifier"), TASK)
     assert isinstance(rest.message, HandoffMessage)
     assert rest.message.target == "clarifier"
     assert "CUDA came out in 2007." in rest.text

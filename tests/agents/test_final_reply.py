@@ -11,7 +11,7 @@ import pytest
 from autogen_agentchat.messages import ToolCallExecutionEvent, ToolCallRequestEvent
 from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from conversation import Rest, carried, say
+from conversation import TurnResult, resumed_as, send
 from pydantic import BaseModel
 
 from upcall.agents import PausableAgent
@@ -54,20 +54,20 @@ def contents(client: ScriptedModelClient) -> list[str]:
     return [str(each.get("content")) for each in client.requests[-1].messages]
 
 
-async def coded(replies: Sequence[Reply], folder: Path, **options: Any) -> Rest:
+async def coded(replies: Sequence[Reply], folder: Path, **options: Any) -> TurnResult:
     with ScriptedModelClient(replies) as client:
-        return await say(make_coder(client, folder, **options), "Build it")
+        return await send(make_coder(client, folder, **options), "Build it")
 
 
 # -- a text -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "said", [REPORT, f"```json\n{REPORT}\n```", f"<think>Hm.</think>{REPORT}", "Built.", "<think>Hm.</think>\nBuilt."]
+    "output", [REPORT, f"```json\n{REPORT}\n```", f"<think>Hm.</think>{REPORT}", "Built.", "<think>Hm.</think>\nBuilt."]
 )
-async def test_json_and_prose_are_a_report(said: str) -> None:
-    with ScriptedModelClient([Call("note"), said]) as client:
-        rest = await say(worker(client), "Build it")
+async def test_json_and_prose_are_a_report(output: str) -> None:
+    with ScriptedModelClient([Call("note"), output]) as client:
+        rest = await send(worker(client), "Build it")
     assert rest.text == "Built."
     assert Report.model_validate_json(rest.message.metadata[OUTPUT]) == Report(summary="Built.")
     assert "JSON" not in client.requests[0].system
@@ -75,23 +75,23 @@ async def test_json_and_prose_are_a_report(said: str) -> None:
 
 async def test_without_an_output_type_any_text_is_the_result() -> None:
     with ScriptedModelClient(['{"a": 1}']) as client:
-        rest = await say(worker(client, output_type=None), "Build it")
+        rest = await send(worker(client, output_type=None), "Build it")
     assert (rest.text, rest.message.metadata) == ('{"a": 1}', {})
 
 
 @pytest.mark.parametrize(
-    ("reason", "said"), [("length", "at the limit of tokens"), ("content_filter", "by the server's content filter")]
+    ("reason", "text"), [("length", "at the limit of tokens"), ("content_filter", "by the server's content filter")]
 )
-async def test_result_that_was_cut_off_is_warned_of(reason: Any, said: str) -> None:
+async def test_result_that_was_cut_off_is_warned_of(reason: Any, text: str) -> None:
     cut = CreateResult(finish_reason=reason, content="So then", usage=RequestUsage(1, 1), cached=False)
-    rest = await say(worker(ReplayChatCompletionClient([cut], model_info=MODEL_INFO), output_type=None), "Go")
-    assert f"cut off {said}" in event_warnings(rest.message)[0]
+    rest = await send(worker(ReplayChatCompletionClient([cut], model_info=MODEL_INFO), output_type=None), "Go")
+    assert f"cut off {text}" in event_warnings(rest.message)[0]
 
 
 async def test_json_reply_is_no_prose_and_warned_of() -> None:
     raw = '{"path": "a.py", "done": true}'
     with ScriptedModelClient([Call("note"), raw, raw]) as client:
-        rest = await say(worker(client), "Build it")
+        rest = await send(worker(client), "Build it")
     assert "it is JSON. Make calls with your tools" in contents(client)[-1]
     assert (rest.text, event_warnings(rest.message)) == (raw, ["its result is raw JSON"])
 
@@ -102,13 +102,13 @@ async def test_json_reply_is_no_prose_and_warned_of() -> None:
 )
 async def test_call_written_as_json_text_is_made(text: str) -> None:
     with ScriptedModelClient([text, "Built."]) as client:
-        rest = await say(worker(client), "Build it")
+        rest = await send(worker(client), "Build it")
     assert list(client.requests[-1].tool_results.values()) == ["noted a"]
     assert rest.text == "Built."
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("text", "why"),
     [
         ("", "gave no text"),
         (" ", "gave no text"),
@@ -116,9 +116,9 @@ async def test_call_written_as_json_text_is_made(text: str) -> None:
         ("<think>Hm.</think>", "gave thoughts and no text"),
     ],
 )
-async def test_empty_reply_fails_after_one_reminder_without_work(said: str, why: str) -> None:
-    with ScriptedModelClient([said, said]) as client, pytest.raises(ModelReplyInvalid, match=why):
-        await say(worker(client), "Build it")
+async def test_empty_reply_fails_after_one_reminder_without_work(text: str, why: str) -> None:
+    with ScriptedModelClient([text, text]) as client, pytest.raises(ModelReplyInvalid, match=why):
+        await send(worker(client), "Build it")
     assert "it was empty" in contents(client)[-1]
 
 
@@ -132,7 +132,7 @@ async def test_report_without_words_lists_the_calls(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 async def test_reply_of_invalid_text_is_made_valid(stream: bool) -> None:
     with ScriptedModelClient(["Done \ud83d."]) as client:
-        rest = await say(worker(client, output_type=None, stream=stream), "Build it")
+        rest = await send(worker(client, output_type=None, stream=stream), "Build it")
     assert rest.text == "Done ?."
     assert "".join(event.to_text() for event in rest.events) == ("Done ?." if stream else "")
 
@@ -140,25 +140,25 @@ async def test_reply_of_invalid_text_is_made_valid(stream: bool) -> None:
 # -- an output type that no text can be -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("said", [Call("report", {"summary": "Built."}), REPORT])
-async def test_output_arrives_by_the_tool_or_as_json(said: Reply) -> None:
-    with ScriptedModelClient([said]) as client:
-        rest = await say(worker(client, output_type=Plain), "Build it")
+@pytest.mark.parametrize("output", [Call("report", {"summary": "Built."}), REPORT])
+async def test_output_arrives_by_the_tool_or_as_json(output: Reply) -> None:
+    with ScriptedModelClient([output]) as client:
+        rest = await send(worker(client, output_type=Plain), "Build it")
     assert json.loads(rest.text) == {"summary": "Built."}
 
 
 @pytest.mark.parametrize(
-    ("said", "problem"),
+    ("output", "problem"),
     [
         ("Built it.", "no JSON object. Give your result by calling report"),
         ('{"text": "Built."}', "summary: Field required"),
         ('{"summary": "Built \\ud83d"}', "surrogates not allowed"),
     ],
 )
-async def test_output_that_does_not_parse_is_repaired_once(said: str, problem: str) -> None:
-    with ScriptedModelClient([said, REPORT]) as client:
-        await say(worker(client, output_type=Plain), "Build it")
-    assert contents(client)[-2] == said
+async def test_output_that_does_not_parse_is_repaired_once(output: str, problem: str) -> None:
+    with ScriptedModelClient([output, REPORT]) as client:
+        await send(worker(client, output_type=Plain), "Build it")
+    assert contents(client)[-2] == output
     assert problem in contents(client)[-1]
 
 
@@ -166,16 +166,16 @@ async def test_unusable_reply_is_an_error_and_can_be_retried() -> None:
     with ScriptedModelClient(["Built it.", "Really.", "I did.", REPORT]) as client:
         first = worker(client, output_type=Plain)
         with pytest.raises(ModelReplyInvalid, match="Agent 'worker': the model's final reply could not be used"):
-            await say(first, "Build it")
-        second = await carried(first, worker(client, output_type=Plain))
-        assert json.loads((await say(second)).text) == {"summary": "Built."}
+            await send(first, "Build it")
+        second = await resumed_as(first, worker(client, output_type=Plain))
+        assert json.loads((await send(second)).text) == {"summary": "Built."}
     assert second.usage["worker"].model_calls == 4
 
 
 async def test_dump_keeps_the_fields_of_the_output_type() -> None:
     made = PausableAgent("worker", ReplayChatCompletionClient([REPORT]), output_type=Plain)
     loaded = PausableAgent.load_component(made.dump_component())
-    assert json.loads((await say(loaded, "Build it")).text) == {"summary": "Built."}
+    assert json.loads((await send(loaded, "Build it")).text) == {"summary": "Built."}
 
 
 # -- the tool ---------------------------------------------------------------------------------------------------------
@@ -196,23 +196,23 @@ async def test_report_tool_is_offered_small_where_models_need_it(
     small: bool, options: dict[str, Any], offered: bool
 ) -> None:
     client = ScriptedModelClient([Call("note"), REPORT], small=small)
-    await say(worker(client, **options), "Build it")
+    await send(worker(client, **options), "Build it")
     assert ("report" in [each["name"] for each in client.requests[0].body["tools"]]) is offered
 
 
 async def test_report_ends_the_turn_after_the_calls_beside_it() -> None:
     both = Calls([Call("report", {"summary": "Built.", "left_open": ["Tests"]}), Call("note", {"text": "a"})])
     with ScriptedModelClient([both]) as client:
-        rest = await say(worker(client, report_tool=True), "Build it")
+        rest = await send(worker(client, report_tool=True), "Build it")
     assert rest.text == "Built.\n\nLeft open:\n- Tests"
-    (executed,) = rest.told(ToolCallExecutionEvent)
+    (executed,) = rest.events_of(ToolCallExecutionEvent)
     assert [each.content for each in executed.content] == ["Your report was taken.", "noted a"]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("wrong", [{}, {"summary": 5.5, "left_open": 7}, {"summary": ""}])
 async def test_report_that_does_not_fit_gets_an_error_result(wrong: dict[str, Any]) -> None:
     with ScriptedModelClient([Call("note"), Call("report", wrong), Call("report", {"summary": "Built."})]) as client:
-        rest = await say(worker(client, report_tool=True), "Build it")
+        rest = await send(worker(client, report_tool=True), "Build it")
     assert "Call report again" in list(client.requests[-1].tool_results.values())[-1]
     assert rest.text == "Built."
 
@@ -220,7 +220,7 @@ async def test_report_that_does_not_fit_gets_an_error_result(wrong: dict[str, An
 async def test_report_beside_a_failing_call_is_sent_back_once() -> None:
     both = Calls([Call("fail"), Call("report", {"summary": "Built."})])
     with ScriptedModelClient([both, both]) as client:
-        rest = await say(worker(client, report_tool=True), "Build it")
+        rest = await send(worker(client, report_tool=True), "Build it")
     assert "another call of the same reply failed" in list(client.requests[-1].tool_results.values())[-1]
     assert rest.text == "Built."
 
@@ -231,7 +231,7 @@ async def test_tool_of_that_name_is_refused() -> None:
         return ""
 
     with pytest.raises(ConfigurationError, match="a tool is called 'report'"):
-        await say(worker(ScriptedModelClient([]), tools=[report], report_tool=True), "Build it")
+        await send(worker(ScriptedModelClient([]), tools=[report], report_tool=True), "Build it")
 
 
 # -- what the calls bear out ------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ async def test_tool_of_that_name_is_refused() -> None:
 @pytest.mark.parametrize("report", ["Written.", Call("report", {"summary": "Written."})])
 async def test_coder_without_work_is_reminded_once_then_warned_of(report: Reply, tmp_path: Path) -> None:
     with ScriptedModelClient([report, report]) as client:
-        rest = await say(PausableAgent("coder", client, output_type=CodingReport, report_tool=True), "Build it")
+        rest = await send(PausableAgent("coder", client, output_type=CodingReport, report_tool=True), "Build it")
     assert "it changed no file and ran no command" in contents(client)[-1]
     assert (rest.text, event_warnings(rest.message)) == ("Written.", ["it changed no file and ran no command"])
 
@@ -256,18 +256,18 @@ async def test_warnings_of_a_nested_agent_follow_its_result() -> None:
         {"I am lead.": [Call("coder", {"task": "x"}), "Done."], "I am coder.": ["Ok.", "Ok."]}
     ) as client:
         nested = PausableAgent("coder", client, system_message="I am coder.", output_type=CodingReport)
-        rest = await say(PausableAgent("lead", client, system_message="I am lead.", agents=[nested]), "Build it")
-    said = "Ok.\n\nWarnings:\n- it changed no file and ran no command"
-    assert list(client.requests[-1].tool_results.values()) == [said]
-    assert [event_warnings(each) for each in rest.events if event_warnings(each)] == [[said.rpartition("- ")[2]]]
+        rest = await send(PausableAgent("lead", client, system_message="I am lead.", agents=[nested]), "Build it")
+    text = "Ok.\n\nWarnings:\n- it changed no file and ran no command"
+    assert list(client.requests[-1].tool_results.values()) == [text]
+    assert [event_warnings(each) for each in rest.events if event_warnings(each)] == [[text.rpartition("- ")[2]]]
 
 
 async def test_report_lists_the_calls_of_its_own_turn(tmp_path: Path) -> None:
     again = Call("write_file", {"path": "b.md", "content": "y"})
     with ScriptedModelClient([WRITE, "Written.", again, "Written too."]) as client:
         made = make_coder(client, tmp_path)
-        await say(made, "Build it")
-        rest = await say(made, "And b")
+        await send(made, "Build it")
+        rest = await send(made, "And b")
     assert rest.text == "Written too.\n\nFiles:\n- b.md"
 
 
@@ -287,7 +287,7 @@ CIRCLES = "stopped because it went round in circles: the same calls, with the sa
 
 async def test_loop_of_equal_calls_ends_in_words_without_tools() -> None:
     with ScriptedModelClient([*[Call("note")] * 4, "It is built."]) as client:
-        rest = await say(worker(client), "Build it")
+        rest = await send(worker(client), "Build it")
     assert "each of your last calls was made before" in contents(client)[-2]
     assert "Make no further call" in contents(client)[-1]
     assert [bool(each.body.get("tools")) for each in client.requests[-2:]] == [True, False]
@@ -298,7 +298,7 @@ async def test_loop_of_equal_calls_ends_in_words_without_tools() -> None:
 async def test_loop_ends_for_models_that_call_or_stay_silent(last: Reply) -> None:
     circle = [Call("note", {"text": "a"}), Call("note", {"text": "b"})]
     with ScriptedModelClient([*circle, *circle, circle[0], last]) as client:
-        rest = await say(worker(client), "Build it")
+        rest = await send(worker(client), "Build it")
     assert event_warnings(rest.message)[0] == CIRCLES
 
 
@@ -310,19 +310,19 @@ async def test_call_whose_result_changes_is_no_repetition() -> None:
         return f"{next(counted)} percent"
 
     with ScriptedModelClient([*[Call("look")] * 6, "Built."]) as client:
-        assert (await say(worker(client, tools=[look]), "Build it")).text == "Built."
+        assert (await send(worker(client, tools=[look]), "Build it")).text == "Built."
 
 
 async def test_next_turn_may_make_the_calls_again() -> None:
     with ScriptedModelClient([*[Call("note")] * 3, "Built.", *[Call("note")] * 3, "Built."]) as client:
         made = worker(client)
-        await say(made, "Build it")
-        assert (await say(made, "Again")).text == "Built."
+        await send(made, "Build it")
+        assert (await send(made, "Again")).text == "Built."
     assert len((await made.save_state())["reminded"]) == 0
 
 
 async def test_call_is_shown_where_the_text_stands_for_it() -> None:
     with ScriptedModelClient(['{"name": "note", "arguments": {}}', "Built."]) as client:
-        rest = await say(worker(client), "Build it")
-    (request,) = rest.told(ToolCallRequestEvent)
+        rest = await send(worker(client), "Build it")
+    (request,) = rest.events_of(ToolCallRequestEvent)
     assert request.content[0].name == "note"  # type: ignore[union-attr]

@@ -17,7 +17,7 @@ from autogen_core.models import (
     TopLogprob,
 )
 from autogen_ext.models.openai import OpenAIChatCompletionClient
-from conversation import Rest, answers, carried, say
+from conversation import TurnResult, answers, resumed_as, send
 from scenario import CLEAR, TASK, upcall
 from scorers import CLEAR_LOOK, LACKING_LOOK, embed, for_run, list_needs, look
 from settings_files import write_settings
@@ -73,45 +73,45 @@ async def build() -> Any:
         await client.close()
 
 
-def thoughts(rest: Rest) -> list[str]:
-    return [each.to_text() for each in rest.told(ThoughtEvent) if each.to_text().startswith("(first look")]
+def thoughts(rest: TurnResult) -> list[str]:
+    return [each.to_text() for each in rest.events_of(ThoughtEvent) if each.to_text().startswith("(first look")]
 
 
 # -- what it decides --------------------------------------------------------------------------------------------------
 
 
 async def test_look_below_threshold_asks_and_calls_nothing(servers: Any, build: Build) -> None:
-    rest = await say(build(server := servers(CLEAR_LOOK)), "Add two and two")
+    rest = await send(build(server := servers(CLEAR_LOOK)), "Add two and two")
     assert rest.text == "Nothing needs to be clarified."
     assert thoughts(rest) == ["(first look: 0.10, threshold 0.50: nothing has to be asked)"]
     assert server.requests[0].messages[-1]["content"] == "Add two and two"
 
 
 async def test_look_at_threshold_asks_the_weightiest_whatever_it_weighs(servers: Any, build: Build) -> None:
-    rest = await say(build(servers(LACKING_LOOK, NAMED, UNWEIGHTY)), "Summarise the report")
+    rest = await send(build(servers(LACKING_LOOK, NAMED, UNWEIGHTY)), "Summarise the report")
     assert [each.question for each in rest.questions] == ["Which area?"]
     assert thoughts(rest) == ["(first look: 0.90, threshold 0.50: something has to be asked)"]
 
 
 async def test_no_second_look_drops_what_has_to_be_asked(servers: Any, build: Build) -> None:
     agent = build(servers(LACKING_LOOK, NAMED, UNWEIGHTY, SAME), check_questions=True)
-    assert (await say(agent, "Summarise the report")).questions
+    assert (await send(agent, "Summarise the report")).questions
 
 
 @pytest.mark.parametrize(("threshold", "asks"), [(0.3, True), (0.7, False)])
 async def test_its_threshold_is_the_setting(threshold: float, asks: bool, servers: Any, build: Build) -> None:
     replies = [look(0.5), *([NAMED, UNWEIGHTY] if asks else [])]
-    assert bool((await say(build(servers(*replies), ask_threshold=threshold), TASK)).questions) is asks
+    assert bool((await send(build(servers(*replies), ask_threshold=threshold), TASK)).questions) is asks
 
 
 async def test_it_sees_the_documents_and_what_was_tried(servers: Any, build: Build) -> None:
     agent = build(server := servers(CLEAR_LOOK), documents=[Document("report.pdf", "a report")])
-    await say(agent, "Summarise the report")
+    await send(agent, "Summarise the report")
     assert "report.pdf" in server.requests[0].messages[-1]["content"]
 
 
 async def test_its_tokens_are_those_of_the_run(servers: Any, build: Build) -> None:
-    (thought,) = (await say(build(servers(CLEAR_LOOK)), "Add two and two")).told(ThoughtEvent)
+    (thought,) = (await send(build(servers(CLEAR_LOOK)), "Add two and two")).events_of(ThoughtEvent)
     assert isinstance(thought, ThoughtEvent)
     assert thought.models_usage is not None
     assert thought.models_usage.completion_tokens == 1
@@ -122,7 +122,7 @@ async def test_its_tokens_are_those_of_the_run(servers: Any, build: Build) -> No
 
 async def test_missing_aspects_are_named_to_the_listing_model(servers: Any, build: Build) -> None:
     server = servers(LACKING_LOOK, NAMED, UNWEIGHTY)
-    await say(build(server), "Summarise the report")
+    await send(build(server), "Summarise the report")
     assert server.requests[2].messages[-1]["content"] == (
         "Summarise the report\n\n(What only the user can tell: the area)"
     )
@@ -137,7 +137,7 @@ async def test_missing_aspects_are_named_to_the_listing_model(servers: Any, buil
     ],
 )
 async def test_question_about_something_else_yields_to_missing_aspects(named: str, servers: Any, build: Build) -> None:
-    rest = await say(build(servers(LACKING_LOOK, named, WEIGHTY)), "Write the letter")
+    rest = await send(build(servers(LACKING_LOOK, named, WEIGHTY)), "Write the letter")
     (question,) = rest.questions
     assert question.question == "Please tell me: tone of the letter."
     assert (question.options, question.default) == ((), None)
@@ -146,14 +146,14 @@ async def test_question_about_something_else_yields_to_missing_aspects(named: st
 @pytest.mark.parametrize("listed", [NONE_LISTED, "I do not know."])
 async def test_missing_aspects_are_asked_where_the_model_lists_nothing(listed: str, servers: Any, build: Build) -> None:
     repaired = [] if listed.startswith("{") else [listed]
-    rest = await say(build(servers(LACKING_LOOK, "the letter", listed, *repaired)), "Answer the letter")
+    rest = await send(build(servers(LACKING_LOOK, "the letter", listed, *repaired)), "Answer the letter")
     assert [each.question for each in rest.questions] == ["Please tell me: the letter."]
     assert ("what seems to be missing was asked for" in str(rest.message.metadata)) is bool(repaired)
 
 
 async def test_look_asks_nothing_where_nothing_is_listed_or_named(servers: Any, build: Build) -> None:
     server = servers(LACKING_LOOK, "nothing", NONE_LISTED)
-    assert (await say(build(server), "Answer the letter")).text == "Nothing needs to be clarified."
+    assert (await send(build(server), "Answer the letter")).text == "Nothing needs to be clarified."
 
 
 @pytest.mark.parametrize(("ask", "shown"), [("essential", False), ("preferences", True)])
@@ -161,17 +161,17 @@ async def test_tastes_are_named_to_users_who_want_them_asked(
     ask: AskFor, shown: bool, servers: Any, build: Build
 ) -> None:
     server = servers(look(0.9, ask), NAMED, UNWEIGHTY)
-    await say(build(server, ask=ask), "Summarise the report")
+    await send(build(server, ask=ask), "Summarise the report")
     examples = [each["content"] for each in server.requests[1].messages if each["role"] == "assistant"]
     assert all(each.startswith("Before I begin, I need to know ") for each in examples)
     assert not any("nothing" in each for each in examples)
     assert any("your taste: " in each for each in examples) is shown
 
 
-@pytest.mark.parametrize("said", ["nothing", "Nothing.", "", "long " * 40, Fail(400, "too long")])
-async def test_what_names_nothing_leaves_the_question_as_it_is(said: Reply, servers: Any, build: Build) -> None:
-    server = servers(LACKING_LOOK, said, WEIGHTY)
-    rest = await say(build(server), "Write the letter")
+@pytest.mark.parametrize("text", ["nothing", "Nothing.", "", "long " * 40, Fail(400, "too long")])
+async def test_what_names_nothing_leaves_the_question_as_it_is(text: Reply, servers: Any, build: Build) -> None:
+    server = servers(LACKING_LOOK, text, WEIGHTY)
+    rest = await send(build(server), "Write the letter")
     assert [each.question for each in rest.questions] == ["Which area?"]
     assert server.requests[2].messages[-1]["content"] == "Write the letter"
 
@@ -192,25 +192,25 @@ async def test_what_a_tool_may_find_is_not_asked_for(
         return "a letter"
 
     agent = build(servers(LACKING_LOOK, *replies), tools=[search])
-    assert [each.question for each in (await say(agent, "Write the letter")).questions] == asked
+    assert [each.question for each in (await send(agent, "Write the letter")).questions] == asked
 
 
 # -- where there is none ----------------------------------------------------------------------------------------------
 
 
 async def test_server_of_another_kind_gets_no_further_request(servers: Any, build: Build) -> None:
-    rest = await say(build(server := servers(CLEAR, owned_by="openai")), TASK)
+    rest = await send(build(server := servers(CLEAR, owned_by="openai")), TASK)
     assert thoughts(rest) == []
     assert server.calls == 1
 
 
 async def test_model_of_a_known_family_gets_none(servers: Any, build: Build) -> None:
-    rest = await say(build(servers(CLEAR), small=False), TASK)
+    rest = await send(build(servers(CLEAR), small=False), TASK)
     assert thoughts(rest) == []
 
 
 @pytest.mark.parametrize(
-    "told",
+    "emitted",
     [
         None,
         {},
@@ -222,15 +222,15 @@ async def test_model_of_a_known_family_gets_none(servers: Any, build: Build) -> 
     ],
 )
 async def test_reply_without_information_leaves_the_decision_to_the_model(
-    told: Any, servers: Any, build: Build
+    emitted: Any, servers: Any, build: Build
 ) -> None:
-    rest = await say(build(servers(Say("nothing", logprobs=told), WEIGHTY)), TASK)
+    rest = await send(build(servers(Say("nothing", logprobs=emitted), WEIGHTY)), TASK)
     assert thoughts(rest) == ["(first look: the reply tells nothing)"]
     assert rest.questions
 
 
 async def test_call_that_fails_leaves_it_to_the_model(servers: Any, build: Build) -> None:
-    rest = await say(build(servers(Fail(400, "too long"), CLEAR)), TASK)
+    rest = await send(build(servers(Fail(400, "too long"), CLEAR)), TASK)
     assert rest.text == "Nothing needs to be clarified."
     assert thoughts(rest) == []
 
@@ -240,7 +240,7 @@ async def test_scorer_has_precedence(servers: Any, build: Build) -> None:
     with serving(embed) as embeddings:
         settings = Settings.read(model="m", base_url=f"{embeddings.url}/v1", timeout=5, max_retries=0)
         agent = build(server := servers(), ask_scorer=FILE, embed=embedder_for(settings))
-        rest = await say(agent, "Add two and two")
+        rest = await send(agent, "Add two and two")
     assert rest.text == "Nothing needs to be clarified."
     assert server.calls == 0
 
@@ -253,13 +253,13 @@ async def test_dismissed_topic_is_asked_only_by_a_surer_look(
     score: float, asks: bool, servers: Any, build: Build
 ) -> None:
     kinds = [AskedKind(detail=Detail.PLACE, asked=4, dismissed=3)]
-    rest = await say(build(servers(look(score), NAMED, UNWEIGHTY), asked_kinds=kinds), TASK)
+    rest = await send(build(servers(look(score), NAMED, UNWEIGHTY), asked_kinds=kinds), TASK)
     assert bool(rest.questions) is asks
 
 
 async def test_dismissed_kind_does_not_hold_back_another(servers: Any, build: Build) -> None:
     kinds = [AskedKind(detail=Detail.BUDGET, asked=4, dismissed=4)]
-    assert (await say(build(servers(look(0.6), NAMED, UNWEIGHTY), asked_kinds=kinds), TASK)).questions
+    assert (await send(build(servers(look(0.6), NAMED, UNWEIGHTY), asked_kinds=kinds), TASK)).questions
 
 
 # -- once a task ------------------------------------------------------------------------------------------------------
@@ -267,8 +267,8 @@ async def test_dismissed_kind_does_not_hold_back_another(servers: Any, build: Bu
 
 async def test_answered_question_is_the_models_to_follow_up(servers: Any, build: Build) -> None:
     first = build(servers(LACKING_LOOK, NAMED, UNWEIGHTY))
-    rest = await say(first, TASK)
-    done = await say(await carried(first, build(servers(UNWEIGHTY))), answers(rest, "The north"))
+    rest = await send(first, TASK)
+    done = await send(await resumed_as(first, build(servers(UNWEIGHTY))), answers(rest, "The north"))
     assert "Answer: The north" in done.text
 
 
@@ -280,15 +280,15 @@ async def test_look_happens_once_in_a_turn_that_tools_interrupt(servers: Any, bu
         return answer
 
     first = build(servers(LACKING_LOOK, Call("search")), tools=[search])
-    rest = await say(first, TASK)
-    second = await carried(first, build(servers(UNWEIGHTY), tools=[search]))
-    assert [each.question for each in (await say(second, answers(rest, "Here"))).questions] == ["Which area?"]
+    rest = await send(first, TASK)
+    second = await resumed_as(first, build(servers(UNWEIGHTY), tools=[search]))
+    assert [each.question for each in (await send(second, answers(rest, "Here"))).questions] == ["Which area?"]
 
 
 async def test_each_task_is_looked_at(servers: Any, build: Build) -> None:
     agent = build(servers(CLEAR_LOOK, LACKING_LOOK, NAMED, UNWEIGHTY))
-    assert not (await say(agent, "Add two and two")).questions
-    assert (await say(agent, "Summarise the report")).questions
+    assert not (await send(agent, "Add two and two")).questions
+    assert (await send(agent, "Summarise the report")).questions
 
 
 @pytest.mark.slow
@@ -349,8 +349,8 @@ def test_beginning_of_an_answer_speaks_against_a_question(ask: AskFor) -> None:
 
 
 def test_taste_counts_as_missing_for_users_who_want_it() -> None:
-    told = {"nothing": 0.1, "t": 0.4, "taste": 0.48, "the": 0.02}
-    assert read(told, "essential") < 0.5 < read(told, "preferences")
+    emitted = {"nothing": 0.1, "t": 0.4, "taste": 0.48, "the": 0.02}
+    assert read(emitted, "essential") < 0.5 < read(emitted, "preferences")
 
 
 @pytest.mark.parametrize("ask", ["essential", "preferences"])

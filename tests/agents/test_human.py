@@ -68,7 +68,7 @@ def small_team(client: ScriptedModelClient, human: UserProxyAgent) -> Swarm:
 
 
 def root(replies: dict[str, Sequence[Reply]], folder: Path, human: UserProxyAgent) -> tuple[ScriptedModelClient, Swarm]:
-    client = ScriptedModelClient({f"You are the {agent} ": said for agent, said in replies.items()})
+    client = ScriptedModelClient({f"You are the {agent} ": text for agent, text in replies.items()})
     options = TeamOptions(check_questions=False)
     return client, root_team(lambda _: client, TeamResources(folder), options, human=human)
 
@@ -102,8 +102,8 @@ async def test_event_has_its_question_and_the_questions_id() -> None:
     items = [item async for item in human.on_messages_stream([asked(FRAMEWORK, DATABASE)], CancellationToken())]
     events = [item for item in items if isinstance(item, UserInputRequestedEvent)]
     assert [event.request_id for event in events] == ["q-framework", "q-database"]
-    told = [Question.model_validate(json.loads(event.metadata["upcall.questions"])[0]) for event in events]
-    assert told == [FRAMEWORK, DATABASE]
+    emitted = [Question.model_validate(json.loads(event.metadata["upcall.questions"])[0]) for event in events]
+    assert emitted == [FRAMEWORK, DATABASE]
 
 
 async def test_input_function_can_learn_which_question_it_asks() -> None:

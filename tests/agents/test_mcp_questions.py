@@ -202,7 +202,7 @@ def test_mcp_form_fields_are_answered_in_separate_processes() -> None:
     command = start_command(SHOP)
     Path("buy.py").write_text(PROGRAM)
     steps = ["start", "Small", "2", "yes", "thick"]
-    said = [run_python("buy.py", what, command["command"], *command["args"]).stdout for what in steps]
-    assert said[:-1] == ["awaiting_clarification None\n"] * 4
-    assert "accept {'size': 's', 'count': 2, 'gift': True, 'note': 'thick'}" in said[-1]
+    texts = [run_python("buy.py", what, command["command"], *command["args"]).stdout for what in steps]
+    assert texts[:-1] == ["awaiting_clarification None\n"] * 4
+    assert "accept {'size': 's', 'count': 2, 'gift': True, 'note': 'thick'}" in texts[-1]
     assert calls_of_the_server() == ["order"] * 2

@@ -30,7 +30,7 @@ from autogen_core.models import (
     UserMessage,
 )
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from conversation import answers, cancelled_while, carried, impatient, nothing_left_behind, say
+from conversation import answers, cancelled_while, impatient, nothing_left_behind, resumed_as, send
 
 from upcall.agents import PausableAgent
 from upcall.agents.tool_loop.model_view import drop_unpaired, with_system_message
@@ -96,26 +96,26 @@ async def messages_of(agent: PausableAgent) -> list[LLMMessage]:
 async def test_memory_is_queried_once_and_seen_every_round() -> None:
     memory = Counted()
     with ScriptedModelClient([Call("note"), Call("note"), "Done."]) as client:
-        rest = await say(coder(client, memory, tools=[note]), "Build it")
+        rest = await send(coder(client, memory, tools=[note]), "Build it")
     assert memory.asked == 1
     assert [notes_in(request) for request in client.requests] == [1, 1, 1]
-    (event,) = rest.told(MemoryQueryEvent)
+    (event,) = rest.events_of(MemoryQueryEvent)
     assert (event.source, event.content[0].content) == ("coder", "The user likes tea")  # type: ignore[union-attr]
 
 
 async def test_memory_is_asked_with_what_came_in() -> None:
     memory = Counted()
     with ScriptedModelClient(["Done."]) as client:
-        await say(coder(client, memory), "Build it")
+        await send(coder(client, memory), "Build it")
     assert [each.content for each in memory.seen[0]] == ["Build it"]
 
 
 async def test_events_and_messages_are_those_of_an_assistant_agent() -> None:
     with ScriptedModelClient(["Done.", "Done."]) as client:
-        ours = await say(coder(client, Counted(), ask_user=False, system_message="Work."), "Build it")
+        ours = await send(coder(client, Counted(), ask_user=False, system_message="Work."), "Build it")
         stock = AssistantAgent("coder", client, memory=[Counted()], system_message="Work.")
         theirs = [each async for each in stock.run_stream(task="Build it")]
-    (event,) = ours.told(MemoryQueryEvent)
+    (event,) = ours.events_of(MemoryQueryEvent)
     assert [event.content] == [each.content for each in theirs if isinstance(each, MemoryQueryEvent)]
     assert client.requests[0].messages == client.requests[1].messages
 
@@ -124,10 +124,10 @@ async def test_memory_is_not_asked_again_after_a_pause() -> None:
     first, second = Counted(), Counted()
     with ScriptedModelClient([ASK, "Done."]) as client:
         asking = coder(client, first)
-        rest = await say(asking, "Build it")
-        going_on = await carried(asking, coder(client, second))
-        done = await say(going_on, answers(rest, "Express"))
-    assert (first.asked, second.asked, done.told(MemoryQueryEvent)) == (1, 0, [])
+        rest = await send(asking, "Build it")
+        going_on = await resumed_as(asking, coder(client, second))
+        done = await send(going_on, answers(rest, "Express"))
+    assert (first.asked, second.asked, done.events_of(MemoryQueryEvent)) == (1, 0, [])
     assert notes_in(client.requests[-1]) == 1
 
 
@@ -135,8 +135,8 @@ async def test_memory_is_not_queried_for_messages_beside_an_answer() -> None:
     memory = Counted()
     with ScriptedModelClient([ASK, "Done."]) as client:
         made = coder(client, memory)
-        rest = await say(made, "Build it")
-        await say(made, TextMessage(source="tester", content="Hurry."), answers(rest, "Express"))
+        rest = await send(made, "Build it")
+        await send(made, TextMessage(source="tester", content="Hurry."), answers(rest, "Express"))
     assert (memory.asked, notes_in(client.requests[-1])) == (1, 1)
 
 
@@ -144,9 +144,9 @@ async def test_memory_is_asked_again_in_the_next_turn() -> None:
     memory = Counted()
     with ScriptedModelClient([ASK, "Done.", "Done."]) as client:
         made = coder(client, memory)
-        await say(made, answers(await say(made, "Build it"), "Express"))
-        made = await carried(made, coder(client, memory))
-        await say(made, "And test it")
+        await send(made, answers(await send(made, "Build it"), "Express"))
+        made = await resumed_as(made, coder(client, memory))
+        await send(made, "And test it")
     assert (memory.asked, notes_in(client.requests[-1])) == (2, 2)
 
 
@@ -155,8 +155,8 @@ async def test_memory_is_not_queried_again_after_failed_model_calls() -> None:
     with ScriptedModelClient([Fail(503), "Done."]) as client:
         made = coder(client, first)
         with pytest.raises(ModelUnavailable):
-            await say(made, "Build it")
-        await say(await carried(made, coder(client, second)))
+            await send(made, "Build it")
+        await send(await resumed_as(made, coder(client, second)))
     assert (first.asked, second.asked, notes_in(client.requests[-1])) == (1, 0, 1)
 
 
@@ -165,10 +165,10 @@ async def test_memory_failure_is_one_line_and_the_turn_continues() -> None:
     with ScriptedModelClient(["Done."]) as client:
         made = coder(client, good, bad)
         with pytest.raises(AgentFailed) as failure:
-            await say(made, "Build it")
+            await send(made, "Build it")
         assert [each.content for each in await messages_of(made)] == ["Build it"]
-        again = await carried(made, coder(client, good, bad))
-        rest = await say(again)
+        again = await resumed_as(made, coder(client, good, bad))
+        rest = await send(again)
     assert str(failure.value) == (
         "Agent 'coder': its memory Counted failed (OSError). Check that it can be reached and read. "
         "The run is stored and can be resumed."
@@ -181,7 +181,7 @@ async def test_memory_failure_is_one_line_and_the_turn_continues() -> None:
 )
 async def test_memory_error_that_is_clear_already_stays_unchanged(error: Exception) -> None:
     with ScriptedModelClient([]) as client, pytest.raises(type(error), match=str(error)):
-        await say(coder(client, Counted(failures=1, error=error)), "Build it")
+        await send(coder(client, Counted(failures=1, error=error)), "Build it")
 
 
 @pytest.mark.parametrize("how", ["token", "task"])
@@ -197,14 +197,14 @@ async def test_memory_that_hangs_is_let_go(how: str) -> None:
         made = coder(client, memory)
         async with nothing_left_behind():
             await cancelled_while(made, lambda: memory.asked > 0, how, "Build it")
-        rest = await say(await carried(made, coder(client, Counted())))
+        rest = await send(await resumed_as(made, coder(client, Counted())))
     assert (rest.text, notes_in(client.requests[0])) == ("Done.", 1)
 
 
 async def test_memory_that_finds_nothing_is_not_told_of() -> None:
     with ScriptedModelClient(["Done."]) as client:
-        rest = await say(coder(client, ListMemory()), "Build it")
-    assert rest.told(MemoryQueryEvent) == []
+        rest = await send(coder(client, ListMemory()), "Build it")
+    assert rest.events_of(MemoryQueryEvent) == []
     assert [each["role"] for each in client.requests[0].messages] == ["system", "user"]
 
 
@@ -219,8 +219,8 @@ async def test_memory_never_separates_a_call_from_its_result() -> None:
 
     with ScriptedModelClient([Call("note"), "Done.", "Done."]) as client:
         made = coder(client, Forgetful(), tools=[note])
-        await say(made, "Build it")
-        await say(made, "Again")
+        await send(made, "Build it")
+        await send(made, "Again")
     assert [each["content"] for each in client.requests[-1].messages[1:]] == ["Build it", "Again"]
 
 
@@ -236,9 +236,9 @@ async def test_memory_is_queried_once_by_agents_of_parallel_calls() -> None:
 
     with ScriptedModelClient(script) as client:
         first = team(client)
-        rest = await say(first, "Build it")
+        rest = await send(first, "Build it")
         assert (memory.asked, len(rest.questions)) == (2, 2)
-        await say(await carried(first, team(client)), answers(rest, "Express", "FastAPI"))
+        await send(await resumed_as(first, team(client)), answers(rest, "Express", "FastAPI"))
     assert memory.asked == 2
     assert [notes_in(each) for each in client.requests if "I am coder" in each.system] == [1, 1, 1, 1]
 
@@ -246,7 +246,7 @@ async def test_memory_is_queried_once_by_agents_of_parallel_calls() -> None:
 async def test_memory_joins_the_only_system_message_allowed() -> None:
     """`OpenAIChatCompletionClient` refuses a second one further down (autogen-ext 0.7.5)."""
     with ScriptedModelClient(["Done."], model_info={**MODEL_INFO, "multiple_system_messages": False}) as client:
-        await say(coder(client, Counted(), system_message="Work."), "Build it")
+        await send(coder(client, Counted(), system_message="Work."), "Build it")
     (request,) = client.requests
     assert [each["role"] for each in request.messages] == ["system", "user"]
     assert request.system.startswith("Work.")
@@ -328,9 +328,9 @@ async def test_no_view_tears_calls_from_their_results(make: Any) -> None:
     two = Calls([Call("note"), Call("note")])
     with ScriptedModelClient([two, Call("note"), ASK, Call("note"), "Done."]) as client:
         made = coder(client, tools=[note], model_context=make())
-        rest = await say(made, "Build it")
-        made = await carried(made, coder(client, tools=[note], model_context=make()))
-        await say(made, answers(rest, "Express"))
+        rest = await send(made, "Build it")
+        made = await resumed_as(made, coder(client, tools=[note], model_context=make()))
+        await send(made, answers(rest, "Express"))
     assert [request.list_unpaired() for request in client.requests] == [[]] * 5
     assert len(await messages_of(made)) == 10
 
@@ -338,9 +338,9 @@ async def test_no_view_tears_calls_from_their_results(make: Any) -> None:
 async def test_context_view_reaches_models_while_state_keeps_everything() -> None:
     with ScriptedModelClient([Call("note"), ASK, "Done."]) as client:
         made = coder(client, tools=[note], model_context=BufferedChatCompletionContext(2))
-        rest = await say(made, "Build it")
-        made = await carried(made, coder(client, tools=[note], model_context=BufferedChatCompletionContext(2)))
-        await say(made, answers(rest, "Express"))
+        rest = await send(made, "Build it")
+        made = await resumed_as(made, coder(client, tools=[note], model_context=BufferedChatCompletionContext(2)))
+        await send(made, answers(rest, "Express"))
     assert [[each["role"] for each in request.messages[1:]] for request in client.requests] == [
         ["user"],
         ["assistant", "tool"],
@@ -364,8 +364,8 @@ async def test_context_messages_given_at_start_come_first(how: str) -> None:
 
     with ScriptedModelClient([ASK, "Done."]) as client:
         first = await made(client)
-        rest = await say(first, "Build it")
-        await say(await carried(first, await made(client)), answers(rest, "Express"))
+        rest = await send(first, "Build it")
+        await send(await resumed_as(first, await made(client)), answers(rest, "Express"))
     for request in client.requests:
         assert [each["content"] for each in request.messages[1:4]] == ["said 1", "said before", "Build it"]
         assert request.list_unpaired() == []
@@ -375,7 +375,7 @@ async def test_context_messages_given_at_start_come_first(how: str) -> None:
 async def test_context_is_left_as_it_was_given() -> None:
     context = BufferedChatCompletionContext(10, filled())
     with ScriptedModelClient([Call("note"), "Done."]) as client:
-        await say(coder(client, tools=[note], model_context=context), "Build it")
+        await send(coder(client, tools=[note], model_context=context), "Build it")
     assert await context.get_messages() == filled()
 
 
@@ -389,7 +389,7 @@ async def test_context_view_that_changes_leaves_the_state_alone() -> None:
 
     with ScriptedModelClient([Call("note"), "Done."]) as client:
         made = coder(client, tools=[note], model_context=Short())
-        await say(made, "Build it")
+        await send(made, "Build it")
     assert client.requests[-1].tool_results == {"call_1_1": "(cut)"}
     assert (await messages_of(made))[2].content[0].content == "noted"  # type: ignore[union-attr]
 
@@ -419,7 +419,7 @@ async def test_context_shared_by_parallel_agents_shows_each_its_messages(
             PausableAgent(name, client, system_message="I am nested", tools=[note], model_context=context)
             for name in dict.fromkeys(names)
         ]
-        await say(PausableAgent("lead", client, system_message="I am lead", agents=nested), "Build it")
+        await send(PausableAgent("lead", client, system_message="I am lead", agents=nested), "Build it")
     seen = [
         [each["content"] for each in request.messages[1:4]] for request in client.requests if "nested" in request.system
     ]
@@ -432,7 +432,7 @@ def test_context_serves_one_event_loop_after_another() -> None:
 
     async def both() -> None:
         with ScriptedModelClient(["Done."] * 2) as client:
-            await asyncio.gather(*(say(coder(client, model_context=context), "Build it") for _ in range(2)))
+            await asyncio.gather(*(send(coder(client, model_context=context), "Build it") for _ in range(2)))
 
     asyncio.run(both())
     asyncio.run(both())
@@ -442,9 +442,9 @@ async def test_context_view_of_nothing_is_an_error_until_enlarged() -> None:
     with ScriptedModelClient([Call("note"), "Done."]) as client:
         made = coder(client, tools=[note], model_context=BufferedChatCompletionContext(1))
         with pytest.raises(ConfigurationError, match=r"'coder': its model context Buffered\w+ shows the model nothing"):
-            await say(made, "Build it")
+            await send(made, "Build it")
         larger = coder(client, tools=[note], model_context=BufferedChatCompletionContext(2))
-        assert (await say(await carried(made, larger))).text == "Done."
+        assert (await send(await resumed_as(made, larger))).text == "Done."
     assert client.requests[-1].tool_results == {"call_1_1": "noted"}
 
 
@@ -457,8 +457,8 @@ async def test_context_failure_is_one_line_and_the_turn_continues() -> None:
     with ScriptedModelClient(["Done."]) as client:
         made = coder(client, model_context=context)
         with pytest.raises(AgentFailed) as failure:
-            await say(made, "Build it")
-        assert (await say(await carried(made, coder(client)))).text == "Done."
+            await send(made, "Build it")
+        assert (await send(await resumed_as(made, coder(client)))).text == "Done."
     assert str(failure.value) == (
         "Agent 'coder': its model context Broken failed (KeyError). Give another model_context. "
         "The run is stored and can be resumed."
@@ -469,7 +469,7 @@ async def test_context_failure_is_one_line_and_the_turn_continues() -> None:
 async def test_what_a_memory_says_is_part_of_the_view() -> None:
     with ScriptedModelClient([Call("note"), "Done."]) as client:
         made = coder(client, Counted(), tools=[note], model_context=BufferedChatCompletionContext(2))
-        await say(made, "Build it")
+        await send(made, "Build it")
     assert [notes_in(request) for request in client.requests] == [1, 0]
     assert any(isinstance(each, SystemMessage) for each in await messages_of(made))
 
@@ -485,11 +485,11 @@ async def test_memory_and_context_are_in_the_component() -> None:
     dumped = json.loads(made.dump_component().model_dump_json())
     loaded = PausableAgent.load_component(dumped)
     assert loaded.dump_component() == made.dump_component()
-    rest = await say(loaded, "Build it")
-    assert len(rest.told(MemoryQueryEvent)) == 1
+    rest = await send(loaded, "Build it")
+    assert len(rest.events_of(MemoryQueryEvent)) == 1
     with ScriptedModelClient(["Done."]) as client:
         loaded._model_client = client
-        await say(loaded.fresh(), "Build it")
+        await send(loaded.fresh(), "Build it")
     assert [each["content"] for each in client.requests[0].messages[1:4]] == ["said 1", "said before", "Build it"]
 
 
@@ -529,9 +529,9 @@ async def test_older_state_is_gone_on_from() -> None:
     memory = Counted()
     with ScriptedModelClient([ASK, "Done."]) as client:
         first = coder(client)
-        rest = await say(first, "Build it")
+        rest = await send(first, "Build it")
         state = {name: value for name, value in (await first.save_state()).items() if name != "remembered"}
         second = coder(client, memory)
         await second.load_state(state)
-        await say(second, answers(rest, "Express"))
+        await send(second, answers(rest, "Express"))
     assert memory.asked == 0

@@ -46,8 +46,8 @@ def test_request_comes_first_then_clarifications_oldest_first() -> None:
 
 
 def test_clarifications_that_fit_stay_whole_however_divided() -> None:
-    said = ["a" * 10, "b" * 880]
-    assert merge_messages("c" * 100, said, 992) == "\n".join(["c" * 100, *said])
+    texts = ["a" * 10, "b" * 880]
+    assert merge_messages("c" * 100, texts, 992) == "\n".join(["c" * 100, *texts])
 
 
 def test_latest_answer_that_fits_stays_whole() -> None:
@@ -77,15 +77,15 @@ def test_giant_request_keeps_half_beside_the_latest_answers() -> None:
 
 
 def test_omission_is_marked_in_its_place_and_logged(caplog: pytest.LogCaptureFixture) -> None:
-    said = [f"answer {number} " + "x" * 290 for number in range(10)]
+    texts = [f"answer {number} " + "x" * 290 for number in range(10)]
     with caplog.at_level(logging.WARNING, "upcall"):
-        shown = merge_messages("Compare energy", said, 1_000)
+        shown = merge_messages("Compare energy", texts, 1_000)
     request, note, *kept = shown.split("\n")
     assert (request, note) == (
         "Compare energy",
         "[the 7 oldest clarifications are left out here: room is for 1000 characters]",
     )
-    assert kept == said[7:]
+    assert kept == texts[7:]
     assert caplog.messages == ["7 clarifications are left out of a prompt: it takes 1000 characters"]
 
 
@@ -99,16 +99,16 @@ def test_latest_answer_is_kept_even_without_room(limit: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_was_said_the_result_is_bounded(seed: int) -> None:
-    request, said, limit = case(seed)
-    shown = merge_messages(request, said, limit)
+    request, output, limit = case(seed)
+    shown = merge_messages(request, output, limit)
     note = LEFT_OUT.search(shown)
     assert len(shown) <= limit + (len(note[0]) + 1 if note else 0)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_was_said_the_request_keeps_its_share(seed: int) -> None:
-    request, said, limit = case(seed)
-    shown = merge_messages(request, said, limit)
+    request, output, limit = case(seed)
+    shown = merge_messages(request, output, limit)
     if len(request) <= limit // 2:
         assert shown.startswith(request)
     else:
@@ -118,31 +118,31 @@ def test_whatever_was_said_the_request_keeps_its_share(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_was_said_the_newest_clarifications_win(seed: int) -> None:
-    request, said, limit = case(seed)
-    shown = merge_messages(request, said, limit)
+    request, output, limit = case(seed)
+    shown = merge_messages(request, output, limit)
     note = LEFT_OUT.search(shown)
     left_out = int(note[1]) if note else 0
-    present = [line[:50] in shown for line in said]
-    assert present[left_out:] == [True] * (len(said) - left_out)
-    assert left_out == 0 or left_out < len(said)
-    if said and len(said[-1]) < limit - min(len(request), limit // 2):
-        assert shown.endswith("\n" + said[-1])
+    present = [line[:50] in shown for line in output]
+    assert present[left_out:] == [True] * (len(output) - left_out)
+    assert left_out == 0 or left_out < len(output)
+    if output and len(output[-1]) < limit - min(len(request), limit // 2):
+        assert shown.endswith("\n" + output[-1])
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_is_cut_without_a_mark(seed: int) -> None:
-    request, said, limit = case(seed)
-    shown = merge_messages(request, said, limit)
+    request, output, limit = case(seed)
+    shown = merge_messages(request, output, limit)
     if not MARK.search(shown) and not LEFT_OUT.search(shown):
-        assert shown == "\n".join([request, *said])
+        assert shown == "\n".join([request, *output])
     else:
-        assert len("\n".join([request, *said])) > limit
+        assert len("\n".join([request, *output])) > limit
 
 
 @pytest.mark.parametrize(
-    ("said", "holds"),
+    ("output", "holds"),
     rows("merging/what_a_text_is_said_to_hold_is_looked_for_in_it"),
 )
-def test_text_is_searched_for_what_it_should_hold(said: str, holds: bool) -> None:
+def test_text_is_searched_for_what_it_should_hold(output: str, holds: bool) -> None:
     """Half of the longer words and of the numbers will do, in some inflected form."""
-    assert holds_most_of("What does a driving licence cost in Denmark, and which 3 tests are there?", said) is holds
+    assert holds_most_of("What does a driving licence cost in Denmark, and which 3 tests are there?", output) is holds

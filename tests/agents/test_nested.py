@@ -27,7 +27,7 @@ from autogen_agentchat.messages import (
 from autogen_agentchat.teams import Swarm
 from autogen_core import CancellationToken, Component
 from autogen_core.models import RequestUsage
-from conversation import Counted, answers, cancelled_while, carried, impatient, nothing_left_behind, run, say
+from conversation import Counted, answers, cancelled_while, impatient, nothing_left_behind, resumed_as, run, send
 from pydantic import BaseModel
 
 from upcall.agents import PausableAgent
@@ -53,7 +53,7 @@ ASK_TESTER = Call("ask_user", {"question": "Which browser?"})
 
 def script(**replies: Sequence[Reply]) -> ScriptedModelClient:
     """Return a model client with a list of replies for each agent, by name."""
-    return ScriptedModelClient({f"You are the {name}.": said for name, said in replies.items()})
+    return ScriptedModelClient({f"You are the {name}.": text for name, text in replies.items()})
 
 
 def agent(name: str, client: Any, *nested: ChatAgent, **options: Any) -> PausableAgent:
@@ -95,9 +95,9 @@ async def test_answer_reaches_the_asking_call_and_nothing_runs_twice(depth: int)
     tool = Counted()
     with tower_script(depth, Call("note"), ASK, f"{LEVELS[depth - 1]} done") as client:
         first = tower(client, depth, tools=[tool.note])
-        rest = await say(first, "Build it")
-        second = await carried(first, tower(client, depth, tools=[tool.note]))
-        assert (await say(second, answers(rest, "Express"))).text == "lead done"
+        rest = await send(first, "Build it")
+        second = await resumed_as(first, tower(client, depth, tools=[tool.note]))
+        assert (await send(second, answers(rest, "Express"))).text == "lead done"
     (question,) = rest.questions
     assert question.path == LEVELS[:depth]
     assert question.calls == tuple(f"call_{level}_1" for level in [*range(1, depth), depth + 1])
@@ -110,32 +110,32 @@ async def test_answer_reaches_the_asking_call_and_nothing_runs_twice(depth: int)
 async def test_nested_result_is_the_text_of_the_report() -> None:
     report = Report(summary="Built.", assumptions=("No login",))
     with script(lead=[call("coder"), "done"], coder=[Say(report)]) as client:
-        await say(agent("lead", client, agent("coder", client, output_type=Report)), "Build it")
+        await send(agent("lead", client, agent("coder", client, output_type=Report)), "Build it")
     assert client.requests[-1].tool_results == {"call_1_1": report.to_text()}
 
 
 async def test_nested_agent_at_its_limit_reports_to_its_parent() -> None:
     with script(lead=[call("coder"), "done"], coder=[Call("note")]) as client:
-        rest = await say(agent("lead", client, agent("coder", client, tools=[Counted().note], max_rounds=1)), "Go")
+        rest = await send(agent("lead", client, agent("coder", client, tools=[Counted().note], max_rounds=1)), "Go")
     assert client.requests[-1].tool_results["call_1_1"].startswith("coder stopped after 1 model calls")
-    (told,) = rest.told(TextMessage)
-    assert told.metadata[OUTCOME] == "max_rounds"
+    (emitted,) = rest.told(TextMessage)
+    assert emitted.metadata[OUTCOME] == "max_rounds"
 
 
 @pytest.mark.parametrize("arguments", [{}, {"task": ""}, {"task": ["Build it"]}, {"job": "Build it"}], ids=repr)
 async def test_nested_agent_without_a_task_is_an_error_result(arguments: dict[str, Any]) -> None:
     with script(lead=[Call("coder", arguments), "I see."], coder=[]) as client:
-        await say(agent("lead", client, agent("coder", client)), "Build it")
+        await send(agent("lead", client, agent("coder", client)), "Build it")
     assert client.requests[-1].tool_results == {"call_1_1": "Error: call coder with its task, a non-empty text."}
 
 
 async def test_nested_agent_gone_from_the_team_is_an_error() -> None:
     with script(lead=[call("coder")], coder=[ASK]) as client:
         first = agent("lead", client, agent("coder", client))
-        rest = await say(first, "Build it")
-        second = await carried(first, agent("lead", client, agent("tester", client)))
+        rest = await send(first, "Build it")
+        second = await resumed_as(first, agent("lead", client, agent("tester", client)))
         with pytest.raises(SchemaMismatch, match="holds work of an agent 'coder'"):
-            await say(second, answers(rest, "Express"))
+            await send(second, answers(rest, "Express"))
 
 
 # -- several askers ---------------------------------------------------------------------------------------------------
@@ -144,12 +144,12 @@ async def test_nested_agent_gone_from_the_team_is_an_error() -> None:
 async def test_nested_agent_that_waits_is_idle_until_its_answer() -> None:
     with script(lead=[BOTH, "done"], coder=[ASK, "coded"], tester=[ASK_TESTER, "tested"]) as client:
         made = team(client)
-        rest = await say(made, "Build it")
+        rest = await send(made, "Build it")
         waiting = (await made.save_state())["frames"][1]
-        rest = await say(made, answers(rest, "Express"))
+        rest = await send(made, answers(rest, "Express"))
         assert (await made.save_state())["frames"][1] == waiting
         assert "interrupted" not in waiting
-        await say(made, answers(rest, "Firefox"))
+        await send(made, answers(rest, "Firefox"))
 
 
 async def test_nested_agents_work_at_the_same_time() -> None:
@@ -161,15 +161,15 @@ async def test_nested_agents_work_at_the_same_time() -> None:
         return "met"
 
     with script(lead=[BOTH, "done"], coder=[Call("meet"), "coded"], tester=[Call("meet"), "tested"]) as client:
-        assert (await say(team(client, tools=[meet]), "Meet")).text == "done"
+        assert (await send(team(client, tools=[meet]), "Meet")).text == "done"
 
 
 async def test_nested_questions_take_stock_user_proxy_texts_in_turn() -> None:
     with script(lead=[BOTH, "done"], coder=[ASK, "coded"], tester=[ASK_TESTER, "tested"]) as client:
         made = team(client)
-        await say(made, "Build it")
+        await send(made, "Build it")
         typed = [HandoffMessage(source="user", target="lead", content=text) for text in ("2", "Firefox")]
-        rest = await say(made, *typed)
+        rest = await send(made, *typed)
     assert rest.text == "done"
     assert {value for each in client.requests[3:5] for value in each.tool_results.values()} == {"FastAPI", "Firefox"}
 
@@ -219,7 +219,7 @@ class OwnAgent(BaseChatAgent):
 async def test_stock_agents_events_have_their_path() -> None:
     with script(lead=[call("coder"), "led"], coder=[call("helper"), "coded"], helper=[Call("note")]) as client:
         helper = AssistantAgent("helper", client, system_message="You are the helper.", tools=[Counted().note])
-        rest = await say(agent("lead", client, agent("coder", client, helper)), "Build it")
+        rest = await send(agent("lead", client, agent("coder", client, helper)), "Build it")
     assert rest.paths(ToolCallRequestEvent) == ["lead", "lead/coder", "lead/coder/helper"]
 
 
@@ -243,7 +243,7 @@ async def test_usage_of_a_stock_agent_counts_for_any_types() -> None:
     with script(lead=[Calls([call("helper"), call("own")]), "done"], helper=[Say(Finding(text="found"))]) as client:
         helper = AssistantAgent("helper", client, system_message="You are the helper.", output_content_type=Finding)
         made = agent("lead", client, helper, OwnAgent("own"))
-        await say(made, "Build it")
+        await send(made, "Build it")
     assert {path: used.model_calls for path, used in made.usage.items()} == {"lead": 2, "lead/helper": 1, "lead/own": 1}
     assert made.usage["lead/own"].prompt_tokens == 3
 
@@ -260,25 +260,25 @@ async def test_stock_agent_called_twice_keeps_its_calls_apart() -> None:
         helper = AssistantAgent(
             "helper", client, system_message="You are the helper.", tools=[Counted().note], reflect_on_tool_use=True
         )
-        rest = await say(agent("lead", client, helper), "Build both")
+        rest = await send(agent("lead", client, helper), "Build both")
     assert rest.text == "built ['shop']; built ['blog']"
 
 
 async def test_stock_agent_nested_in_two_keeps_their_calls_apart() -> None:
     def reply(request: Request) -> Reply:
-        said = [each["content"] for each in request.messages if each["role"] == "user"]
+        texts = [each["content"] for each in request.messages if each["role"] == "user"]
         results = "; ".join(request.tool_results.values())
         if "You are the lead." in request.system:
             return results or Calls([call("coder", "shop"), call("tester", "blog")])
         if "You are the helper." in request.system:
-            return f"helped with {said}" if results else Call("note")
-        return results or call("helper", said[0])
+            return f"helped with {texts}" if results else Call("note")
+        return results or call("helper", texts[0])
 
     with ScriptedModelClient(reply) as client:
         helper = AssistantAgent(
             "helper", client, system_message="You are the helper.", tools=[Counted().note], reflect_on_tool_use=True
         )
-        rest = await say(agent("lead", client, agent("coder", client, helper), agent("tester", client, helper)), "Go")
+        rest = await send(agent("lead", client, agent("coder", client, helper), agent("tester", client, helper)), "Go")
     assert rest.text == "helped with ['shop']; helped with ['blog']"
 
 
@@ -288,7 +288,7 @@ async def test_stock_agents_own_fault_is_not_blamed_on_models(error: Exception) 
         script(lead=[call("own")]) as client,
         pytest.raises(AgentFailed, match=f"^Agent 'own' failed: {type(error).__name__}"),
     ):
-        await say(agent("lead", client, OwnAgent("own", error)), "Build it")
+        await send(agent("lead", client, OwnAgent("own", error)), "Build it")
 
 
 async def test_stock_agents_model_failure_restarts_its_call() -> None:
@@ -298,8 +298,8 @@ async def test_stock_agents_model_failure_restarts_its_call() -> None:
     with script(lead=[call("helper"), "done"], helper=[Fail(429), "helped"]) as client:
         first = make()
         with pytest.raises(ModelUnavailable, match=r"^Agent 'helper': the model server limits the rate"):
-            await say(first, "Build it")
-        await say(await carried(first, make()))
+            await send(first, "Build it")
+        await send(await resumed_as(first, make()))
     assert client.requests[-1].tool_results == {"call_1_1": "helped"}
     assert client.requests[2].messages == client.requests[1].messages
 
@@ -308,7 +308,7 @@ async def test_scripted_model_error_passes_through_a_stock_agent() -> None:
     client = script(lead=[call("helper")], helper=[])
     helper = AssistantAgent("helper", client, system_message="You are the helper.")
     with pytest.raises(AssertionError, match="no reply left for 'You are the helper"):
-        await say(agent("lead", client, helper), "Build it")
+        await send(agent("lead", client, helper), "Build it")
 
 
 # -- events -----------------------------------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ async def test_scripted_model_error_passes_through_a_stock_agent() -> None:
 
 async def test_nested_events_keep_path_and_order_of_each_agent() -> None:
     with script(lead=[BOTH, "done"], coder=[Call("note"), "coded"], tester=[Call("note"), "tested"]) as client:
-        rest = await say(team(client, tools=[Counted().note]), "Build it")
+        rest = await send(team(client, tools=[Counted().note]), "Build it")
     for path in ("lead/coder", "lead/tester"):
         kinds = [type(event) for event in rest.events if "/".join(event_path(event)) == path]
         assert kinds == [ToolCallRequestEvent, ToolCallExecutionEvent, TextMessage]
@@ -324,7 +324,7 @@ async def test_nested_events_keep_path_and_order_of_each_agent() -> None:
 
 async def test_nested_text_is_streamed_with_its_path() -> None:
     with tower_script(3, "It is done.") as client:
-        rest = await say(tower(client, 3, stream=True), "Build it")
+        rest = await send(tower(client, 3, stream=True), "Build it")
     assert rest.paths(ModelClientStreamingChunkEvent) == ["lead/coder/tester"] * 3
 
 
@@ -350,8 +350,8 @@ async def test_failure_at_any_depth_names_its_agent_and_resumes(
     with tower_script(depth, Call("note"), failure, "done") as client:
         first = tower(client, depth, tools=[tool.note])
         with pytest.raises(kind, match=f"^Agent '{LEVELS[depth - 1]}': the model") as failed:
-            await say(first, "Build it")
-        await say(await carried(first, tower(client, depth, tools=[tool.note])))
+            await send(first, "Build it")
+        await send(await resumed_as(first, tower(client, depth, tools=[tool.note])))
     assert len(str(failed.value).splitlines()) == 1
     assert (tool.calls, len(client.requests)) == (1, 2 * depth + 1)
 
@@ -361,8 +361,8 @@ async def test_two_failures_at_once_raise_the_first_cleanly() -> None:
         with script(lead=[BOTH, "done"], coder=[Fail(500), "coded"], tester=[Fail(401), "tested"]) as client:
             made = team(client)
             with pytest.raises(ModelUnavailable, match="'coder'"):
-                await say(made, "Build it")
-            await say(made)
+                await send(made, "Build it")
+            await send(made)
     assert client.requests[-1].tool_results == {"call_1_1": "coded", "call_1_2": "tested"}
 
 
@@ -378,7 +378,7 @@ async def test_nested_model_call_that_hangs_is_cancelled_and_repeated(depth: int
         first = tower(client, depth, tools=[tool.note], stream=stream)
         async with nothing_left_behind():
             await cancelled_while(first, lambda: len(client.requests) == depth + 1, how, "Build it")
-        await say(await carried(first, tower(client, depth, tools=[tool.note])))
+        await send(await resumed_as(first, tower(client, depth, tools=[tool.note])))
     assert (tool.calls, len(client.requests)) == (1, 2 * depth + 1)
 
 
@@ -411,7 +411,7 @@ async def test_nested_tool_that_hangs_is_cancelled_keeping_finished_calls(depth:
         first = tower(client, depth, tools=[tool.note, hanging.wait])
         async with nothing_left_behind():
             await cancelled_while(first, lambda: hanging.calls == 1, how, "Build it")
-        await say(await carried(first, tower(client, depth, tools=[tool.note, hanging.wait])))
+        await send(await resumed_as(first, tower(client, depth, tools=[tool.note, hanging.wait])))
     assert client.requests[depth].tool_results == {f"call_{depth}_1": "note 1", f"call_{depth}_2": "waited"}
 
 
@@ -421,7 +421,7 @@ async def test_stubborn_tool_three_levels_down_keeps_finished_work(how: str) -> 
     with tower_script(4, Calls([Call("note"), Call("wait")]), "done") as client:
         first = tower(client, 4, tools=[tool.note, hanging.wait])
         await cancelled_while(first, lambda: hanging.calls == 1, how, "Build it")
-        await say(await carried(first, tower(client, 4, tools=[tool.note, hanging.wait])))
+        await send(await resumed_as(first, tower(client, 4, tools=[tool.note, hanging.wait])))
     hanging.end.set()
     assert client.requests[4].tool_results == {"call_4_1": "note 1", "call_4_2": "waited"}
 
@@ -439,7 +439,7 @@ async def test_stock_agent_that_hangs_is_cancelled_and_restarted(hangs: str, how
         first = make()
         async with nothing_left_behind():
             await cancelled_while(first, lambda: len(client.requests) == 3, how, "Build it")
-        assert (await say(await carried(first, make()))).text == "done"
+        assert (await send(await resumed_as(first, make()))).text == "done"
     assert client.requests[-2].tool_results == {"call_2_1": "helped"}
 
 
@@ -522,8 +522,8 @@ async def test_nested_failures_cancels_and_answers_give_one_result(seed: int) ->
     while rest is None or rest.questions:
         if rest is not None:
             message = answers(rest, *(rng.choice([f"{each.question} done", None]) for each in rest.questions))
-        rest, made, token = None, await carried(made, make()), CancellationToken()
-        turn = asyncio.create_task(say(made, message, token=token))
+        rest, made, token = None, await resumed_as(made, make()), CancellationToken()
+        turn = asyncio.create_task(send(made, message, token=token))
         if rng.random() < 0.5:
             for _ in range(rng.randrange(60)):
                 await asyncio.sleep(0)
@@ -540,12 +540,12 @@ async def test_nested_failures_cancels_and_answers_give_one_result(seed: int) ->
 async def test_nested_usage_is_counted_once_under_its_paths() -> None:
     with tower_script(3, ASK, Fail(500), "done") as client:
         made = tower(client, 3)
-        rest = await say(made, "Build it")
-        made = await carried(made, tower(client, 3))
+        rest = await send(made, "Build it")
+        made = await resumed_as(made, tower(client, 3))
         with pytest.raises(ModelUnavailable):
-            await say(made, answers(rest, "Express"))
-        made = await carried(made, tower(client, 3))
-        await say(made)
+            await send(made, answers(rest, "Express"))
+        made = await resumed_as(made, tower(client, 3))
+        await send(made)
     used = made.usage
     assert [used[path].model_calls for path in ("lead", "lead/coder", "lead/coder/tester")] == [2, 2, 2]
     assert sum(each.completion_tokens for each in used.values()) == client.total_usage().completion_tokens
@@ -556,9 +556,9 @@ async def test_nested_call_has_its_own_limits() -> None:
     again: list[Reply] = [call("coder"), call("coder"), "done"]
     with script(lead=again, coder=[ASK, "coded", ASK, "coded"]) as client:
         made = agent("lead", client, agent("coder", client, max_rounds=2, max_questions=1))
-        rest = await say(made, "Build it")
-        rest = await say(made, answers(rest, "Express"))
-        assert (await say(made, answers(rest, "FastAPI"))).text == "done"
+        rest = await send(made, "Build it")
+        rest = await send(made, answers(rest, "Express"))
+        assert (await send(made, answers(rest, "FastAPI"))).text == "done"
     assert client.requests[-1].tool_results == {"call_1_1": "coded", "call_4_1": "coded"}
 
 
@@ -598,6 +598,6 @@ async def test_nested_agent_dumped_while_paused_continues_when_loaded() -> None:
         dumped = json.dumps(made.dump_component().model_dump(mode="json"))
         with pytest.warns(UserWarning, match="FunctionTool"):
             first, second = [PausableAgent.load_component(json.loads(dumped)) for _ in range(2)]
-        rest = await say(first, "Build it")
-        assert (await say(await carried(first, second), answers(rest, "Express"))).text == "done"
+        rest = await send(first, "Build it")
+        assert (await send(await resumed_as(first, second), answers(rest, "Express"))).text == "done"
     assert client.requests[3].tool_results == {"call_2_1": "HEY", "call_3_1": "Express"}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage
 from autogen_core.models import ChatCompletionClient
-from conversation import Rest, answers, say
+from conversation import TurnResult, answers, send
 from odd_replies import ODD, Odd
 
 from upcall.agents import Clarifier, Classifier, Planner
@@ -42,34 +42,34 @@ class Asked:
     name: str
     agent: Callable[[ChatCompletionClient], StructuredAgent[Any, Any]]
     good: Mapping[str, Any]
-    understood: Callable[[Rest], bool]
-    stood_in_for: Callable[[Rest], bool]
-    next_message: Callable[[Rest], BaseChatMessage]
+    understood: Callable[[TurnResult], bool]
+    stood_in_for: Callable[[TurnResult], bool]
+    next_message: Callable[[TurnResult], BaseChatMessage]
     """What the agent is told after the fallback."""
     next_replies: Sequence[Reply]
     after_fallback: Sequence[Reply] = ()
     """What the model replies to the calls that follow in the same turn where there is no reply to read."""
 
 
-def _planned(rest: Rest) -> Plan:
+def _planned(rest: TurnResult) -> Plan:
     return ReviewedPlan.model_validate_json(rest.message.metadata[PLAN]).plan
 
 
-def _classified(rest: Rest) -> tuple[Intent, Depth]:
+def _classified(rest: TurnResult) -> tuple[Intent, Depth]:
     found = Classification.model_validate_json(rest.message.metadata[CLASSIFICATION])
     return found.intent, found.depth
 
 
-def _target(rest: Rest) -> str:
+def _target(rest: TurnResult) -> str:
     assert isinstance(rest.message, HandoffMessage)
     return rest.message.target
 
 
-def _asks(rest: Rest, *texts: str) -> bool:
+def _asks(rest: TurnResult, *texts: str) -> bool:
     return [question.question for question in rest.questions] == list(texts)
 
 
-def _again(_: Rest) -> TextMessage:
+def _again(_: TurnResult) -> TextMessage:
     return TextMessage(source="user", content="And wind?")
 
 
@@ -150,10 +150,10 @@ def assert_acceptable(requests: Sequence[Request]) -> None:
         json.dumps(request.body, ensure_ascii=False).encode()
 
 
-async def rest_of(asked: Asked, replies: Sequence[Reply]) -> Rest:
+async def rest_of(asked: Asked, replies: Sequence[Reply]) -> TurnResult:
     """How the turn ends where the model says just this; every reply must be used, and none may be missing."""
     with ScriptedModelClient(replies) as client:
-        rest = await say(asked.agent(client), TASK)
+        rest = await send(asked.agent(client), TASK)
     assert isinstance(rest.message, HandoffMessage | TextMessage)
     assert rest.text.strip()
     assert_acceptable(client.requests)
@@ -191,7 +191,7 @@ async def test_fallback_is_followed_by_requests_that_openai_takes(asked: Asked, 
     reply = odd.make(asked.good)
     with ScriptedModelClient([reply, reply, *asked.after_fallback, *asked.next_replies]) as client:
         agent = asked.agent(client)
-        rest = await say(agent, asked.next_message(await say(agent, TASK)))
+        rest = await send(agent, asked.next_message(await send(agent, TASK)))
     assert rest.text.strip()
     assert_acceptable(client.requests)
 
@@ -351,9 +351,9 @@ async def test_revision_that_cannot_be_read_shows_the_plan_unchanged(odd: Odd) -
     reply, good = odd.make(PLAN_REPLY), json.dumps(PLAN_REPLY)
     with ScriptedModelClient([good, reply, reply, good]) as client:
         agent = Planner(client, skip_ambiguity_check=True, enable_plan_approval=True)
-        shown = await say(agent, TASK)
-        again = await say(agent, answers(shown, "Make it shorter"))
-        await say(agent, answers(again, "Then add costs"))
+        shown = await send(agent, TASK)
+        again = await send(agent, answers(shown, "Make it shorter"))
+        await send(agent, answers(again, "Then add costs"))
     assert "Title: Solar power" in again.text
     assert _planned(again) == _planned(shown) == Plan.model_validate(PLAN_REPLY)
     assert_acceptable(client.requests)
@@ -389,12 +389,12 @@ SENT: list[Any] = [
 each_form = pytest.mark.parametrize("structured", [True, False], ids=["JSON schema", "JSON mode"])
 
 
-async def served(asked: Asked, replies: Sequence[Reply], structured: bool) -> Rest:
+async def served(asked: Asked, replies: Sequence[Reply], structured: bool) -> TurnResult:
     """How the turn ends where a server says just this."""
     with LoopbackServer(replies) as server:
         info = {"structured_output": structured}
         clients = ModelClients(Settings.read(None, model="m", base_url=server.base_url, model_info=info))
-        rest = await say(asked.agent(clients("classifier")), TASK)
+        rest = await send(asked.agent(clients("classifier")), TASK)
         await clients.close()
     assert rest.text.strip()
     assert_acceptable(server.requests)

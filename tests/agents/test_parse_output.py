@@ -128,7 +128,7 @@ def test_fence_or_tag_inside_a_text_is_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "says"),
+    ("text", "kind", "expected"),
     [
         ("No idea.", Classification, "it holds no JSON object"),
         (f"<think>{GOOD} or", Classification, "it holds no JSON object"),
@@ -146,14 +146,14 @@ def test_fence_or_tag_inside_a_text_is_text() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named(text: str, kind: type[BaseModel], says: str) -> None:
-    assert problem(text, kind).startswith(says)
+def test_what_is_wrong_is_named(text: str, kind: type[BaseModel], expected: str) -> None:
+    assert problem(text, kind).startswith(expected)
 
 
 def test_at_most_three_problems_are_named() -> None:
     steps = [{"step_id": "", "description": ""}] * 20
-    says = problem(json.dumps({"title": "T", "sections": ["S"], "steps": steps}), Plan)
-    assert says.count(";") == 2
+    expected = problem(json.dumps({"title": "T", "sections": ["S"], "steps": steps}), Plan)
+    assert expected.count(";") == 2
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,17 @@ from autogen_core.models import (
 )
 from autogen_core.tools import FunctionTool, StaticWorkbench, ToolResult, Workbench
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from conversation import Counted, Rest, answers, cancelled_while, carried, impatient, nothing_left_behind, run, say
+from conversation import (
+    Counted,
+    TurnResult,
+    answers,
+    cancelled_while,
+    impatient,
+    nothing_left_behind,
+    resumed_as,
+    run,
+    send,
+)
 from PIL import Image as Picture
 
 from upcall.agents import PausableAgent
@@ -105,14 +115,14 @@ def bench(*functions: Callable[..., Any]) -> StaticWorkbench:
 )
 async def test_tools_result_is_paired_with_its_call(tools: dict[str, Any]) -> None:
     with ScriptedModelClient([Call("add", {"a": 1, "b": 2}), "It is 3."]) as client:
-        rest = await say(coder(client, **tools), "Add 1 and 2")
+        rest = await send(coder(client, **tools), "Add 1 and 2")
     assert rest.text == "It is 3."
     assert client.requests[-1].tool_results == {"call_1_1": "3"}
 
 
 async def test_model_is_offered_every_tool_once() -> None:
     with ScriptedModelClient(["Hello."]) as client:
-        await say(coder(client, tools=[add], workbench=[bench(times)], handoffs=["peer"]), "Hello")
+        await send(coder(client, tools=[add], workbench=[bench(times)], handoffs=["peer"]), "Hello")
     offered = [schema["name"] for schema in client.requests[0].body["tools"]]
     assert offered == ["add", "times", "transfer_to_peer", "ask_user"]
 
@@ -129,7 +139,7 @@ async def test_calls_of_one_reply_run_at_the_same_time(kind: str) -> None:
     tools: dict[str, Any] = {"tools": [meet]} if kind == "tools" else {"workbench": bench(meet)}
     calls = Calls([Call("meet", {"name": "Ann"}), Call("meet", {"name": "Bob"})])
     with ScriptedModelClient([calls, "Done."]) as client:
-        await say(coder(client, **tools), "Meet")
+        await send(coder(client, **tools), "Meet")
     assert client.requests[-1].tool_results == {"call_1_1": "Ann met", "call_1_2": "Bob met"}
 
 
@@ -172,20 +182,20 @@ BROKEN_CALLS: list[tuple[Call, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("call", "said"), BROKEN_CALLS, ids=lambda value: repr(value)[:60])
-async def test_call_that_cannot_be_made_gets_an_actionable_error(call: Call, said: str) -> None:
+@pytest.mark.parametrize(("call", "text"), BROKEN_CALLS, ids=lambda value: repr(value)[:60])
+async def test_call_that_cannot_be_made_gets_an_actionable_error(call: Call, text: str) -> None:
     tools = [add, fails, fails_silently, exits, cancels_itself]
     with ScriptedModelClient([call, "I see."]) as client:
-        rest = await say(coder(client, tools=tools), "Try")
-    (done,) = rest.told(ToolCallExecutionEvent)
+        rest = await send(coder(client, tools=tools), "Try")
+    (done,) = rest.events_of(ToolCallExecutionEvent)
     assert isinstance(done, ToolCallExecutionEvent)
     assert done.content[0].is_error
-    assert said in client.requests[-1].tool_results["call_1_1"]
+    assert text in client.requests[-1].tool_results["call_1_1"]
 
 
 async def test_broken_arguments_never_enter_the_context() -> None:
     with ScriptedModelClient([Call("add", "{broken"), "I see."]) as client:
-        await say(coder(client, tools=[add]), "Try")
+        await send(coder(client, tools=[add]), "Try")
     assert client.requests[-1].messages[-2]["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
@@ -195,14 +205,14 @@ async def test_failing_workbench_is_an_error_result_too() -> None:
             raise ConnectionError("server gone")
 
     with ScriptedModelClient([Call("add", {"a": 1, "b": 2}), "I see."]) as client:
-        await say(coder(client, workbench=Broken([FunctionTool(add, description="Add.")])), "Try")
+        await send(coder(client, workbench=Broken([FunctionTool(add, description="Add.")])), "Try")
     assert client.requests[-1].tool_results == {"call_1_1": "Error: server gone"}
 
 
 async def test_one_failing_call_does_not_stop_the_others() -> None:
     calls = Calls([Call("fails"), Call("add", {"a": 1, "b": 2})])
     with ScriptedModelClient([calls, "I see."]) as client:
-        await say(coder(client, tools=[add, fails]), "Try")
+        await send(coder(client, tools=[add, fails]), "Try")
     assert client.requests[-1].tool_results == {"call_1_1": "Error: disk full", "call_1_2": "3"}
 
 
@@ -212,7 +222,7 @@ async def test_result_of_invalid_text_is_made_valid() -> None:
         return "na\udcefve.txt"
 
     with ScriptedModelClient([Call("list_files"), "One."]) as client:
-        await say(coder(client, tools=[list_files]), "List")
+        await send(coder(client, tools=[list_files]), "List")
     assert client.requests[-1].tool_results == {"call_1_1": "na?ve.txt"}
 
 
@@ -229,7 +239,7 @@ class WithoutIds(ScriptedModelClient):
 async def test_calls_without_ids_get_ids_of_their_own() -> None:
     calls = Calls([Call("add", {"a": 1, "b": 1}), Call("add", {"a": 2, "b": 2})])
     with WithoutIds([calls, "Done."]) as client:
-        await say(coder(client, tools=[add]), "Add")
+        await send(coder(client, tools=[add]), "Add")
     assert list(client.requests[-1].tool_results.values()) == ["2", "4"]
 
 
@@ -237,20 +247,20 @@ async def test_calls_without_ids_get_ids_of_their_own() -> None:
 async def test_two_calls_with_one_id_both_get_their_result(mixed_batch: Literal["ask_only", "run"]) -> None:
     twice = Calls([Call("add", {"a": 1, "b": 1}, id="same"), Call("add", {"a": 2, "b": 2}, id="same")])
     with ScriptedModelClient([twice, "Done."]) as client:
-        await say(coder(client, tools=[add], mixed_batch=mixed_batch), "Add")
+        await send(coder(client, tools=[add], mixed_batch=mixed_batch), "Add")
     assert list(client.requests[-1].tool_results.values()) == ["2", "4"]
 
 
 async def test_call_id_of_an_earlier_round_is_not_reused() -> None:
     one, two = Call("add", {"a": 1, "b": 1}, id="call_0"), Call("add", {"a": 2, "b": 2}, id="call_0")
     with ScriptedModelClient([one, two, "Done."]) as client:
-        await say(coder(client, tools=[add]), "Add")
+        await send(coder(client, tools=[add]), "Add")
     assert list(client.requests[-1].tool_results.values()) == ["2", "4"]
 
 
 async def test_reply_with_an_empty_list_of_calls_is_empty() -> None:
     with ScriptedModelClient([Calls([]), "Done."]) as client:
-        rest = await say(coder(client), "Hello")
+        rest = await send(coder(client), "Hello")
     assert rest.text == "Done."
     assert "empty" in client.requests[-1].messages[-1]["content"]
 
@@ -262,7 +272,7 @@ async def test_function_with_a_new_description_is_offered_with_it() -> None:
     for description in ("Search the files of Ann.", "Search the files of Bob."):
         search.__doc__ = description  # As a function that builds a team for a user may do.
         with ScriptedModelClient(["Hello."]) as client:
-            await say(coder(client, tools=[search]), "Hello")
+            await send(coder(client, tools=[search]), "Hello")
         assert client.requests[0].body["tools"][0]["description"] == description
 
 
@@ -282,7 +292,7 @@ def test_tool_named_ask_user_is_refused_unless_alone() -> None:
 async def test_workbench_tool_with_a_taken_name_is_refused(other: dict[str, Any]) -> None:
     options = {"workbench": bench(add), **other}
     with pytest.raises(ConfigurationError, match="are called add"):
-        await say(coder(ScriptedModelClient([]), **options), "Add")
+        await send(coder(ScriptedModelClient([]), **options), "Add")
 
 
 @pytest.mark.parametrize(
@@ -309,9 +319,9 @@ def test_something_that_is_no_tool_is_refused() -> None:
 async def test_every_outcome_reaches_the_model_as_text(outcome: Outcome) -> None:
     with ScriptedModelClient([ASK, "Built."]) as client:
         agent = coder(client)
-        rest = await say(agent, "Build it")
+        rest = await send(agent, "Build it")
         answer = Answer(question_id=rest.questions[0].id, outcome=outcome, text="Koa")
-        await say(agent, answers(rest, answer))
+        await send(agent, answers(rest, answer))
     assert client.requests[-1].tool_results == {"call_1_1": answer.as_text()}
 
 
@@ -321,7 +331,7 @@ async def test_calls_beside_a_question_are_dropped(ask: Call) -> None:
     tool = Counted()
     with ScriptedModelClient([Calls([Call("note"), ask]), *([] if ask is ASK else [ASK]), "Built."]) as client:
         agent = coder(client, tools=[tool.note])
-        await say(agent, answers(await say(agent, "Build it"), "Express"))
+        await send(agent, answers(await send(agent, "Build it"), "Express"))
     assert tool.calls == 0
     assert "call_1_1" not in client.requests[-1].tool_results
 
@@ -331,9 +341,9 @@ async def test_calls_beside_a_question_run_if_that_is_wanted() -> None:
     tool = Counted()
     with ScriptedModelClient([Calls([Call("note"), ASK]), "Built."]) as client:
         agent = coder(client, tools=[tool.note], mixed_batch="run")
-        rest = await say(agent, "Build it")
+        rest = await send(agent, "Build it")
         assert tool.calls == 1
-        await say(agent, answers(rest, "Express"))
+        await send(agent, answers(rest, "Express"))
     assert tool.calls == 1
     assert client.requests[-1].tool_results == {"call_1_1": "note 1", "call_1_2": "Express"}
 
@@ -342,23 +352,23 @@ async def test_several_questions_of_one_reply_are_open_together() -> None:
     other = Call("ask_user", {"question": "Which database?"})
     with ScriptedModelClient([Calls([ASK, other]), "Built."]) as client:
         agent = coder(client)
-        rest = await say(agent, "Build it")
-        rest = await say(agent, answers(rest, None, "SQLite"))
+        rest = await send(agent, "Build it")
+        rest = await send(agent, answers(rest, None, "SQLite"))
         assert [question.question for question in rest.questions] == ["Which framework?"]
-        await say(agent, answers(rest, "Express"))
+        await send(agent, answers(rest, "Express"))
     assert client.requests[-1].tool_results == {"call_1_1": "Express", "call_1_2": "SQLite"}
 
 
 async def test_question_beyond_the_limit_fails_until_the_next_turn() -> None:
     with ScriptedModelClient([ASK, ASK, "Built.", ASK]) as client:
         agent = coder(client, max_questions=1)
-        rest = await say(agent, answers(await say(agent, "Build it"), "Express"))
+        rest = await send(agent, answers(await send(agent, "Build it"), "Express"))
         assert rest.text == "Built."
         assert "You have asked 1 questions, the limit" in client.requests[-1].tool_results["call_2_1"]
-        assert len((await say(agent, "Build more")).questions) == 1
+        assert len((await send(agent, "Build more")).questions) == 1
 
 
-async def proxy_reply(rest: Rest, typed: str) -> BaseChatMessage:
+async def proxy_reply(rest: TurnResult, typed: str) -> BaseChatMessage:
     """Return what AutoGen's own `UserProxyAgent` makes of what the user types."""
     proxy = UserProxyAgent("user", input_func=lambda prompt: typed)
     return (await proxy.on_messages([rest.message], CancellationToken())).chat_message
@@ -368,20 +378,20 @@ async def test_stock_user_proxy_text_answers_the_first_question() -> None:
     other = Call("ask_user", {"question": "Which database?"})
     with ScriptedModelClient([Calls([ASK, other]), "Built."]) as client:
         agent = coder(client)
-        rest = await say(agent, "Build it")
-        rest = await say(agent, await proxy_reply(rest, "fastapi"))
-        await say(agent, await proxy_reply(rest, "SQLite"))
+        rest = await send(agent, "Build it")
+        rest = await send(agent, await proxy_reply(rest, "fastapi"))
+        await send(agent, await proxy_reply(rest, "SQLite"))
     assert client.requests[-1].tool_results == {"call_1_1": "FastAPI", "call_1_2": "SQLite"}
 
 
 async def test_text_that_is_no_option_asks_again_with_reason() -> None:
     with ScriptedModelClient([STRICT, "Built."]) as client:
         agent = coder(client)
-        rest = await say(agent, "Build it")
-        again = await say(agent, await proxy_reply(rest, "Koa"))
+        rest = await send(agent, "Build it")
+        again = await send(agent, await proxy_reply(rest, "Koa"))
         assert again.text.startswith("'Koa' is not an option")
         assert again.questions == rest.questions
-        await say(agent, await proxy_reply(again, "2"))
+        await send(agent, await proxy_reply(again, "2"))
     assert client.requests[-1].tool_results == {"call_1_1": "FastAPI"}
 
 
@@ -417,11 +427,11 @@ class AskingWorkbench(StaticWorkbench):
 async def test_answer_becomes_the_result_of_the_asking_tool(tools: dict[str, Any]) -> None:
     with ScriptedModelClient([Call("deploy", {"target": "production"}), "Deployed."]) as client:
         agent = coder(client, **tools)
-        rest = await say(agent, "Deploy")
+        rest = await send(agent, "Deploy")
         assert [question.question for question in rest.questions] == ["Deploy to production?"]
-        assert len(rest.told(UserInputRequestedEvent)) == 1
-        again = await carried(agent, coder(client, **tools))
-        await say(again, answers(rest, "yes"))
+        assert len(rest.events_of(UserInputRequestedEvent)) == 1
+        again = await resumed_as(agent, coder(client, **tools))
+        await send(again, answers(rest, "yes"))
     assert client.requests[-1].tool_results == {"call_1_1": "yes"}
 
 
@@ -431,7 +441,7 @@ async def test_tool_that_asks_nonsense_gets_an_error_result() -> None:
         raise UserInputRequired(" ")
 
     with ScriptedModelClient([Call("ask_nothing"), "I see."]) as client:
-        assert (await say(coder(client, tools=[ask_nothing]), "Ask")).text == "I see."
+        assert (await send(coder(client, tools=[ask_nothing]), "Ask")).text == "I see."
     assert "in a way that cannot be shown" in client.requests[-1].tool_results["call_1_1"]
 
 
@@ -439,7 +449,7 @@ async def test_tool_that_waits_does_not_stop_calls_beside_it() -> None:
     with ScriptedModelClient([Calls([Call("deploy", {"target": "here"}), Call("note")]), "Done."]) as client:
         tool = Counted()
         agent = coder(client, tools=[deploy, tool.note])
-        await say(agent, answers(await say(agent, "Deploy"), "no"))
+        await send(agent, answers(await send(agent, "Deploy"), "no"))
     assert tool.calls == 1
     assert client.requests[-1].tool_results == {"call_1_1": "no", "call_1_2": "note 1"}
 
@@ -450,8 +460,8 @@ async def test_tool_that_waits_does_not_stop_calls_beside_it() -> None:
 async def test_paused_agent_run_without_an_answer_asks_again() -> None:
     with ScriptedModelClient([ASK]) as client:
         first = coder(client)
-        rest = await say(first, "Build it")
-        again = await say(await carried(first, coder(client)))
+        rest = await send(first, "Build it")
+        again = await send(await resumed_as(first, coder(client)))
     assert again.questions == rest.questions
 
 
@@ -459,7 +469,7 @@ THREAD = Thread(messages=[TextMessage(source="user", content="Hello")]).model_du
 
 
 @pytest.mark.parametrize(
-    ("state", "said"),
+    ("state", "text"),
     [
         ({}, "another kind of agent"),
         ({"version": 2, "messages": []}, "version 2"),
@@ -471,19 +481,19 @@ THREAD = Thread(messages=[TextMessage(source="user", content="Hello")]).model_du
     ],
     ids=["empty", "newer", "AutoGen's", "other agent", "other agent, empty", "frames", "message"],
 )
-async def test_foreign_state_is_refused_and_nothing_is_changed(state: dict[str, Any], said: str) -> None:
+async def test_foreign_state_is_refused_and_nothing_is_changed(state: dict[str, Any], text: str) -> None:
     agent = coder(ScriptedModelClient([]))
     before = await agent.save_state()
     with pytest.raises(SchemaMismatch, match="The stored state of agent 'coder'") as refused:
         await agent.load_state(state)
-    assert said in str(refused.value)
+    assert text in str(refused.value)
     assert await agent.save_state() == before
 
 
 async def test_reset_agent_is_like_new() -> None:
     with ScriptedModelClient([ASK]) as client:
         agent = coder(client)
-        await say(agent, "Build it")
+        await send(agent, "Build it")
         await agent.on_reset(CancellationToken())
     assert await agent.save_state() == await coder(client).save_state()
 
@@ -491,18 +501,18 @@ async def test_reset_agent_is_like_new() -> None:
 async def test_group_messages_during_a_pause_follow_the_results() -> None:
     with ScriptedModelClient([ASK, "Built."]) as client:
         agent = coder(client)
-        rest = await say(agent, "Build it")
+        rest = await send(agent, "Build it")
         later = TextMessage(source="planner", content="Use TypeScript")
-        assert (await say(agent, later)).questions == rest.questions
-        await say(await carried(agent, coder(client)), answers(rest, "Express"))
+        assert (await send(agent, later)).questions == rest.questions
+        await send(await resumed_as(agent, coder(client)), answers(rest, "Express"))
     assert [message["content"] for message in client.requests[-1].messages[-2:]] == ["Express", "Use TypeScript"]
 
 
 async def test_message_beside_the_answer_follows_the_results() -> None:
     with ScriptedModelClient([ASK, "Built."]) as client:
         agent = coder(client)
-        rest = await say(agent, "Build it")
-        await say(agent, TextMessage(source="planner", content="Use TypeScript"), answers(rest, "Express"))
+        rest = await send(agent, "Build it")
+        await send(agent, TextMessage(source="planner", content="Use TypeScript"), answers(rest, "Express"))
     assert [message["content"] for message in client.requests[-1].messages[-2:]] == ["Express", "Use TypeScript"]
 
 
@@ -511,12 +521,12 @@ async def test_message_repeated_after_a_failed_turn_is_taken_once() -> None:
     with ScriptedModelClient([Fail(500), ASK, Fail(500), "Built."]) as client:
         first = coder(client)
         with pytest.raises(ModelUnavailable):
-            await say(first, task)
-        second = await carried(first, coder(client))
-        message = answers(await say(second, task), answer)
+            await send(first, task)
+        second = await resumed_as(first, coder(client))
+        message = answers(await send(second, task), answer)
         with pytest.raises(ModelUnavailable):
-            await say(second, message)
-        await say(await carried(second, coder(client)), message, message)
+            await send(second, message)
+        await send(await resumed_as(second, coder(client)), message, message)
     roles = [each["role"] for each in client.requests[-1].messages]
     assert roles == ["system", "user", "assistant", "tool"]
 
@@ -525,7 +535,7 @@ async def test_message_that_comes_twice_at_once_is_taken_once() -> None:
     """A group chat's buffer holds a message twice where the task was given again after an error."""
     task = TextMessage(source="user", content="Build it")
     with ScriptedModelClient(["Built."]) as client:
-        await say(coder(client), task, task)
+        await send(coder(client), task, task)
     assert [each["role"] for each in client.requests[-1].messages] == ["system", "user"]
 
 
@@ -534,10 +544,10 @@ async def test_answer_that_is_unreadable_keeps_messages_beside_it() -> None:
     later = TextMessage(source="planner", content="Use TypeScript")
     with ScriptedModelClient([ASK, "Built."]) as client:
         agent = coder(client)
-        rest = await say(agent, "Build it")
+        rest = await send(agent, "Build it")
         with pytest.raises(SchemaMismatch, match="cannot be read"):
-            await say(agent, broken, later)
-        await say(agent, broken, later, answers(rest, "Express"))
+            await send(agent, broken, later)
+        await send(agent, broken, later, answers(rest, "Express"))
     assert client.requests[-1].messages[-1]["content"] == "Use TypeScript"
 
 
@@ -545,9 +555,9 @@ async def test_answer_to_somebody_elses_question_is_only_read() -> None:
     stray = answer_message([Answer(question_id="other", text="Django")], target="coder")
     with ScriptedModelClient([ASK, "Built."]) as client:
         agent = coder(client)
-        rest = await say(agent, "Build it")
-        assert (await say(agent, stray)).questions == rest.questions
-        await say(agent, answers(rest, "Express"))
+        rest = await send(agent, "Build it")
+        assert (await send(agent, stray)).questions == rest.questions
+        await send(agent, answers(rest, "Express"))
     assert [each["content"] for each in client.requests[-1].messages[-2:]] == ["Express", "Django"]
 
 
@@ -555,10 +565,10 @@ async def test_same_answer_again_is_harmless() -> None:
     other = Call("ask_user", {"question": "Which database?"})
     with ScriptedModelClient([Calls([ASK, other]), "Built."]) as client:
         agent = coder(client)
-        rest = await say(agent, "Build it")
+        rest = await send(agent, "Build it")
         message = answers(rest, "Express")
-        assert (await say(agent, message)).questions == (await say(agent, message)).questions
-        await say(agent, message, answers(rest, None, "SQLite"))
+        assert (await send(agent, message)).questions == (await send(agent, message)).questions
+        await send(agent, message, answers(rest, None, "SQLite"))
     assert [each["role"] for each in client.requests[-1].messages[1:]] == ["user", "assistant", "tool", "tool"]
 
 
@@ -566,9 +576,9 @@ async def test_image_survives_the_pause() -> None:
     image = Image.from_pil(Picture.new("RGB", (2, 2)))
     with ScriptedModelClient([ASK, "Built."]) as client:
         agent = coder(client)
-        rest = await say(agent, MultiModalMessage(source="user", content=["Like this:", image]))
-        second = await carried(agent, coder(client))
-        await say(second, answers(rest, "Express"))
+        rest = await send(agent, MultiModalMessage(source="user", content=["Like this:", image]))
+        second = await resumed_as(agent, coder(client))
+        await send(second, answers(rest, "Express"))
     assert client.requests[-1].messages[1]["content"] == "Like this:\n<image>"
 
 
@@ -581,7 +591,7 @@ async def test_handoff_context_of_a_stock_agent_is_taken_in() -> None:
     ]
     handed = HandoffMessage(source="researcher", target="coder", content="Your turn", context=list(context))
     with ScriptedModelClient(["Built."]) as client:
-        await say(coder(client), handed)
+        await send(coder(client), handed)
     assert client.requests[-1].tool_results == {"call_9": "three files"}
 
 
@@ -590,7 +600,7 @@ async def test_handoff_context_of_a_stock_agent_is_taken_in() -> None:
 
 async def test_text_is_streamed_as_it_comes() -> None:
     with ScriptedModelClient([Call("add", {"a": 1, "b": 2}), "It is 3."]) as client:
-        rest = await say(coder(client, tools=[add], stream=True), "Add")
+        rest = await send(coder(client, tools=[add], stream=True), "Add")
     chunks = [event.content for event in rest.events if isinstance(event, ModelClientStreamingChunkEvent)]
     assert chunks == ["It", " is", " 3."]
     assert rest.text == "It is 3."
@@ -598,7 +608,7 @@ async def test_text_is_streamed_as_it_comes() -> None:
 
 async def test_events_come_in_the_order_in_which_things_happen() -> None:
     with ScriptedModelClient([Calls([Call("add", {"a": 1, "b": 2})], thought="Easy."), "It is 3."]) as client:
-        rest = await say(coder(client, tools=[add]), "Add")
+        rest = await send(coder(client, tools=[add]), "Add")
     assert [type(event) for event in rest.events] == [ThoughtEvent, ToolCallRequestEvent, ToolCallExecutionEvent]
 
 
@@ -606,8 +616,8 @@ async def test_stream_that_is_cut_short_is_an_invalid_reply() -> None:
     with ScriptedModelClient([CutShort("It is"), "It is 3."]) as client:
         agent = coder(client, stream=True)
         with pytest.raises(ModelReplyInvalid, match="cut its reply short"):
-            await say(agent, "Add")
-        assert (await say(await carried(agent, coder(client)))).text == "It is 3."
+            await send(agent, "Add")
+        assert (await send(await resumed_as(agent, coder(client)))).text == "It is 3."
 
 
 class Endless(ScriptedModelClient):
@@ -619,7 +629,7 @@ class Endless(ScriptedModelClient):
 
 async def test_stream_without_a_result_is_an_invalid_reply() -> None:
     with pytest.raises(ModelReplyInvalid, match="cut its reply short"):
-        await say(coder(Endless([]), stream=True), "Add")
+        await send(coder(Endless([]), stream=True), "Add")
 
 
 # -- errors -----------------------------------------------------------------------------------------------------------
@@ -667,7 +677,7 @@ async def test_model_call_failure_is_an_error_of_one_line(
 ) -> None:
     client = Raising(failure) if isinstance(failure, Exception) else ScriptedModelClient([failure])
     with pytest.raises(ModelError, match=r"^Agent 'coder': the model .* The run is stored") as failed:
-        await say(coder(client, stream=stream), "Build it")
+        await send(coder(client, stream=stream), "Build it")
     assert type(failed.value) is kind
     assert len(str(failed.value).splitlines()) == 1
 
@@ -680,7 +690,7 @@ async def test_model_call_failure_is_an_error_of_one_line(
 async def test_client_error_names_its_class_and_line(failure: Exception) -> None:
     line = Raising.create.__code__.co_firstlineno + 1
     with pytest.raises(ModelError) as failed:
-        await say(coder(Raising(failure)), "Build it")
+        await send(coder(Raising(failure)), "Build it")
     assert f"its model client Raising failed ({__file__}, line {line}): {type(failure).__name__}" in str(failed.value)
     assert len(str(failed.value).splitlines()) == 1
 
@@ -694,7 +704,7 @@ async def test_workbench_that_cannot_list_its_tools_is_an_error() -> None:
             raise ConnectionError
 
     with pytest.raises(AgentFailed, match=r"^Agent 'coder': a workbench cannot list its tools \(ConnectionError\)"):
-        await say(coder(ScriptedModelClient([]), workbench=Unreachable([])), "Go")
+        await send(coder(ScriptedModelClient([]), workbench=Unreachable([])), "Go")
 
 
 @pytest.mark.parametrize("how", ["token", "task"])
@@ -735,7 +745,7 @@ async def test_cancelled_token_stops_a_turn_before_it_begins() -> None:
     token = CancellationToken()
     token.cancel()
     with ScriptedModelClient([]) as client, pytest.raises(asyncio.CancelledError):
-        await say(coder(client), "Go", token=token)
+        await send(coder(client), "Go", token=token)
 
 
 async def test_calls_failing_for_good_leave_no_loose_end() -> None:
@@ -748,7 +758,7 @@ async def test_calls_failing_for_good_leave_no_loose_end() -> None:
 
     async with nothing_left_behind():
         with ScriptedModelClient([Calls([Call("refuse"), Call("refuse")])]) as client, pytest.raises(Gone):
-            await say(coder(client, tools=[refuse]), "Go")
+            await send(coder(client, tools=[refuse]), "Go")
 
 
 # -- limits, counters -------------------------------------------------------------------------------------------------
@@ -758,19 +768,19 @@ async def test_turn_ends_with_text_when_model_calls_are_spent() -> None:
     again = Call("add", {"a": 1, "b": 2})
     with ScriptedModelClient([again, again, again, "It is 3."]) as client:
         agent = coder(client, tools=[add], max_rounds=2)
-        rest = await say(agent, "Add")
+        rest = await send(agent, "Add")
         assert rest.message.metadata[OUTCOME] == "max_rounds"
         assert rest.text.startswith("coder stopped after 2 model calls")
-        assert (await say(agent, "Go on")).text == "It is 3."
+        assert (await send(agent, "Go on")).text == "It is 3."
 
 
 async def test_model_calls_count_over_a_pause() -> None:
     """S4-33"""
     with ScriptedModelClient([ASK, Call("add", {"a": 1, "b": 2})]) as client:
         first = coder(client, tools=[add], max_rounds=2)
-        rest = await say(first, "Build it")
-        second = await carried(first, coder(client, tools=[add], max_rounds=2))
-        assert (await say(second, answers(rest, "Express"))).message.metadata[OUTCOME] == "max_rounds"
+        rest = await send(first, "Build it")
+        second = await resumed_as(first, coder(client, tools=[add], max_rounds=2))
+        assert (await send(second, answers(rest, "Express"))).message.metadata[OUTCOME] == "max_rounds"
 
 
 # -- hand-offs to peers -----------------------------------------------------------------------------------------------
@@ -792,7 +802,7 @@ async def test_handoff_follows_the_calls_beside_it() -> None:
     tool = Counted()
     with ScriptedModelClient([Calls([Call("transfer_to_tester"), Call("note")])]) as client:
         agent = coder(client, tools=[tool.note], handoffs=[Handoff(target="tester", message="Over to you")])
-        rest = await say(agent, "Build it")
+        rest = await send(agent, "Build it")
     assert (rest.text, tool.calls) == ("Over to you", 1)
 
 
@@ -804,7 +814,7 @@ async def test_handoff_whose_reader_leaves_early_is_repeated() -> None:
             if isinstance(event, ToolCallExecutionEvent):
                 break
         await stream.aclose()
-        rest = await say(await carried(agent, coder(client, handoffs=["tester"])))
+        rest = await send(await resumed_as(agent, coder(client, handoffs=["tester"])))
     assert isinstance(rest.message, HandoffMessage)
     assert rest.message.target == "tester"
 
@@ -812,8 +822,8 @@ async def test_handoff_whose_reader_leaves_early_is_repeated() -> None:
 async def test_handoff_is_one_of_two_and_the_model_knows() -> None:
     with ScriptedModelClient([Calls([Call("transfer_to_tester"), Call("transfer_to_writer")]), "Hello."]) as client:
         agent = coder(client, handoffs=["tester", "writer"])
-        rest = await say(agent, "Build it")
-        await say(agent, "And now?")
+        rest = await send(agent, "Build it")
+        await send(agent, "And now?")
     assert isinstance(rest.message, HandoffMessage)
     assert rest.message.target == "tester"
     assert client.requests[-1].tool_results["call_1_2"].startswith("Error: ")
@@ -822,7 +832,7 @@ async def test_handoff_is_one_of_two_and_the_model_knows() -> None:
 async def test_handoff_beside_a_question_waits_for_the_answer() -> None:
     with ScriptedModelClient([Calls([Call("transfer_to_tester"), ASK])]) as client:
         agent = coder(client, handoffs=["tester"], mixed_batch="run")
-        rest = await say(agent, answers(await say(agent, "Build it"), "Express"))
+        rest = await send(agent, answers(await send(agent, "Build it"), "Express"))
     assert isinstance(rest.message, HandoffMessage)
     assert rest.message.target == "tester"
 
@@ -884,8 +894,8 @@ async def test_loaded_agent_uses_its_tools() -> None:
     first = coder(replay(Call("add", {"a": 1, "b": 2}), "It is 3."), tools=[add], ask_user=False)
     with pytest.warns(UserWarning, match="FunctionTool"):
         second = PausableAgent.load_component(first.dump_component())
-    rest = await say(second, "Add")
-    (done,) = rest.told(ToolCallExecutionEvent)
+    rest = await send(second, "Add")
+    (done,) = rest.events_of(ToolCallExecutionEvent)
     assert isinstance(done, ToolCallExecutionEvent)
     assert (rest.text, done.content[0].content) == ("It is 3.", "3")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from autogen_agentchat.messages import TextMessage, ToolCallRequestEvent, UserInputRequestedEvent
 from autogen_core.models import ChatCompletionClient
-from conversation import answers, carried, say
+from conversation import answers, resumed_as, send
 
 from upcall.agents import PausableAgent
 from upcall.agents.tool_loop.prose_questions import ends_with_question, prose_question_call
@@ -58,20 +58,20 @@ async def test_text_that_asks_again_is_that_calls_question() -> None:
     """S1-24: the opt-in detector."""
     with ScriptedModelClient([LISTED, LISTED, "Written."]) as client:
         first = coder(client)
-        rest = await say(first, "Build it")
-        second = await carried(first, coder(client))
-        done = await say(second, answers(rest, "1"))
+        rest = await send(first, "Build it")
+        second = await resumed_as(first, coder(client))
+        done = await send(second, answers(rest, "1"))
     (question,) = rest.questions
     assert (question.question, question.path, done.text) == (WHICH, ("coder",), "Written.")
     assert list(client.requests[-1].tool_results.values()) == ["1"]
     assert "only ask_user reaches the user" in client.requests[1].messages[-1]["content"]
-    assert len(rest.told(UserInputRequestedEvent)) == len(rest.told(ToolCallRequestEvent)) == 1
+    assert len(rest.events_of(UserInputRequestedEvent)) == len(rest.events_of(ToolCallRequestEvent)) == 1
 
 
 @pytest.mark.parametrize("instead", ["I wrote it with Express.", Call("ask_user", {"question": "Which one?"})])
 async def test_model_reminded_to_ask_continues_or_asks(instead: Reply) -> None:
     with ScriptedModelClient([WHICH, instead]) as client:
-        rest = await say(coder(client), "Build it")
+        rest = await send(coder(client), "Build it")
     assert len(rest.questions) == isinstance(instead, Call)
 
 
@@ -79,21 +79,21 @@ async def test_model_reminded_to_ask_continues_or_asks(instead: Reply) -> None:
 async def test_text_that_asks_is_the_result_without_the_option(options: dict[str, Any]) -> None:
     """S1-24: only what the model calls is a question."""
     with ScriptedModelClient([WHICH]) as client:
-        rest = await say(coder(client, **options), "Build it")
+        rest = await send(coder(client, **options), "Build it")
     assert (type(rest.message), rest.text, rest.questions) == (TextMessage, WHICH, [])
 
 
 async def test_at_the_cap_the_text_stays_the_result() -> None:
     with ScriptedModelClient([WHICH, WHICH, "Which port?"]) as client:
         made = coder(client, max_questions=1)
-        rest = await say(made, answers(await say(made, "Build it"), "Express"))
+        rest = await send(made, answers(await send(made, "Build it"), "Express"))
     assert (rest.text, rest.questions) == ("Which port?", [])
 
 
 async def test_report_may_be_asked_for_in_prose_too() -> None:
     with ScriptedModelClient([WHICH, WHICH, "Written."]) as client:
         made = coder(client, output_type=Report)
-        assert (await say(made, answers(await say(made, "Build it"), "Express"))).text == "Written."
+        assert (await send(made, answers(await send(made, "Build it"), "Express"))).text == "Written."
 
 
 async def test_question_in_prose_comes_up_from_below() -> None:
@@ -105,7 +105,7 @@ async def test_question_in_prose_comes_up_from_below() -> None:
         lead = PausableAgent(
             "lead", client, system_message="I am lead.", agents=[coder(client, system_message="I am coder.")]
         )
-        rest = await say(lead, "Build it")
-        await say(lead, answers(rest, "Express"))
+        rest = await send(lead, "Build it")
+        await send(lead, answers(rest, "Express"))
     assert [each.path for each in rest.questions] == [("lead", "coder")]
     assert list(client.requests[-1].tool_results.values()) == ["Coded."]

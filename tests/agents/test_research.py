@@ -86,7 +86,7 @@ def fact(book: str, edition: str) -> str:
 def archive(folder: Path) -> dict[str, str]:
     """200 documents of all kinds that can be read, twelve of which say something of the books; their texts by name."""
     folder.mkdir()
-    said: dict[str, str] = {}
+    fields: dict[str, str] = {}
     dice, facts = random.Random(7), [fact(book, edition) for book in BOOKS for edition in EDITIONS]
     words = re.findall(r"\w+", "ledger of the reading room with dates and names that nobody has put in order")
     for number in range(200):
@@ -96,8 +96,8 @@ def archive(folder: Path) -> dict[str, str]:
         name, content = f"box {number % 9}/sheet-{number}{kind}", KINDS[kind](text)
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-        said[name] = text
-    return said
+        fields[name] = text
+    return fields
 
 
 class Model:
@@ -143,10 +143,10 @@ class Model:
             wanted = f"The {edition} edition of {book}"
             (name,) = (each.ref for each in parse_fenced(results[0]) if wanted in normal(each.text))
             return Call("read_document", {"name": name, "start": 1})
-        said = re.search(rf"The {edition} edition of {book} sold (\d+)", normal(results[-1]))
-        assert said is not None
+        output = re.search(rf"The {edition} edition of {book} sold (\d+)", normal(results[-1]))
+        assert output is not None
         name = next(iter(self._read(request)))
-        summary = f"{book} sold {said[1]} copies [1]."
+        summary = f"{book} sold {output[1]} copies [1]."
         cited = [{"ref": name, "place": f"the {edition} edition", "quote": fact(book, edition)}]
         if book == "Glacier":  # One that makes things up, and sticks to it.
             summary += " It was the best of its year [2]."

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from autogen_agentchat.messages import TextMessage
-from conversation import answers, cancelled_while, carried, say, turn
+from conversation import answers, cancelled_while, resumed_as, send, turn
 from places import ROOT
 from scenario import DEEP_CODING, PLAN, TASK, script
 
@@ -55,7 +55,7 @@ Make = Callable[[ScriptedModelClient], StructuredAgent]  # type: ignore[type-arg
 async def test_question_only_the_user_can_answer_is_asked(make: Make, after: list[Reply]) -> None:
     """S3-37"""
     with ScriptedModelClient([asks("Which sources?"), ASK]) as client:
-        rest = await say(make(client), REQUEST)
+        rest = await send(make(client), REQUEST)
     assert [question.question for question in rest.questions] == ["Which sources?"]
     assert CHECK in client.requests[1].system
     assert client.requests[1].messages[-1]["content"] == f"Request: {REQUEST.content}\nQuestion: Which sources?"
@@ -72,7 +72,7 @@ async def test_question_whose_answer_changes_nothing_is_not_put(make: Make, afte
 @AGENTS
 async def test_look_that_cannot_be_read_drops_nothing(make: Make, after: list[Reply]) -> None:
     with ScriptedModelClient([asks("Which sources?"), "Hm.", "Hm."]) as client:
-        rest = await say(make(client), REQUEST)
+        rest = await send(make(client), REQUEST)
     assert [question.question for question in rest.questions] == ["Which sources?"]
 
 
@@ -81,7 +81,7 @@ async def test_look_that_cannot_be_read_drops_nothing(make: Make, after: list[Re
 async def test_look_that_fails_drops_nothing(make: Make, after: list[Reply], look: list[Reply]) -> None:
     """S3-41: it is an extra, and blocks nothing."""
     with ScriptedModelClient([asks("Which sources?"), *look]) as client:
-        rest = await say(make(client), REQUEST)
+        rest = await send(make(client), REQUEST)
     assert [question.question for question in rest.questions] == ["Which sources?"]
 
 
@@ -90,7 +90,7 @@ async def test_look_that_is_cancelled_is_the_only_one_repeated(make: Make, after
     with ScriptedModelClient([asks("Which countries?"), Hang(), KNOWN, *after]) as client:
         agent = make(client)
         await cancelled_while(agent, lambda: len(client.requests) == 2, "token", REQUEST)
-        message = await turn(await carried(agent, make(client)))
+        message = await turn(await resumed_as(agent, make(client)))
     assert message.target != "user"
 
 
@@ -99,9 +99,9 @@ async def test_aspects_that_stand_are_the_only_ones_asked_about() -> None:
     with ScriptedModelClient([asks(*questions), KNOWN, ASK, Hang(), KNOWN, CLEAR, PLAN]) as client:
         agent = planner(client)
         await cancelled_while(agent, lambda: len(client.requests) == 4, "token", REQUEST)
-        agent = await carried(agent, planner(client))
-        rest = await say(agent)
-        done = await say(agent, answers(rest, "The IEA's"))
+        agent = await resumed_as(agent, planner(client))
+        rest = await send(agent)
+        done = await send(agent, answers(rest, "The IEA's"))
     assert [question.question for question in rest.questions] == ["Which sources?"]
     assert done.message.to_model_text().startswith("# Authentication")
 
@@ -109,7 +109,7 @@ async def test_aspects_that_stand_are_the_only_ones_asked_about() -> None:
 async def test_look_knows_answers_and_documents() -> None:
     with ScriptedModelClient([asks("Which report?"), ASK, asks("For whom?"), ASK]) as client:
         agent = Clarifier(client, check_questions=True, documents=[Document("g7.md", "Energy")])
-        await say(agent, answers(await say(agent, REQUEST), "The IEA's of 2024"))
+        await send(agent, answers(await send(agent, REQUEST), "The IEA's of 2024"))
     shown = client.requests[3].messages[-1]["content"]
     assert "Question: Which report?\nAnswer: The IEA's of 2024" in shown
     assert "Documents given with it: g7.md" in shown
@@ -129,7 +129,7 @@ def need(said: str = "", known_from: str = "user", weight: str = "high", **field
 async def put(*replies: str, **options: Any) -> list[str]:
     """Return the questions of the first turn."""
     with ScriptedModelClient(list(replies)) as client:
-        rest = await say(Clarifier(client, check_questions=True, **options), REQUEST)
+        rest = await send(Clarifier(client, check_questions=True, **options), REQUEST)
     return [question.question for question in rest.questions]
 
 
@@ -156,13 +156,13 @@ async def test_look_drops_stated_common_and_worthless_questions(candidate: dict[
 )
 async def test_what_is_no_answer_becomes_no_option(look: dict[str, str]) -> None:
     with ScriptedModelClient([needs(need(detail="style")), json.dumps(look)]) as client:
-        (question,) = (await say(clarifier(client), REQUEST)).questions
+        (question,) = (await send(clarifier(client), REQUEST)).questions
     assert question.options == ()
 
 
 async def test_question_the_reply_did_not_weigh_is_checked() -> None:
-    told = {"needs_clarification": True, "clarification_question": "Please send the report."}
-    reply = json.dumps({"candidates": [need(weight="low")], **told})
+    emitted = {"needs_clarification": True, "clarification_question": "Please send the report."}
+    reply = json.dumps({"candidates": [need(weight="low")], **emitted})
     assert await put(reply, ASK) == ["Please send the report."]
     assert await put(reply, KNOWN) == []
 
@@ -184,14 +184,14 @@ async def test_question_about_an_examples_subject_becomes_general(copied: dict[s
     assert await put(needs(copied), *([] if copied["detail"] == "input" else [ASK])) == [instead]
     fields = json.dumps({"needs_clarification": True, "clarification_question": copied["question"]})
     assert await put(fields, ASK) == [GENERAL[Detail.OTHER]]
-    told = json.dumps({**json.loads(needs(copied)), "clarification_question": copied["question"]})
-    assert await put(told, *([] if copied["detail"] == "input" else [ASK])) == [instead]
+    emitted = json.dumps({**json.loads(needs(copied)), "clarification_question": copied["question"]})
+    assert await put(emitted, *([] if copied["detail"] == "input" else [ASK])) == [instead]
 
 
 async def test_question_of_an_example_on_its_subject_stays() -> None:
     request = TextMessage(source="user", content="How do I get my driving licence back?")
     with ScriptedModelClient([needs(need(question=COPIED)), ASK]) as client:
-        (question,) = (await say(clarifier(client), request)).questions
+        (question,) = (await send(clarifier(client), request)).questions
     assert question.question == COPIED
 
 
@@ -216,15 +216,15 @@ async def test_candidates_that_are_none_leave_the_seeds_fields(odd: Any) -> None
     assert await put(json.dumps({"candidates": odd, **seed}), ASK) == ["Which area?"]
 
 
-@pytest.mark.parametrize("said", ["n/a", "-", "", "no"])
-async def test_words_too_short_to_be_found_are_not_there(said: str) -> None:
-    assert await put(needs(need(said, "request")), ASK) == ["Which area?"]
+@pytest.mark.parametrize("text", ["n/a", "-", "", "no"])
+async def test_words_too_short_to_be_found_are_not_there(text: str) -> None:
+    assert await put(needs(need(text, "request")), ASK) == ["Which area?"]
 
 
 async def test_words_are_found_in_any_script() -> None:
     request = TextMessage(source="user", content="请写一份给初学者的Python教程")
     with ScriptedModelClient([needs(need("给初学者的", "request"))]) as client:
-        assert not (await say(clarifier(client), request)).questions
+        assert not (await send(clarifier(client), request)).questions
 
 
 async def test_threshold_of_0_asks_nothing_that_weighs_nothing() -> None:
@@ -265,7 +265,7 @@ async def test_threshold_decides_whether_to_ask() -> None:
 async def test_question_keeps_its_weight_and_gets_answers_as_options() -> None:
     for detail, look, options in (("place", [ASK], ["the IEA", "Eurostat"]), ("input", [], [])):  # None for a text.
         with ScriptedModelClient([needs(need(detail=detail)), *look]) as client:
-            (question,) = (await say(clarifier(client), REQUEST)).questions
+            (question,) = (await send(clarifier(client), REQUEST)).questions
         assert [option.label for option in question.options] == options
         assert (question.weight, question.detail) == (1.0, detail)
 
@@ -286,7 +286,7 @@ async def test_unattended_what_is_assumed_is_listed_by_its_risk() -> None:
 async def test_look_of_larger_models_happens_where_examples_are_few() -> None:
     for weight, looks in (("high", []), ("medium", [ASK])):
         with ScriptedModelClient([needs(need(weight=weight)), *looks], small=False) as client:
-            rest = await say(clarifier(client), REQUEST)
+            rest = await send(clarifier(client), REQUEST)
         assert len(rest.questions) == 1
         spoken = [sum(each["role"] == "assistant" for each in request.messages) for request in client.requests]
         assert spoken == [FEW_EXAMPLES, FEW_CHECKED][: len(spoken)]
@@ -294,7 +294,7 @@ async def test_look_of_larger_models_happens_where_examples_are_few() -> None:
 
 async def test_without_the_second_look_the_first_reply_decides() -> None:
     with ScriptedModelClient([needs(need("the Nordic countries", "request"))]) as client:
-        rest = await say(Clarifier(client), REQUEST)
+        rest = await send(Clarifier(client), REQUEST)
     assert not rest.questions
 
 
@@ -305,7 +305,7 @@ async def test_what_a_document_is_called_counts_as_said() -> None:
 
 async def test_fallback_is_put_without_a_second_look() -> None:
     with ScriptedModelClient(["Hm.", "Hm."]) as client:
-        rest = await say(clarifier(client), REQUEST)
+        rest = await send(clarifier(client), REQUEST)
     assert len(rest.questions) == 1
 
 

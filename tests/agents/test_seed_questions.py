@@ -19,7 +19,7 @@ from autogen_agentchat.messages import (
     UserInputRequestedEvent,
 )
 from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat, Swarm
-from conversation import answers, carried, run, say
+from conversation import answers, resumed_as, run, send
 from openai.types.beta.threads.run import RequiredAction
 from places import ROOT
 
@@ -89,7 +89,7 @@ async def coder_state(run: Run) -> dict[str, Any]:
 async def test_agent_gets_tool_and_rule_after_its_own() -> None:
     """S1-01, S1-02, S1-25, S4-41: the rule is the last that its system message says, and told events come first."""
     with ScriptedModelClient([ASK]) as client:
-        rest = await say(coder(client), TASK)
+        rest = await send(coder(client), TASK)
     (request,) = client.requests
     assert [tool["name"] for tool in request.body["tools"]] == ["look", "pick", ASK_USER]
     own, rule = request.system.split("\n\n")
@@ -101,7 +101,7 @@ async def test_agent_gets_tool_and_rule_after_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "tool", "says"),
+    ("options", "tool", "expected"),
     [
         ({}, True, "clarify before you act"),
         ({"ask_mode": "strict"}, True, "clarify before you act"),
@@ -110,21 +110,21 @@ async def test_agent_gets_tool_and_rule_after_its_own() -> None:
         ({"ask_user": False}, False, None),
     ],
 )
-async def test_tool_and_rule_are_configured(options: dict[str, Any], tool: bool, says: str | None) -> None:
+async def test_tool_and_rule_are_configured(options: dict[str, Any], tool: bool, expected: str | None) -> None:
     """S1-29: enabled, append the rule, strict or soft."""
     with ScriptedModelClient(["Built."]) as client:
         made = coder(client, **options)
-        await say(made, TASK)
+        await send(made, TASK)
     (request,) = client.requests
     assert (ASK_USER in [each["name"] for each in request.body["tools"]]) is tool
     assert request.system.startswith("You code.")
-    assert (says in request.system) if says else (request.system == "You code.")
+    assert (expected in request.system) if expected else (request.system == "You code.")
 
 
 async def test_rule_asks_for_one_lone_call_and_question() -> None:
     """S1-30"""
     with ScriptedModelClient(["Built."]) as client:
-        await say(coder(client), TASK)
+        await send(coder(client), TASK)
     assert "exactly once and with no other call in the same reply" in client.requests[0].system
     assert "One focused question at a time" in client.requests[0].system
 
@@ -133,12 +133,12 @@ async def test_question_of_a_mixed_batch_remains_and_never_runs() -> None:
     """S1-03, S1-04: the reply is rewritten; the question's call gets no result but the answer."""
     with ScriptedModelClient([Calls([Call("look"), ASK, Call("look")]), "Built."]) as client:
         agent = coder(client)
-        rest = await say(agent, TASK)
-        (event,) = rest.told(ToolCallRequestEvent)
+        rest = await send(agent, TASK)
+        (event,) = rest.events_of(ToolCallRequestEvent)
         assert isinstance(event, ToolCallRequestEvent)
         assert [call.name for call in event.content] == [ASK_USER]
-        assert rest.told(ToolCallExecutionEvent) == []
-        await say(agent, answers(rest, "Express"))
+        assert rest.events_of(ToolCallExecutionEvent) == []
+        await send(agent, answers(rest, "Express"))
     assert list(client.requests[-1].tool_results.values()) == ["Express"]
     assert client.requests[-1].list_unpaired() == []
 
@@ -150,7 +150,7 @@ async def test_question_required_or_not_ends_the_turn_readably(
     """S1-05, S1-06, S1-17, S1-18, S1-21"""
     call = Call(ASK_USER, WHICH | {"required": required, "context": "It shapes all files."})
     with ScriptedModelClient([call]) as client:
-        rest = await say(coder(client), TASK)
+        rest = await send(coder(client), TASK)
     assert len(client.requests) == 1
     assert isinstance(rest.message, HandoffMessage)
     assert rest.message.target == "user"
@@ -170,9 +170,9 @@ async def test_answer_is_a_tool_result_in_the_next_turn() -> None:
     """S1-20, S1-23"""
     with ScriptedModelClient([ASK, "Built."]) as client:
         agent = coder(client)
-        asked = await say(agent, TASK)
-        done = await say(agent, answers(asked, "Express"))
-    (event,) = done.told(ToolCallExecutionEvent)
+        asked = await send(agent, TASK)
+        done = await send(agent, answers(asked, "Express"))
+    (event,) = done.events_of(ToolCallExecutionEvent)
     assert isinstance(event, ToolCallExecutionEvent)
     assert [(each.name, each.content, each.is_error) for each in event.content] == [(ASK_USER, "Express", False)]
     assert done.text == "Built."
@@ -180,9 +180,9 @@ async def test_answer_is_a_tool_result_in_the_next_turn() -> None:
 
 def test_why_it_matters_is_shown_where_it_is_said() -> None:
     """S1-13"""
-    said = Question(question="Which framework?", context=" It shapes all files. ", path=("coder",))
-    assert said.context == "It shapes all files."
-    assert "Reason: It shapes all files." in said.as_text()
+    text = Question(question="Which framework?", context=" It shapes all files. ", path=("coder",))
+    assert text.context == "It shapes all files."
+    assert "Reason: It shapes all files." in text.as_text()
     assert "Reason" not in Question(question="Which framework?").as_text()
 
 
@@ -192,9 +192,9 @@ async def test_agent_that_asks_can_be_used_alone() -> None:
         first = coder(client)
         paused = await first.run(task=TASK)
         (question,) = message_questions(paused.messages[-1])
-        again = await carried(first, coder(client))
+        again = await resumed_as(first, coder(client))
         answer = answer_message([Answer(question_id=question.id, text="Express")], target="coder")
-        assert (await say(again, answer)).text == "Built."
+        assert (await send(again, answer)).text == "Built."
 
 
 # -- S1: what an interface gets ---------------------------------------------------------------------------------------
@@ -214,17 +214,17 @@ CLARIFICATION = {
 
 async def test_event_that_asks_holds_the_question_for_richer_interfaces() -> None:
     """S1-22, S1-27, S1-28, X8: trimmed, empty options dropped, snake_case, camelCase read; from any depth."""
-    said = {
+    fields = {
         "question": "  Which framework? ",
         "clarificationType": "approach_choice",
         "context": " It shapes all files. ",
         "options": [" Express", "", *FRAMEWORKS[1:]],
         "allowFreeText": False,
     }
-    with scripted([Call(ASK_USER, said)], [DELEGATE]) as client:
+    with scripted([Call(ASK_USER, fields)], [DELEGATE]) as client:
         lead = PausableAgent("lead", client, system_message="You lead.", agents=[coder(client)])
-        rest = await say(lead, TASK)
-    (event,) = rest.told(UserInputRequestedEvent)
+        rest = await send(lead, TASK)
+    (event,) = rest.events_of(UserInputRequestedEvent)
     assert json.loads(event.metadata[CLARIFICATIONS]) == [CLARIFICATION]
     assert event_path(event) == ("lead", "coder")
     assert CLARIFICATIONS not in rest.message.metadata  # Each hand-off is stored several times.
@@ -255,23 +255,23 @@ def test_question_defaults_are_the_seeds_without_context() -> None:
 async def test_invalid_call_is_marked_with_its_reason(call: Call, reason: str) -> None:
     """S1-19, S1-27: an error for the model, and never a question for the user."""
     with ScriptedModelClient([call, "Built without."]) as client:
-        rest = await say(coder(client), TASK)
-    (event,) = rest.told(ToolCallExecutionEvent)
+        rest = await send(coder(client), TASK)
+    (event,) = rest.events_of(ToolCallExecutionEvent)
     assert isinstance(event, ToolCallExecutionEvent)
     assert [each.is_error for each in event.content] == [True]
     (marked,) = json.loads(event.metadata[CLARIFICATIONS])
     assert reason in marked.pop("reason")
     assert marked == {"version": "v1", "kind": "clarification", "invalid": True}
-    assert (rest.text, rest.told(UserInputRequestedEvent)) == ("Built without.", [])
+    assert (rest.text, rest.events_of(UserInputRequestedEvent)) == ("Built without.", [])
 
 
 async def test_invalid_call_beside_a_question_is_marked_after_resuming() -> None:
     """S1-27: the mark is in the state, as the call's error is."""
     with ScriptedModelClient([Calls([INVALID, ASK]), "Built."]) as client:
         first = coder(client)
-        rest = await say(first, TASK)
-        done = await say(await carried(first, coder(client)), answers(rest, "Express"))
-    (event,) = done.told(ToolCallExecutionEvent)
+        rest = await send(first, TASK)
+        done = await send(await resumed_as(first, coder(client)), answers(rest, "Express"))
+    (event,) = done.events_of(ToolCallExecutionEvent)
     (marked,) = json.loads(event.metadata[CLARIFICATIONS])
     assert marked["reason"].startswith("question: ")
     assert client.requests[-1].tool_results["call_1_1"].endswith(HINT)
@@ -279,8 +279,8 @@ async def test_invalid_call_beside_a_question_is_marked_after_resuming() -> None
 
 async def test_results_without_an_invalid_question_are_not_marked() -> None:
     with ScriptedModelClient([Call("look"), Call("nothing"), "Built."]) as client:
-        rest = await say(coder(client), TASK)
-    assert [event.metadata for event in rest.told(ToolCallExecutionEvent)] == [{}, {}]
+        rest = await send(coder(client), TASK)
+    assert [event.metadata for event in rest.events_of(ToolCallExecutionEvent)] == [{}, {}]
 
 
 def test_words_around_a_question_in_chinese_are_chinese() -> None:
@@ -315,12 +315,12 @@ def test_words_around_all_other_questions_are_english(words: str) -> None:
     assert Question(question=words, path=("coder",)).as_text() == f"coder needs to know: {words}"
 
 
-@pytest.mark.parametrize("said", ["Express，Django", "Express、Django", "1，3", "Express, Django"])
-async def test_several_options_may_be_separated_as_chinese_does(said: str) -> None:
+@pytest.mark.parametrize("text", ["Express，Django", "Express、Django", "1，3", "Express, Django"])
+async def test_several_options_may_be_separated_as_chinese_does(text: str) -> None:
     call = Call(ASK_USER, WHICH | {"multi_select": True})
     with scripted([call, "Built."]) as client:
         asked = await app(client).start(TASK)
-        done = await app(client).answer(asked.id, said)
+        done = await app(client).answer(asked.id, text)
     assert done.answers[0].selected == ("Express", "Django")
 
 
@@ -339,15 +339,15 @@ async def test_question_moves_the_run_to_a_state_that_waits() -> None:
     assert (done.status, done.result, len(client.requests)) == (RunStatus.COMPLETED, "All done.", 4)
 
 
-@pytest.mark.parametrize("said", ["2", "fastapi", "FastAPI"])
-async def test_answer_is_read_by_the_question(said: str) -> None:
+@pytest.mark.parametrize("text", ["2", "fastapi", "FastAPI"])
+async def test_answer_is_read_by_the_question(text: str) -> None:
     """S1-09, S1-32: by number or label; what it does not accept is refused and changes nothing."""
     with scripted([Call(ASK_USER, WHICH | {"allow_free_text": False}), "Built."]) as client:
         asked = await app(client).start(TASK)
         with pytest.raises(AnswerRefused, match="is not an option"):
             await app(client).answer(asked.id, "Rails")
         assert await app(client).get(asked.id) == asked
-        done = await app(client).answer(asked.id, said)
+        done = await app(client).answer(asked.id, text)
     assert of(client, "You code.")[-1].tool_results[asked.questions[0].calls[-1]] == "FastAPI"
     assert done.answers[0].selected == ("FastAPI",)
 
@@ -411,11 +411,11 @@ async def test_exception_of_a_tool_holds_request_question_and_options() -> None:
         raise raised[0]
 
     with ScriptedModelClient([Call("choose")]) as client:
-        rest = await say(coder(client, tools=[choose]), TASK)
+        rest = await send(coder(client, tools=[choose]), TASK)
     (needed,) = raised
     assert str(needed) == "User input required: Which framework?"
     assert (needed.question, needed.options) == ("Which framework?", tuple(FRAMEWORKS))
-    (event,) = rest.told(UserInputRequestedEvent)
+    (event,) = rest.events_of(UserInputRequestedEvent)
     assert isinstance(event, UserInputRequestedEvent)
     assert needed.request_id == event.request_id == rest.questions[0].id
     assert UserInputRequired("Which?").request_id != UserInputRequired("Which?").request_id
@@ -500,7 +500,7 @@ async def test_nested_prompt_allows_only_questions_it_cannot_infer(
     """S4-40"""
     with scripted(["Built."]) as client:
         nested = coder(client, ask_mode=mode)
-        await say(PausableAgent("lead", client, system_message="You lead.", agents=[nested]), TASK)
+        await send(PausableAgent("lead", client, system_message="You lead.", agents=[nested]), TASK)
     (request,) = of(client, "You code.")
     infer = {"strict": "If you can infer the answer", "soft": "you cannot reasonably assume it"}
     assert infer[mode] in request.system
@@ -534,9 +534,9 @@ async def test_waiting_run_reads_as_openais_requires_action() -> None:
             "submit_tool_outputs",
             [("function", ASK_USER)] * 2,
         )
-        said = [json.loads(call.function.arguments) for call in calls]
-        assert [each["question"] for each in said] == ["Which framework?", "Which database?"]
-        assert said[0]["options"] == FRAMEWORKS
+        texts = [json.loads(call.function.arguments) for call in calls]
+        assert [each["question"] for each in texts] == ["Which framework?", "Which database?"]
+        assert texts[0]["options"] == FRAMEWORKS
         outputs = [
             {"tool_call_id": call.id, "output": answer} for call, answer in zip(calls, ("2", "SQLite"), strict=True)
         ]
@@ -611,8 +611,8 @@ async def test_answer_may_come_in_another_turn_of_the_conversation() -> None:
         first = await app(client).start(TASK)
         second = await app(client).start("Express", history=history)
     assert (first.result, second.result) == (words, "Built with Express.")
-    told = [str(each["content"]) for each in client.requests[-1].messages[1:]]
-    assert told == [TASK, words, "Express"]
+    emitted = [str(each["content"]) for each in client.requests[-1].messages[1:]]
+    assert emitted == [TASK, words, "Express"]
 
 
 async def test_recommendations_of_the_seed_are_settings() -> None:
@@ -626,8 +626,8 @@ async def test_recommendations_of_the_seed_are_settings() -> None:
         known = await app(client).start(TASK, facts={"framework": "Express"})
     with scripted([ASK, Call(ASK_USER, {"question": "Which database?"}), "Built."]) as client:
         turns = await app(client).start(TASK)
-        for said in ("Express", "SQLite"):
-            turns = await app(client).answer(turns.id, said)
+        for output in ("Express", "SQLite"):
+            turns = await app(client).answer(turns.id, output)
     assert [run.status for run in (assumed, known, turns)] == [RunStatus.COMPLETED] * 3
     assert [(each.text, each.by, each.outcome) for each in assumed.answers] == [
         ("Django", AnsweredBy.POLICY, Outcome.ASSUMED)

@@ -69,10 +69,10 @@ async def test_kernel_is_stopped_at_a_pause_unless_the_users(started: bool, tmp_
     if started:
         await executor.start()
     code = f"```python\nimport os\nprint(os.getpid(), file=open({str(tmp_path / 'pid')!r}, 'w'))\n```"
-    said: dict[str, list[Reply]] = {"<coder>": [code], "<clerk>": [Call("ask_user", {"question": "Why?"}), code]}
+    fields: dict[str, list[Reply]] = {"<coder>": [code], "<clerk>": [Call("ask_user", {"question": "Why?"}), code]}
 
     def make() -> Team:
-        client = ScriptedModelClient(said)
+        client = ScriptedModelClient(fields)
         coder, clerk = (PausableAgent(name, client, system_message=f"<{name}>") for name in ("coder", "clerk"))
         return RoundRobinGroupChat([coder, CodeExecutorAgent("runner", executor), clerk], max_turns=3)
 

@@ -48,8 +48,8 @@ class Shop:
 
     def confirm(self, amount: str) -> str:
         """Pay once the user agrees."""
-        said = ask(f"Pay {amount}?").text
-        return f"{self.pay(amount)}, user said {said}"
+        output = ask(f"Pay {amount}?").text
+        return f"{self.pay(amount)}, user said {output}"
 
     def ours(self, name: str, **options: Any) -> PausableAgent:
         return PausableAgent(name, self.client, system_message=f"<{name}>", **{"tools": [self.pay], **options})
@@ -196,8 +196,8 @@ async def test_member_that_is_a_tool_too_remembers_the_group(is_stock: bool) -> 
 
     run, (paused,) = await run_to_end(make, "yes")
     assert (paused.questions[0].path, run.result) == (("lead", "clerk"), "Bye.")
-    told = json.dumps(shop.client.requests[-1].messages)
-    assert ("Buy it" in told, "Hello." in told, "Nested." in told) == (True, True, False)
+    emitted = json.dumps(shop.client.requests[-1].messages)
+    assert ("Buy it" in emitted, "Hello." in emitted, "Nested." in emitted) == (True, True, False)
 
 
 async def test_society_of_mind_carries_the_questions_of_its_team() -> None:
@@ -212,9 +212,9 @@ async def test_society_of_mind_carries_the_questions_of_its_team() -> None:
     run, (paused,) = await run_to_end(make, "eu")
     assert paused.questions[0].path == ("society", "crew", "clerk")
     assert (run.result, shop.paid) == ("It was bought.", ["5"])
-    told = json.dumps(shop.client.requests[-1].messages)
-    assert "Helped." in told
-    assert "Bought in eu." in told
+    emitted = json.dumps(shop.client.requests[-1].messages)
+    assert "Helped." in emitted
+    assert "Bought in eu." in emitted
 
 
 async def test_society_of_mind_sums_up_each_message_once() -> None:
@@ -225,8 +225,8 @@ async def test_society_of_mind_sums_up_each_message_once() -> None:
         return shop.team(SocietyOfMindAgent("society", team, shop.client, instruction="<society>"))
 
     await run_to_end(make, "eu")
-    said = [each["content"] for each in shop.client.requests[-1].messages]
-    assert (said.count("Helped."), said.count("Bought in eu.")) == (1, 1)
+    texts = [each["content"] for each in shop.client.requests[-1].messages]
+    assert (texts.count("Helped."), texts.count("Bought in eu.")) == (1, 1)
 
 
 async def test_society_of_mind_knows_earlier_turns_after_a_pause() -> None:
@@ -237,8 +237,8 @@ async def test_society_of_mind_knows_earlier_turns_after_a_pause() -> None:
         return RoundRobinGroupChat([society, shop.ours("clerk")], max_turns=3)
 
     await run_to_end(make, "eu")
-    (told,) = [each.messages for each in shop.client.requests if "<helper>" in each.system][1:]
-    assert [each["content"] for each in told[1:3]] == ["Buy it", "relevant previous messages"]
+    (emitted,) = [each.messages for each in shop.client.requests if "<helper>" in each.system][1:]
+    assert [each["content"] for each in emitted[1:3]] == ["Buy it", "relevant previous messages"]
 
 
 async def test_stock_tool_result_holds_the_messages_below_it() -> None:
@@ -287,8 +287,8 @@ async def test_called_agent_gets_its_task_as_from_the_user(kind: str) -> None:
         return shop.team(shop.ours("lead", agents=[team]))
 
     run, _ = await run_to_end(make, "yes")
-    told = next(each.messages for each in shop.client.requests if "<clerk>" in each.system)
-    assert (run.result, told[1]["content"]) == ("Led.", "Sell tea")
+    emitted = next(each.messages for each in shop.client.requests if "<clerk>" in each.system)
+    assert (run.result, emitted[1]["content"]) == ("Led.", "Sell tea")
 
 
 class Counting(CodeExecutor):

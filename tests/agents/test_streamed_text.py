@@ -17,7 +17,7 @@ from autogen_agentchat.messages import (
 )
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core.models import CreateResult
-from conversation import Event, say
+from conversation import Event, send
 from pydantic import BaseModel
 from worlds import app_of, pausing
 
@@ -61,7 +61,7 @@ def texts(events: Sequence[Event]) -> list[str]:
 
 async def streamed(agent: ChatAgent) -> tuple[list[str], str]:
     """Return the streamed texts of a turn, and the text that it ends with."""
-    rest = await say(agent, "Go")
+    rest = await send(agent, "Go")
     return texts(rest.events), rest.text
 
 
@@ -122,7 +122,7 @@ async def test_plan_streams_line_by_line() -> None:
 
 async def test_repaired_reply_streams_as_a_text_of_its_own() -> None:
     with InPieces(['{"intent": "meta", "meta_response": "Hi, broken', META]) as client:
-        rest = await say(Classifier(client, stream=True), "Go")
+        rest = await send(Classifier(client, stream=True), "Go")
     first = next(each for each in rest.events if isinstance(each, ModelClientStreamingChunkEvent))
     ended = [
         each.content for each in rest.events if isinstance(each, ThoughtEvent) and each.id == first.full_message_id
@@ -148,8 +148,8 @@ def look(what: str) -> str:
 
 async def test_call_that_is_written_as_text_does_not_stream() -> None:
     with InPieces(['<tool_call>{"name": "look", "arguments": {"what": "x"}}</tool_call>', "Found."]) as client:
-        rest = await say(PausableAgent("solo", client, tools=[look], stream=True), "Go")
-    assert (texts(rest.events), len(rest.told(ToolCallRequestEvent))) == (["Found."], 1)
+        rest = await send(PausableAgent("solo", client, tools=[look], stream=True), "Go")
+    assert (texts(rest.events), len(rest.events_of(ToolCallRequestEvent))) == (["Found."], 1)
 
 
 async def test_stock_agent_streams_the_text_of_its_output_type() -> None:
@@ -158,8 +158,8 @@ async def test_stock_agent_streams_the_text_of_its_output_type() -> None:
         types = [StructuredMessage[Verdict]]
         app = app_of(lambda: RoundRobinGroupChat([stock], max_turns=1, custom_message_types=[*types]))
         events: list[Any] = [item async for item in app.start_stream("Go")]
-    (said,) = (each.content for each in events if isinstance(each, StructuredMessage))
-    assert (texts(events), said.reason) == (["It runs."], "It runs.")
+    (text,) = (each.content for each in events if isinstance(each, StructuredMessage))
+    assert (texts(events), text.reason) == (["It runs."], "It runs.")
 
 
 # -- thoughts ---------------------------------------------------------------------------------------------------------
@@ -216,11 +216,11 @@ async def test_thought_that_the_prompt_opened_is_taken_back_once() -> None:
     replies = ["Hm, so.\n</think>\n\nDone.", "Ah, yes.\n</think>\n\nAll done."]
     with InPieces(replies) as client:
         agent = PausableAgent("solo", client, stream=True)
-        rest = await say(agent, "Go")
-        again = await say(agent, "And?")
+        rest = await send(agent, "Go")
+        again = await send(agent, "And?")
     first = next(each for each in rest.events if isinstance(each, ModelClientStreamingChunkEvent))
-    told = [(each.id == first.full_message_id, each.to_text()) for each in rest.told(ThoughtEvent)]
-    assert (texts(rest.events)[1:], told) == (["Done."], [(True, "Hm, so.")])
+    emitted = [(each.id == first.full_message_id, each.to_text()) for each in rest.events_of(ThoughtEvent)]
+    assert (texts(rest.events)[1:], emitted) == (["Done."], [(True, "Hm, so.")])
     assert texts(again.events) == ["All done."]
 
 

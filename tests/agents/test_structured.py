@@ -11,7 +11,7 @@ import pytest
 from autogen_agentchat.messages import HandoffMessage, TextMessage
 from autogen_core.models import ChatCompletionClient
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from conversation import answers, cancelled_while, carried, say
+from conversation import answers, cancelled_while, resumed_as, send
 from pydantic import BaseModel
 
 from upcall.agents import Clarifier, Classifier, Planner
@@ -103,7 +103,7 @@ async def test_form_requested_is_the_strongest_the_model_info_promises(
     agent: Make, good: list[str], names: list[str], model_info: dict[str, bool], forms: list[str | None]
 ) -> None:
     async with served(good, **model_info) as (server, client):
-        await say(agent(client), TASK)
+        await send(agent(client), TASK)
     assert forms_of(server) == [forms[0]] * len(good)
     if forms[0] == SCHEMA:
         asked = [request.body["response_format"]["json_schema"] for request in server.requests]
@@ -115,7 +115,7 @@ async def test_form_requested_is_the_strongest_the_model_info_promises(
 async def test_schema_requested_is_one_that_openai_takes(agent: Make, good: list[str], names: list[str]) -> None:
     """Strict: every object names all its fields as required and allows no others, and no length is bounded"""
     async with served(good) as (server, client):
-        await say(agent(client), TASK)
+        await send(agent(client), TASK)
     for request in server.requests:
         schema = request.body["response_format"]["json_schema"]["schema"]
         for each in [schema, *schema.get("$defs", {}).values()]:
@@ -132,20 +132,20 @@ async def test_prompt_shows_the_schema_in_every_form(
 ) -> None:
     """And the word JSON, without which OpenAI refuses the JSON mode"""
     async with served(good, **model_info) as (server, client):
-        await say(agent(client), TASK)
+        await send(agent(client), TASK)
     assert all("JSON" in request.system and '"properties"' in request.system for request in server.requests)
 
 
 @pytest.mark.parametrize(("model_info", "forms"), FORMS)
 async def test_repair_is_asked_for_in_the_same_form(model_info: dict[str, bool], forms: list[str | None]) -> None:
     async with served(["Hm.", SHALLOW], **model_info) as (server, client):
-        await say(Classifier(client), TASK)
+        await send(Classifier(client), TASK)
     assert forms_of(server) == [forms[0]] * 2
 
 
 async def test_beside_tools_no_form_is_asked_for() -> None:
     async with served([CLEAR]) as (server, client):
-        await say(Clarifier(client, tools=[look_up]), TASK)
+        await send(Clarifier(client, tools=[look_up]), TASK)
     assert forms_of(server) == [WORDS]
     assert [tool["function"]["name"] for tool in server.requests[0].body["tools"]] == ["look_up"]
 
@@ -155,7 +155,7 @@ async def test_repair_beside_tools_offers_none_in_strongest_form(
     model_info: dict[str, bool], forms: list[str | None]
 ) -> None:
     async with served(["Hm.", CLEAR], **model_info) as (server, client):
-        rest = await say(Clarifier(client, tools=[look_up]), TASK)
+        rest = await send(Clarifier(client, tools=[look_up]), TASK)
     assert isinstance(rest.message, HandoffMessage)
     assert forms_of(server) == [WORDS, forms[0]]
     assert "tools" not in server.requests[1].body
@@ -203,8 +203,8 @@ async def test_form_the_server_does_not_know_is_tried_once(status: int, words: s
     refusals = refusing([SCHEMA], Fail(status, words), [SHALLOW, SHALLOW])
     async with served(refusals, max_retries=2 if status < 500 else 0) as (server, client):
         agent = Classifier(client)
-        assert (await say(agent, TASK)).message.metadata[CLASSIFICATION]
-        assert (await say(agent, "And wind?")).message.metadata[CLASSIFICATION]
+        assert (await send(agent, TASK)).message.metadata[CLASSIFICATION]
+        assert (await send(agent, "And wind?")).message.metadata[CLASSIFICATION]
     assert forms_of(server) == [SCHEMA, JSON, JSON]
 
 
@@ -216,8 +216,8 @@ async def test_server_without_json_mode_is_asked_in_words(words: str) -> None:
     refusals = refusing([JSON], Fail(400, words), [SHALLOW, SHALLOW])
     async with served(refusals, structured_output=False) as (server, client):
         agent = Classifier(client)
-        await say(agent, TASK)
-        await say(agent, "And wind?")
+        await send(agent, TASK)
+        await send(agent, "And wind?")
     assert forms_of(server) == [JSON, WORDS, WORDS]
 
 
@@ -226,8 +226,8 @@ async def test_form_falls_back_to_words_where_none_is_known(agent: Make, good: l
     refusals = refusing([SCHEMA, JSON], Fail(400, "Unknown field: response_format"), [*good, *good])
     async with served(refusals) as (server, client):
         asked = agent(client)
-        await say(asked, TASK)
-        await say(asked, TextMessage(source="user", content="And wind?"))
+        await send(asked, TASK)
+        await send(asked, TextMessage(source="user", content="And wind?"))
     assert forms_of(server) == [SCHEMA, JSON, *[WORDS] * (2 * len(good))]
 
 
@@ -235,15 +235,15 @@ async def test_form_refused_is_remembered_over_a_carried_state() -> None:
     refusals = refusing([SCHEMA], Fail(400, "This response_format type is unavailable now"), [ASK, CLEAR])
     async with served(refusals) as (server, client):
         first = Clarifier(client)
-        asked = await say(first, TASK)
-        await say(await carried(first, Clarifier(client)), answers(asked, "Germany"))
+        asked = await send(first, TASK)
+        await send(await resumed_as(first, Clarifier(client)), answers(asked, "Germany"))
     assert forms_of(server) == [SCHEMA, JSON, JSON]
 
 
 async def test_repair_keeps_to_the_weaker_form() -> None:
     refusals = refusing([SCHEMA], Fail(422, "json_schema is not supported"), ["Hm.", SHALLOW])
     async with served(refusals) as (server, client):
-        await say(Classifier(client), TASK)
+        await send(Classifier(client), TASK)
     assert forms_of(server) == [SCHEMA, JSON, JSON]
 
 
@@ -253,9 +253,9 @@ async def test_form_state_with_more_refusals_than_forms_is_taken(promised: bool)
     refusals = refusing([SCHEMA, JSON], Fail(400, "Unknown field: response_format"), [ASK])
     async with served(refusals) as (_, client):
         first = Clarifier(client)
-        asked = await say(first, TASK)
+        asked = await send(first, TASK)
     async with served([CLEAR], structured_output=False, json_output=promised) as (server, client):
-        rest = await say(await carried(first, Clarifier(client)), answers(asked, "Germany"))
+        rest = await send(await resumed_as(first, Clarifier(client)), answers(asked, "Germany"))
     assert isinstance(rest.message, HandoffMessage)
     assert rest.message.target == "planner"
     assert forms_of(server) == [WORDS]
@@ -291,14 +291,14 @@ async def test_form_stays_after_a_refusal_of_another_kind(status: int, words: st
     async with served([Fail(status, words)]) as (server, client):
         agent = Clarifier(client)
         with pytest.raises(ModelError, match=r"^Agent 'clarifier': the model server[^\n]*\Z"):
-            await say(agent, TASK)
+            await send(agent, TASK)
     assert forms_of(server) == [SCHEMA]
 
 
 async def test_refusal_of_another_kind_reaches_the_classifiers_user() -> None:
     """S2-33: the words of the server are in it"""
     async with served([Fail(400, "This model's maximum context length is 8192 tokens.")]) as (server, client):
-        rest = await say(Classifier(client), TASK)
+        rest = await send(Classifier(client), TASK)
     assert "maximum context length is 8192 tokens" in rest.message.metadata[ERROR]
     assert forms_of(server) == [SCHEMA]
 
@@ -308,8 +308,8 @@ async def test_form_refused_everywhere_reports_first_refusal_remembers_none() ->
     async with served([*refusals, CLEAR]) as (server, client):
         agent = Clarifier(client)
         with pytest.raises(ModelError, match="no json_schema here"):
-            await say(agent, TASK)
-        await say(agent)
+            await send(agent, TASK)
+        await send(agent)
     assert forms_of(server) == [SCHEMA, JSON, WORDS, SCHEMA]
 
 
@@ -317,8 +317,8 @@ async def test_form_that_fails_for_another_reason_reports_it() -> None:
     async with served([Fail(400, "no json_schema here"), Fail(429, "slow down"), CLEAR]) as (server, client):
         agent = Clarifier(client)
         with pytest.raises(ModelError, match="slow down"):
-            await say(agent, TASK)
-        await say(agent)
+            await send(agent, TASK)
+        await send(agent)
     assert forms_of(server) == [SCHEMA, JSON, SCHEMA]
 
 
@@ -329,7 +329,7 @@ async def test_form_that_fails_for_another_reason_reports_it() -> None:
 async def test_huge_reply_is_shown_to_the_model_cut() -> None:
     """Whole, it would make the repair fail at the model's context length."""
     with ScriptedModelClient(["word " * 200_000, CLEAR]) as client:
-        await say(Clarifier(client, max_context_chars=2_000), TASK)
+        await send(Clarifier(client, max_context_chars=2_000), TASK)
     shown = client.requests[1].messages[-2]["content"]
     assert len(shown) <= 2_000
     assert "characters are left out here" in shown
@@ -340,7 +340,7 @@ async def test_cancelled_call_ends_at_once_and_is_repeated(agent: Make, good: li
     with ScriptedModelClient([Hang(), *good]) as client:
         made = agent(client)
         await cancelled_while(made, lambda: len(client.requests) == 1, "token", TASK)
-        rest = await say(await carried(made, agent(client)))
+        rest = await send(await resumed_as(made, agent(client)))
     assert isinstance(rest.message, HandoffMessage)
 
 
@@ -369,6 +369,6 @@ def test_agent_stays_the_same_through_its_config(agent: Make, good: list[str], n
 async def test_small_model_mends_what_the_large_one_wrote() -> None:
     large, small = ScriptedModelClient(["Let me think."]), ScriptedModelClient(['{"intent": "coding"}'])
     with large, small:
-        rest = await say(Classifier(large, small_client=small), "Fix the typo")
+        rest = await send(Classifier(large, small_client=small), "Fix the typo")
     assert isinstance(rest.message, HandoffMessage)
     assert rest.message.target == "coder"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from autogen_agentchat.messages import ToolCallRequestEvent
 from autogen_core.models import ModelFamily, ModelInfo
-from conversation import Rest, say
+from conversation import TurnResult, send
 from tables import rows
 
 from upcall.agents import PausableAgent
@@ -45,11 +45,11 @@ def wiper() -> Wiper:
     return Wiper()
 
 
-async def reply(wiper: Wiper, *replies: Reply, task: str = "Go", family: str = "unknown", **options: Any) -> Rest:
+async def reply(wiper: Wiper, *replies: Reply, task: str = "Go", family: str = "unknown", **options: Any) -> TurnResult:
     """Give a model these replies to a task, all of which it must be asked for."""
     info: ModelInfo = {**MODEL_INFO, "family": family}
     with ScriptedModelClient(replies, model_info=info) as client:
-        return await say(PausableAgent("solo", client, **{"tools": [wiper.wipe], **options}), task)
+        return await send(PausableAgent("solo", client, **{"tools": [wiper.wipe], **options}), task)
 
 
 def test_tables_are_long() -> None:
@@ -61,9 +61,9 @@ def test_tables_are_long() -> None:
 @pytest.mark.parametrize("stream", [False, True])
 async def test_mention_of_a_call_is_the_result(text: str, stream: bool, wiper: Wiper) -> None:
     rest = await reply(wiper, text, stream=stream)
-    said = split_thoughts(text).text
-    assert (rest.text, rest.questions, wiper.made) == (said, [], [])
-    assert bool(said.strip())
+    output = split_thoughts(text).text
+    assert (rest.text, rest.questions, wiper.made) == (output, [], [])
+    assert bool(output.strip())
 
 
 @each_call
@@ -86,7 +86,7 @@ async def test_several_calls_in_a_text_are_made_in_order(wiper: Wiper) -> None:
 
 async def test_unknown_tool_beside_a_known_one_is_told(wiper: Wiper) -> None:
     rest = await reply(wiper, f'[{WIPE}, {{"name": "burn", "arguments": {{}}}}]', "Removed.")
-    (request,) = rest.told(ToolCallRequestEvent)
+    (request,) = rest.events_of(ToolCallRequestEvent)
     assert [each.name for each in request.content] == ["wipe", "burn"]  # type: ignore[union-attr]
 
 
@@ -155,24 +155,24 @@ async def test_ask_user_as_the_whole_text_asks(wiper: Wiper) -> None:
 
 @pytest.mark.parametrize("text", ["Ask {}.", "```json\n{}\n```\nasks.", "> {}"])
 async def test_mention_of_a_report_is_the_report(text: str, wiper: Wiper) -> None:
-    said = text.replace("{}", '{"summary": "All is fine."}')
-    rest = await reply(wiper, said, output_type=Report, tools=[])
-    assert rest.text == said
+    output = text.replace("{}", '{"summary": "All is fine."}')
+    rest = await reply(wiper, output, output_type=Report, tools=[])
+    assert rest.text == output
 
 
 async def test_mention_in_a_nested_reply_comes_up_unchanged(wiper: Wiper) -> None:
-    said = f"I will not send {WIPE}."
-    replies: dict[str, list[Reply]] = {"<lead>": [Call("coder", {"task": "x"}), said], "<coder>": [said]}
+    output = f"I will not send {WIPE}."
+    replies: dict[str, list[Reply]] = {"<lead>": [Call("coder", {"task": "x"}), output], "<coder>": [output]}
     with ScriptedModelClient(replies) as client:
         coder = PausableAgent("coder", client, system_message="<coder>", tools=[wiper.wipe])
         lead = PausableAgent("lead", client, system_message="<lead>", tools=[wiper.wipe], agents=[coder])
-        rest = await say(lead, "Go")
-    assert (rest.text, list(client.requests[-1].tool_results.values()), wiper.made) == (said, [said], [])
+        rest = await send(lead, "Go")
+    assert (rest.text, list(client.requests[-1].tool_results.values()), wiper.made) == (output, [output], [])
 
 
 async def test_mention_of_a_handoff_hands_nothing_off(wiper: Wiper) -> None:
-    said = 'I could send {"name": "transfer_to_boss", "arguments": {}} but need not.'
-    assert (await reply(wiper, said, handoffs=["boss"])).text == said
+    output = 'I could send {"name": "transfer_to_boss", "arguments": {}} but need not.'
+    assert (await reply(wiper, output, handoffs=["boss"])).text == output
 
 
 # -- questions in prose -----------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ async def test_question_in_a_thought_asks_nothing(wiper: Wiper) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "thought", "said"),
+    ("text", "thought", "output"),
     [
         ("Done.", "", "Done."),
         ("  Done.\n", "", "  Done.\n"),
@@ -225,8 +225,8 @@ async def test_question_in_a_thought_asks_nothing(wiper: Wiper) -> None:
         ('{"summary": "<think>x</think>\\n"}', "", '{"summary": "<think>x</think>\\n"}'),
     ],
 )
-def test_thoughts_are_told_from_the_text(text: str, thought: str, said: str) -> None:
-    assert split_thoughts(text) == (thought, said)
+def test_thoughts_are_told_from_the_text(text: str, thought: str, output: str) -> None:
+    assert split_thoughts(text) == (thought, output)
 
 
 async def test_reply_of_thoughts_alone_is_asked_for_once_more(wiper: Wiper) -> None:

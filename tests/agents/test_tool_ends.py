@@ -75,9 +75,9 @@ async def test_tool_that_ends_oddly_gives_its_model_an_error(agent: Any, kind: A
     with ScriptedModelClient([Call("work"), "Done."]) as model:
         app = Upcall(store="runs.db", team=lambda: RoundRobinGroupChat([agent(model, kind(ENDS[end]))], max_turns=1))
         run = await asyncio.wait_for(app.start("Go"), 20)
-    (told,) = model.requests[-1].tool_results.values()
+    (emitted,) = model.requests[-1].tool_results.values()
     assert (run.status, run.result) == (RunStatus.COMPLETED, "Done.")
-    assert any(words in told for words in (end, "one", "all", "it cancelled itself", "exit status 3"))
+    assert any(words in emitted for words in (end, "one", "all", "it cancelled itself", "exit status 3"))
 
 
 def test_closed_coroutine_of_a_tool_ends_quietly() -> None:

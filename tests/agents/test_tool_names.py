@@ -11,7 +11,7 @@ from autogen_agentchat.base import Handoff
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_agentchat.tools import AgentTool
 from autogen_core.tools import FunctionTool, StaticWorkbench, TextResultContent, ToolResult, ToolSchema
-from conversation import answers, say
+from conversation import answers, send
 from worlds import STORE
 
 from upcall import PausableAgent, Settings, Upcall
@@ -40,7 +40,7 @@ def named(name: str) -> PausableAgent:
 
 @pytest.mark.parametrize("name", ["规划", "prüfer", LONG], ids=["Chinese", "German", "long"])
 @pytest.mark.parametrize(
-    ("parts", "said"),
+    ("parts", "output"),
     [
         (lambda name: {"tools": [tool(name)]}, "the name of its tool {}"),
         (lambda name: {"workbench": StaticWorkbench([FunctionTool(tool(name), "d")])}, "the name of its tool {}"),
@@ -51,11 +51,11 @@ def named(name: str) -> PausableAgent:
     ],
     ids=["function", "static workbench", "agent", "team", "hand-off", "AgentTool"],
 )
-def test_name_that_servers_refuse_is_told_in_one_line(name: str, parts: Any, said: str) -> None:
+def test_name_that_servers_refuse_is_told_in_one_line(name: str, parts: Any, output: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         PausableAgent("lead", CLIENT, **parts(name))
     text = str(refused.value)
-    assert text.replace("'", "").startswith(f"Agent lead: {said.format(name)} is refused by model servers")
+    assert text.replace("'", "").startswith(f"Agent lead: {output.format(name)} is refused by model servers")
     assert "Rename" in text
     assert "\n" not in text
 
@@ -110,7 +110,7 @@ class Server(StatelessWorkbench):
 async def test_workbench_tool_is_offered_renamed_and_called_as_itself() -> None:
     server = Server("files.read", "files_read", "files/read", LONG, "plain")
     with ScriptedModelClient([Call(to_sendable("files.read", ["files_read"])), "Done."]) as client:
-        await say(PausableAgent("solo", client, workbench=server, ask_user=False), "Go")
+        await send(PausableAgent("solo", client, workbench=server, ask_user=False), "Go")
     offered = [each["name"] for each in client.requests[0].body["tools"]]
     assert len(set(offered)) == 5
     assert all(map(is_sendable, offered))
@@ -122,8 +122,8 @@ async def test_workbench_tool_is_approved_by_its_own_name() -> None:
     server = Server("files.wipe")
     with ScriptedModelClient([Call("files_wipe"), "Done."]) as client:
         solo = PausableAgent("solo", client, workbench=server, approve=["files.wipe"])
-        rest = await say(solo, "Go")
+        rest = await send(solo, "Go")
         assert server.called == []
         yes = rest.questions[0].options[0].label
-        await say(solo, answers(rest, Answer(question_id=rest.questions[0].id, text=yes, selected=(yes,))))
+        await send(solo, answers(rest, Answer(question_id=rest.questions[0].id, text=yes, selected=(yes,))))
     assert server.called == ["files.wipe"]

@@ -63,8 +63,8 @@ async def test_blank_answer_is_a_blank_message() -> None:
 @pytest.mark.parametrize("kind", ["before", "thought", "converted"])
 async def test_handoff_to_the_user_asks_what_the_agent_wrote(kind: str, proxy: str) -> None:
     hand_over = Call(f"transfer_to_{proxy}")
-    said = ["Which flight?", hand_over] if kind == "before" else [Calls([hand_over], thought="Which flight?")]
-    client = ScriptedModelClient({"<clerk>": [*said, "Refunded. TERMINATE"]})
+    text = ["Which flight?", hand_over] if kind == "before" else [Calls([hand_over], thought="Which flight?")]
+    client = ScriptedModelClient({"<clerk>": [*text, "Refunded. TERMINATE"]})
 
     def make() -> Team:
         clerk: Any = AssistantAgent("clerk", client, system_message="<clerk>", handoffs=[Handoff(target=proxy)])

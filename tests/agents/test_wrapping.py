@@ -24,7 +24,7 @@ from autogen_core.model_context import BufferedChatCompletionContext
 from autogen_core.models import ChatCompletionClient, UserMessage
 from autogen_core.tools import FunctionTool, StaticStreamWorkbench, StaticWorkbench, ToolOverride, ToolResult, Workbench
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from conversation import answers, carried, say
+from conversation import answers, resumed_as, send
 from pydantic import BaseModel
 
 import upcall
@@ -59,7 +59,7 @@ def ours(name: str, client: ChatCompletionClient, *tools: Any, **options: Any) -
 
 
 def script(**replies: Sequence[Reply]) -> ScriptedModelClient:
-    return ScriptedModelClient({f"I am {name}.": list(said) for name, said in replies.items()})
+    return ScriptedModelClient({f"I am {name}.": list(text) for name, text in replies.items()})
 
 
 def call(name: str, task: str = "Build it") -> Call:
@@ -75,9 +75,9 @@ async def test_wrapped_agent_is_the_same_agent_and_asks() -> None:
 
     with script(coder=[Call("note"), ASK, "Written."]) as client:
         first = made(client)
-        rest = await say(first, "Build it")
-        second = await carried(first, made(client))
-        done = await say(second, answers(rest, "Express"))
+        rest = await send(first, "Build it")
+        second = await resumed_as(first, made(client))
+        done = await send(second, answers(rest, "Express"))
     assert (first.name, first.description) == ("coder", "Codes.")
     assert (type(done.message), done.text, done.message.source) == (TextMessage, "Written.", "coder")
     assert client.requests[-1].tool_results == {"call_1_1": "noted", "call_2_1": "Express"}
@@ -92,7 +92,7 @@ def test_it_is_exported() -> None:
 @pytest.mark.parametrize(("given", "sent"), [("Work.", ["system", "user"]), ("", ["user"]), (None, ["user"])], ids=repr)
 async def test_system_message_is_the_agents(given: str | None, sent: list[str]) -> None:
     with ScriptedModelClient(["Done."]) as client:
-        await say(with_questions(AssistantAgent("coder", client, system_message=given), ask_user=False), "Build it")
+        await send(with_questions(AssistantAgent("coder", client, system_message=given), ask_user=False), "Build it")
     assert [each["role"] for each in client.requests[0].messages] == sent
     assert client.requests[0].system == (given or "")
 
@@ -100,7 +100,7 @@ async def test_system_message_is_the_agents(given: str | None, sent: list[str]) 
 async def test_workbenches_of_the_agent_are_used() -> None:
     benches = [StaticWorkbench([FunctionTool(note, description="Notes.")]), StaticStreamWorkbench([])]
     with ScriptedModelClient([Call("note"), "Done."]) as client:
-        await say(with_questions(AssistantAgent("coder", client, workbench=benches)), "Build it")
+        await send(with_questions(AssistantAgent("coder", client, workbench=benches)), "Build it")
     assert client.requests[-1].tool_results == {"call_1_1": "noted"}
 
 
@@ -119,7 +119,7 @@ async def test_workbench_that_is_not_static_is_used_unchanged() -> None:
 async def test_handoffs_of_the_agent_are_used(handoff: Any) -> None:
     name = handoff.name if isinstance(handoff, Handoff) else "transfer_to_tester"
     with script(coder=[Call(name)]) as client:
-        rest = await say(with_questions(stock("coder", client, handoffs=[handoff])), "Build it")
+        rest = await send(with_questions(stock("coder", client, handoffs=[handoff])), "Build it")
     assert isinstance(rest.message, HandoffMessage)
     wanted = handoff if isinstance(handoff, Handoff) else Handoff(target="tester")
     assert (rest.message.target, rest.message.content) == ("tester", wanted.message)
@@ -133,9 +133,9 @@ async def test_memory_and_model_context_of_the_agent_are_used() -> None:
 
     with script(coder=[ASK, "Done."]) as client:
         first = made(client)
-        rest = await say(first, "Build it")
-        done = await say(await carried(first, made(client)), answers(rest, "Express"))
-    assert (len(rest.told(MemoryQueryEvent)), done.told(MemoryQueryEvent)) == (1, [])
+        rest = await send(first, "Build it")
+        done = await send(await resumed_as(first, made(client)), answers(rest, "Express"))
+    assert (len(rest.events_of(MemoryQueryEvent)), done.events_of(MemoryQueryEvent)) == (1, [])
     assert [each["role"] for each in client.requests[0].messages] == ["system", "user", "user", "system"]
     assert [each["role"] for each in client.requests[1].messages] == ["system", "system", "assistant", "tool"]
 
@@ -144,14 +144,14 @@ async def test_stock_agent_that_has_worked_continues_with_its_knowledge() -> Non
     with script(coder=["Written.", "Tested."]) as client:
         worked = stock("coder", client)
         await worked.run(task="Build it")
-        await say(with_questions(worked), "Test it")
+        await send(with_questions(worked), "Test it")
     assert [each["content"] for each in client.requests[-1].messages[1:]] == ["Build it", "Written.", "Test it"]
 
 
 async def test_output_type_of_the_agent_is_text_with_json() -> None:
     with script(coder=[ASK, '{"good": true}']) as client:
         made = with_questions(stock("coder", client, output_content_type=Verdict))
-        rest = await say(made, answers(await say(made, "Is it good?"), "Express"))
+        rest = await send(made, answers(await send(made, "Is it good?"), "Express"))
     assert isinstance(rest.message, TextMessage)
     assert (rest.text, rest.message.metadata[OUTPUT]) == ('{"good":true}', '{"good":true}')
 
@@ -159,14 +159,16 @@ async def test_output_type_of_the_agent_is_text_with_json() -> None:
 @pytest.mark.parametrize("stream", [True, False])
 async def test_it_streams_where_the_agent_does(stream: bool) -> None:
     with script(coder=["All is done."]) as client:
-        rest = await say(with_questions(stock("coder", client, model_client_stream=stream)), "Build it")
-    assert [each.to_text() for each in rest.told(ModelClientStreamingChunkEvent)] == (["All", " is", " done."] * stream)
+        rest = await send(with_questions(stock("coder", client, model_client_stream=stream)), "Build it")
+    assert [each.to_text() for each in rest.events_of(ModelClientStreamingChunkEvent)] == (
+        ["All", " is", " done."] * stream
+    )
 
 
 async def test_options_are_those_of_a_pausable_agent() -> None:
     with script(coder=["Which framework should I use?"] * 2) as client:
         made = with_questions(stock("coder", client), catch_prose=True, user_proxy="human", ask_mode="soft")
-        rest = await say(made, "Build it")
+        rest = await send(made, "Build it")
     assert isinstance(rest.message, HandoffMessage)
     assert (rest.message.target, len(rest.questions)) == ("human", 1)
 
@@ -223,10 +225,10 @@ async def test_agents_in_tools_are_converted_at_any_depth() -> None:
         lead=[call("coder"), "Done."], coder=[call("tester"), "Coded."], tester=[Call("note"), ASK, "Tested."]
     ) as client:
         first = tower(client, note)
-        rest = await say(first, "Build it")
+        rest = await send(first, "Build it")
         assert [each.path for each in rest.questions] == [("lead", "coder", "tester")]
-        second = await carried(first, tower(client, note))
-        assert (await say(second, answers(rest, "Express"))).text == "Done."
+        second = await resumed_as(first, tower(client, note))
+        assert (await send(second, answers(rest, "Express"))).text == "Done."
     assert [list(each.tool_results.values()) for each in client.requests[-3:]] == [
         ["noted", "Express"],
         ["Tested."],
@@ -237,14 +239,14 @@ async def test_agents_in_tools_are_converted_at_any_depth() -> None:
 async def test_without_nested_agents_in_tools_stay_as_they_are() -> None:
     with script(lead=[call("coder"), "Done."], coder=["Coded."]) as client:
         made = with_questions(stock("lead", client, AgentTool(stock("coder", client))), nested=False)
-        await say(made, "Build it")
+        await send(made, "Build it")
     assert "ask_user" not in [schema["name"] for schema in client.requests[1].body["tools"]]
     assert client.requests[-1].tool_results == {"call_1_1": "Coded."}
 
 
 async def test_agent_with_its_own_turn_stays_in_its_tool() -> None:
     with script(lead=[call("own"), "Done."]) as client:
-        await say(with_questions(stock("lead", client, AgentTool(Own("own", client)))), "Build it")
+        await send(with_questions(stock("lead", client, AgentTool(Own("own", client)))), "Build it")
     assert client.requests[-1].tool_results == {"call_1_1": "as always"}
 
 
@@ -253,9 +255,9 @@ async def test_options_go_for_the_agents_in_tools_too() -> None:
         lead=[call("coder"), "Done."], coder=[call("tester"), "Coded."], tester=[ASK, ASK, "Tested."]
     ) as client:
         made = tower(client, user_proxy="human", max_questions=1)
-        rest = await say(made, "Build it")
+        rest = await send(made, "Build it")
         reply = answers(rest, "Express").model_copy(update={"source": "human"})
-        assert (await say(made, reply)).text == "Done."
+        assert (await send(made, reply)).text == "Done."
     assert list(client.requests[4].tool_results.values())[1].startswith("You have asked 1 questions, the limit.")
 
 
@@ -268,8 +270,8 @@ async def test_names_and_descriptions_of_workbench_tools_stay() -> None:
 
     with script(lead=[Calls([call("write_code"), Call("note")]), "Done."], coder=[ASK, "Coded."]) as client:
         first = made(client)
-        rest = await say(first, "Build it")
-        await say(await carried(first, made(client)), answers(rest, "Express"))
+        rest = await send(first, "Build it")
+        await send(await resumed_as(first, made(client)), answers(rest, "Express"))
     offered = {schema["name"]: schema["description"] for schema in client.requests[0].body["tools"]}
     assert (offered["write_code"], "coder" in offered) == ("Writes code.", False)
     assert client.requests[-1].tool_results == {"call_1_1": "Coded.", "call_1_2": "noted"}
@@ -306,9 +308,9 @@ async def test_question_of_an_agent_in_a_tool_comes_through(held: Callable[..., 
 
     with script(lead=[call("coder"), "Done."], coder=[Call("note"), ASK, "Coded."]) as client:
         first = made(client)
-        rest = await say(first, "Build it")
+        rest = await send(first, "Build it")
         assert [each.path for each in rest.questions] == [("lead", "coder")]
-        done = await say(await carried(first, made(client)), answers(rest, "Express"))
+        done = await send(await resumed_as(first, made(client)), answers(rest, "Express"))
     assert (done.text, client.requests[-1].tool_results) == ("Done.", {"call_1_1": "Coded."})
     (offered,) = [schema for schema in client.requests[0].body["tools"] if schema["name"] == "coder"]
     assert (offered["description"], list(offered["parameters"]["properties"])) == ("Codes.", ["task"])
@@ -322,9 +324,9 @@ async def test_calls_of_an_agent_in_a_tool_stay_apart(held: Callable[..., dict[s
     both = Calls([call("coder", "Task A"), call("coder", "Task B")])
     with script(lead=[both, "Done."], coder=[ASK, ASK, "A done.", "B done."]) as client:
         first = made(client)
-        rest = await say(first, "Build it")
+        rest = await send(first, "Build it")
         assert [each.calls[0] for each in rest.questions] == ["call_1_1", "call_1_2"]
-        await say(await carried(first, made(client)), answers(rest, "Express", "FastAPI"))
+        await send(await resumed_as(first, made(client)), answers(rest, "Express", "FastAPI"))
     ended = [
         [each["content"] for each in request.messages if each["role"] in ("user", "tool")]
         for request in client.requests[3:5]
@@ -335,7 +337,7 @@ async def test_calls_of_an_agent_in_a_tool_stay_apart(held: Callable[..., dict[s
 async def test_stock_agent_calls_in_a_tool_stay_apart() -> None:
     both = Calls([call("coder", "Task A"), call("coder", "Task B")])
     with script(lead=[both, "Done."], coder=["A done.", "B done."]) as client:
-        await say(ours("lead", client, AgentTool(stock("coder", client))), "Build it")
+        await send(ours("lead", client, AgentTool(stock("coder", client))), "Build it")
     assert [len(request.messages) for request in client.requests[1:3]] == [2, 2]
     assert client.requests[-1].tool_results == {"call_1_1": "A done.", "call_1_2": "B done."}
 
@@ -344,9 +346,9 @@ async def test_agent_in_a_tool_never_repeats_finished_work() -> None:
     with script(lead=[call("coder"), "Done."], coder=[Call("note"), Fail(502), "Coded."]) as client:
         made = ours("lead", client, AgentTool(ours("coder", client, note)))
         with pytest.raises(ModelUnavailable):
-            await say(made, "Build it")
+            await send(made, "Build it")
         assert (
-            await say(await carried(made, ours("lead", client, AgentTool(ours("coder", client, note)))))
+            await send(await resumed_as(made, ours("lead", client, AgentTool(ours("coder", client, note)))))
         ).text == "Done."
     assert len(client.requests) == 5
 
@@ -354,7 +356,7 @@ async def test_agent_in_a_tool_never_repeats_finished_work() -> None:
 async def test_call_without_a_task_fails_under_its_own_name() -> None:
     with script(lead=[Call("write_code"), "I see."]) as client:
         bench = StaticWorkbench([AgentTool(ours("coder", client))], {"coder": ToolOverride(name="write_code")})
-        await say(PausableAgent("lead", client, system_message="I am lead.", workbench=bench), "Build it")
+        await send(PausableAgent("lead", client, system_message="I am lead.", workbench=bench), "Build it")
     assert client.requests[-1].tool_results == {"call_1_1": "Error: call write_code with its task, a non-empty text."}
 
 
@@ -364,7 +366,7 @@ async def test_tool_doing_more_than_its_agent_stays_a_tool() -> None:
             return super().return_value_as_string(value).upper()
 
     with script(lead=[call("coder"), "Done."], coder=["Coded."]) as client:
-        await say(ours("lead", client, Shouting(stock("coder", client))), "Build it")
+        await send(ours("lead", client, Shouting(stock("coder", client))), "Build it")
     assert client.requests[-1].tool_results == {"call_1_1": "CODER: CODED."}
 
 

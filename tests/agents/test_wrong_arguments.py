@@ -26,7 +26,7 @@ def untyped(amount):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "text"),
     [
         ({"tools": [untyped]}, "The tool 'untyped' cannot be described to a model: "),
         ({"tools": Shop().pay}, "Agent 'a': tools must be a list, not method: tools="),
@@ -37,10 +37,10 @@ def untyped(amount):  # type: ignore[no-untyped-def]
         ({"handoffs": "b"}, "Agent 'a': handoffs must be a list, not str"),
     ],
 )
-def test_wrong_part_is_told_in_one_line(options: dict[str, Any], said: str) -> None:
+def test_wrong_part_is_told_in_one_line(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         PausableAgent("a", ScriptedModelClient([]), **options)
-    assert str(refused.value).startswith(said)
+    assert str(refused.value).startswith(text)
     assert "\n" not in str(refused.value)
 
 

@@ -139,7 +139,7 @@ async def run_with_pause(make: Callable[[], ChatAgent]) -> Run:
 def add(value: Any) -> Callable[[Memo, list[str]], Any]:
     """Return a change that adds a value to those that the agent remembers."""
 
-    def change(memo: Memo, told: list[str]) -> Any:
+    def change(memo: Memo, emitted: list[str]) -> Any:
         memo.value = [*(memo.value or []), value]
         return len(memo.value), memo.value
 
@@ -147,8 +147,8 @@ def add(value: Any) -> Callable[[Memo, list[str]], Any]:
 
 
 def note_in(owner: Callable[[Memo], list[str]]) -> Callable[[Memo, list[str]], Any]:
-    def change(memo: Memo, told: list[str]) -> Any:
-        owner(memo).extend(told)
+    def change(memo: Memo, emitted: list[str]) -> Any:
+        owner(memo).extend(emitted)
         return list(owner(memo))
 
     return change
@@ -233,7 +233,7 @@ async def test_memory_below_an_attribute_comes_through_a_pause(kind: str) -> Non
 
 
 def set_to(make: Callable[[], Any], name: str = "value") -> Callable[[Memo, list[str]], Any]:
-    return lambda memo, told: setattr(memo, name, make())
+    return lambda memo, emitted: setattr(memo, name, make())
 
 
 LOST = {
@@ -282,7 +282,7 @@ async def test_memory_that_plain_runs_cannot_keep_is_no_failure() -> None:
 
 
 async def test_state_holds_only_what_changed() -> None:
-    quiet, busy = Memo("x" * 1000, lambda memo, told: "nothing"), Memo()
+    quiet, busy = Memo("x" * 1000, lambda memo, emitted: "nothing"), Memo()
     for memo in (quiet, busy):
         await make_resumable(team_with(memo, asks=False)).run(task="the task")
     assert await quiet.save_state() == {"type": "BaseState", "version": "1.0.0"}
@@ -300,7 +300,7 @@ async def test_state_names_no_class_to_import() -> None:
 
 
 async def test_attribute_that_went_is_gone_in_the_new_agent() -> None:
-    memo, fresh = Memo(None, lambda memo, told: memo.__dict__.pop("extra", None)), Memo(None, add(1))
+    memo, fresh = Memo(None, lambda memo, emitted: memo.__dict__.pop("extra", None)), Memo(None, add(1))
     memo.extra = fresh.extra = "x"  # type: ignore[attr-defined]
     team, new = make_resumable(team_with(memo, asks=False)), make_resumable(team_with(fresh, asks=False))
     await team.run(task="the task")
@@ -309,8 +309,8 @@ async def test_attribute_that_went_is_gone_in_the_new_agent() -> None:
 
 
 async def test_failed_turn_leaves_the_attributes_as_they_were() -> None:
-    def fail(memo: Memo, told: list[str]) -> Any:
-        memo.value, memo.extra = [*memo.value, *told], 1  # type: ignore[attr-defined]
+    def fail(memo: Memo, emitted: list[str]) -> Any:
+        memo.value, memo.extra = [*memo.value, *emitted], 1  # type: ignore[attr-defined]
         raise ValueError("broken")
 
     memo = Memo(["before"], fail)
@@ -357,5 +357,5 @@ async def test_agent_that_hands_over_hears_the_answer_alone() -> None:
     app = Upcall(store="runs.db", team=lambda: RoundRobinGroupChat([Asking(), Memo()], max_turns=2))
     run = await app.start("the task")
     run = await app.answer(run.id, "that")
-    said = "I heard ['the task', 'that']"
-    assert run.result == f"I remember {['the task', 'Which one?', 'that', said]}"
+    text = "I heard ['the task', 'that']"
+    assert run.result == f"I remember {['the task', 'Which one?', 'that', text]}"

@@ -241,8 +241,8 @@ def slow(scene: Scene, kind: str, *, again: bool = False) -> Upcall:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("said", ["Run it again", "Do not run it again", "It came to 42."])
-async def test_journal_asks_about_a_call_in_doubt(kind: str, said: str) -> None:
+@pytest.mark.parametrize("text", ["Run it again", "Do not run it again", "It came to 42."])
+async def test_journal_asks_about_a_call_in_doubt(kind: str, text: str) -> None:
     scene = Scene(**SLOW)
     run = await scene.cut_off(slow(scene, kind))
     asked = await soon(slow(scene, kind).resume(run.id))
@@ -255,12 +255,12 @@ async def test_journal_asks_about_a_call_in_doubt(kind: str, said: str) -> None:
     assert question.question.startswith("solo was calling work when its process ended")
     assert '{"what": "slow"}' in str(question.context)
     assert scene.done == ["one", "slow"]
-    done = await soon(slow(scene, kind).answer(run.id, said))
+    done = await soon(slow(scene, kind).answer(run.id, text))
     assert (done.status, done.error, done.result) == (RunStatus.COMPLETED, None, "Done.")
-    assert scene.done == ["one", "slow", *(["slow"] if said == "Run it again" else [])]
+    assert scene.done == ["one", "slow", *(["slow"] if text == "Run it again" else [])]
     assert len(scene.client.requests) == 3
     result = list(scene.client.requests[-1].tool_results.values())[-1]
-    assert {"Run it again": "did slow", "It came to 42.": "It came to 42."}.get(said, "may or may not have") in result
+    assert {"Run it again": "did slow", "It came to 42.": "It came to 42."}.get(text, "may or may not have") in result
 
 
 async def test_branch_cannot_take_back_a_call_in_doubt() -> None:
@@ -356,8 +356,8 @@ async def test_ctrl_c_stops_work_that_ignores_tokens(kind: str) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "busy\n"
         process.send_signal(signal.SIGINT)
-        said, problems = process.communicate(timeout=60)
-    assert said == "left behind: 0\n", problems
+        output, problems = process.communicate(timeout=60)
+    assert output == "left behind: 0\n", problems
     assert "never retrieved" not in problems
     (run,) = await Upcall(store="runs.db").list()
     assert run.status is RunStatus.EXECUTING

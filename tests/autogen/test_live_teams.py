@@ -74,9 +74,9 @@ def inside_a_swarm(client: ChatCompletionClient, user: UserProxyAgent) -> Team:
 
 def ledger(speaker: str, done: bool) -> str:
     """Return what the orchestrator of a `MagenticOneGroupChat` asks its model for before each turn."""
-    said: dict[str, Any] = {"is_request_satisfied": done, "is_progress_being_made": True, "is_in_loop": False}
-    said |= {"instruction_or_question": "Go on.", "next_speaker": speaker}
-    return json.dumps({name: {"reason": "so", "answer": answer} for name, answer in said.items()})
+    fields: dict[str, Any] = {"is_request_satisfied": done, "is_progress_being_made": True, "is_in_loop": False}
+    fields |= {"instruction_or_question": "Go on.", "next_speaker": speaker}
+    return json.dumps({name: {"reason": "so", "answer": answer} for name, answer in fields.items()})
 
 
 ORCHESTRATED = ["Facts.", "Plan.", ledger("coder", False), ledger("tester", False), ledger("coder", True), "All done."]

@@ -22,7 +22,7 @@ ASK = Call("ask_user", {"question": "Which region?"})
 
 
 def models(**replies: Sequence[Reply]) -> ScriptedModelClient:
-    return ScriptedModelClient({f"<{name}>": list(said) for name, said in replies.items()})
+    return ScriptedModelClient({f"<{name}>": list(text) for name, text in replies.items()})
 
 
 def agent(name: str, client: ScriptedModelClient, *agents: ChatAgent, tools: Sequence[object] = ()) -> PausableAgent:

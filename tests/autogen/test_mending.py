@@ -12,7 +12,7 @@ from autogen_core import FunctionCall
 from autogen_core.models import CreateResult, RequestUsage
 from autogen_core.tools import FunctionTool
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from conversation import answers, say
+from conversation import answers, send
 from pydantic import BaseModel
 from worlds import STORE
 
@@ -212,9 +212,9 @@ async def test_approved_and_made_call_is_the_mended_one(caplog: pytest.LogCaptur
     caplog.set_level("INFO", "upcall")
     with ScriptedModelClient([Call("book", {"to": "Oslo", "seats": "2", "note": None}), "Done."]) as client:
         agent = PausableAgent("solo", client, tools=[book], approve=["book"])
-        rest = await say(agent, "Go")
+        rest = await send(agent, "Go")
         yes = rest.questions[0].options[0].label
-        await say(agent, answers(rest, Answer(question_id=rest.questions[0].id, text=yes, selected=(yes,))))
+        await send(agent, answers(rest, Answer(question_id=rest.questions[0].id, text=yes, selected=(yes,))))
     assert rest.questions[0].approval is not None
     assert rest.questions[0].approval.arguments == {"to": "Oslo", "seats": 2}
     assert list(client.requests[-1].tool_results.values()) == ["Oslo 2 0.0 False  [] fast None"]
@@ -223,5 +223,5 @@ async def test_approved_and_made_call_is_the_mended_one(caplog: pytest.LogCaptur
 
 async def test_call_in_a_text_is_mended_too() -> None:
     with ScriptedModelClient(['{"name": "book", "arguments": {"to": "Oslo", "tags": "[]"}}', "Done."]) as client:
-        await say(PausableAgent("solo", client, tools=[book]), "Go")
+        await send(PausableAgent("solo", client, tools=[book]), "Go")
     assert list(client.requests[-1].tool_results.values()) == ["Oslo 1 0.0 False  [] fast None"]

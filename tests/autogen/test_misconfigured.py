@@ -86,18 +86,18 @@ WRONG_URLS = {
 
 
 @pytest.mark.parametrize("make", [make_ours, make_stock])
-@pytest.mark.parametrize(("url", "says"), WRONG_URLS.items())
-async def test_wrong_base_url_is_named_with_what_to_do(make: Make, url: str, says: str) -> None:
-    told = await fail(make, url)
-    assert any(each in told for each in says.split("|")), told
-    assert told.isprintable()
+@pytest.mark.parametrize(("url", "expected"), WRONG_URLS.items())
+async def test_wrong_base_url_is_named_with_what_to_do(make: Make, url: str, expected: str) -> None:
+    emitted = await fail(make, url)
+    assert any(each in emitted for each in expected.split("|")), emitted
+    assert emitted.isprintable()
 
 
 @pytest.mark.parametrize("make", [make_ours, make_stock])
 async def test_wrong_base_url_is_shown_without_login_and_query(make: Make) -> None:
-    told = await fail(make, f"http://bob:{SECRET}@localhost:80a/v1?key={SECRET}")
-    assert "'http://[...]@localhost:80a/v1'" in told
-    assert SECRET not in told
+    emitted = await fail(make, f"http://bob:{SECRET}@localhost:80a/v1?key={SECRET}")
+    assert "'http://[...]@localhost:80a/v1'" in emitted
+    assert SECRET not in emitted
 
 
 WRONG_KEYS = {
@@ -112,12 +112,12 @@ WRONG_KEYS = {
 
 
 @pytest.mark.parametrize("make", [make_ours, make_stock])
-@pytest.mark.parametrize(("key", "says"), WRONG_KEYS.items())
-async def test_wrong_key_is_described_and_not_shown(make: Make, key: str, says: str) -> None:
-    told = await fail(make, URL, key)
-    assert f"The API key has {says}, which no key has." in told
-    assert SECRET[:9] not in told
-    assert SECRET[9:] not in told
+@pytest.mark.parametrize(("key", "expected"), WRONG_KEYS.items())
+async def test_wrong_key_is_described_and_not_shown(make: Make, key: str, expected: str) -> None:
+    emitted = await fail(make, URL, key)
+    assert f"The API key has {expected}, which no key has." in emitted
+    assert SECRET[:9] not in emitted
+    assert SECRET[9:] not in emitted
 
 
 ENVIRONMENTS = [
@@ -130,14 +130,14 @@ ENVIRONMENTS = [
 
 
 @pytest.mark.parametrize("make", [make_ours, make_stock])
-@pytest.mark.parametrize(("name", "value", "says"), ENVIRONMENTS, ids=lambda each: str(each)[:20])
+@pytest.mark.parametrize(("name", "value", "expected"), ENVIRONMENTS, ids=lambda each: str(each)[:20])
 async def test_wrong_variable_of_the_environment_is_named(
-    make: Make, name: str, value: str, says: str, monkeypatch: pytest.MonkeyPatch
+    make: Make, name: str, value: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, value)
-    told = await fail(make, URL)
-    assert says in told
-    assert SECRET not in told
+    emitted = await fail(make, URL)
+    assert expected in emitted
+    assert SECRET not in emitted
 
 
 @pytest.mark.parametrize("make", [make_ours, make_stock])
@@ -145,10 +145,10 @@ async def test_proxy_that_is_away_is_named(make: Make, monkeypatch: pytest.Monke
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HTTP_PROXY", f"http://bob:{SECRET}@127.0.0.1:1")
-    told = await fail(make, "http://model.example:8000/v1")
-    assert "through the proxy http://[...]@127.0.0.1:1 (HTTP_PROXY)" in told
-    assert "add the host to NO_PROXY" in told
-    assert SECRET not in told
+    emitted = await fail(make, "http://model.example:8000/v1")
+    assert "through the proxy http://[...]@127.0.0.1:1 (HTTP_PROXY)" in emitted
+    assert "add the host to NO_PROXY" in emitted
+    assert SECRET not in emitted
 
 
 @pytest.mark.parametrize("make", [make_ours, make_stock])
@@ -159,9 +159,9 @@ async def test_header_that_cannot_be_sent_is_not_shown(make: Make) -> None:
         return client  # type: ignore[no-any-return]
 
     with serving(REPLY) as server:
-        told = await fail(with_header, f"{server.url}/v1")
-    assert "a key or another header of its model client has a character that no header has" in told
-    assert SECRET not in told
+        emitted = await fail(with_header, f"{server.url}/v1")
+    assert "a key or another header of its model client has a character that no header has" in emitted
+    assert SECRET not in emitted
 
 
 NOT_FOUND = Sent(b"404 page not found", "text/plain", 404)
@@ -190,11 +190,11 @@ WRONG_PATHS: list[Any] = [
 
 
 @pytest.mark.parametrize("make", [make_ours, make_stock])
-@pytest.mark.parametrize(("path", "answer", "says"), WRONG_PATHS)
-async def test_wrong_path_of_the_base_url_is_named(make: Make, path: str, answer: Answer, says: str) -> None:
+@pytest.mark.parametrize(("path", "answer", "expected"), WRONG_PATHS)
+async def test_wrong_path_of_the_base_url_is_named(make: Make, path: str, answer: Answer, expected: str) -> None:
     with serving(answer) as server:
-        told = await fail(make, f"{server.url}{path}")
-    assert re.search(says, told), told
+        emitted = await fail(make, f"{server.url}{path}")
+    assert re.search(expected, emitted), emitted
 
 
 @pytest.mark.parametrize("path", ["/v1", "/v1/", "/openai/v1", "/a%20b/v1", ""])
@@ -211,19 +211,19 @@ async def test_usual_base_url_is_called(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "says"),
+    ("key", "expected"),
     [
         ('"sk-quoted-key"', "has quotes around it"),
         ("Bearer sk-key", "begins with 'Bearer'"),
         ("${KEY}", "not replaced"),
     ],
 )
-async def test_refused_key_says_what_is_unusual_about_it(key: str, says: str) -> None:
+async def test_refused_key_says_what_is_unusual_about_it(key: str, expected: str) -> None:
     with serving(Sent(json.dumps({"error": {"message": "Bad key"}}), "application/json", 401)) as server:
-        assert says in await fail(make_ours, f"{server.url}/v1", key)
+        assert expected in await fail(make_ours, f"{server.url}/v1", key)
 
 
 async def test_http_server_called_by_https_says_so() -> None:
     with serving(REPLY) as server:
-        told = await fail(make_ours, server.url.replace("http:", "https:") + "/v1")
-    assert "a server without encryption has http:// there" in told
+        emitted = await fail(make_ours, server.url.replace("http:", "https:") + "/v1")
+    assert "a server without encryption has http:// there" in emitted

@@ -87,18 +87,18 @@ async def fail(status: int, body: object) -> str:
 
 @pytest.mark.parametrize(("status", "body", "line"), REFUSALS)
 async def test_refusal_says_whose_fault_in_the_servers_words(status: int, body: object, line: str) -> None:
-    told = await fail(status, body)
-    assert line in told
-    assert len(told.splitlines()) == 1
+    emitted = await fail(status, body)
+    assert line in emitted
+    assert len(emitted.splitlines()) == 1
 
 
 @pytest.mark.parametrize("shown", [KEY, f"{KEY[:8]}***{KEY[-4:]}", f"{KEY[:7]}...{KEY[-4:]}", f"Bearer {KEY}"])
 async def test_refusal_does_not_show_the_key_in_part(shown: str) -> None:
-    told = await fail(401, {"error": {"message": f"Incorrect API key provided: {shown}. See your keys."}})
-    assert "Incorrect API key provided: " in told
-    assert "See your keys." in told
-    assert KEY[:7] not in told
-    assert KEY[-4:] not in told
+    emitted = await fail(401, {"error": {"message": f"Incorrect API key provided: {shown}. See your keys."}})
+    assert "Incorrect API key provided: " in emitted
+    assert "See your keys." in emitted
+    assert KEY[:7] not in emitted
+    assert KEY[-4:] not in emitted
 
 
 async def test_unreachable_server_is_named_with_what_the_network_said() -> None:

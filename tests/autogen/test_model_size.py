@@ -14,7 +14,7 @@ from upcall.testing import ScriptedModelClient
 
 
 @pytest.mark.parametrize(
-    ("told", "small"),
+    ("emitted", "small"),
     [
         ({"meta": {"n_params": 1_543_714_304}}, True),  # llama.cpp
         ({"meta": {"n_params": 70_000_000_000}}, False),
@@ -23,8 +23,8 @@ from upcall.testing import ScriptedModelClient
         ({"owned_by": "vllm"}, False),
     ],
 )
-async def test_small_is_what_the_server_tells_of_a_model(told: dict[str, Any], small: bool) -> None:
-    listed = {"object": "list", "data": [{"id": "other", "meta": {"n_params": 1}}, {"id": "m", **told}]}
+async def test_small_is_what_the_server_tells_of_a_model(emitted: dict[str, Any], small: bool) -> None:
+    listed = {"object": "list", "data": [{"id": "other", "meta": {"n_params": 1}}, {"id": "m", **emitted}]}
     with serving({"/v1/models": Sent(json.dumps(listed), "application/json")}) as server:
         client = OpenAICompatibleClient("m", base_url=f"{server.url}/v1")
         assert not is_small(client)

@@ -144,11 +144,11 @@ async def test_anthropic_info_that_the_user_gave_stays() -> None:
 
 async def test_ollama_asks_twice_in_a_reply_despite_equal_ids() -> None:
     def answer(request: Request) -> Sent:
-        said = json.loads(answer_ollama(request).body)
-        if calls := said["message"].get("tool_calls"):
+        text = json.loads(answer_ollama(request).body)
+        if calls := text["message"].get("tool_calls"):
             again = {"function": {"name": "ask_user", "arguments": {"question": "How far?"}}}
-            said["message"]["tool_calls"] = [*calls, again]
-        return Sent(json.dumps(said), "application/json")
+            text["message"]["tool_calls"] = [*calls, again]
+        return Sent(json.dumps(text), "application/json")
 
     with serving(answer) as server:
         app = app_of(lambda: PausableAgent("solo", MAKERS["Ollama"][0](server.url)))
@@ -283,9 +283,9 @@ async def test_client_unfit_for_its_package_fails_in_one_line() -> None:
     try:
         send(model="m", temperature=1)  # type: ignore[call-arg]
     except TypeError as error:
-        said = str(explain_call(error, "solo", client))
-    assert "its model client AnthropicChatCompletionClient does not fit the version of its package" in said
-    assert "unexpected keyword argument 'temperature'" in said
+        text = str(explain_call(error, "solo", client))
+    assert "its model client AnthropicChatCompletionClient does not fit the version of its package" in text
+    assert "unexpected keyword argument 'temperature'" in text
 
 
 async def test_unreadable_reply_names_the_kind_of_server() -> None:

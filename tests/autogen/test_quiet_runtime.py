@@ -20,7 +20,7 @@ TOLD = ["user: Go", "one: First.", "two: Second."]
 
 def team_of(*replies: Reply) -> Team:
     agents = [
-        PausableAgent(name, ScriptedModelClient([said])) for name, said in zip(("one", "two"), replies, strict=True)
+        PausableAgent(name, ScriptedModelClient([text])) for name, text in zip(("one", "two"), replies, strict=True)
     ]
     return make_resumable(RoundRobinGroupChat(agents, max_turns=2))
 

@@ -145,8 +145,8 @@ async def test_responses_json_of_a_class_uses_its_schema() -> None:
 
 async def test_responses_first_token_odds_are_asked_for_and_read() -> None:
     odds = {"token": "yes", "logprob": -0.1, "bytes": None, "top_logprobs": [{"token": "no", "logprob": -2.0}]}
-    said = message(content=[{"type": "output_text", "text": "yes", "annotations": [], "logprobs": [odds]}])
-    with serving(answering(response(said))) as server:
+    text = message(content=[{"type": "output_text", "text": "yes", "annotations": [], "logprobs": [odds]}])
+    with serving(answering(response(text))) as server:
         made = client(f"{server.url}/v1", api="responses")
         reply = await made.create(ASKED, extra_create_args=FIRST_TOKEN)
     body = json.loads(server.requests[0].body)
@@ -426,10 +426,10 @@ async def test_responses_items_of_equal_texts_are_kept_apart() -> None:
         return Sent(json.dumps(response(*items)), "application/json")
 
     one, other = (UserMessage(content=content, source="user") for content in ("one", "other"))
-    said = AssistantMessage(content=DONE, source="a")
+    text = AssistantMessage(content=DONE, source="a")
     with serving(answer) as server:
         made = client(f"{server.url}/v1", api="responses")
-        for messages in ([one], [other], [one, said, other, said], [other, said, one]):
+        for messages in ([one], [other], [one, text, other, text], [other, text, one]):
             await made.create(messages)
     ids = [[each["id"] for each in json.loads(sent.body)["input"] if "id" in each] for sent in server.requests]
     assert ids == [[], [], ["rs_0", "msg_0", "rs_1", "msg_1"], ["rs_1", "msg_1"]]

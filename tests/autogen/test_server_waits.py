@@ -30,23 +30,23 @@ async def run_with(server: LoopbackServer, tmp_path: Path, *, stock: bool = Fals
         agent = AssistantAgent("coder", client) if stock else PausableAgent("coder", client, system_message="You code.")
         return RoundRobinGroupChat([agent], max_turns=1)
 
-    said, run = [], None
+    text, run = [], None
     async for item in Upcall(store=tmp_path / "runs.db", team=make_team, settings=settings).start_stream("Say hello"):
         if isinstance(item, Run):
             run = item
         elif isinstance(item, ThoughtEvent):
-            said.append(item.content)
+            text.append(item.content)
     assert run is not None
-    return run, "\n".join(said)
+    return run, "\n".join(text)
 
 
 @pytest.mark.parametrize("stock", [False, True], ids=["ours", "stock"])
 @pytest.mark.parametrize("reply", [LOADING, BUSY], ids=["loading", "busy"])
 async def test_server_that_asks_for_time_gets_it(reply: Fail, stock: bool, tmp_path: Path) -> None:
     with LoopbackServer([reply, reply, reply, reply, "Hello."]) as server:
-        run, said = await run_with(server, tmp_path, stock=stock)
+        run, text = await run_with(server, tmp_path, stock=stock)
     assert (run.result, len(server.requests)) == ("Hello.", 5)
-    assert f"seconds waited for the model server (HTTP {reply.status}): 0 of 60" in said
+    assert f"seconds waited for the model server (HTTP {reply.status}): 0 of 60" in text
 
 
 async def test_wait_beyond_the_limit_fails_the_run_at_once(tmp_path: Path) -> None:
@@ -59,9 +59,9 @@ async def test_wait_beyond_the_limit_fails_the_run_at_once(tmp_path: Path) -> No
 @pytest.mark.slow
 async def test_quota_that_is_used_up_is_not_awaited(tmp_path: Path) -> None:
     with LoopbackServer([Fail(429, "You exceeded your quota")] * 3) as server:
-        run, said = await run_with(server, tmp_path)
+        run, text = await run_with(server, tmp_path)
     assert "You exceeded your quota" in (run.error or "")
-    assert "waited" not in said
+    assert "waited" not in text
 
 
 async def test_reply_is_bounded_and_cool_where_settings_want(tmp_path: Path) -> None:

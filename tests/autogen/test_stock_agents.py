@@ -72,7 +72,7 @@ Make = Callable[[ScriptedModelClient, Path], ChatAgent]
 @STOCK
 @pytest.mark.parametrize("nested", [False, True])
 async def test_stock_agent_speaks_after_ours_has_its_answer(
-    make: Make, replies: dict[str, list[Reply]], says: str, nested: bool, tmp_path: Path
+    make: Make, replies: dict[str, list[Reply]], expected: str, nested: bool, tmp_path: Path
 ) -> None:
     with ScriptedModelClient({"You are the coder": CODER, **replies}) as client:
 
@@ -85,18 +85,18 @@ async def test_stock_agent_speaks_after_ours_has_its_answer(
         assert (run.status, run.error) == (RunStatus.AWAITING_CLARIFICATION, None)
         run = await Upcall(team=team, store=tmp_path / "runs.db").answer(run.id, "None")
     assert (run.status, run.error) == (RunStatus.COMPLETED, None)
-    assert says in str(run.result)
+    assert expected in str(run.result)
 
 
 @pytest.mark.parametrize(
-    ("make", "replies", "says"),
+    ("make", "replies", "expected"),
     [
         (assistant, {"You are the helper": ["Helped."]}, "Helped."),
         (society, {"You are the inner": ["Thought."], "Earlier you were asked": ["Helped."]}, "Helped."),
     ],
 )
 async def test_stock_agent_is_a_tool_beside_a_question(
-    make: Make, replies: dict[str, list[Reply]], says: str, tmp_path: Path
+    make: Make, replies: dict[str, list[Reply]], expected: str, tmp_path: Path
 ) -> None:
     lead: list[Reply] = [Call("helper", {"task": "Help"}), Call("ask_user", {"question": "Enough?"}), "Done."]
     with ScriptedModelClient({"You are the lead": lead, **replies}) as client:
@@ -108,4 +108,4 @@ async def test_stock_agent_is_a_tool_beside_a_question(
         run = await Upcall(team=team, store=tmp_path / "runs.db").start("Compute it")
         run = await Upcall(team=team, store=tmp_path / "runs.db").answer(run.id, "Yes")
     assert (run.status, run.result) == (RunStatus.COMPLETED, "Done.")
-    assert says in json.dumps(client.requests[-1].messages)
+    assert expected in json.dumps(client.requests[-1].messages)

@@ -19,7 +19,7 @@ from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import Team
 from autogen_agentchat.messages import BaseChatMessage
 from autogen_agentchat.teams import RoundRobinGroupChat
-from conversation import answers, cancelled_while, carried, impatient, say, soon
+from conversation import answers, cancelled_while, impatient, resumed_as, send, soon
 from foreign import ForeignAgent
 from shapes import (
     PLACES,
@@ -51,11 +51,11 @@ def app(make: Make, world: World) -> Upcall:
     return Upcall(team=lambda: make(world), store="runs.db")
 
 
-def failed(run: Run, *said: str) -> Run:
+def failed(run: Run, *text: str) -> Run:
     """Return a run that failed, with one line that says all of `said`."""
     assert (run.status, run.result) == (RunStatus.FAILED, None)
     assert run.error is not None
-    assert [each for each in said if each not in run.error] == [], run.error
+    assert [each for each in text if each not in run.error] == [], run.error
     assert "\n" not in run.error
     assert "Traceback" not in run.error
     return run
@@ -145,8 +145,8 @@ async def test_member_with_a_nested_failing_agent_starts_anew(place: str) -> Non
     def make(world: World) -> Team:
         return crew_of(world.agent("coder", Breaks("fragile", failures)), world.agent("tester"))
 
-    said = {"coder": [note("began"), task("fragile"), "Coded."], "tester": ["Tested."]}
-    with script(PLACES[place].others, said) as client:
+    fields = {"coder": [note("began"), task("fragile"), "Coded."], "tester": ["Tested."]}
+    with script(PLACES[place].others, fields) as client:
         world, put = World(client), PLACES[place].put(make)
         run = failed(await app(put, world).start("Build it"), "Agent 'fragile'", "ValueError")
         completed(await app(put, world).resume(run.id), place, "Tested.")
@@ -162,12 +162,12 @@ async def test_function_tool_exception_reaches_its_agents_model(place: str) -> N
     def make(world: World) -> Team:
         return crew_of(world.agent("coder", tools=[world.note, fragile]), world.agent("tester"))
 
-    said = {"coder": [Calls([note("began"), task("fragile")]), "Coded."], "tester": ["Tested."]}
-    with script(PLACES[place].others, said) as client:
+    fields = {"coder": [Calls([note("began"), task("fragile")]), "Coded."], "tester": ["Tested."]}
+    with script(PLACES[place].others, fields) as client:
         world = World(client)
         completed(await app(PLACES[place].put(make), world).start("Build it"), place, "Tested.")
-    told = [each for each in client.requests if each.system.startswith(said_to("coder"))][-1]
-    assert list(told.tool_results.values()) == ["noted began", "Error: it broke"]
+    emitted = [each for each in client.requests if each.system.startswith(said_to("coder"))][-1]
+    assert list(emitted.tool_results.values()) == ["noted began", "Error: it broke"]
     once(world, "began")
 
 
@@ -180,12 +180,12 @@ async def test_stock_member_that_fails_is_named_and_starts_anew(place: str) -> N
         stock = AssistantAgent("helper", world.client, system_message=said_to("helper"), tools=[world.note])
         return crew_of(world.agent("coder"), stock, world.agent("tester"))
 
-    said = {
+    fields = {
         "coder": [note("began"), ask("Which?"), note("ended"), "Coded."],
         "helper": [Fail(500, "broken"), "Helped."],
         "tester": ["Tested."],
     }
-    with script(PLACES[place].others, said) as client:
+    with script(PLACES[place].others, fields) as client:
         world, put = World(client), PLACES[place].put(make)
         run = await app(put, world).start("Build it")
         run = failed(await app(put, world).answer(run.id, {by_name(run)["Which?"]: "This"}), "'helper'", "HTTP 500")
@@ -236,8 +236,8 @@ async def test_cancelled_run_continues_with_what_was_in_flight(at: str, place: s
         return crew_of(world.agent("coder", tools=tools), world.agent("tester"))
 
     waits = [Hang(), "Coded."] if at == "the model" else [task("slow"), "Coded."]
-    said = {"coder": [note("began"), *waits], "tester": [note("tested"), "Tested."]}
-    with script(PLACES[place].others, said) as client:
+    fields = {"coder": [note("began"), *waits], "tester": [note("tested"), "Tested."]}
+    with script(PLACES[place].others, fields) as client:
         world, put = World(client), PLACES[place].put(make)
         begun = len(PLACES[place].others and {"lead"} & set(PLACES[place].others))
 
@@ -268,10 +268,10 @@ async def test_nested_team_that_is_cancelled_continues_when_rebuilt(how: str) ->
         world = World(client)
         first = crew(world)
         await cancelled_while(first, lambda: len(client.requests) == 2, how, "Build it")
-        second = await carried(first, crew(world))
-        rest = await say(second)
-        third = await carried(second, crew(world))
-        assert (await say(third, answers(rest, "This"))).text == "Tested."
+        second = await resumed_as(first, crew(world))
+        rest = await send(second)
+        third = await resumed_as(second, crew(world))
+        assert (await send(third, answers(rest, "This"))).text == "Tested."
     once(world, "began")
 
 
@@ -282,8 +282,8 @@ async def test_nested_team_that_is_cancelled_continues_when_rebuilt(how: str) ->
 @pytest.mark.parametrize("fails", ["left", "right"])
 async def test_question_stays_open_when_a_neighbour_fails(fails: str, place: str) -> None:
     make = PLACES[place].put(SHAPES["round robin"].make)
-    said = {**TWO, fails: [TWO[fails][0], Fail(500), *TWO[fails][1:]]}
-    with script(SHAPES["round robin"].others, PLACES[place].others, said) as client:
+    fields = {**TWO, fails: [TWO[fails][0], Fail(500), *TWO[fails][1:]]}
+    with script(SHAPES["round robin"].others, PLACES[place].others, fields) as client:
         world = World(client)
         run = failed(await app(make, world).start("Build it"), f"Agent {fails!r}", "HTTP 500")
         run = await app(make, world).resume(run.id)
@@ -304,13 +304,13 @@ async def test_question_of_a_branch_survives_another_branchs_failure(order: str,
 
     late = [note("later"), note("latest")]
     red, blue = [note("red"), ask("Which red?"), "Red."], [note("blue"), Fail(500), note("blue2"), "Blue."]
-    said = {
+    fields = {
         "starter": ["Started."],
         "red": red if order.startswith("asked") else [*late, *red],
         "blue": [*late, *blue] if order.startswith("asked") else blue,
         "tester": ["Tested."],
     }
-    with script(PLACES[place].others, said) as client:
+    with script(PLACES[place].others, fields) as client:
         world, put = World(client), PLACES[place].put(make)
         run = failed(await app(put, world).start("Build it"), "Agent 'blue'", "HTTP 500")
         run = await app(put, world).resume(run.id)
@@ -324,19 +324,19 @@ async def test_question_of_a_branch_survives_another_branchs_failure(order: str,
 
 def by_progress(*parts: Replies) -> ScriptedModelClient:
     """Return a model that says what comes next in its context, so that a call that was in flight can be made again."""
-    replies = {said_to(name): said for part in parts for name, said in part.items()}
+    replies = {said_to(name): text for part in parts for name, text in part.items()}
 
     def respond(request: Request) -> Reply:
-        (said,) = (said for system, said in replies.items() if request.system.startswith(system))
+        (text,) = (text for system, text in replies.items() if request.system.startswith(system))
         made = [message for message in request.messages if message["role"] == "assistant"]
         # A hand-off brings along the calls of the agent that made it, which are not in this one's script.
         handed_over = [
             call
             for message in made
             for call in message.get("tool_calls", [])
-            if str(json.loads(call["function"]["arguments"])) not in str(said)
+            if str(json.loads(call["function"]["arguments"])) not in str(text)
         ]
-        return said[len(made) - len(handed_over)]
+        return text[len(made) - len(handed_over)]
 
     return ScriptedModelClient(respond)
 
@@ -356,8 +356,8 @@ async def sure(app: Upcall, world: World, run: Run) -> Run:
     while run.unknown_outcomes:
         asked = next(question for question in run.questions if question.id in run.unknown_outcomes)
         (text,) = re.findall('"text": "(.*?)"', str(asked.context))
-        said = f"noted {text}" if text in world.noted() else "Run it again"
-        run = await app.answer(run.id, {asked.id: said})
+        output = f"noted {text}" if text in world.noted() else "Run it again"
+        run = await app.answer(run.id, {asked.id: output})
     return run
 
 
@@ -374,7 +374,7 @@ async def test_reader_who_leaves_repeats_only_work_in_flight(shape: str, place: 
     make = PLACES[place].put(SHAPES[shape].make)
     coder: list[Reply] = [note("began"), note("went_on"), ask("Which?"), "Coded."]
     parts: list[Replies] = [SHAPES[shape].others, PLACES[place].others, {"coder": coder}]
-    needed = sum(len(said) for part in parts for said in part.values())
+    needed = sum(len(text) for part in parts for text in part.values())
     for at in itertools.count(1):
         client = by_progress(*parts)
         world = World(client, notes=Path(f"notes{at}.txt"))

@@ -46,8 +46,8 @@ class World:
         if "<writer>" in request.system:
             return Call("transfer_to_critic") if self.swarm else "A poem."
         if "is_request_satisfied" in text.rpartition('"role"')[2]:
-            said = END | {"is_request_satisfied": "Fine." in text, "instruction_or_question": "Go on."}
-            return json.dumps({name: {"reason": "so", "answer": each} for name, each in said.items()})
+            output = END | {"is_request_satisfied": "Fine." in text, "instruction_or_question": "Go on."}
+            return json.dumps({name: {"reason": "so", "answer": each} for name, each in output.items()})
         return "critic" if "A poem." in text.partition("participants")[0] else "writer"
 
     swarm = False

@@ -79,12 +79,12 @@ UNMARKED = [
 
 
 def read(pieces: list[str], *, begins_within: bool = False) -> tuple[str, str]:
-    splitter, thoughts, said = ThoughtSplitter(begins_within=begins_within), list[str](), list[str]()
+    splitter, thoughts, output = ThoughtSplitter(begins_within=begins_within), list[str](), list[str]()
     for part in [part for piece in pieces for part in splitter.add(piece)] + splitter.end():
         if part.kind is Kind.WITHDRAWN:
-            said.clear()
-        (said if part.kind is Kind.TEXT else thoughts).append(part.content)
-    text = "".join(said)
+            output.clear()
+        (output if part.kind is Kind.TEXT else thoughts).append(part.content)
+    text = "".join(output)
     return "".join(thoughts), text.strip() if splitter.has_marks else text
 
 
@@ -92,10 +92,10 @@ def cut(text: str, size: int) -> list[str]:
     return [text[place : place + size] for place in range(0, len(text), size)]
 
 
-@pytest.mark.parametrize(("text", "thought", "said"), MARKED, ids=[repr(text[:24]) for text, _, _ in MARKED])
-def test_thoughts_are_told_apart_wherever_a_piece_ends(text: str, thought: str, said: str) -> None:
-    assert split_thoughts(text) == (thought, said)
-    assert {read(cut(text, size)) for size in (1, 2, 3, 5, 8, 13)} == {(thought, said)}
+@pytest.mark.parametrize(("text", "thought", "output"), MARKED, ids=[repr(text[:24]) for text, _, _ in MARKED])
+def test_thoughts_are_told_apart_wherever_a_piece_ends(text: str, thought: str, output: str) -> None:
+    assert split_thoughts(text) == (thought, output)
+    assert {read(cut(text, size)) for size in (1, 2, 3, 5, 8, 13)} == {(thought, output)}
 
 
 @pytest.mark.parametrize("text", UNMARKED)
@@ -126,7 +126,7 @@ def test_thought_opened_by_the_prompt_leaves_the_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "thought", "said"),
+    ("text", "thought", "output"),
     [
         ("Hm.\n</think>\n\nDone.", "Hm.", "Done."),
         ("<think>Hm.</think>Done.", "Hm.", "Done."),
@@ -134,8 +134,8 @@ def test_thought_opened_by_the_prompt_leaves_the_text() -> None:
         ("Done at once.", "Done at once.", "Done at once."),  # Shown as a thought until the end tells.
     ],
 )
-def test_model_known_to_begin_within_its_thoughts(text: str, thought: str, said: str) -> None:
-    assert read(cut(text, 3), begins_within=True) == (thought, said)
+def test_model_known_to_begin_within_its_thoughts(text: str, thought: str, output: str) -> None:
+    assert read(cut(text, 3), begins_within=True) == (thought, output)
 
 
 @pytest.mark.parametrize(

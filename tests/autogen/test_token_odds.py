@@ -67,8 +67,8 @@ async def test_server_that_tells_is_asked_for_one_token(owned_by: str, connect: 
         reply = await ask(connect(server.base_url))
     assert {name: server.requests[0].body[name] for name in FIRST_TOKEN} == FIRST_TOKEN
     assert reply.logprobs is not None
-    told = {bytes(each.bytes or ()).decode(): each.logprob for each in reply.logprobs[0].top_logprobs or ()}
-    assert told == ODDS
+    emitted = {bytes(each.bytes or ()).decode(): each.logprob for each in reply.logprobs[0].top_logprobs or ()}
+    assert emitted == ODDS
 
 
 @pytest.mark.parametrize("owners", [(), ("openai",), ("vllm", "openai"), (None,)])

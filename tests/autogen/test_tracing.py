@@ -233,9 +233,9 @@ def test_without_the_setting_the_sdk_is_not_even_imported() -> None:
 def test_command_line_exports_to_the_console() -> None:
     done = upcall("run", TASK, "--detach", "--json", UPCALL_TRACING="true", OTEL_TRACES_EXPORTER="console")
     assert done.json["status"] == "awaiting_clarification", done.err
-    told = re.findall(r'^    "name": "(.*)"', done.err, re.MULTILINE)
-    assert {"start_run", "invoke_workflow Swarm", "invoke_agent lead", "invoke_agent coder", "chat"} <= set(told)
-    assert not [name for name in told if name.startswith(("autogen", "create_agent"))]
+    emitted = re.findall(r'^    "name": "(.*)"', done.err, re.MULTILINE)
+    assert {"start_run", "invoke_workflow Swarm", "invoke_agent lead", "invoke_agent coder", "chat"} <= set(emitted)
+    assert not [name for name in emitted if name.startswith(("autogen", "create_agent"))]
 
 
 @pytest.mark.slow

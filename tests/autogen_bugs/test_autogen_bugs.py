@@ -51,9 +51,9 @@ def orchestrate(request: Request) -> Reply:
         return "Booked for Friday." if "Friday" in text else Call("transfer_to_user")
     if "is_request_satisfied" not in request.messages[-1]["content"]:
         return "The clerk books."
-    said = {"is_request_satisfied": "Booked" in text, "is_in_loop": False, "is_progress_being_made": True}
-    said |= {"next_speaker": "clerk", "instruction_or_question": "Book it."}  # type: ignore[dict-item]
-    return json.dumps({name: {"reason": "so", "answer": each} for name, each in said.items()})
+    fields = {"is_request_satisfied": "Booked" in text, "is_in_loop": False, "is_progress_being_made": True}
+    fields |= {"next_speaker": "clerk", "instruction_or_question": "Book it."}  # type: ignore[dict-item]
+    return json.dumps({name: {"reason": "so", "answer": each} for name, each in fields.items()})
 
 
 def write_twice(tool: str) -> Callable[[Request], Reply]:
@@ -309,19 +309,19 @@ every_bug = pytest.mark.parametrize("bug", [pytest.param(each, id=each.name) for
 @every_bug
 def test_stock_script_shows_the_bug(bug: Bug) -> None:
     server = LoopbackServer(bug.replies()).start()
-    said = run_script(bug, stock_lines(bug.name), server)
+    text = run_script(bug, stock_lines(bug.name), server)
     server.stop()  # What the model still had to say does not count: the bug was in the way.
-    assert any(bug.stock in line for line in said), said
-    assert not any(bug.ours in line for line in said)
+    assert any(bug.stock in line for line in text), text
+    assert not any(bug.ours in line for line in text)
 
 
 @pytest.mark.slow
 @every_bug
 def test_script_with_upcall_has_no_bug(bug: Bug) -> None:
     with LoopbackServer(bug.replies()) as server:
-        said = run_script(bug, our_lines(bug.name), server)
-    assert any(bug.ours in line for line in said), said
-    assert not any(bug.stock in line for line in said)
+        text = run_script(bug, our_lines(bug.name), server)
+    assert any(bug.ours in line for line in text), text
+    assert not any(bug.stock in line for line in text)
 
 
 def test_bugs_are_at_least_fifteen_and_short() -> None:

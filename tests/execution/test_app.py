@@ -355,8 +355,8 @@ async def test_cancelled_run_drops_the_error_it_failed_with() -> None:
 
 async def test_stream_emits_no_question_before_it_is_stored() -> None:
     app, _ = app_with(ASK)
-    told = [str(getattr(item, "content", "")) async for item in told_before_stored(app)]
-    assert not any("Which framework?" in each for each in told)
+    emitted = [str(getattr(item, "content", "")) async for item in told_before_stored(app)]
+    assert not any("Which framework?" in each for each in emitted)
 
 
 async def told_before_stored(app: Upcall) -> AsyncGenerator[Any, None]:
@@ -385,20 +385,20 @@ FOUND = '{"summary": "Japan follows."}'
 DONE = '{"summary": "All done."}'
 
 
-def rooted(**said: Sequence[Reply]) -> ScriptedModelClient:
+def rooted(**output: Sequence[Reply]) -> ScriptedModelClient:
     """Return a model for the root team; an agent that is not named says nothing."""
-    return ScriptedModelClient(for_team(**said))
+    return ScriptedModelClient(for_team(**output))
 
 
 def deep(**changed: Sequence[Reply]) -> ScriptedModelClient:
     """Return a model for a deep task in which nobody asks."""
-    said: dict[str, Sequence[Reply]] = {
+    fields: dict[str, Sequence[Reply]] = {
         "classifier": [DEEP],
         "clarifier": [CLEAR],
         "planner": [CLEAR, PLAN],
         "lead": [DONE],
     }
-    return rooted(**said | changed)
+    return rooted(**fields | changed)
 
 
 def root_app(model: ScriptedModelClient, *own_tools: Tool, **settings: Any) -> Upcall:
@@ -523,9 +523,9 @@ async def test_researcher_has_tools_of_the_program_and_settings() -> None:
     look = Call("look_up_law", {"name": "EEG"})
     with rooted(classifier=[SHALLOW], researcher=[Call("search_web", {"query": "wind"}), look, FOUND]) as model:
         await root_app(model, search_web, tools=[COMPONENT]).start("And in Japan?")
-    told = model.requests[0].system
-    assert "- search_web: Search the web." in told
-    assert "- look_up_law: Look up a law." in told
+    emitted = model.requests[0].system
+    assert "- search_web: Search the web." in emitted
+    assert "- look_up_law: Look up a law." in emitted
     assert list(requests_of(model, "researcher")[-1].tool_results.values()) == ["Found: wind", "EEG"]
 
 
@@ -583,8 +583,8 @@ async def test_plan_of_a_run_is_stored_as_reviewed() -> None:
     with deep(planner=[CLEAR, PLAN, PLAN.replace('"Wind"', '"Wind", "Sun"')]) as model:
         app = root_app(model, enable_plan_approval=True)
         run = await app.start("And in Japan?")
-        for said in ("Add the sun", "approve"):
-            run = await app.answer(run.id, said)
+        for output in ("Add the sun", "approve"):
+            run = await app.answer(run.id, output)
     stored = await root_app(ScriptedModelClient([])).get(run.id)
     assert isinstance(stored.plan, ReviewedPlan)
     assert stored.plan == run.plan

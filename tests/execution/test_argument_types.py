@@ -60,13 +60,13 @@ CALLS: list[tuple[type[Exception], str, Do]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "said", "call"), CALLS, ids=[each[1] for each in CALLS])
-async def test_another_type_is_refused_in_one_line(error: type[Exception], said: str, call: Do) -> None:
+@pytest.mark.parametrize(("error", "text", "call"), CALLS, ids=[each[1] for each in CALLS])
+async def test_another_type_is_refused_in_one_line(error: type[Exception], text: str, call: Do) -> None:
     app = app_of(solo(ScriptedModelClient([Call("ask_user", {"question": "Which framework?"})])))
     run = await app.start("Build it")
     with pytest.raises(error) as refused:
         await _finish(call(app, run.id, run.questions[0].id))
-    assert said in str(refused.value)
+    assert text in str(refused.value)
     assert "\n" not in str(refused.value)
     assert [each.id for each in await app.list()] == [run.id]
 

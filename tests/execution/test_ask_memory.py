@@ -55,23 +55,23 @@ async def counts(location: str = "runs.db", user: str | None = None) -> list[tup
 
 @pytest.mark.slow
 async def test_what_was_dismissed_twice_is_not_asked_again(location: str) -> None:
-    for said in ("you decide", Outcome.DECLINED):
+    for text in ("you decide", Outcome.DECLINED):
         assert await asks_level(location)
-        await close_one(said, location)
+        await close_one(text, location)
     assert await counts(location) == [("level", 2, 2)]
     assert not await asks_level(location)
 
 
 async def test_what_is_answered_with_what_is_assumed_was_needless(location: str) -> None:
-    for said in ("Beginners", "advanced", "Advanced."):
-        await close_one(said, location)
+    for text in ("Beginners", "advanced", "Advanced."):
+        await close_one(text, location)
     assert await counts(location) == [("level", 3, 2)]
 
 
 @pytest.mark.slow
 async def test_what_is_answered_as_often_is_asked_on(location: str) -> None:
-    for said in ("you decide", "Beginners", "No", Outcome.SKIPPED):
-        await close_one(said, location)
+    for text in ("you decide", "Beginners", "No", Outcome.SKIPPED):
+        await close_one(text, location)
     assert await counts(location) == [("level", 4, 2)]
     assert await asks_level(location)
 
@@ -160,7 +160,7 @@ async def test_what_is_remembered_can_be_corrected(location: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "asked", "dismissed", "said"),
+    ("kind", "asked", "dismissed", "text"),
     [
         ("levl", 2, 1, r"no kind of question 'levl'; did you mean 'level'\?"),
         ("level", 1, 2, "asked = 1 and dismissed = 2"),
@@ -168,8 +168,8 @@ async def test_what_is_remembered_can_be_corrected(location: str) -> None:
         ("level", 10**30, 0, "numbers from 0 to 1000000, dismissed no more"),
     ],
 )
-async def test_counts_that_cannot_be_are_refused(kind: str, asked: int, dismissed: int, said: str) -> None:
-    with pytest.raises(CallerError, match=said):
+async def test_counts_that_cannot_be_are_refused(kind: str, asked: int, dismissed: int, text: str) -> None:
+    with pytest.raises(CallerError, match=text):
         await app_of().memory.correct(kind, asked=asked, dismissed=dismissed)
     assert await counts() == []
 
@@ -201,25 +201,25 @@ async def test_memory_turns_an_answer_into_a_fact_for_later(facts: str) -> None:
     assert (following.answers[0].text, following.answers[0].by) == ("Beginners: all of them", AnsweredBy.FACTS)
 
 
-@pytest.mark.parametrize("said", ["you decide", "skip"])
-async def test_what_was_left_to_the_agent_is_no_fact(said: str) -> None:
-    app, run = await answer_level(said)
+@pytest.mark.parametrize("text", ["you decide", "skip"])
+async def test_what_was_left_to_the_agent_is_no_fact(text: str) -> None:
+    app, run = await answer_level(text)
     with pytest.raises(CallerError, match="no answer that could be a fact"):
         await app.memory.keep_fact(run.id, run.answers[0].question_id)
     assert Path("facts.yaml").read_text() == ""
 
 
 @pytest.mark.parametrize(
-    ("facts", "says"),
+    ("facts", "expected"),
     [
         ("Which level?: Experts\n", "'Which level\\?' is given twice"),
         ("{framework: Express}\n", "not valid YAML"),
     ],
 )
-async def test_memory_leaves_a_file_that_cannot_take_facts(facts: str, says: str) -> None:
+async def test_memory_leaves_a_file_that_cannot_take_facts(facts: str, expected: str) -> None:
     app, run = await answer_level("Beginners")
     Path("facts.yaml").write_text(facts)
-    with pytest.raises(ConfigurationError, match=says):
+    with pytest.raises(ConfigurationError, match=expected):
         await app.memory.keep_fact(run.id, run.answers[0].question_id)
     assert Path("facts.yaml").read_text() == facts
 

@@ -26,10 +26,10 @@ async def test_follow_up_has_the_whole_conversation_before_its_task() -> None:
         first = await app.start("A colour, please", user="ada")
         second = await app.start("Another one", follows=first)
         third = await app.start("And one more", follows=second.id[:6])
-        said = [str(each["content"]) for each in model.requests[-1].messages[1:]]
-    places = [next(at for at, text in enumerate(said) if words in text) for words in ("A colour", "Blue", "Green")]
+        texts = [str(each["content"]) for each in model.requests[-1].messages[1:]]
+    places = [next(at for at, text in enumerate(texts) if words in text) for words in ("A colour", "Blue", "Green")]
     assert places == sorted(places)
-    assert "And one more" in said[-1]
+    assert "And one more" in texts[-1]
     assert (third.follows, third.user, third.result) == (second.id, "ada", "Red.")
 
 

@@ -49,7 +49,7 @@ Make = Callable[[], Team]
 
 def models(**replies: Sequence[Reply]) -> ScriptedModelClient:
     """Return the model of all agents: what it says to each."""
-    return ScriptedModelClient({said_to(name): list(said) for name, said in replies.items()})
+    return ScriptedModelClient({said_to(name): list(text) for name, text in replies.items()})
 
 
 def agent(name: str, client: ScriptedModelClient, *nested: ChatAgent | Team, **options: Any) -> PausableAgent:
@@ -118,11 +118,11 @@ async def refused(team: Make, run: Run) -> list[str]:
     changed."""
     app, before = Upcall(store=STORE, team=team), rows()
     beforehand = [str(each) for each in await app.team.check(run.id)]
-    with pytest.raises(TeamMismatch) as told:
+    with pytest.raises(TeamMismatch) as emitted:
         await (app.answer(run.id, "Express") if run.waiting else app.resume(run.id))
-    summary, *lines = str(told.value).splitlines()
+    summary, *lines = str(emitted.value).splitlines()
     assert summary.startswith(f"Run {run.id} cannot continue with this team: {len(lines)} thing")
-    assert lines == beforehand == [str(each) for each in told.value.incompatibilities]
+    assert lines == beforehand == [str(each) for each in emitted.value.incompatibilities]
     assert rows() == before
     assert await app.get(run.id) == run
     return lines
@@ -597,9 +597,9 @@ async def test_resume_allows_members_without_open_work_to_change() -> None:
     run = await begun(lambda: row(*(agent(name, client) for name in "abcd")))
     done = await gone_on(lambda: row(*(agent(name, client) for name in "ebcd"), turns=5), run)
     assert done.execution_path == ("a", "b", "c", "d", "e")
-    heard = str(client.requests[-1].messages)
-    assert "A says one." in heard
-    assert "D." in heard
+    received = str(client.requests[-1].messages)
+    assert "A says one." in received
+    assert "D." in received
 
 
 async def test_resume_keeps_the_next_speaker_despite_changed_members() -> None:
@@ -694,7 +694,7 @@ def test_command_line_prints_the_list_and_changes_nothing(as_json: bool) -> None
         assert ended.json["error"].splitlines()[0] == summary
         assert ended.json["error"].splitlines()[1].startswith(line)
     assert ended.error == f"error: {summary}"
-    told = " ".join(ended.err.split())
-    assert line in told
-    assert "Give 'lead' a nested agent 'engineer' again." in told
+    emitted = " ".join(ended.err.split())
+    assert line in emitted
+    assert "Give 'lead' a nested agent 'engineer' again." in emitted
     assert (done.status, done.json["status"]) == (0, "completed")

@@ -43,8 +43,8 @@ def heard(request: Request) -> list[str]:
 
 def asking() -> ScriptedModelClient:
     def reply(request: Request) -> Reply:
-        said = f"{heard(request)}"
-        return f"Done: {said}" if request.tool_results else Call("ask_user", {"question": f"Which one for {said}?"})
+        text = f"{heard(request)}"
+        return f"Done: {text}" if request.tool_results else Call("ask_user", {"question": f"Which one for {text}?"})
 
     return ScriptedModelClient(reply)
 

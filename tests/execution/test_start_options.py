@@ -84,8 +84,8 @@ def test_last_messages_of_one_sender_are_the_task() -> None:
 
 
 def test_root_team_takes_the_last_message_as_the_users() -> None:
-    said = [TextMessage(source="lead", content="Hello."), TextMessage(source="alice", content="Build it.")]
-    text, messages = read_task(said, root_team=True)
+    texts = [TextMessage(source="lead", content="Hello."), TextMessage(source="alice", content="Build it.")]
+    text, messages = read_task(texts, root_team=True)
     assert (text, [each.source for each in messages]) == ("Build it.", ["earlier_assistant", "user"])
 
 

@@ -71,9 +71,9 @@ async def test_transcript_has_nested_agents_work_over_a_pause(tmp_path: Path) ->
 
 
 async def test_transcript_keeps_the_conversation_before_a_task_once(tmp_path: Path) -> None:
-    said = [TextMessage(content=f"Before, {number}", source="user") for number in range(3)]
+    texts = [TextMessage(content=f"Before, {number}", source="user") for number in range(3)]
     run = await (app := make_app(tmp_path / "runs.db", "Passed.")).start(
-        [*said, TextMessage(content="Go", source="user")]
+        [*texts, TextMessage(content="Go", source="user")]
     )
     assert (await told(app, run))[:2] == [("user", "task", "Go"), ("lead", "call", '{"task": "Test the parser"}')]
 
@@ -82,8 +82,8 @@ async def test_question_that_is_put_again_is_kept_once(tmp_path: Path) -> None:
     """A reader of a stream reads each segment by itself."""
     both = Call("ask_user", {"question": "Which OS?"})
     run = await (app := make_app(tmp_path / "runs.db", Calls([ASK, both]), "Passed.")).start("See to it")
-    for question, said in zip(run.questions, ("3.12", "Linux"), strict=True):
-        run = await app.answer(run.id, {question.id: said})
+    for question, text in zip(run.questions, ("3.12", "Linux"), strict=True):
+        run = await app.answer(run.id, {question.id: text})
     kept = [entry for entries in (await load_segments(app.store, run.id)).values() for entry in entries]
     assert sum(entry.kind is EntryKind.QUESTION for entry in kept) == 2
 
@@ -131,10 +131,10 @@ async def test_secret_is_not_in_the_transcript(tmp_path: Path, monkeypatch: Any)
     monkeypatch.setenv(KEY, "k" * 43 + "=")
     app = make_app(tmp_path / "runs.db", Call("sign", {}), "Signed.")
     run = await app.answer((await app.start("Sign it")).id, "open sesame")
-    said = await told(app, run)
-    assert ("human", "answer", "(secret)") in said
-    assert ("lead/tester", "result", "signed with 11 characters") in said
-    assert "sesame" not in str(said)
+    text = await told(app, run)
+    assert ("human", "answer", "(secret)") in text
+    assert ("lead/tester", "result", "signed with 11 characters") in text
+    assert "sesame" not in str(text)
 
 
 async def test_branch_has_the_transcript_of_what_it_shares(tmp_path: Path) -> None:
@@ -142,9 +142,9 @@ async def test_branch_has_the_transcript_of_what_it_shares(tmp_path: Path) -> No
     run = await app.start("See to it")
     await app.answer(run.id, "3.12")
     branch = await app.fork(run.id, run.questions[0].id, "3.11")
-    said = await told(app, branch)
-    assert said[1] == ("lead", "call", '{"task": "Test the parser"}')
-    assert [text for _, kind, text in said if kind == "answer"] == ["3.11"]
+    output = await told(app, branch)
+    assert output[1] == ("lead", "call", '{"task": "Test the parser"}')
+    assert [text for _, kind, text in output if kind == "answer"] == ["3.11"]
 
 
 async def test_exported_run_brings_its_transcript_along(tmp_path: Path) -> None:
@@ -169,9 +169,9 @@ async def test_transcript_grows_while_the_team_works(tmp_path: Path) -> None:
     run = await app.start("See to it", user="ada")
     items = app.answer_stream(run.id, "3.12", user="ada")
     work = asyncio.create_task(last(items))
-    while len(said := await told(app, run)) < 4:
+    while len(text := await told(app, run)) < 4:
         await asyncio.sleep(0.1)
-    assert said[-1] == ("ada", "answer", "3.12")
+    assert text[-1] == ("ada", "answer", "3.12")
     work.cancel()
     await asyncio.wait([work])
 
@@ -187,5 +187,5 @@ async def test_what_a_killed_segment_said_keeps_its_place(tmp_path: Path) -> Non
     extra = TranscriptEntry(EntryKind.THOUGHT, ("lead",), identity.now(), "said before the kill")
     await app.store.database.write(write_transcript(run.id, 1, [extra]))
     await make_app(tmp_path / "runs.db", "Passed.").resume(run.id)
-    said = await told(app, run)
-    assert [text for _, kind, text in said if kind in ("thought", "answer")] == ["said before the kill", "3.12"]
+    output = await told(app, run)
+    assert [text for _, kind, text in output if kind in ("thought", "answer")] == ["said before the kill", "3.12"]

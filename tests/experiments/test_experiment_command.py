@@ -94,10 +94,10 @@ def test_experiment_stop_only_explains_how_to_continue() -> None:
     while calls.read_text().count("\n") < 20 and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, output = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert said.splitlines()[-1] == "Stopped. Finished trials are stored; the same command continues with the rest."
-    assert "Traceback" not in said
+    assert output.splitlines()[-1] == "Stopped. Finished trials are stored; the same command continues with the rest."
+    assert "Traceback" not in output
 
 
 @pytest.mark.slow

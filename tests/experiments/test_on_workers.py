@@ -42,9 +42,9 @@ async def test_it_is_said_that_no_worker_takes_the_runs(
         await asyncio.sleep(0.05)
     with running(location):
         done = await doing
-    (said,) = caplog.messages
-    assert re.fullmatch(r"No worker takes the runs of (\S+) \(\d+ waiting\)\. .*: upcall worker --store \1", said)
-    assert (len(done.records), "ss%3A" in said) == (3, False)
+    (text,) = caplog.messages
+    assert re.fullmatch(r"No worker takes the runs of (\S+) \(\d+ waiting\)\. .*: upcall worker --store \1", text)
+    assert (len(done.records), "ss%3A" in text) == (3, False)
 
 
 async def test_team_without_a_name_is_no_workers_task(postgres: Server) -> None:

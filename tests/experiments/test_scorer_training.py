@@ -74,8 +74,8 @@ async def test_embeddings_of_a_server_are_standardised_and_weighed() -> None:
 async def test_features_of_one_kind_do_not_generalize() -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed; it is in the extra 'scorer'")
     words = {"office": ("qqq", "zzz"), "code": ("jjj", "xxx"), "travel": ("kkk", "www")}
-    said = [{**each, "task": words[each["kind"]][each["facts"]["report"]["missing"]]} for each in TASKS]
-    *kinds, _ = (await train(experiment(said))).evaluation
+    texts = [{**each, "task": words[each["kind"]][each["facts"]["report"]["missing"]]} for each in TASKS]
+    *kinds, _ = (await train(experiment(texts))).evaluation
     assert [each.area.value for each in kinds] == [0.5, 0.5, 0.5]
 
 

@@ -40,22 +40,22 @@ async def answer_of(question: Question, seed: int = 0, client: Any = None, **spe
     return await SimulatedUser(UserSpec(**spec), TASK, seed, client).answer(question)
 
 
-@pytest.mark.parametrize(("asked", "said"), ANSWERS, ids=[asked["question"] for asked, _ in ANSWERS])
-async def test_rules_answer_only_what_was_asked(asked: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(("asked", "output"), ANSWERS, ids=[asked["question"] for asked, _ in ANSWERS])
+async def test_rules_answer_only_what_was_asked(asked: dict[str, Any], output: str) -> None:
     question = Question(**asked)
     answer = await answer_of(question)
     assert answer is not None
-    assert answer.text == said
+    assert answer.text == output
     assert find_leaks(TASK, question, answer) == ()
 
 
 async def test_chances_depend_on_the_seed_alone() -> None:
     question = Question(question="Which language?")
     kinds: dict[str, Any] = {"unknown": UNKNOWN, "errs": "Go", "silent": None}
-    for name, said in kinds.items():
+    for name, output in kinds.items():
         answers = [await answer_of(question, seed, **{name: 0.5}) for seed in range(20)]
         texts = [answer.text if answer else None for answer in answers]
-        assert {*texts} == {"Rust", said}
+        assert {*texts} == {"Rust", output}
         again = [await answer_of(question, seed, **{name: 0.5}) for seed in range(20)]
         assert texts == [answer.text if answer else None for answer in again]
 

@@ -36,9 +36,9 @@ def test_tally_estimates_by_cell_then_by_all() -> None:
     for trial, tokens in ((never[0], 10), (never[1], 20), (always[0], 90)):
         tally.note_cost(trial, Cost(tokens=tokens, money=tokens / 10))
         tally.note_done(trial, record())
-    told = tally.progress()
-    assert (told.done, told.total, told.cost) == (3, 9, Cost(tokens=120, money=12.0))
-    assert told.to_come == Cost(tokens=2 * 15 + 2 * 90 + 2 * 40, money=3.0 + 18.0 + 8.0)
+    emitted = tally.progress()
+    assert (emitted.done, emitted.total, emitted.cost) == (3, 9, Cost(tokens=120, money=12.0))
+    assert emitted.to_come == Cost(tokens=2 * 15 + 2 * 90 + 2 * 40, money=3.0 + 18.0 + 8.0)
 
 
 def test_tally_of_a_resumed_trial_is_paid_once() -> None:

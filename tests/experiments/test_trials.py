@@ -114,13 +114,13 @@ async def test_change_calls_only_what_changed() -> None:
 
 @pytest.mark.slow
 async def test_spent_budget_stops_cleanly_and_more_goes_on() -> None:
-    told: list[ExperimentProgress] = []
-    stopped = await experiment(4, parallel=1).run(budget="600 tokens", listener=told.append)
+    emitted: list[ExperimentProgress] = []
+    stopped = await experiment(4, parallel=1).run(budget="600 tokens", listener=emitted.append)
     assert 0 < len(stopped.records) < 16
     assert stopped.stopped == "The budget is spent; start it again with more to go on."
     assert stopped.cost.tokens >= 600
     assert stopped.to_come is not None
-    assert told[-1].cost == stopped.cost
+    assert emitted[-1].cost == stopped.cost
     assert (await experiment(4).run()).stopped is None
 
 
@@ -187,8 +187,8 @@ async def test_judge_is_asked_once_and_replayed() -> None:
     assert {each.note for each in first.records} == {"It is."}
     again = await chosen.run(replay=True)
     assert (again.requested, again.figures()) == (0, first.figures())
-    told = await chosen.load()
-    assert (told.figures(), told.cost) == (first.figures(), first.cost)
+    emitted = await chosen.load()
+    assert (emitted.figures(), emitted.cost) == (first.figures(), first.cost)
 
 
 async def test_trial_not_judged_yet_is_read_without_calls() -> None:
@@ -203,8 +203,8 @@ async def test_trial_not_judged_yet_is_read_without_calls() -> None:
     with pytest.raises(ModelError):  # Who cannot be called has not said that it is wrong.
         await chosen.run()
     down[0] = False
-    told = await chosen.load()
-    assert (told.requested, told.records, told.total) == (0, [], 1)
+    emitted = await chosen.load()
+    assert (emitted.requested, emitted.records, emitted.total) == (0, [], 1)
     assert [each.success for each in (await chosen.run()).records] == [True]
 
 

@@ -31,25 +31,25 @@ def reply(request: Request) -> Reply:
     if calls := os.environ.get("CALLS"):
         with Path(calls).open("a") as file:
             file.write(f"{os.getpid()}\n")
-    said = " ".join(str(each["content"]) for each in request.messages if each["role"] in ("user", "tool"))
+    text = " ".join(str(each["content"]) for each in request.messages if each["role"] in ("user", "tool"))
     questions = [call["function"]["arguments"] for each in request.messages for call in each.get("tool_calls") or []]
     for aspect, options in ASPECTS.items():
         asked = f"Which {aspect}?"
-        if not any(each in said for each in options) and not any(asked in each for each in questions):
+        if not any(each in text for each in options) and not any(asked in each for each in questions):
             return Call("ask_user", {"question": asked, "options": list(options), "default": options[0]})
-    chosen = [next((each for each in options if each in said), "any") for options in ASPECTS.values()]
+    chosen = [next((each for each in options if each in text), "any") for options in ASPECTS.values()]
     return "Written: " + ", ".join(chosen)
 
 
 def task(number: int) -> Task:
     """Return a task: every third says the language, and every fourth wants another licence than the default."""
-    says, language, licence = number % 3 == 0, ASPECTS["language"][number % 2], ASPECTS["licence"][number % 4 == 0]
+    expected, language, licence = number % 3 == 0, ASPECTS["language"][number % 2], ASPECTS["licence"][number % 4 == 0]
     return Task.model_validate(
         {
             "id": f"task-{number}",
-            "task": f"Write program {number}{f' in {language}' if says else ''}",
+            "task": f"Write program {number}{f' in {language}' if expected else ''}",
             "facts": {
-                "language": {"answer": language, "missing": not says},
+                "language": {"answer": language, "missing": not expected},
                 "licence": {"answer": licence, "missing": False, "known": True},
             },
             "expect": f"Written: {language}, {licence}",

@@ -55,13 +55,13 @@ class Postbox:
         self.mails = list[EmailMessage]()
 
     async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:
-        said = self.says.pop(0) if self.says else "250 OK"
-        if said.startswith("250"):
+        text = self.says.pop(0) if self.says else "250 OK"
+        if text.startswith("250"):
             self.recipients += envelope.rcpt_tos
             found = message_from_bytes(envelope.content, policy=policy.default)
             assert isinstance(found, EmailMessage)
             self.mails.append(found)
-        return said
+        return text
 
 
 class OnAnyPort(Controller):
@@ -74,9 +74,9 @@ class OnAnyPort(Controller):
 
 
 @contextmanager
-def postbox(*says: str) -> Iterator[tuple[Postbox, dict[str, Any]]]:
+def postbox(*expected: str) -> Iterator[tuple[Postbox, dict[str, Any]]]:
     """Yield a server, and the setting that names it."""
-    box = Postbox(says)
+    box = Postbox(expected)
     server = OnAnyPort(box, hostname="127.0.0.1", port=0, server_hostname="localhost")
     server.start()
     setting = {"host": "127.0.0.1", "port": server.port, "security": "none", "sender": "upcall@example.org"}
@@ -143,14 +143,14 @@ async def test_question_that_was_answered_meanwhile_is_not_sent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("says", "mails", "state"),
+    ("expected", "mails", "state"),
     [
         (["451 later"], 1, "delivered"),
         (["554 no"] * 10, 0, "failed"),
     ],
 )
-async def test_mail_that_was_refused_is_resent_unchanged(says: list[str], mails: int, state: str) -> None:
-    with postbox(*says) as (box, setting):
+async def test_mail_that_was_refused_is_resent_unchanged(expected: list[str], mails: int, state: str) -> None:
+    with postbox(*expected) as (box, setting):
         letters = Letters(setting)
         await letters.ask(Question(id="q1", question="Which?"))
         for _ in range(11):
@@ -165,8 +165,8 @@ async def test_nothing_written_becomes_a_header_or_markup(written: str) -> None:
     with postbox() as (box, setting):
         letters = Letters({**setting, "addresses": {written: "alice@example.org"}})
         options = (Option(label=f"l {written}"[:400]), Option(label="other"))
-        said = {"question": f"Q {written}", "context": f"C {written}", "options": options, "assignee": written}
-        question = Question(id="q1", path=(f"agent {written}",), **said)
+        fields = {"question": f"Q {written}", "context": f"C {written}", "options": options, "assignee": written}
+        question = Question(id="q1", path=(f"agent {written}",), **fields)
         await letters.ask(question, task=written)
         await letters.send()
         (mail,) = box.mails
@@ -204,7 +204,7 @@ async def test_link_scanner_answers_nothing(method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "text"),
     [
         ({"sender": "x@example.org\r\nBcc: eve@example.org"}, "mail address"),
         ({"addresses": {"alice": "alice"}}, "mail address"),
@@ -214,9 +214,9 @@ async def test_link_scanner_answers_nothing(method: str) -> None:
         ({"hots": "x"}, "hots is unknown"),
     ],
 )
-def test_wrong_mail_setting_is_refused_in_a_line(wrong: dict[str, Any], said: str) -> None:
+def test_wrong_mail_setting_is_refused_in_a_line(wrong: dict[str, Any], text: str) -> None:
     right = {"host": "localhost", "sender": "upcall@example.org", "addresses": {}}
-    with pytest.raises(ConfigurationError, match=said) as refused:
+    with pytest.raises(ConfigurationError, match=text) as refused:
         Settings.read(mail={**right, **wrong})
     assert "hunter2" not in str(refused.value)
 

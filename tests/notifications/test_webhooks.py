@@ -213,8 +213,8 @@ async def test_service_tells_a_run_from_start_to_end(texts: bool) -> None:
         assert [each["type"] for each in bodies] == [
             *("run.started", "question.asked", "run.waiting", "question.answered", "run.completed")
         ]
-        said = json.dumps(bodies)
-        assert ("Which framework?" in said, "Express yourself" in said) == (texts, False)
+        text = json.dumps(bodies)
+        assert ("Which framework?" in text, "Express yourself" in text) == (texts, False)
         assert bodies[3]["data"]["answer"] == {"outcome": "answered", "by": "human", "user": "alice"}
         kept = b"".join(each.read_bytes() for each in Path().glob("*.db*"))
         assert (b"run.completed" in kept, SECRET.encode() in kept) == (True, False)
@@ -266,7 +266,7 @@ def test_command_lists_retries_and_sends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("webhook", "said"),
+    ("webhook", "text"),
     [
         ({"url": "https://a:hunter2@example.org"}, "without user and password"),
         ({"url": "file:///etc/passwd"}, "no address"),
@@ -277,8 +277,8 @@ def test_command_lists_retries_and_sends() -> None:
         ({"sercet": "x"}, "sercet is unknown"),
     ],
 )
-def test_webhook_that_is_wrong_is_refused_without_secrets(webhook: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said) as refused:
+def test_webhook_that_is_wrong_is_refused_without_secrets(webhook: dict[str, object], text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text) as refused:
         Settings.read(webhooks={"crm": {"url": "https://example.org", "secret": SECRET, **webhook}})
     assert not {"hunter2", SECRET} & {word for word in ("hunter2", SECRET) if word in str(refused.value)}
     assert "\n" not in str(refused.value)

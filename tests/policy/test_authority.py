@@ -55,9 +55,9 @@ async def test_event_of_a_nested_question_names_the_whole_path() -> None:
         TextMessage(source="user", content="Tidy up"),
     )
     (event,) = [each for each in events if isinstance(each, UserInputRequestedEvent)]
-    (told,) = json.loads(event.metadata[QUESTIONS])
-    assert told["path"] == ["lead", "coder"]
-    assert (event.request_id, tuple(told["calls"])) == (
+    (emitted,) = json.loads(event.metadata[QUESTIONS])
+    assert emitted["path"] == ["lead", "coder"]
+    assert (event.request_id, tuple(emitted["calls"])) == (
         message_questions(asked)[0].id,
         message_questions(asked)[0].calls,
     )

@@ -267,8 +267,8 @@ async def test_assignee_sees_the_question_and_nothing_else() -> None:
 async def test_assignee_sees_neither_other_answers_nor_the_result() -> None:
     app, run, questions = await asked_by_both()
     await app.answer(run.id, {questions["coder"].id: "Express"}, user="alice")
-    heard = [item async for item in app.answer_stream(run.id, "yes", user="bob")]
-    (seen,) = heard
+    received = [item async for item in app.answer_stream(run.id, "yes", user="bob")]
+    (seen,) = received
     assert isinstance(seen, Run)
     assert seen.status is RunStatus.COMPLETED
     assert (seen.result, seen.questions) == (None, ())
@@ -691,7 +691,7 @@ async def test_call_in_doubt_is_its_owners_to_judge() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("text", "message"),
     [
         (
             "assign:\n  - to: role:revewer\n",
@@ -702,8 +702,8 @@ async def test_call_in_doubt_is_its_owners_to_judge() -> None:
         ("assign:\n  - to: bob\n    type: risk\n", "line 3: assign.0.type = 'risk' is wrong"),
     ],
 )
-def test_wrong_rule_is_told_with_its_line(said: str, message: str) -> None:
-    write_settings(f"{said}roles: {{reviewer: [bob]}}\n")
+def test_wrong_rule_is_told_with_its_line(text: str, message: str) -> None:
+    write_settings(f"{text}roles: {{reviewer: [bob]}}\n")
     with pytest.raises(ConfigurationError, match=message):
         Settings.read()
 

@@ -24,7 +24,7 @@ from conversation import read_to_end, soon
 from cryptography.fernet import Fernet
 from foreign import ForeignAgent
 from scenario import TASK, script, upcall
-from worlds import crew, model_of, pausing
+from worlds import model_of, pausing, team_of
 
 from upcall import AnsweredBy, Outcome, PausableAgent, Question, Run, RunStatus, Settings, Upcall, identity
 from upcall.autogen.messages import event_questions, message_answers, question_message
@@ -184,8 +184,8 @@ class Patient(ForeignAgent):
         self._asked: dict[str, Any] = {"default": default, "secret": secret}
 
     async def speak(self, messages: Sequence[BaseChatMessage]) -> BaseChatMessage | str:
-        if said := [answer.as_text() for message in messages for answer in message_answers(message)]:
-            return said[0]
+        if text := [answer.as_text() for message in messages for answer in message_answers(message)]:
+            return text[0]
         question = Question(id="own", question="Which?", expires_at=NOON + 5 * HOUR, **self._asked)
         return question_message([question], source=self.name, user_proxy="user")
 
@@ -253,9 +253,9 @@ async def test_expiry_wait_notes_it_once_and_accepts_the_answer(clock: Clock) ->
     solo = Solo(asks(FRAMEWORK), "Done.", expires_after=3600)
     asked = await solo.app.start("Build it")
     clock.now += HOUR
-    (told,) = [item async for item in solo.app.expire_stream()]
-    assert isinstance(told, UserInputRequestedEvent)
-    assert (told.request_id, told.metadata[EXPIRY]) == (asked.questions[0].id, OVERDUE)
+    (emitted,) = [item async for item in solo.app.expire_stream()]
+    assert isinstance(emitted, UserInputRequestedEvent)
+    assert (emitted.request_id, emitted.metadata[EXPIRY]) == (asked.questions[0].id, OVERDUE)
     assert [item async for item in solo.app.expire_stream()] == []
     assert (await solo.log(asked)).count("overdue") == 1
     with pytest.raises(RunNotWaiting, match="waits for an answer"):
@@ -303,10 +303,10 @@ async def test_late_answer_is_refused_with_the_assumption_until_resumed(clock: C
         await solo.app.answer(asked.id, "FastAPI")
     assert (await solo.app.get(asked.id)).answers == ()
     items = [item async for item in solo.app.resume_stream(asked.id)]
-    (told,) = [item for item in items if isinstance(item, ThoughtEvent) and EXPIRY in item.metadata]
+    (emitted,) = [item for item in items if isinstance(item, ThoughtEvent) and EXPIRY in item.metadata]
     done = items[-1]
     assert isinstance(done, Run)
-    assert (done.result, told.metadata[EXPIRY], solo.told[0][: len(LATE)]) == ("Done.", EXPIRED, LATE)
+    assert (done.result, emitted.metadata[EXPIRY], solo.told[0][: len(LATE)]) == ("Done.", EXPIRED, LATE)
     with pytest.raises(AlreadyAnswered, match=f"was answered by policy .*{LATE}.*Express"):
         await solo.app.answer(asked.id, "FastAPI")
 
@@ -361,7 +361,7 @@ async def test_expiry_is_kept_by_each_question_of_several(clock: Clock) -> None:
         one=[Call("ask_user", FRAMEWORK), Call("ask_user", {"question": "Which port?", "default": "80"}), "One."],
         two=[Call("ask_user", DATABASE), "Two."],
     )
-    app = Upcall(store="runs.db", team=crew(model, "one", "two"), settings=Settings.read(None, **ASSUME))
+    app = Upcall(store="runs.db", team=team_of(model, "one", "two"), settings=Settings.read(None, **ASSUME))
     asked = await app.start("Build it")
     first, second = asked.questions
     clock.now += HOUR / 2
@@ -387,7 +387,7 @@ async def test_expiry_spares_the_question_answered_in_time_beside_it(clock: Cloc
     model = model_of(
         lead=[BOTH, "All done."], one=[Call("ask_user", FRAMEWORK), "1"], two=[Call("ask_user", DATABASE), "2"]
     )
-    app = Upcall(store="runs.db", team=crew(model, "one", "two"), settings=Settings.read(None, **ASSUME))
+    app = Upcall(store="runs.db", team=team_of(model, "one", "two"), settings=Settings.read(None, **ASSUME))
     asked = await app.start("Build it")
     first, second = asked.questions
     await with_more_time(app, asked, second)
@@ -404,7 +404,7 @@ async def test_failure_beside_an_expired_question_resumes_with_its_assumption(cl
         one=[Call("ask_user", FRAMEWORK), Fail("Connection lost", 500), "1"],
         two=[Call("ask_user", DATABASE), "2"],
     )
-    app = Upcall(store="runs.db", team=crew(model, "one", "two"), settings=Settings.read(None, **ASSUME))
+    app = Upcall(store="runs.db", team=team_of(model, "one", "two"), settings=Settings.read(None, **ASSUME))
     asked = await app.start("Build it")
     failed = await app.answer(asked.id, {asked.questions[0].id: "FastAPI"})
     assert (failed.status, len(failed.questions)) == (RunStatus.FAILED, 1)
@@ -455,8 +455,8 @@ async def test_expiry_happens_while_other_agents_work(clock: Clock) -> None:
     clock.now += HOUR
     with pytest.raises(QuestionExpired, match=r"What is assumed instead: Express\.$"):
         await work.app.answer("a-run", "FastAPI")
-    told = [item async for item in work.app.expire_stream()]
-    assert [item.metadata[EXPIRY] for item in told if isinstance(item, ThoughtEvent)] == [EXPIRED]
+    emitted = [item async for item in work.app.expire_stream()]
+    assert [item.metadata[EXPIRY] for item in emitted if isinstance(item, ThoughtEvent)] == [EXPIRED]
     rest = asyncio.create_task(read_to_end(work.stream))
     await soon(work.one_goes_on())
     assert not rest.done()
@@ -501,7 +501,7 @@ async def asked_of_two(on_expiry: str) -> tuple[Upcall, ScriptedModelClient, Run
     )
     rules = [{"to": "bob", "words": "database"}]
     settings = Settings.read(None, expires_after=3600, on_expiry=on_expiry, assign=rules)
-    app = Upcall(store="runs.db", team=crew(model, "one", "two"), settings=settings)
+    app = Upcall(store="runs.db", team=team_of(model, "one", "two"), settings=settings)
     asked = await app.start("Build it", user="alice")
     return app, model, asked, {question.asker: question for question in asked.questions}
 
@@ -557,7 +557,7 @@ async def test_assumption_beside_an_assignees_answer_is_hidden_from_them(clock: 
 async def test_expiry_covers_runs_of_all_users(clock: Clock) -> None:
     _, model, asked, _ = await asked_of_two("assume")
     clock.now += HOUR
-    app = Upcall(store="runs.db", team=crew(model, "one", "two"), settings=Settings.read(None, user="mallory"))
+    app = Upcall(store="runs.db", team=team_of(model, "one", "two"), settings=Settings.read(None, user="mallory"))
     (done,) = await app.expire()
     assert (done.id, done.result) == (asked.id, "All done.")
 
@@ -589,8 +589,8 @@ async def test_reminders_are_events_and_in_the_log_each_once(clock: Clock) -> No
     counted = []
     for hours in (0.5, 1, 1.2, 2, 5.5, 5.6):
         clock.now = NOON + HOUR * hours
-        told = [item async for item in solo.app.expire_stream()]
-        counted.append([item.metadata[EXPIRY] for item in told if isinstance(item, UserInputRequestedEvent)])
+        emitted = [item async for item in solo.app.expire_stream()]
+        counted.append([item.metadata[EXPIRY] for item in emitted if isinstance(item, UserInputRequestedEvent)])
     assert counted == [[], [REMINDED], [], [REMINDED], [REMINDED], []]
     assert (await solo.log(asked)).count("reminded") == 3
     clock.now = NOON
@@ -601,9 +601,9 @@ async def test_reminders_are_events_and_in_the_log_each_once(clock: Clock) -> No
 def test_reminder_of_one_question_is_none_of_another() -> None:
     early, late = (Question(question="Which?", asked_at=NOON + HOUR * at) for at in (0, 0.5))
     run = Run(task="Build it", records=QuestionRecords.build([early, late]), config=RunConfig(remind_after=3_600))
-    after_an_hour, told = note_due(run, NOON + HOUR)
+    after_an_hour, emitted = note_due(run, NOON + HOUR)
     later, told_later = note_due(after_an_hour, NOON + HOUR * 1.5)
-    assert (after_an_hour.reminders, len(told)) == ({early.id: 1}, 1)
+    assert (after_an_hour.reminders, len(emitted)) == ({early.id: 1}, 1)
     assert (later.reminders, len(told_later)) == ({early.id: 1, late.id: 1}, 1)
 
 
@@ -698,21 +698,21 @@ def test_watch_reports_a_question_that_waits_too_long(stop: signal.Signals) -> N
             assert watching.stdout is not None
             line = watching.stdout.readline()
             watching.send_signal(stop)
-            _, said = watching.communicate(timeout=60)
+            _, output = watching.communicate(timeout=60)
         finally:
             watching.kill()
     assert line.startswith(f"{run_id}  overdue, until 2020-01-01 01:00 UTC  coder (for lead): Which framework?")
-    assert (watching.returncode, said.split()) == (130, ["Stopped."])
+    assert (watching.returncode, output.split()) == (130, ["Stopped."])
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "text"),
     [
         (("run", TASK, "--expires-after", "soon"), "expires_after = 'soon'"),
         (("run", TASK, "--on-expiry", "approve"), "on_expiry = 'approve'"),
         (("expire", "--watch", "--json"), "--watch"),
     ],
 )
-def test_wrong_option_is_wrong_use(options: tuple[str, ...], said: str) -> None:
+def test_wrong_option_is_wrong_use(options: tuple[str, ...], text: str) -> None:
     ended = upcall(*options)
-    assert (ended.status, said in ended.error) == (2, True)
+    assert (ended.status, text in ended.error) == (2, True)

@@ -15,7 +15,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 from cryptography.fernet import Fernet
 from scenario import CLEAR, PLAN, TASK, script, upcall
 from settings_files import write_settings
-from worlds import MakeTeam, app_of, at_once, crew, model_of, pausing, results_in, solo
+from worlds import MakeTeam, app_of, at_once, model_of, pausing, results_in, solo, team_of
 
 from upcall import Answer, AnsweredBy, Outcome, PausableAgent, Question, Run, RunStatus, Settings, Upcall
 from upcall.agents import NestedTeam
@@ -60,10 +60,10 @@ WORDINGS = {
 async def test_same_fact_for_four_parallel_agents_is_asked_once() -> None:
     replies = {name: [ask(text, options=FRAMEWORKS), f"{name} is done."] for name, text in WORDINGS.items()}
     model = model_of(lead=[at_once(*FOUR), "All done."], **replies)
-    asked = await app_of(crew(model, *FOUR)).start("Build it")
+    asked = await app_of(team_of(model, *FOUR)).start("Build it")
     assert (len(asked.questions), len(asked.duplicates)) == (1, 3)
     assert {question.path for question in asked.open_questions} == {("lead", name) for name in FOUR}
-    done = await app_of(crew(model, *FOUR)).answer(asked.id, "express")
+    done = await app_of(team_of(model, *FOUR)).answer(asked.id, "express")
     assert (done.status, done.result) == (RunStatus.COMPLETED, "All done.")
     assert [results_in(model, f"<{name}>") for name in FOUR] == [["Express"]] * 4
     assert sorted(by_whom(done)) == ["human", "ledger", "ledger", "ledger"]
@@ -75,8 +75,8 @@ async def test_number_in_own_words_is_no_option_when_repeated() -> None:
     sizes = ["4", "8"]
     replies = {name: [ask(WORDINGS[name], options=sizes), f"{name} is done."] for name in FOUR}
     model = model_of(lead=[at_once(*FOUR), "All done."], **replies)
-    asked = await app_of(crew(model, *FOUR)).start("Build it")
-    await app_of(crew(model, *FOUR)).answer(asked.id, OwnWords("2"))
+    asked = await app_of(team_of(model, *FOUR)).start("Build it")
+    await app_of(team_of(model, *FOUR)).answer(asked.id, OwnWords("2"))
     assert [results_in(model, f"<{name}>") for name in FOUR] == [["2"]] * 4
 
 
@@ -84,8 +84,8 @@ async def test_same_fact_for_four_successive_agents_is_asked_once() -> None:
     calls = [Call(name, {"task": "Your part"}) for name in FOUR]
     replies = {name: [ask(text, options=FRAMEWORKS), f"{name} is done."] for name, text in WORDINGS.items()}
     model = model_of(lead=[*calls, "All done."], **replies)
-    asked = await app_of(crew(model, *FOUR)).start("Build it")
-    done = await app_of(crew(model, *FOUR)).answer(asked.id, "2")
+    asked = await app_of(team_of(model, *FOUR)).start("Build it")
+    done = await app_of(team_of(model, *FOUR)).answer(asked.id, "2")
     assert (done.status, done.result) == (RunStatus.COMPLETED, "All done.")
     assert [results_in(model, f"<{name}>") for name in FOUR] == [["FastAPI"]] * 4
     assert by_whom(done) == ["human", "ledger", "ledger", "ledger"]
@@ -96,34 +96,34 @@ async def test_same_fact_for_four_successive_agents_is_asked_once() -> None:
 
 async def test_without_a_ledger_each_agent_asks_for_itself() -> None:
     model = model_of(lead=[at_once("one", "two"), "All done."], one=[ask(), "1"], two=[ask(), "2"])
-    asked = await app_of(crew(model, "one", "two"), ledger=False).start("Build it")
+    asked = await app_of(team_of(model, "one", "two"), ledger=False).start("Build it")
     first, second = asked.questions
-    done = await app_of(crew(model, "one", "two")).answer(asked.id, {first.id: "Express", second.id: "Django"})
+    done = await app_of(team_of(model, "one", "two")).answer(asked.id, {first.id: "Express", second.id: "Django"})
     assert [answer.text for answer in done.answers] == ["Express", "Django"]
 
 
 async def test_only_what_has_another_meaning_is_asked_too() -> None:
     texts = ["Which framework should I use?", "Which testing framework should I use?"]
     model = model_of(lead=[at_once("one", "two"), "."], one=[ask(texts[0]), "1"], two=[ask(texts[1]), "2"])
-    asked = await app_of(crew(model, "one", "two")).start("Build it")
+    asked = await app_of(team_of(model, "one", "two")).start("Build it")
     assert sorted(question.question for question in asked.questions) == sorted(texts)
 
 
 async def test_answer_a_repeated_question_refuses_leaves_it_open() -> None:
     must, may = ask(), ask(required=False)
     model = model_of(lead=[at_once("one", "two"), "Done."], one=[may, "1"], two=[must, "2"])
-    asked = await app_of(crew(model, "one", "two")).start("Build it")
+    asked = await app_of(team_of(model, "one", "two")).start("Build it")
     (optional,) = [each.id for each in asked.open_questions if each.path[-1] == "one"]  # Either was put first.
     skipped = Answer(question_id=optional, outcome=Outcome.SKIPPED)
-    waits = await app_of(crew(model, "one", "two")).answer(asked.id, skipped)
+    waits = await app_of(team_of(model, "one", "two")).answer(asked.id, skipped)
     assert ([each.path[-1] for each in waits.questions], waits.duplicates) == (["two"], ())
-    assert (await app_of(crew(model, "one", "two")).answer(asked.id, "Express")).result == "Done."
+    assert (await app_of(team_of(model, "one", "two")).answer(asked.id, "Express")).result == "Done."
 
 
 async def test_answer_may_name_a_question_that_is_hidden() -> None:
     model = model_of(lead=[at_once("one", "two"), "Done."], one=[ask(), "1"], two=[ask(), "2"])
-    asked = await app_of(crew(model, "one", "two")).start("Build it")
-    done = await app_of(crew(model, "one", "two")).answer(asked.id, {asked.duplicates[0].id: "Express"})
+    asked = await app_of(team_of(model, "one", "two")).start("Build it")
+    done = await app_of(team_of(model, "one", "two")).answer(asked.id, {asked.duplicates[0].id: "Express"})
     assert (done.result, [results_in(model, "<one>"), results_in(model, "<two>")]) == (
         "Done.",
         [["Express"], ["Express"]],
@@ -136,24 +136,26 @@ async def test_what_the_human_declined_is_not_asked_again() -> None:
     declined = Answer(question_id=asked.questions[0].id, outcome=Outcome.DECLINED, text="Ask Bob.")
     done = await app_of(team).answer(asked.id, declined)
     assert (done.result, done.answers[1].outcome) == ("Done without.", Outcome.DECLINED)
-    told = "The user declined to answer. They said: Ask Bob. Do not ask again; do without, or say what cannot be done."
-    assert results_in(model) == [told] * 2
+    emitted = (
+        "The user declined to answer. They said: Ask Bob. Do not ask again; do without, or say what cannot be done."
+    )
+    assert results_in(model) == [emitted] * 2
 
 
-@pytest.mark.parametrize("said", ["What are the choices?", "skip", "Proceed."])
-async def test_what_was_no_answer_is_not_given_again(said: str) -> None:
+@pytest.mark.parametrize("text", ["What are the choices?", "skip", "Proceed."])
+async def test_what_was_no_answer_is_not_given_again(text: str) -> None:
     _, team = alone(ask(), ask())
     asked = await app_of(team).start("Build it")
-    again = await app_of(team).answer(asked.id, said)
+    again = await app_of(team).answer(asked.id, text)
     assert (again.status, len(again.answers)) == (RunStatus.AWAITING_CLARIFICATION, 1)
 
 
 async def test_risk_confirmation_is_asked_every_time() -> None:
     model = model_of(lead=[at_once("one", "two"), RISK, "Done."], one=[RISK, "1"], two=[RISK, "2"])
-    asked = await app_of(crew(model, "one", "two")).start("Tidy up", facts={"table drop": "logs"})
+    asked = await app_of(team_of(model, "one", "two")).start("Tidy up", facts={"table drop": "logs"})
     assert (len(asked.questions), asked.duplicates) == (2, ())
     first, second = asked.questions
-    again = await app_of(crew(model, "one", "two")).answer(asked.id, {first.id: "logs", second.id: "none"})
+    again = await app_of(team_of(model, "one", "two")).answer(asked.id, {first.id: "logs", second.id: "none"})
     assert [question.path for question in again.questions] == [("lead",)]
 
 
@@ -213,12 +215,12 @@ async def test_answer_outlives_the_failure_of_its_segment() -> None:
 def judging(reply: Reply) -> Callable[[Request], Reply]:
     """Return the root team's model; what it says when it is asked whether two questions are the same."""
     asks = ask("Which web framework suits you?")
-    replies = {name: list(said) for name, said in script(coder=[ask(), asks, "Done.", "Done."]).items()}
+    replies = {name: list(text) for name, text in script(coder=[ask(), asks, "Done.", "Done."]).items()}
 
     def reply_to(request: Request) -> Reply:
         if "were put to the user and answered" in str(request.messages[-1]["content"]):
             return reply
-        return next(said for name, said in replies.items() if name in request.system).pop(0)
+        return next(text for name, text in replies.items() if name in request.system).pop(0)
 
     return reply_to
 
@@ -312,10 +314,10 @@ async def test_answer_of_the_run_precedes_a_fact() -> None:
     """The ledger is the first step."""
     earlier = Question(question="Which framework?", path=("solo",))
     ladder_facts = Settings.read(None, facts={"framework": "Express"}).standing_facts()
-    said = QuestionRecords.build([], [(earlier, Answer(question_id=earlier.id, text="Flask"))])
+    output = QuestionRecords.build([], [(earlier, Answer(question_id=earlier.id, text="Flask"))])
     new = Question(question="What framework do you want?", path=("solo",))
-    first = await AnswerResolver(ResolutionOptions(), said, facts=[ladder_facts]).answer_to(new)
-    off = await AnswerResolver(ResolutionOptions(ledger=False), said, facts=[ladder_facts]).answer_to(new)
+    first = await AnswerResolver(ResolutionOptions(), output, facts=[ladder_facts]).answer_to(new)
+    off = await AnswerResolver(ResolutionOptions(ledger=False), output, facts=[ladder_facts]).answer_to(new)
     assert first is not None
     assert off is not None
     assert (first.by, first.text, off.by, off.text) == (AnsweredBy.LEDGER, "Flask", AnsweredBy.FACTS, "Express")
@@ -438,7 +440,7 @@ async def test_unattended_question_without_a_default_expires(default: str | None
 async def test_unattended_nested_agents_get_each_its_own_default() -> None:
     replies = {name: [ask(default=name), "."] for name in ("one", "two")}
     model = model_of(lead=[at_once("one", "two"), "Done."], **replies)
-    done = await app_of(crew(model, "one", "two"), unattended=True).start("Build it")
+    done = await app_of(team_of(model, "one", "two"), unattended=True).start("Build it")
     assert {(question.path, answer.text) for question, answer in done.assumptions} == {
         (("lead", "one"), "one"),
         (("lead", "two"), "two"),
@@ -566,7 +568,7 @@ async def test_with_a_budget_of_nothing_nobody_is_asked() -> None:
 
 async def test_several_that_ask_the_same_count_once() -> None:
     model = model_of(lead=[at_once("one", "two"), "Done."], one=[ask(), "1"], two=[ask(), "2"])
-    run = await app_of(crew(model, "one", "two"), max_questions_run=1).start("Build it")
+    run = await app_of(team_of(model, "one", "two"), max_questions_run=1).start("Build it")
     assert (len(run.questions), len(run.duplicates), run.answers) == (1, 1, ())
 
 
@@ -595,7 +597,7 @@ async def items_of(app: Upcall, **choices: Any) -> list[Any]:
 
 async def test_stream_tells_who_answered_and_requests_nothing() -> None:
     model = model_of(lead=[at_once("one"), "Done."], one=[ask(), "1"])
-    items = await items_of(app_of(crew(model, "one")), facts={"framework": "Express"})
+    items = await items_of(app_of(team_of(model, "one")), facts={"framework": "Express"})
     (thought,) = [item for item in items if isinstance(item, ThoughtEvent)]
     assert thought.content == "Which framework should I use? - Express (facts: the fact 'framework' (this run))"
     assert json.loads(thought.metadata["upcall.questions"])[0]["path"] == ["lead", "one"]
@@ -606,7 +608,7 @@ async def test_stream_tells_who_answered_and_requests_nothing() -> None:
 
 async def test_questions_of_one_meaning_emit_one_request() -> None:
     model = model_of(lead=[at_once("one", "two"), "."], one=[ask(), "1"], two=[ask(), "2"])
-    items = await items_of(app_of(crew(model, "one", "two")))
+    items = await items_of(app_of(team_of(model, "one", "two")))
     requested = [item.request_id for item in items if isinstance(item, UserInputRequestedEvent)]
     assert requested == [question.id for question in items[-1].questions]
 
@@ -637,8 +639,8 @@ async def test_answer_repeated_is_harmless_after_reuse_too() -> None:
 
 async def test_cancelled_run_closes_repeated_questions_too() -> None:
     model = model_of(lead=[at_once("one", "two"), "."], one=[ask(), "1"], two=[ask(), "2"])
-    asked = await app_of(crew(model, "one", "two")).start("Build it")
-    cancelled = await app_of(crew(model, "one", "two")).cancel(asked.id)
+    asked = await app_of(team_of(model, "one", "two")).start("Build it")
+    cancelled = await app_of(team_of(model, "one", "two")).cancel(asked.id)
     assert [answer.outcome for answer in cancelled.answers] == [Outcome.CANCELLED] * 2
     assert not cancelled.open_questions
 
@@ -650,8 +652,8 @@ async def test_answer_reaches_an_inner_member_by_its_whole_path(below: bool) -> 
 
     def team() -> Team:
         member = PausableAgent("one", model, system_message="<one>")
-        crew = NestedTeam(RoundRobinGroupChat([member], max_turns=1), name="crew")
-        outermost = PausableAgent("lead", model, system_message="<lead>", agents=[crew]) if below else crew
+        team_of = NestedTeam(RoundRobinGroupChat([member], max_turns=1), name="crew")
+        outermost = PausableAgent("lead", model, system_message="<lead>", agents=[team_of]) if below else team_of
         return pausing(outermost)
 
     done = await app_of(team, facts={"framework": "Express"}).start("Build it")
@@ -663,11 +665,11 @@ async def test_path_includes_a_stock_team_as_member() -> None:
     model = ScriptedModelClient({"<one>": [ask(), "1"], "<two>": [ask(), "2"]})
 
     def team() -> Team:
-        def crew(name: str, member: str) -> Team:
+        def team_of(name: str, member: str) -> Team:
             agent = PausableAgent(member, model, system_message=f"<{member}>")
             return RoundRobinGroupChat([agent], max_turns=1, name=name)
 
-        return RoundRobinGroupChat([crew("first", "one"), crew("second", "two")], max_turns=2)
+        return RoundRobinGroupChat([team_of("first", "one"), team_of("second", "two")], max_turns=2)
 
     asked = await app_of(team).start("Build it")
     done = await app_of(team).answer(asked.id, "Express")
@@ -677,6 +679,6 @@ async def test_path_includes_a_stock_team_as_member() -> None:
 
 async def test_without_a_driver_every_question_goes_up() -> None:
     model = model_of(lead=[at_once("one", "two"), "."], one=[ask(), "1"], two=[ask(), "2"])
-    result = await crew(model, "one", "two")().run(task="Build it")
+    result = await team_of(model, "one", "two")().run(task="Build it")
     assert isinstance(result.messages[-1], BaseChatMessage)
     assert len(json.loads(result.messages[-1].metadata["upcall.questions"])) == 2

@@ -99,7 +99,7 @@ def test_folder_named_like_an_env_file_is_none() -> None:
 
 @pytest.mark.parametrize("name", [".env", "upcall.yaml"])
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "expected"),
     [
         (os.mkfifo, "plain files only"),
         (lambda name: os.symlink("/dev/zero", name), "plain files only"),
@@ -107,9 +107,9 @@ def test_folder_named_like_an_env_file_is_none() -> None:
     ],
     ids=["pipe", "device", "huge"],
 )
-def test_file_that_nobody_could_read_is_refused(name: str, make: Callable[[str], object], says: str) -> None:
+def test_file_that_nobody_could_read_is_refused(name: str, make: Callable[[str], object], expected: str) -> None:
     make(name)
-    with pytest.raises(ConfigurationError, match=says):
+    with pytest.raises(ConfigurationError, match=expected):
         Settings.read()
 
 

@@ -117,9 +117,9 @@ def test_page_of_autogen_is_run_cell_by_cell(
     replies = {"": [Call("transfer_to_user"), "Booked for Friday."]}
     page = pages.Page("page.md", replies, ("For Friday",), (wanted,))
     assert pages.check(page, tmp_path) is right
-    said = capsys.readouterr().out
-    assert "2 of 3 cells, 3 / 3 model calls" in said
-    assert "cell 2 fails in plain AutoGen, too (ModuleNotFoundError" in said
+    text = capsys.readouterr().out
+    assert "2 of 3 cells, 3 / 3 model calls" in text
+    assert "cell 2 fails in plain AutoGen, too (ModuleNotFoundError" in text
 
 
 @pytest.mark.slow

@@ -132,12 +132,12 @@ class Receiver(BaseHTTPRequestHandler):
 def receiver() -> Iterator[tuple[str, Queue[dict[str, Any]]]]:
     """Yield a server on loopback: its URL, and what is posted to it."""
     with HTTPServer(("127.0.0.1", 0), Receiver) as server:
-        told: Queue[dict[str, Any]] = Queue()
-        server.told = told  # type: ignore[attr-defined]
+        emitted: Queue[dict[str, Any]] = Queue()
+        server.told = emitted  # type: ignore[attr-defined]
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}/", told
+            yield f"http://127.0.0.1:{server.server_port}/", emitted
         finally:
             server.shutdown()
             thread.join()
@@ -145,17 +145,17 @@ def receiver() -> Iterator[tuple[str, Queue[dict[str, Any]]]]:
 
 @pytest.mark.slow
 def test_question_goes_to_a_url_and_its_answer_returns() -> None:
-    with receiver() as (url, told), started("webhook.py", url) as process:
-        asked = told.get(timeout=TIMEOUT_S)
+    with receiver() as (url, emitted), started("webhook.py", url) as process:
+        asked = emitted.get(timeout=TIMEOUT_S)
         (question,) = asked["questions"]
         assert (question["question"], question["path"]) == ("Which framework?", ["lead", "coder"])
         with pytest.raises(HTTPError, match="400"):
             urlopen(asked["reply_to"], json.dumps({"another": "Express"}).encode(), timeout=TIMEOUT_S)
-        assert told.get(timeout=TIMEOUT_S) == asked
+        assert emitted.get(timeout=TIMEOUT_S) == asked
         answer = json.dumps({question["id"]: "Express"}).encode()
         with urlopen(asked["reply_to"], answer, timeout=TIMEOUT_S) as response:
             assert response.read() == b"completed\n"
-        done = told.get(timeout=TIMEOUT_S)
+        done = emitted.get(timeout=TIMEOUT_S)
         process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, done["status"], done["run_id"]) == (0, "completed", asked["run_id"])
     assert "with Express" in done["result"]

@@ -63,8 +63,8 @@ def test_command_group_of_a_guest_is_called(guests: MadeGuests, capsys: pytest.C
 
 def test_command_that_is_mistyped_is_suggested(guests: MadeGuests, capsys: pytest.CaptureFixture[str]) -> None:
     guests.add("polite", "commands", GREET, greetings="greet")
-    status, said = call(capsys, "greetinks", "Ada")
-    assert (status, "Did you mean 'greetings'?" in said) == (2, True)
+    status, text = call(capsys, "greetinks", "Ada")
+    assert (status, "Did you mean 'greetings'?" in text) == (2, True)
 
 
 def test_command_of_the_core_is_never_replaced(guests: MadeGuests, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,9 +75,9 @@ def test_command_of_the_core_is_never_replaced(guests: MadeGuests, capsys: pytes
 @pytest.mark.parametrize("code", ["import nothing_like_it", "raise ValueError('no')", "other = 1"])
 def test_command_that_cannot_load_says_so(code: str, guests: MadeGuests, capsys: pytest.CaptureFixture[str]) -> None:
     guests.add("broken", "commands", code, greet="greet")
-    status, said = call(capsys, "greet", "Ada", "--loud")
-    assert (status, said.count("\n")) == (2, 1)
-    assert "broken adds 'greet' to upcall's commands, but broken:greet cannot be loaded" in said
+    status, text = call(capsys, "greet", "Ada", "--loud")
+    assert (status, text.count("\n")) == (2, 1)
+    assert "broken adds 'greet' to upcall's commands, but broken:greet cannot be loaded" in text
     assert "This command cannot be loaded." in call(capsys, "--help")[1]
 
 

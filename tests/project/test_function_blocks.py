@@ -27,10 +27,10 @@ def read(yaml: str, **explicit: Any) -> Settings:
 def refusal(yaml: str) -> str:
     with pytest.raises(ConfigurationError) as refused:
         read(yaml)
-    said = str(refused.value)
-    assert "\n" not in said
-    assert KEY not in said
-    return said
+    text = str(refused.value)
+    assert "\n" not in text
+    assert KEY not in text
+    return text
 
 
 # -- as they stand ----------------------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ def test_model_name_that_is_undefined_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("block", "says"),
+    ("block", "expected"),
     [
         (
             "_type: clarifier_agent\n    llm: x\n    max_turn: 3",
@@ -233,27 +233,27 @@ def test_model_name_that_is_undefined_is_refused() -> None:
         ("_type: intent_classifier\n    llm: x\n    llm: y", "line 5: 'llm' is given twice, first in line 4"),
     ],
 )
-def test_wrong_block_is_said_with_its_line(block: str, says: str) -> None:
-    said = refusal(f"functions:\n  x:\n    {block}\n")
-    assert said.startswith("upcall.yaml, line ")
-    assert says in said
+def test_wrong_block_is_said_with_its_line(block: str, expected: str) -> None:
+    text = refusal(f"functions:\n  x:\n    {block}\n")
+    assert text.startswith("upcall.yaml, line ")
+    assert expected in text
 
 
 @pytest.mark.parametrize(
-    ("functions", "says"),
+    ("functions", "expected"),
     [
         ("- a", "line 1: functions must hold blocks by name"),
         ("", "line 1: functions must hold blocks by name"),
         ("  x: clarifier_agent", "line 2: functions.x must be a block of settings with its _type"),
     ],
 )
-def test_functions_that_are_no_blocks_are_refused(functions: str, says: str) -> None:
-    assert says in refusal(f"functions:\n{functions}\n")
+def test_functions_that_are_no_blocks_are_refused(functions: str, expected: str) -> None:
+    assert expected in refusal(f"functions:\n{functions}\n")
 
 
 def test_second_block_of_a_type_is_refused() -> None:
-    said = refusal(CLARIFIER_BLOCK + "  again: {_type: clarifier_agent, llm: x}\n")
-    assert said == (
+    text = refusal(CLARIFIER_BLOCK + "  again: {_type: clarifier_agent, llm: x}\n")
+    assert text == (
         "upcall.yaml, line 12: functions.again is a second block of the type clarifier_agent, after clarifier_agent "
         "(upcall.yaml, line 2); keep one."
     )

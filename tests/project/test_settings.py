@@ -53,7 +53,7 @@ def test_key_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("yaml", "says"),
+    ("yaml", "message"),
     [
         (
             "modle: gpt-4o\n",
@@ -99,11 +99,11 @@ def test_key_is_not_shown() -> None:
     ],
     ids=lambda text: text[:30].replace("\n", " ").replace("\x00", "NUL"),
 )
-def test_wrong_configuration_is_said_in_one_line(yaml: str, says: str) -> None:
+def test_wrong_configuration_is_said_in_one_line(yaml: str, message: str) -> None:
     write_settings(yaml)
     with pytest.raises(ConfigurationError) as refused:
         Settings.read()
-    assert says in str(refused.value)
+    assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
@@ -122,7 +122,7 @@ def test_error_of_the_environment_does_not_blame_the_file(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("variable", "says"),
+    ("variable", "expected"),
     [
         ("UPCALL_AGENTS__COOK__MODEL", "agents.cook = 'cook' is wrong: Input should be 'classifier', "),
         ("UPCALL_AGENTS__CODER__MODLE", "agents.coder.modle is unknown; did you mean 'model'? Known: model, base_url"),
@@ -131,12 +131,12 @@ def test_error_of_the_environment_does_not_blame_the_file(monkeypatch: pytest.Mo
     ],
 )
 def test_wrong_nested_variable_is_said_without_its_value(
-    variable: str, says: str, monkeypatch: pytest.MonkeyPatch
+    variable: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, KEY)
     with pytest.raises(ConfigurationError) as refused:
         Settings.read()
-    assert says in str(refused.value)
+    assert expected in str(refused.value)
     assert KEY not in str(refused.value)
 
 

@@ -91,11 +91,11 @@ def test_run_is_started_and_answered_without_async() -> None:
 
 
 def test_stream_items_reach_a_callback_and_the_run_returns() -> None:
-    told: list[object] = []
-    run = run_sync(demo().start_stream(TASK), told.append)
-    assert (run.status, told[-1]) == ("awaiting_clarification", run)
-    assert len(told) > 1
-    assert not any(isinstance(each, Run) for each in told[:-1])
+    emitted: list[object] = []
+    run = run_sync(demo().start_stream(TASK), emitted.append)
+    assert (run.status, emitted[-1]) == ("awaiting_clarification", run)
+    assert len(emitted) > 1
+    assert not any(isinstance(each, Run) for each in emitted[:-1])
 
 
 def test_any_stream_gives_its_last_item() -> None:

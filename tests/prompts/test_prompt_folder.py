@@ -143,9 +143,9 @@ def test_file_instead_of_a_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_name_that_is_no_prompt_is_refused(folder: Path) -> None:
-    said = refusal(write(folder, repairs="{{ problem }}"))
+    text = refusal(write(folder, repairs="{{ problem }}"))
     assert (
-        f"{folder / 'repairs.j2'}: there is no prompt of this name; did you mean 'repair.j2'? Known: ask_rule" in said
+        f"{folder / 'repairs.j2'}: there is no prompt of this name; did you mean 'repair.j2'? Known: ask_rule" in text
     )
 
 
@@ -160,7 +160,7 @@ def test_file_that_cannot_be_read_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "expected"),
     [
         ("a\n{% if problem %}", "line 2: Unexpected end of template."),
         ("a\n{{ problem | uper }}", "line 2: No filter named 'uper'"),
@@ -182,10 +182,10 @@ def test_file_that_cannot_be_read_is_refused(folder: Path) -> None:
         ("{% include problem %}", "line 1: cannot be rendered: text (TemplateNotFound)."),
     ],
 )
-def test_wrong_template_is_said_with_its_line(folder: Path, text: str, says: str) -> None:
-    said = refusal(write(folder, repair=text))
-    assert said.startswith(str(folder / "repair.j2"))
-    assert says in said
+def test_wrong_template_is_said_with_its_line(folder: Path, text: str, expected: str) -> None:
+    output = refusal(write(folder, repair=text))
+    assert output.startswith(str(folder / "repair.j2"))
+    assert expected in output
 
 
 def test_wrong_variable_in_a_part_is_said_there(folder: Path) -> None:

@@ -97,14 +97,14 @@ async def in_groups_in_groups(to: str) -> str:
 
 
 async def in_a_group_of_anyio(to: str) -> str:
-    said: list[str] = []
+    texts: list[str] = []
 
     async def work() -> None:
-        said.append(await anyio.to_thread.run_sync(ask_class, to))
+        texts.append(await anyio.to_thread.run_sync(ask_class, to))
 
     async with anyio.create_task_group() as group:
         group.start_soon(work)
-    return said[0]
+    return texts[0]
 
 
 async def in_errors_returned(to: str) -> str:
@@ -144,16 +144,16 @@ async def in_an_executor(to: str) -> str:
 
 
 def in_a_thread(to: str) -> str:
-    said: list[str] = []
+    texts: list[str] = []
 
     def work() -> None:
         with contextlib.suppress(UserInputRequired):
-            said.append(ask_class(to))
+            texts.append(ask_class(to))
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    return said[0]
+    return texts[0]
 
 
 def in_a_loop_of_its_own(to: str) -> str:

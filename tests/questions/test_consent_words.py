@@ -103,7 +103,7 @@ def strict() -> PendingCall:
 
 
 @pytest.mark.parametrize(
-    ("reply", "said"),
+    ("reply", "text"),
     [
         ("1. yes 2. no", [Side.YES, Side.NO]),
         ("1) yes, 2) no", [Side.YES, Side.NO]),
@@ -114,11 +114,11 @@ def strict() -> PendingCall:
         ("1. no 2. 1", [Side.NO, Side.YES]),
     ],
 )
-def test_consents_are_answered_in_one_line(reply: str, said: list[Side | None]) -> None:
+def test_consents_are_answered_in_one_line(reply: str, text: list[Side | None]) -> None:
     asked = [APPROVAL, DELETION]
     by_id = {each.question_id: each for each in match_answers(reply, asked)}
     chosen = [find_choice(by_id[each.id], each.options) for each in asked]
-    assert [each.side if each else None for each in chosen] == said
+    assert [each.side if each else None for each in chosen] == text
 
 
 def test_consent_in_one_line_is_not_cut_out() -> None:
@@ -134,6 +134,6 @@ def test_consent_to_a_call_in_doubt_takes_words() -> None:
 
 
 def test_refusal_tells_the_model_that_the_human_said_no() -> None:
-    told = str(read_decision(CALL, parse_answer(APPROVAL, "No, she has it already")))
-    assert "The user said no. Nothing was done. They said: No, she has it already." in told
-    assert "fail" not in told
+    emitted = str(read_decision(CALL, parse_answer(APPROVAL, "No, she has it already")))
+    assert "The user said no. Nothing was done. They said: No, she has it already." in emitted
+    assert "fail" not in emitted

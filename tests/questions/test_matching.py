@@ -68,7 +68,7 @@ def test_answer_finds_its_question_and_others_stay_open(given: Any, asked: list[
 
 
 @pytest.mark.parametrize(
-    ("given", "asked", "says"),
+    ("given", "asked", "expected"),
     [
         ("Express", TWO, r"2 questions are open.*aaaa1111, bbbb2222"),
         ("Express", [], "No question is open"),
@@ -79,8 +79,8 @@ def test_answer_finds_its_question_and_others_stay_open(given: Any, asked: list[
         ({"aaaa1111": "Express", "aaaa": "FastAPI"}, [OPEN], "two different answers"),
     ],
 )
-def test_answer_to_no_open_question_is_refused_with_ids(given: Any, asked: list[Question], says: str) -> None:
-    with pytest.raises(AnswerError, match=says) as refused:
+def test_answer_to_no_open_question_is_refused_with_ids(given: Any, asked: list[Question], expected: str) -> None:
+    with pytest.raises(AnswerError, match=expected) as refused:
         match_answers(given, asked)
     if isinstance(refused.value, UnknownQuestion):
         assert refused.value.open_ids == tuple(each.id for each in asked)
@@ -126,15 +126,15 @@ def test_answer_that_differs_is_refused_with_the_first_answerer(again: AnswerVal
 
 
 @pytest.mark.parametrize(
-    ("again", "earlier", "says"),
+    ("again", "earlier", "expected"),
     [
         ("yes", whole(outcome=Outcome.DECLINED), r"by human at .*'declined'"),
         ("B, not A", parse_answer(FREE, "not A, B"), "not A, B"),
     ],
     ids=["declined before", "other order of words"],
 )
-def test_what_was_answered_otherwise_stays(again: str, earlier: Answer, says: str) -> None:
-    with pytest.raises(AlreadyAnswered, match=says):
+def test_what_was_answered_otherwise_stays(again: str, earlier: Answer, expected: str) -> None:
+    with pytest.raises(AlreadyAnswered, match=expected):
         match_answers({"aaaa1111": again}, [], [earlier])
 
 
@@ -245,7 +245,7 @@ TOO_LONG = r"has 10,000,000 characters; at most 100,000 are taken"
 
 
 @pytest.mark.parametrize(
-    ("asked", "given", "says"),
+    ("asked", "given", "expected"),
     [
         *[(CLOSED, each, BAD) for each in ("-1", "²", "1.0", "Expres", "x" * 100_000)],
         (CLOSED, whole(selected=("Express",), text="but version 5"), "'but version 5' is not an option"),
@@ -278,8 +278,8 @@ TOO_LONG = r"has 10,000,000 characters; at most 100,000 are taken"
     ],
     ids=lambda value: repr(value)[:20] if not isinstance(value, Question) else "",
 )
-def test_answer_not_accepted_is_refused_in_a_short_line(asked: Question, given: Any, says: str) -> None:
-    with pytest.raises(AnswerRefused, match=says) as refused:
+def test_answer_not_accepted_is_refused_in_a_short_line(asked: Question, given: Any, expected: str) -> None:
+    with pytest.raises(AnswerRefused, match=expected) as refused:
         parse_answer(asked, given)
     assert len(str(refused.value)) < 300
 

@@ -57,10 +57,10 @@ def test_reply_while_clarifying_answers_unless_it_skips(reply: str, skips: bool)
     assert ends_clarification(said(reply, CLARIFYING)) is skips
 
 
-@pytest.mark.parametrize(("reply", "says"), [(reply, says) for reply, _, says in READ], ids=repr)
-def test_reply_at_plan_review_is_feedback_unless_a_command(reply: str, says: ReplyIntent) -> None:
+@pytest.mark.parametrize(("reply", "expected"), [(reply, expected) for reply, _, expected in READ], ids=repr)
+def test_reply_at_plan_review_is_feedback_unless_a_command(reply: str, expected: ReplyIntent) -> None:
     """S0-58 to S0-60, X6"""
-    assert read_verdict(said(reply, REVIEW)) is says
+    assert read_verdict(said(reply, REVIEW)) is expected
 
 
 def test_words_are_those_of_the_seed() -> None:

@@ -138,14 +138,14 @@ async def test_secret_reaches_its_tool_and_no_record_or_log(plain: bool, caplog:
             return RoundRobinGroupChat([lead, PausableAgent("writer", model, system_message="<writer>")], max_turns=2)
 
         app = app_of(make)
-        told = [item async for item in app.start_stream("Deploy it", user="alice")]
-        asked = told[-1]
+        emitted = [item async for item in app.start_stream("Deploy it", user="alice")]
+        asked = emitted[-1]
         assert isinstance(asked, Run)
         seen = await stored(app, asked)
         async for item in app_of(make).answer_stream(asked.id, SECRET, user="alice"):
-            told.append(item)
+            emitted.append(item)
             seen += await stored(app, asked)
-    done = told[-1]
+    done = emitted[-1]
     assert isinstance(done, Run)
     (question,) = asked.questions
     assert (question.secret, question.tool, question.path) == (True, "deploy", ("lead", "coder"))
@@ -158,7 +158,7 @@ async def test_secret_reaches_its_tool_and_no_record_or_log(plain: bool, caplog:
         seen,
         caplog.text,
         *(repr(vars(record)) for record in caplog.records),
-        *(item.model_dump_json() for item in told),
+        *(item.model_dump_json() for item in emitted),
         *(json.dumps(request.messages) for request in model.requests),
         json.dumps(done.as_json()),
     ]
@@ -205,8 +205,8 @@ class Login(BaseStreamTool[NoArguments, ThoughtEvent, str]):
 async def test_secret_is_hidden_in_its_tools_events() -> None:
     app, _ = app_with(Login(), Call("login"), "Done.")
     asked = await app.start("Log in")
-    told = [item async for item in app.answer_stream(asked.id, SECRET)]
-    assert [each.content for each in told if isinstance(each, ThoughtEvent)] == [f"Connect with {HIDDEN}"]
+    emitted = [item async for item in app.answer_stream(asked.id, SECRET)]
+    assert [each.content for each in emitted if isinstance(each, ThoughtEvent)] == [f"Connect with {HIDDEN}"]
     assert SECRET not in str(await app.log.transcript(asked))
 
 
@@ -306,11 +306,11 @@ async def test_secret_is_given_once_and_to_one_tool() -> None:
 
 
 async def test_secret_given_during_work_reaches_its_tool_at_once() -> None:
-    server, told = Server(), asyncio.Event()
+    server, emitted = Server(), asyncio.Event()
 
     async def search() -> str:
         """Search slowly."""
-        await told.wait()
+        await emitted.wait()
         return "Found."
 
     model = ScriptedModelClient([Calls([DEPLOY, Call("search")]), "Done."])
@@ -322,7 +322,7 @@ async def test_secret_given_during_work_reaches_its_tool_at_once() -> None:
     while not server.passwords:
         await asyncio.sleep(0.01)
     assert (left.working, SECRET in await stored(app, left)) == (True, False)
-    told.set()
+    emitted.set()
     done = await soon(working)
     assert (done.result, results_in(model)) == ("Done.", ["Deployed to example.org.", "Found."])
     assert SECRET not in await stored(app, done)
@@ -592,9 +592,9 @@ def test_on_a_terminal_a_secret_is_not_echoed(server: LoopbackServer, terminal: 
     assert "goes to the tool deploy only" in child.before
     child.waitnoecho()
     child.sendline(SECRET)
-    status, said = ended(child)
+    status, text = ended(child)
     assert (status, Path("password.txt").read_text()) == (0, SECRET)
-    assert SECRET not in said
+    assert SECRET not in text
 
 
 @pytest.mark.slow
@@ -614,6 +614,6 @@ def test_secret_typed_after_a_dash_is_not_echoed(server: LoopbackServer, termina
     child.expect_exact("Answer (not shown): ")
     child.waitnoecho()
     child.sendline(SECRET)
-    status, said = ended(child)
+    status, text = ended(child)
     assert (status, Path("password.txt").read_text()) == (0, SECRET)
-    assert SECRET not in said
+    assert SECRET not in text

@@ -38,8 +38,8 @@ def test_longest_words_win() -> None:
 
 def test_answers_come_one_after_another() -> None:
     with ScriptedHuman({"framework": OneAfterAnother(["Express", "Koa"])}) as human:
-        said = [human.answers_to([FRAMEWORK])["q1"] for _ in range(2)]
-    assert said == ["Express", "Koa"]
+        texts = [human.answers_to([FRAMEWORK])["q1"] for _ in range(2)]
+    assert texts == ["Express", "Koa"]
 
 
 def test_question_that_nobody_scripted_is_an_error() -> None:

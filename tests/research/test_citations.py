@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage, ThoughtEvent, ToolCallRequestEvent
 from autogen_core import FunctionCall
-from conversation import Rest, answers, carried, say
+from conversation import TurnResult, answers, resumed_as, send
 from tables import rows
 
 from upcall.agents import DocumentsWorkbench
@@ -152,9 +152,9 @@ async def test_source_of_ones_own_is_cited_by_reference() -> None:
     with ScriptedModelClient([calls, Say({"summary": "So [1]. And [2].", "citations": cited})]) as model:
         agent = researcher(model, DocumentsWorkbench((), others=[Tickets()]), tools=[read_page])
         result = await agent.run(task="When?")
-    told = result.messages[-1].to_text()
-    assert "Citations: 2 checked, 2 hold." in told
-    assert '[1] T-12, "The deadline was moved to May."' in told
+    emitted = result.messages[-1].to_text()
+    assert "Citations: 2 checked, 2 hold." in emitted
+    assert '[1] T-12, "The deadline was moved to May."' in emitted
 
 
 # -- reports ----------------------------------------------------------------------------------------------------------
@@ -373,9 +373,9 @@ def said(summary: str, *citations: object) -> str:
     return json.dumps({"summary": summary, "citations": citations})
 
 
-async def researched(docs: Path, *replies: Reply, search_first: bool = False) -> tuple[Rest, ScriptedModelClient]:
+async def researched(docs: Path, *replies: Reply, search_first: bool = False) -> tuple[TurnResult, ScriptedModelClient]:
     with ScriptedModelClient(replies) as client:
-        return await say(researcher(client, [docs], search_first=search_first), "How much wind?"), client
+        return await send(researcher(client, [docs], search_first=search_first), "How much wind?"), client
 
 
 async def test_quote_not_read_is_sent_back_once(docs: Path) -> None:
@@ -416,7 +416,7 @@ SAID = HandoffMessage(source="user", target="researcher", content="And how much 
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("emitted", "words"),
     [
         ([TASK, CLASSIFIED], "How much wind?"),
         ([TASK, ANSWER, CLASSIFIED], "How much wind?"),
@@ -426,10 +426,10 @@ SAID = HandoffMessage(source="user", target="researcher", content="And how much 
     ],
 )
 async def test_documents_are_searched_by_the_words_of_the_user(
-    docs: Path, told: list[BaseChatMessage], words: str
+    docs: Path, emitted: list[BaseChatMessage], words: str
 ) -> None:
     with ScriptedModelClient([said("So [1].", WIND)]) as client:
-        rest = await say(researcher(client, [docs], search_first=True), *told)
+        rest = await send(researcher(client, [docs], search_first=True), *emitted)
     first = next(each for each in rest.events if isinstance(each, ToolCallRequestEvent))
     assert json.loads(first.content[0].arguments) == {"words": words}
 
@@ -443,7 +443,7 @@ class Failing(DocumentsWorkbench):
 
 async def test_first_search_that_fails_is_made_once(docs: Path) -> None:
     with ScriptedModelClient([READ_ENERGY, said("So [1].", WIND)]) as client:
-        rest = await say(researcher(client, Failing([docs]), search_first=True), "How much wind?")
+        rest = await send(researcher(client, Failing([docs]), search_first=True), "How much wind?")
     assert client.requests[0].body["tools"]
     assert len(client.requests[0].tool_results) == 1
     assert rest.text.startswith("So [1].")
@@ -457,7 +457,7 @@ def weather(town: str) -> str:
 @pytest.mark.parametrize(("task", "tools"), [("Zebras?", []), ("How much wind?", [weather])])
 async def test_tools_stay_where_nothing_was_found_or_others_exist(docs: Path, task: str, tools: list[Any]) -> None:
     with ScriptedModelClient(lambda request: "Nothing is known of it.") as client:
-        await say(researcher(client, [docs], tools=tools, search_first=True), task)
+        await send(researcher(client, [docs], tools=tools, search_first=True), task)
     assert client.requests[0].body["tools"]
 
 
@@ -504,9 +504,9 @@ def two_sections(*leads: Reply, second: Sequence[Reply] = SECOND) -> ScriptedMod
     return ScriptedModelClient(reply)
 
 
-async def sections(docs: Path, *reports: str) -> tuple[Rest, ScriptedModelClient]:
+async def sections(docs: Path, *reports: str) -> tuple[TurnResult, ScriptedModelClient]:
     with two_sections(SECTIONS, *reports) as client:
-        return await say(team(client, docs), "Report on it"), client
+        return await send(team(client, docs), "Report on it"), client
 
 
 async def test_sections_sources_are_one_list(docs: Path) -> None:
@@ -544,16 +544,16 @@ async def test_lead_that_cites_nothing_is_asked_once(docs: Path) -> None:
 
 async def test_it_is_told_how_many_sections_are_done(docs: Path) -> None:
     rest, _ = await sections(docs, '{"summary": "52 percent [1], 1974 [2]."}')
-    told = [event for event in rest.told(ThoughtEvent) if PROGRESS in event.metadata]
-    assert [event.content for event in told] == ["sections done: 1 of 2", "sections done: 2 of 2"]  # type: ignore[attr-defined]
+    emitted = [event for event in rest.events_of(ThoughtEvent) if PROGRESS in event.metadata]
+    assert [event.content for event in emitted] == ["sections done: 1 of 2", "sections done: 2 of 2"]  # type: ignore[attr-defined]
 
 
 async def test_lead_that_failed_continues_with_its_sections_numbers(docs: Path) -> None:
     with two_sections(SECTIONS, Fail(500), '{"summary": "From 1974 [2], 52 percent [1]."}') as client:
         failing = team(client, docs)
         with pytest.raises(ModelError):
-            await say(failing, "Report on it")
-        rest = await say(await carried(failing, team(client, docs)))
+            await send(failing, "Report on it")
+        rest = await send(await resumed_as(failing, team(client, docs)))
     assert len(client.requests) == 7
     assert rest.text.startswith("From 1974 [1], 52 percent [2].\n\nSources:\n- [1] agency.md")
 
@@ -563,15 +563,15 @@ async def test_section_that_asks_keeps_other_sources_when_rebuilt(docs: Path) ->
     done = '{"summary": "52 percent [1], from 1974 [2]."}'
     with two_sections(SECTIONS, done, second=[ask, *SECOND]) as client:
         asked = team(client, docs)
-        first = await say(asked, "Report on it")
+        first = await send(asked, "Report on it")
         assert [question.path for question in first.questions] == [("lead", "researcher")]
-        rest = await say(await carried(asked, team(client, docs)), answers(first, "The second"))
+        rest = await send(await resumed_as(asked, team(client, docs)), answers(first, "The second"))
     assert "Citations: 2 checked, 2 hold." in rest.text
 
 
 async def test_lead_without_research_reports_as_ever(docs: Path) -> None:
     with script(lead=['{"summary": "See a[0] and b[1]."}']) as client:
-        rest = await say(team(client, docs), "Hello")
+        rest = await send(team(client, docs), "Hello")
     assert rest.text == "See a[0] and b[1]."
     assert CHECKED not in rest.message.metadata  # type: ignore[attr-defined]
 
@@ -580,7 +580,7 @@ async def test_research_that_found_nothing_lends_no_numbers(docs: Path) -> None:
     done = '{"summary": "It is so [1]."}'
     replies = [Call("researcher", {"task": "Find"}), done, done]
     with script(lead=replies, researcher=[READ_ENERGY, said("Nothing.")]) as client:
-        rest = await say(team(client, docs), "Report")
+        rest = await send(team(client, docs), "Report")
     assert rest.text.startswith(f"It is so {UNVERIFIED}.")
 
 

@@ -253,7 +253,7 @@ async def test_index_names_unreadable_files_and_handles_the_rest(folder: Path) -
     (folder / "link.md").symlink_to("../outside.md")
     documents = Documents([folder])
     assert sorted(await found(documents, "Norway")) == ["letter.docx", "report.pdf", "wind.md"]
-    said = await documents.remarks()
+    text = await documents.remarks()
     for part in (
         "locked.pdf (is encrypted)",
         "damaged.pdf (is damaged or no PDF",
@@ -263,7 +263,7 @@ async def test_index_names_unreadable_files_and_handles_the_rest(folder: Path) -
         "huge.txt (is larger than 100 MB)",
         "link.md (is a link that leads out of the folder)",
     ):
-        assert part in said
+        assert part in text
     with pytest.raises(ValueError, match=r"locked\.pdf cannot be read: it is encrypted"):
         await documents.read("locked.pdf")
 
@@ -330,14 +330,14 @@ def test_query_is_its_telling_words(query: str, terms: list[str]) -> None:
 
 
 async def test_indexing_reports_progress_only_for_new_documents(folder: Path) -> None:
-    told: list[Progress] = []
+    emitted: list[Progress] = []
     documents = Documents([folder])
-    with enter_scope(RunScope(progress=told.append)):
+    with enter_scope(RunScope(progress=emitted.append)):
         await documents.search("wind")
-        assert told == [Progress("files indexed", 3, 3)]
-        assert told[0].to_text() == "files indexed: 3 of 3"
+        assert emitted == [Progress("files indexed", 3, 3)]
+        assert emitted[0].to_text() == "files indexed: 3 of 3"
         await documents.search("sun")
-        assert len(told) == 1
+        assert len(emitted) == 1
 
 
 @pytest.mark.slow
@@ -358,9 +358,9 @@ async def test_search_that_is_abandoned_stops_indexing(folder: Path) -> None:
 
 
 def test_how_far_indexing_came_is_told_as_it_is(folder: Path) -> None:
-    told: list[Progress] = []
+    emitted: list[Progress] = []
     given_up = threading.Event()
     given_up.set()
-    with enter_scope(RunScope(progress=told.append)):
+    with enter_scope(RunScope(progress=emitted.append)):
         assert index_of(folder).refresh(folder.iterdir(), given_up=given_up) == 0
-    assert told == []
+    assert emitted == []

@@ -172,8 +172,8 @@ def test_name_of_odd_bytes_can_be_sent_to_models(docs: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../outside/secret.md", "/etc/passwd", "energy/../readme.md", "", "README.MD"])
 async def test_only_a_documents_own_name_reads_it(docs: Path, name: str) -> None:
-    said = await error([docs], "read_document", {"name": name, "start": 1})
-    assert said == f"There is no document {name!r}. Documents: energy/solar.txt, readme.md."
+    output = await error([docs], "read_document", {"name": name, "start": 1})
+    assert output == f"There is no document {name!r}. Documents: energy/solar.txt, readme.md."
 
 
 # -- search -----------------------------------------------------------------------------------------------------------
@@ -192,8 +192,8 @@ async def test_case_and_signs_do_not_matter(docs: Path, words: str) -> None:
 
 
 async def test_search_looks_for_whole_words(docs: Path) -> None:
-    said = 'Nothing found for "Germ" in the user\'s documents. 2 documents.'
-    assert await text([docs], "search_documents", words="Germ") == said
+    output = 'Nothing found for "Germ" in the user\'s documents. 2 documents.'
+    assert await text([docs], "search_documents", words="Germ") == output
 
 
 async def test_letters_of_any_language_are_words(tmp_path: Path) -> None:
@@ -260,17 +260,17 @@ async def test_long_document_is_read_in_parts(tmp_path: Path) -> None:
 
 async def test_long_lines_are_read_in_smaller_parts(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text(("x" * 10_000 + "\n") * 5)
-    said = await text([tmp_path], "read_document", name="a.md")
-    assert len(said) < MAX_TEXT_CHARS
-    assert said.endswith("3 more lines. Read on with start=3.")
+    output = await text([tmp_path], "read_document", name="a.md")
+    assert len(output) < MAX_TEXT_CHARS
+    assert output.endswith("3 more lines. Read on with start=3.")
 
 
 @pytest.mark.slow
 async def test_one_endless_line_is_cut_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("[" + "1," * 1_000_000)
-    ((_, _, said),) = await shown([tmp_path], "read_document", name="a.json")
-    assert len(said) < MAX_TEXT_CHARS + 100
-    assert said.endswith("more characters]")
+    ((_, _, output),) = await shown([tmp_path], "read_document", name="a.json")
+    assert len(output) < MAX_TEXT_CHARS + 100
+    assert output.endswith("more characters]")
 
 
 async def test_deleted_document_is_an_error_without_its_place(docs: Path) -> None:
@@ -292,7 +292,7 @@ async def test_bytes_outside_utf8_are_read_by_their_likely_encoding(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "says"),
+    ("name", "arguments", "expected"),
     [
         ("search_documents", None, "'words' is needed, as text."),
         ("search_documents", {}, "'words' is needed, as text."),
@@ -310,9 +310,9 @@ async def test_bytes_outside_utf8_are_read_by_their_likely_encoding(tmp_path: Pa
     ids=lambda value: repr(value)[:40],
 )
 async def test_wrong_arguments_are_an_error_that_explains_usage(
-    docs: Path, name: str, arguments: Mapping[str, Any] | None, says: str
+    docs: Path, name: str, arguments: Mapping[str, Any] | None, expected: str
 ) -> None:
-    assert await error([docs], name, arguments) == says
+    assert await error([docs], name, arguments) == expected
 
 
 async def test_it_offers_two_tools_where_there_are_documents(docs: Path) -> None:

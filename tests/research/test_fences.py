@@ -183,9 +183,9 @@ async def test_run_tells_how_many_files_are_indexed(tmp_path: Path, capsys: pyte
     with ScriptedModelClient([CLASSIFIED, search, '{"summary": "Wind grew."}']) as client:
         app = Upcall(client, store="runs.db")
         events = [event async for event in app.start_stream("Did wind grow?", documents=[tmp_path / "docs"])]
-    told = [event for event in events[:-1] if PROGRESS in event.metadata]
-    assert [event.to_text() for event in told] == ["files indexed: 10 of 10"]  # The others were read to be listed.
-    Screen().event(told[0])
+    emitted = [event for event in events[:-1] if PROGRESS in event.metadata]
+    assert [event.to_text() for event in emitted] == ["files indexed: 10 of 10"]  # The others were read to be listed.
+    Screen().event(emitted[0])
     assert capsys.readouterr().err == "upcall  files indexed: 10 of 10\n"
 
 
@@ -219,6 +219,6 @@ async def test_run_continues_without_an_unreachable_source(tmp_path: Path) -> No
     with ScriptedModelClient([CLASSIFIED, search, *reports]) as client:
         run = await Upcall(client, store="runs.db", settings=settings).start("Did wind grow?")
     assert (run.status, run.result) == (RunStatus.COMPLETED, "Wikipedia could not be reached.")
-    said = "Wikipedia cannot be reached (ConnectError). Go on without it, and say so."
-    assert list(client.requests[2].tool_results.values()) == [said]
+    text = "Wikipedia cannot be reached (ConnectError). Go on without it, and say so."
+    assert list(client.requests[2].tool_results.values()) == [text]
     assert os.listdir(tmp_path)

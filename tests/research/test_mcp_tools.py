@@ -77,10 +77,10 @@ async def test_it_gets_its_own_keys_and_no_others(notes: McpTools, monkeypatch: 
 async def test_what_goes_wrong_is_an_error_result(notes: McpTools) -> None:
     results = [await notes.call_tool(f"notes_{name}") for name in ("broken", "search", "nothing")]
     assert all(result.is_error for result in results)
-    for result, said in zip(
+    for result, text in zip(
         results, ("the notes are locked", "words", "There is no tool 'notes_nothing'."), strict=True
     ):
-        assert said in result.to_text()
+        assert text in result.to_text()
 
 
 @pytest.mark.slow
@@ -90,8 +90,8 @@ async def test_call_that_takes_too_long_is_given_up() -> None:
     tools._server = server(timeout=0.2)  # It may take longer to start.
     result = await tools.call_tool("notes_slow")
     await tools.stop()
-    said = "The MCP server notes did not answer within 0.2 seconds. Go on without it, and say so."
-    assert (result.is_error, result.to_text()) == (True, said)
+    text = "The MCP server notes did not answer within 0.2 seconds. Go on without it, and say so."
+    assert (result.is_error, result.to_text()) == (True, text)
 
 
 @pytest.mark.slow
@@ -131,8 +131,8 @@ async def test_mcp_tools_of_all_pages_have_their_own_names(notes: McpTools) -> N
     assert (len(schemas), max(map(len, schemas))) == (9, MAX_NAME_CHARS)
     assert schemas["notes_travel"]["parameters"]["$defs"]["Place"]["type"] == "object"  # type: ignore[typeddict-item]
     long = [name for name in schemas if name.startswith("notes_very")]
-    said = [(await notes.call_tool(name)).to_text() for name in long]
-    assert ["first" in said[0], "second" in said[1]] == [True, True]
+    texts = [(await notes.call_tool(name)).to_text() for name in long]
+    assert ["first" in texts[0], "second" in texts[1]] == [True, True]
 
 
 @pytest.mark.slow
@@ -244,7 +244,7 @@ async def test_data_sources_name_a_server() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "text"),
     [
         ({"notes": {}}, "give it a command or a url"),
         ({"notes": {"command": "x", "url": "y"}}, "give it a command or a url"),
@@ -254,8 +254,8 @@ async def test_data_sources_name_a_server() -> None:
         ({"ask user": {"command": "x"}}, "ask user"),
     ],
 )
-def test_wrong_setting_is_one_line(given: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said) as refused:
+def test_wrong_setting_is_one_line(given: dict[str, object], text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text) as refused:
         Settings.read(None, mcp_servers=given)
     assert "\n" not in str(refused.value)
     assert "not-to-be-shown" not in str(refused.value)

@@ -75,7 +75,7 @@ async def test_ddgs_without_a_network_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "output"),
     [
         (Sent(status=401), "Tavily refuses access (HTTP 401)."),
         (Sent(status=429), "Tavily is overloaded or broken (HTTP 429)."),
@@ -84,13 +84,13 @@ async def test_ddgs_without_a_network_says_so() -> None:
     ],
 )
 async def test_search_that_fails_is_a_line_without_its_key(
-    answer: Sent, said: str, caplog: pytest.LogCaptureFixture
+    answer: Sent, output: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     with serving(answer) as server:
         workbench = SourcesWorkbench([Web(Tavily(KEY, server.url))])
         result = await workbench.call_tool("search_web", {"words": "wind"})
-    assert (result.is_error, result.to_text()) == (True, f"{said} Go on without it, and say so.")
+    assert (result.is_error, result.to_text()) == (True, f"{output} Go on without it, and say so.")
     assert KEY not in caplog.text
 
 
@@ -132,7 +132,7 @@ async def test_pdf_on_the_web_is_read_by_pages(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "output"),
     [
         (Sent(b"\x89PNG", "image/png"), "The page is image/png, which cannot be read as text."),
         (Sent(b"%PDF", "application/pdf"), "The page cannot be read: it is damaged or no PDF"),
@@ -141,8 +141,8 @@ async def test_pdf_on_the_web_is_read_by_pages(tmp_path: Path) -> None:
     ],
     ids=["image", "damaged", "missing", "loop"],
 )
-async def test_page_that_cannot_be_read_says_why(answer: Sent, said: str) -> None:
-    with serving({"/a": answer}) as server, pytest.raises(ValueError, match=said):
+async def test_page_that_cannot_be_read_says_why(answer: Sent, output: str) -> None:
+    with serving({"/a": answer}) as server, pytest.raises(ValueError, match=output):
         await web("127.0.0.1").read(f"{server.url}/a")
 
 
@@ -154,8 +154,8 @@ async def test_page_that_is_too_large_is_given_up() -> None:
 
 @pytest.mark.slow
 async def test_page_that_never_ends_is_given_up() -> None:
-    said = r"The page did not answer within 0\.3 seconds"
-    with serving(Sent("begun", forever=True)) as server, pytest.raises(SourceUnavailable, match=said):
+    text = r"The page did not answer within 0\.3 seconds"
+    with serving(Sent("begun", forever=True)) as server, pytest.raises(SourceUnavailable, match=text):
         await fetch("The page", f"{server.url}/a", seconds=0.3)
 
 
@@ -203,8 +203,8 @@ async def resolved(host: str, port: int) -> Sequence[str]:
 
 @pytest.mark.parametrize("host", ["one.test", "two.test"])
 async def test_name_with_a_private_address_is_refused(host: str) -> None:
-    source, said = Web(Tavily(KEY), resolve=resolved), f"{host} is a private address, which is not read"
-    with serving(Sent(ARTICLE)) as server, pytest.raises(ValueError, match=said):
+    source, text = Web(Tavily(KEY), resolve=resolved), f"{host} is a private address, which is not read"
+    with serving(Sent(ARTICLE)) as server, pytest.raises(ValueError, match=text):
         await source.read(f"http://{host}:{server.port}/a")
     assert server.requests == []
 

@@ -56,16 +56,16 @@ def test_docx_is_paragraphs_and_rows_of_its_tables(tmp_path: Path) -> None:
 def test_page_is_its_own_text_without_its_surroundings() -> None:
     text = read_html(PAGE)
     assert text.title == "Wind & sun"
-    said = "\n".join(text.units)
-    assert "Wind power grew by ten percent in Germany last year, says the agency." in said
-    assert not any(word in said for word in ("Imprint", "About", "alert"))
+    output = "\n".join(text.units)
+    assert "Wind power grew by ten percent in Germany last year, says the agency." in output
+    assert not any(word in output for word in ("Imprint", "About", "alert"))
 
 
 def test_page_without_the_package_is_all_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "trafilatura", None)
-    said = "\n".join(read_html(PAGE).units)
-    assert "Wind power grew by ten percent in Germany last year, says the agency." in said
-    assert "alert" not in said
+    text = "\n".join(read_html(PAGE).units)
+    assert "Wind power grew by ten percent in Germany last year, says the agency." in text
+    assert "alert" not in text
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
@@ -183,17 +183,17 @@ def look_around(code: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return what code prints that runs in the place of the reader."""
     monkeypatch.setattr(isolated, "_START", f"import os, socket\n{code}")
     process = isolated._start()
-    said = process.communicate(timeout=60)[0].decode()
+    text = process.communicate(timeout=60)[0].decode()
     isolated._close(process)
-    return said
+    return text
 
 
 def test_reader_has_no_environment(isolation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    said = look_around("print(open('/proc/self/environ').read(), os.environ, os.getcwd())", monkeypatch)
-    assert said
-    assert "sk-secret" not in said
-    assert os.getcwd() not in said
+    text = look_around("print(open('/proc/self/environ').read(), os.environ, os.getcwd())", monkeypatch)
+    assert text
+    assert "sk-secret" not in text
+    assert os.getcwd() not in text
 
 
 @pytest.mark.parametrize(

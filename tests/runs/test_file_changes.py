@@ -250,8 +250,8 @@ def test_only_a_newline_ends_a_line_of_a_diff() -> None:
     assert count_lines(diff) == "+1 -1"
     change = Change(tool="edit_file", folder="w", files=(FileChange(path="a.txt", diff=diff),))
     entry = LogEntry(1, "run", "2026-01-31T12:00:00+00:00", FilesChanged(change=change))
-    told = [*list_log([entry], with_diffs=True)]
-    assert [line[:3] for line in told[1:]] == ["  -", "  +", "  @", "  -", "  +"]
+    emitted = [*list_log([entry], with_diffs=True)]
+    assert [line[:3] for line in emitted[1:]] == ["  -", "  +", "  @", "  -", "  +"]
 
 
 @pytest.mark.slow
@@ -302,8 +302,8 @@ async def test_call_that_was_cut_off_is_made_once(point: str, tool: str, monkeyp
     with monkeypatch.context() as patched:
         await _call_cut_off(stored, log, coder, call, point, patched, os)
     bench = WorkspaceWorkbench("work", consent=FREE)
-    said = await _journalled(stored, store, bench, call)
-    assert not said.is_error, said
+    text = await _journalled(stored, store, bench, call)
+    assert not text.is_error, text
     assert len(await log.list_changes()) == 1
     if tool == "apply_patch":
         assert files() == {"a.txt": "xx\n", "b.txt": "bb\n"}

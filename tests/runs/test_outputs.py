@@ -72,16 +72,16 @@ def test_schema_names_its_fields_as_the_prompts_do(kind: type[Reply]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "intent"),
+    ("text", "intent"),
     [("meta", Intent.META), (" Coding ", Intent.CODING), ("RESEARCH", Intent.RESEARCH), ("poetry", Intent.RESEARCH)],
 )
-def test_unknown_intent_is_research(said: str, intent: Intent) -> None:
+def test_unknown_intent_is_research(text: str, intent: Intent) -> None:
     """S2-39"""
-    assert Classification.model_validate({"intent": said}).intent is intent
+    assert Classification.model_validate({"intent": text}).intent is intent
 
 
 @pytest.mark.parametrize(
-    ("said", "depth"),
+    ("text", "depth"),
     [
         ("deep", Depth.DEEP),
         ("Deep\n", Depth.DEEP),
@@ -90,15 +90,15 @@ def test_unknown_intent_is_research(said: str, intent: Intent) -> None:
         (None, Depth.SHALLOW),
     ],
 )
-def test_unknown_depth_is_shallow(said: str | None, depth: Depth) -> None:
+def test_unknown_depth_is_shallow(text: str | None, depth: Depth) -> None:
     """S2-39"""
-    assert Classification.model_validate({"intent": "research", "research_depth": said}).depth is depth
+    assert Classification.model_validate({"intent": "research", "research_depth": text}).depth is depth
 
 
-@pytest.mark.parametrize("said", [{}, {"intent": None}, {"intent": 1}, {"intent": ["meta"]}], ids=repr)
-def test_classification_needs_an_intent(said: dict[str, Any]) -> None:
+@pytest.mark.parametrize("text", [{}, {"intent": None}, {"intent": 1}, {"intent": ["meta"]}], ids=repr)
+def test_classification_needs_an_intent(text: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="intent"):
-        Classification.model_validate(said)
+        Classification.model_validate(text)
 
 
 def test_fields_that_nobody_asked_for_are_ignored() -> None:
@@ -107,23 +107,23 @@ def test_fields_that_nobody_asked_for_are_ignored() -> None:
 
 def test_reply_is_read_in_camel_case() -> None:
     """X8"""
-    said = {"needsClarification": True, "clarificationQuestion": "Which?"}
-    assert ClarificationResponse.model_validate(said).clarification_question == "Which?"
+    fields = {"needsClarification": True, "clarificationQuestion": "Which?"}
+    assert ClarificationResponse.model_validate(fields).clarification_question == "Which?"
 
 
 # -- clarification ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("said", [{}, {"clarification_question": None}, {"clarification_question": "  "}], ids=repr)
-def test_need_to_clarify_needs_a_question(said: dict[str, Any]) -> None:
+@pytest.mark.parametrize("text", [{}, {"clarification_question": None}, {"clarification_question": "  "}], ids=repr)
+def test_need_to_clarify_needs_a_question(text: dict[str, Any]) -> None:
     """S0-38, S0-39"""
     with pytest.raises(ValidationError, match="clarification_question is empty"):
-        ClarificationResponse.model_validate({"needs_clarification": True, **said})
+        ClarificationResponse.model_validate({"needs_clarification": True, **text})
 
 
-@pytest.mark.parametrize("said", [{}, {"clarification_question": None, "options": None, "reason": None}], ids=repr)
-def test_no_need_to_clarify_needs_nothing_else(said: dict[str, Any]) -> None:
-    response = ClarificationResponse.model_validate({"needs_clarification": False, **said})
+@pytest.mark.parametrize("text", [{}, {"clarification_question": None, "options": None, "reason": None}], ids=repr)
+def test_no_need_to_clarify_needs_nothing_else(text: dict[str, Any]) -> None:
+    response = ClarificationResponse.model_validate({"needs_clarification": False, **text})
     assert (response.clarification_question, response.options, response.reason) == (None, (), None)
 
 
@@ -149,14 +149,14 @@ def test_clarification_becomes_a_question() -> None:
     ids=["blank", "equal", "unseen", "numbers", "long", "equal when cut", "many"],
 )
 def test_question_of_a_model_survives_odd_options(options: list[object], labels: list[str]) -> None:
-    said = {"needs_clarification": True, "clarification_question": "Which?", "options": options}
-    asked = ClarificationResponse.model_validate(said).question(("clarifier",))
+    fields = {"needs_clarification": True, "clarification_question": "Which?", "options": options}
+    asked = ClarificationResponse.model_validate(fields).question(("clarifier",))
     assert [option.label for option in asked.options] == labels
 
 
 def test_question_of_a_model_is_cut_when_long() -> None:
-    said = {"needs_clarification": True, "clarification_question": "x" * 9_000, "reason": "y" * 9_000}
-    asked = ClarificationResponse.model_validate(said).question(("clarifier",))
+    fields = {"needs_clarification": True, "clarification_question": "x" * 9_000, "reason": "y" * 9_000}
+    asked = ClarificationResponse.model_validate(fields).question(("clarifier",))
     assert len(asked.question) == len(asked.context or "") == MAX_QUESTION_CHARS
 
 
@@ -198,8 +198,8 @@ def test_need_to_clarify_needs_an_aspect(details: object) -> None:
 
 
 def test_aspect_may_leave_out_what_is_optional() -> None:
-    said = {"aspect": "scope", "clarification_question": "Which?", "description": None, "possible_options": None}
-    aspect = Ambiguity.model_validate(said)
+    fields = {"aspect": "scope", "clarification_question": "Which?", "description": None, "possible_options": None}
+    aspect = Ambiguity.model_validate(fields)
     assert (aspect.description, aspect.possible_options) == ("", ())
 
 
@@ -232,14 +232,14 @@ def test_words_without_json_are_a_report_too(kind: type[Report]) -> None:
 
 @pytest.mark.parametrize("kind", [Report, CodingReport, ResearchReport])
 def test_lists_that_are_null_are_empty(kind: type[Report]) -> None:
-    said: dict[str, Any] = dict.fromkeys(kind.model_fields) | {"summary": "Done."}
-    assert kind.model_validate(said).to_text() == "Done."
+    text: dict[str, Any] = dict.fromkeys(kind.model_fields) | {"summary": "Done."}
+    assert kind.model_validate(text).to_text() == "Done."
 
 
-@pytest.mark.parametrize("said", [{}, {"summary": ""}, {"summary": None}], ids=repr)
-def test_report_says_something(said: dict[str, Any]) -> None:
+@pytest.mark.parametrize("text", [{}, {"summary": ""}, {"summary": None}], ids=repr)
+def test_report_says_something(text: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="summary"):
-        Report.model_validate(said)
+        Report.model_validate(text)
 
 
 def test_document_that_was_not_seen_is_no_source() -> None:

@@ -115,7 +115,7 @@ def test_plan_survives_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "says"),
+    ("steps", "expected"),
     [
         ([step("1"), step("1")], "'1' is used twice"),
         ([step("1"), step("1 ")], "'1' is used twice"),
@@ -139,20 +139,20 @@ def test_plan_survives_json() -> None:
         (["Search"], "steps.0"),
     ],
 )
-def test_plan_that_cannot_be_worked_off_is_refused(steps: list[Any], says: str) -> None:
+def test_plan_that_cannot_be_worked_off_is_refused(steps: list[Any], expected: str) -> None:
     """S3-42"""
-    with pytest.raises(ValidationError, match=says):
+    with pytest.raises(ValidationError, match=expected):
         plan(*steps)
 
 
 @pytest.mark.parametrize(
-    ("reference", "says"),
+    ("reference", "expected"),
     rows("plans/a_reference_to_what_no_earlier_step_makes_is_refused"),
 )
-def test_plan_reference_to_no_earlier_result_is_refused(reference: str, says: str) -> None:
+def test_plan_reference_to_no_earlier_result_is_refused(reference: str, expected: str) -> None:
     """S3-42"""
     first = [step("0"), step("1", outputs=["report", "parser.py"])]
-    with pytest.raises(ValidationError, match=says):
+    with pytest.raises(ValidationError, match=expected):
         plan(*first, step("2", inputs=[reference], outputs=["own"]), step("3", outputs=["later"]))
 
 
@@ -172,12 +172,12 @@ def test_plan_output_with_a_dot_is_no_step() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "kind", "name"),
+    ("text", "kind", "name"),
     rows("plans/who_does_a_step_is_read_in_the_forms_models_write_it_in"),
 )
-def test_plan_assignee_is_read_in_models_forms(said: dict[str, Any], kind: str, name: str) -> None:
+def test_plan_assignee_is_read_in_models_forms(text: dict[str, Any], kind: str, name: str) -> None:
     """S3-42"""
-    made = plan(step("1", **said)).steps[0]
+    made = plan(step("1", **text)).steps[0]
     assert (made.type, made.name) == (kind, name)
 
 
@@ -219,7 +219,7 @@ def test_plan_step_lists_may_be_texts_or_objects() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "handlers", "tools", "problem"),
+    ("text", "handlers", "tools", "problem"),
     [
         ({"name": "coder"}, ["coder"], [], None),
         ({"name": "coder"}, [], [], None),
@@ -232,10 +232,10 @@ def test_plan_step_lists_may_be_texts_or_objects() -> None:
     ],
 )
 def test_plan_names_agents_and_tools_that_are_missing(
-    said: dict[str, Any], handlers: list[str], tools: list[str], problem: str | None
+    text: dict[str, Any], handlers: list[str], tools: list[str], problem: str | None
 ) -> None:
     """S3-42"""
-    assert plan(step("1", **said)).unknown_names(handlers, tools) == ([problem] if problem else [])
+    assert plan(step("1", **text)).unknown_names(handlers, tools) == ([problem] if problem else [])
 
 
 def test_plan_names_all_unknown_names_together() -> None:
@@ -290,7 +290,7 @@ def test_text_that_merely_resembles_an_edit_is_none(reply: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "says"),
+    ("reply", "expected"),
     [
         ("edit step 9: x", "there is no step '9'; steps: 1, 2, 3"),
         ("remove step 2 and 9", "there is no step '9'; steps: 1, 3"),
@@ -304,9 +304,9 @@ def test_text_that_merely_resembles_an_edit_is_none(reply: str) -> None:
         ("add step: \x1b", "description: Value should have at least 1"),
     ],
 )
-def test_plan_edit_that_is_impossible_refuses_its_companions(reply: str, says: str) -> None:
+def test_plan_edit_that_is_impossible_refuses_its_companions(reply: str, expected: str) -> None:
     before = CHAIN.model_copy(deep=True)
-    with pytest.raises(EditRefused, match=says):
+    with pytest.raises(EditRefused, match=expected):
         apply_edits(CHAIN, reply)
     assert before == CHAIN
 

@@ -142,9 +142,9 @@ def test_usage_adds_up() -> None:
 
 
 def test_run_prints_as_a_person_reads_it() -> None:
-    told = str(run(status=RunStatus.FAILED, task="Build it", error="No network."))
-    assert told.splitlines()[1:3] == ["Status   failed", "Task     Build it"]
-    assert "Error    No network." in told
+    emitted = str(run(status=RunStatus.FAILED, task="Build it", error="No network."))
+    assert emitted.splitlines()[1:3] == ["Status   failed", "Task     Build it"]
+    assert "Error    No network." in emitted
 
 
 def test_run_as_json_has_just_the_agreed_keys() -> None:

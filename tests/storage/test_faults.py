@@ -133,7 +133,7 @@ async def test_page_that_is_damaged_never_yields_wrong_data() -> None:
         stored = await store.save(stored, stored.run.apply(RunEvent.PLANNING), checkpoint)
     await store.close()
     good = {1: history(10), 2: history(60), 3: history(61)}
-    told: list[str] = []
+    emitted: list[str] = []
     restored: list[int] = []
     for number, content in pages(Path("runs.db")):
         Path(f"{number}.db").write_bytes(content)
@@ -141,20 +141,20 @@ async def test_page_that_is_damaged_never_yields_wrong_data() -> None:
         try:
             assert await damaged.load(stored.run.id) == stored
         except UpcallError as error:
-            told.append(text_of(error))
+            emitted.append(text_of(error))
             with contextlib.suppress(StoreUnavailable):  # The page of the schema's own table.
                 assert (await check(damaged)).problems
-            if "store restore" in told[-1]:
-                whole = int(re.findall(r"The one of version (\d+) is whole", told[-1])[0])
+            if "store restore" in emitted[-1]:
+                whole = int(re.findall(r"The one of version (\d+) is whole", emitted[-1])[0])
                 assert await damaged.checkpoint(stored.run.id, whole) == good[whole]
                 with contextlib.suppress(StoreUnavailable):  # The page is one that going back has to write.
                     back = await restore(damaged, stored.run.id)
                     assert (await damaged.load(back.id)).checkpoint == good[whole]
                     restored.append(number)
         await damaged.close()
-    others = [each for each in told if "upcall store" not in each]
+    others = [each for each in emitted if "upcall store" not in each]
     assert all("Unknown run" in each or "schema version" in each or "restore the database" in each for each in others)
-    assert len(restored) > sum("store restore" in each for each in told) / 2
+    assert len(restored) > sum("store restore" in each for each in emitted) / 2
 
 
 async def test_file_that_was_cut_short_is_said() -> None:
@@ -246,10 +246,10 @@ async def test_server_that_dies_midway_leaves_the_last_state(seconds: float, own
     writing = asyncio.create_task(write())
     await asyncio.sleep(seconds)
     await asyncio.to_thread(own_server.kill)
-    said = text_of(await writing)
-    assert "Cannot write the store postgresql://upcall@127.0.0.1" in said
-    assert "p@ss" not in said
-    assert "p%40ss" not in said
+    text = text_of(await writing)
+    assert "Cannot write the store postgresql://upcall@127.0.0.1" in text
+    assert "p@ss" not in text
+    assert "p%40ss" not in text
     with pytest.raises(StoreUnavailable, match="Check that the server runs"):
         await store.load(stored.run.id)
     await asyncio.to_thread(own_server.start)

@@ -169,10 +169,10 @@ async def test_one_of_four_processes_that_claim_at_once_wins(location: str) -> N
         assert child.stdin is not None
         child.stdin.write("\n")
         child.stdin.flush()
-    said = sorted(says(child) for child in children)
+    output = sorted(says(child) for child in children)
     for child in children:
         child.communicate()
-    assert said == ["RunConflict"] * 3 + ["won"]
+    assert output == ["RunConflict"] * 3 + ["won"]
     assert (await RunStore(location).load("abcdef000000")).version == 3
 
 

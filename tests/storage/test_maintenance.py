@@ -114,8 +114,8 @@ async def test_run_goes_back_to_the_last_whole_checkpoint(location: str) -> None
     whole = [version for version, deltas in list_deltas(location) if deltas is not None]
     kept = whole[-2]
     execute(location, "update upcall_checkpoints set state = ? where version > ?", GARBAGE, kept)
-    told = rf"version 60.* damaged.*version {kept} is whole.*upcall store restore {stored.run.id}"
-    with pytest.raises(SchemaMismatch, match=told):
+    emitted = rf"version 60.* damaged.*version {kept} is whole.*upcall store restore {stored.run.id}"
+    with pytest.raises(SchemaMismatch, match=emitted):
         await store.load(stored.run.id)
     back = await restore(store, stored.run.id[:6])
     loaded = await store.load(stored.run.id)

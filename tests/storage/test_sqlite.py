@@ -306,8 +306,8 @@ def _target(descriptor: str) -> str:
 
 
 async def test_cancellation_that_is_repeated_leaves_no_unheard_error() -> None:
-    unheard: list[object] = []
-    asyncio.get_running_loop().set_exception_handler(lambda loop, context: unheard.append(context))
+    received: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: received.append(context))
     begun, go_on = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -326,4 +326,4 @@ async def test_cancellation_that_is_repeated_leaves_no_unheard_error() -> None:
     del task  # Its traceback holds what was waited for.
     await asyncio.sleep(0.05)
     gc.collect()
-    assert unheard == []
+    assert received == []

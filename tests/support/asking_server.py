@@ -58,8 +58,8 @@ async def confirm(context: Context[Any, Any, Any], what: str) -> str:
 async def twice(context: Context[Any, Any, Any]) -> str:
     """Ask the same twice, and something else."""
     count("twice")
-    said = [await elicit(context, "Your name?", {"name": {"type": "string"}}, ["name"]) for _ in range(2)]
-    return " | ".join([*said, await elicit(context, "And?", {}, [])])
+    texts = [await elicit(context, "Your name?", {"name": {"type": "string"}}, ["name"]) for _ in range(2)]
+    return " | ".join([*texts, await elicit(context, "And?", {}, [])])
 
 
 @server.tool()

@@ -31,7 +31,7 @@ AgentT = TypeVar("AgentT", bound=ResumableAgent[Any])
 
 
 @dataclass(frozen=True)
-class Rest:
+class TurnResult:
     """How a turn or a team came to rest: its last message, and the events before it."""
 
     message: BaseChatMessage
@@ -47,13 +47,13 @@ class Rest:
         """What it ended with, as a model reads it."""
         return self.message.to_model_text()
 
-    def told(self, kind: type[Event]) -> list[Event]:
+    def events_of(self, kind: type[Event]) -> list[Event]:
         """Return the events of one type."""
         return [event for event in self.events if type(event) is kind]
 
     def paths(self, kind: type[Event]) -> list[str]:
         """Who sent the events of one type."""
-        return ["/".join(event_path(event)) for event in self.told(kind)]
+        return ["/".join(event_path(event)) for event in self.events_of(kind)]
 
 
 class Counted:
@@ -79,7 +79,9 @@ async def soon(work: Awaitable[T]) -> T:
     return await asyncio.wait_for(work, HANG_GUARD)
 
 
-async def say(agent: ChatAgent, *messages: str | BaseChatMessage, token: CancellationToken | None = None) -> Rest:
+async def send(
+    agent: ChatAgent, *messages: str | BaseChatMessage, token: CancellationToken | None = None
+) -> TurnResult:
     """Give the agent messages (a text comes from the user) and drive its turn to its end. No message: it goes on."""
     given = [TextMessage(source="user", content=each) if isinstance(each, str) else each for each in messages]
     return await soon(_driven(agent, given, token or CancellationToken()))
@@ -87,12 +89,12 @@ async def say(agent: ChatAgent, *messages: str | BaseChatMessage, token: Cancell
 
 async def turn(agent: ChatAgent, *messages: BaseChatMessage) -> HandoffMessage:
     """Return the hand-off that ends the agent's turn."""
-    message = (await say(agent, *messages)).message
+    message = (await send(agent, *messages)).message
     assert isinstance(message, HandoffMessage)
     return message
 
 
-async def _driven(agent: ChatAgent, messages: Sequence[BaseChatMessage], token: CancellationToken) -> Rest:
+async def _driven(agent: ChatAgent, messages: Sequence[BaseChatMessage], token: CancellationToken) -> TurnResult:
     events: list[Event] = []
     ended: Response | None = None
     async for item in agent.on_messages_stream(messages, token):
@@ -103,7 +105,7 @@ async def _driven(agent: ChatAgent, messages: Sequence[BaseChatMessage], token: 
             events.append(item)
     assert ended is not None
     assert ended.inner_messages == [each for each in events if is_own_event(each)]
-    return Rest(ended.chat_message, events)
+    return TurnResult(ended.chat_message, events)
 
 
 async def read_to_end(stream: AsyncIterator[Any]) -> Run:
@@ -113,7 +115,7 @@ async def read_to_end(stream: AsyncIterator[Any]) -> Run:
     return items[-1]
 
 
-async def run(team: Team, task: str | BaseChatMessage | None) -> Rest:
+async def run(team: Team, task: str | BaseChatMessage | None) -> TurnResult:
     """Run a team to its next stop."""
     events: list[Event] = []
 
@@ -123,24 +125,24 @@ async def run(team: Team, task: str | BaseChatMessage | None) -> Rest:
                 events.append(item)
 
     await soon(consume())
-    return Rest(next(each for each in reversed(events) if isinstance(each, BaseChatMessage)), events)
+    return TurnResult(next(each for each in reversed(events) if isinstance(each, BaseChatMessage)), events)
 
 
-async def carried(source: ResumableAgent[Any], target: AgentT) -> AgentT:
+async def resumed_as(source: ResumableAgent[Any], target: AgentT) -> AgentT:
     """`target`, a new object, with the state of `source` after a trip through plain JSON."""
     assert target is not source
     await target.load_state(json.loads(json.dumps(await source.save_state(), allow_nan=False)))
     return target
 
 
-def answers(rest: Rest, *given: str | Answer | None) -> HandoffMessage:
+def answers(rest: TurnResult, *given: str | Answer | None) -> HandoffMessage:
     """Return the message that answers the open questions in their order; None leaves one open."""
-    said = [
+    texts = [
         value if isinstance(value, Answer) else Answer(question_id=question.id, text=value)
         for question, value in zip(rest.questions, given, strict=False)
         if value is not None
     ]
-    return answer_message(said, target=rest.questions[0].path[0], questions=rest.questions)
+    return answer_message(texts, target=rest.questions[0].path[0], questions=rest.questions)
 
 
 async def cancelled_while(
@@ -148,7 +150,7 @@ async def cancelled_while(
 ) -> None:
     """Start a turn, wait until `busy`, and cancel it: by its ``token`` or as a ``task``. It must end with that."""
     token = CancellationToken()
-    turn = asyncio.create_task(say(agent, *messages, token=token))
+    turn = asyncio.create_task(send(agent, *messages, token=token))
     while not busy() and not turn.done():
         await asyncio.sleep(0)
     for _ in range(50):  # Let what is done be noted.

@@ -21,8 +21,8 @@ class ForeignAgent(BaseChatAgent):
         raise NotImplementedError
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
-        said = await self.speak(messages)
-        return Response(chat_message=TextMessage(source=self.name, content=said) if isinstance(said, str) else said)
+        text = await self.speak(messages)
+        return Response(chat_message=TextMessage(source=self.name, content=text) if isinstance(text, str) else text)
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None: ...
 

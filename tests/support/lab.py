@@ -204,7 +204,7 @@ class Notebook:
 
     async def save(self) -> None:
         """Save the notebook."""
-        async with self.page.expect_response(lambda said: said.request.method == "PUT" and "/contents/" in said.url):
+        async with self.page.expect_response(lambda text: text.request.method == "PUT" and "/contents/" in text.url):
             await self.page.keyboard.press("Control+s")
 
     async def choose(self, menu: str, entry: str) -> None:

@@ -67,9 +67,9 @@ class World:
             return "waited"
 
         def agent(name: str, *nested: PausableAgent, tools: tuple[object, ...] = ()) -> PausableAgent:
-            said = f"You are the {name}."
+            text = f"You are the {name}."
             return PausableAgent(
-                name, self.client, description=name, system_message=said, agents=nested, tools=list(tools)
+                name, self.client, description=name, system_message=text, agents=nested, tools=list(tools)
             )
 
         lead = agent("lead", agent("coder", tools=(wait,)), agent("writer", tools=(note,)))

@@ -54,8 +54,8 @@ async def order(context: Context, item: str) -> str | InputRequiredResult:
 async def again(context: Context) -> str | InputRequiredResult:
     """Ask for the same until it is right."""
     count("again")
-    said = context.input_responses
-    if said is None or said["code"].content != {"code": "7"}:
+    text = context.input_responses
+    if text is None or text["code"].content != {"code": "7"}:
         return InputRequiredResult(input_requests={"code": form("Code?", code={"type": "string"})})
     return "right"
 

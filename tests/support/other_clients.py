@@ -81,7 +81,7 @@ def answer_ollama(request: Request) -> Sent:
     body = json.loads(request.body)
     results = sum(each["role"] == "tool" for each in body["messages"])
     call = {"function": {"name": "ask_user", "arguments": _ASKED}}
-    said = (
+    text = (
         {"role": "assistant", "content": DONE}
         if results
         else {"role": "assistant", "content": "", "tool_calls": [call]}
@@ -89,9 +89,9 @@ def answer_ollama(request: Request) -> Sent:
     ended = {"done": True, "done_reason": "stop", "prompt_eval_count": 5, "eval_count": 2}
     whole = {"model": body["model"], "created_at": "2026-01-01T00:00:00Z"}
     if not body.get("stream"):
-        return _json({**whole, "message": said, **ended})
+        return _json({**whole, "message": text, **ended})
     last = {**whole, "message": {"role": "assistant", "content": ""}, **ended}
-    lines = [{**whole, "message": said, "done": False}, last]
+    lines = [{**whole, "message": text, "done": False}, last]
     return Sent("".join(f"{json.dumps(each)}\n" for each in lines), "application/x-ndjson")
 
 
@@ -111,7 +111,7 @@ def answer_openai(request: Request) -> Sent:
     call = {"index": 0, "id": "c1", "type": "function"}
     call["function"] = {"name": "ask_user", "arguments": json.dumps(_ASKED)}
     has_result = any(each["role"] == "tool" for each in body["messages"])
-    said = {"content": DONE} if has_result else {"content": None, "tool_calls": [call]}
+    text = {"content": DONE} if has_result else {"content": None, "tool_calls": [call]}
     whole = {
         "id": "x",
         "created": 1,
@@ -119,10 +119,10 @@ def answer_openai(request: Request) -> Sent:
         "usage": {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7},
     }
     choice = {"index": 0, "finish_reason": "stop" if has_result else "tool_calls"}
-    said = {"role": "assistant", **said}
+    text = {"role": "assistant", **text}
     if not body.get("stream"):
-        return _json({**whole, "object": "chat.completion", "choices": [{**choice, "message": said}]})
-    chunk = {**whole, "object": "chat.completion.chunk", "choices": [{**choice, "delta": said}]}
+        return _json({**whole, "object": "chat.completion", "choices": [{**choice, "message": text}]})
+    chunk = {**whole, "object": "chat.completion.chunk", "choices": [{**choice, "delta": text}]}
     return Sent(f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n", "text/event-stream")
 
 
@@ -146,10 +146,10 @@ class FakeLlama:
 
     def create_chat_completion(self, messages: list[dict[str, Any]], **options: Any) -> dict[str, Any]:
         has_answer = any(ANSWER in str(each["content"]) for each in messages)
-        said = DONE if has_answer else json.dumps({"name": "ask_user", "arguments": _ASKED})
+        text = DONE if has_answer else json.dumps({"name": "ask_user", "arguments": _ASKED})
         usage = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
         return {
-            "choices": [{"message": {"role": "assistant", "content": said}, "finish_reason": "stop"}],
+            "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
             "usage": usage,
         }
 
@@ -185,7 +185,7 @@ class _History(list[Any]):
 
     def __getattr__(self, name: str) -> Any:
         role = name.removeprefix("add_").removesuffix("_message")
-        return lambda said, **_: self.append(_Value(role=role, said=said))
+        return lambda text, **_: self.append(_Value(role=role, said=text))
 
 
 class FakeConnector:

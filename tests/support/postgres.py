@@ -101,8 +101,8 @@ class Server:
                 self.run("SELECT 1")
             except Exception as error:
                 if self._process.poll() is not None or time.monotonic() > until:
-                    said = (self.folder / "log").read_text(errors="replace")
-                    raise NoPostgres(f"the server does not start: {' '.join(said.split())[-300:]}") from error
+                    output = (self.folder / "log").read_text(errors="replace")
+                    raise NoPostgres(f"the server does not start: {' '.join(output.split())[-300:]}") from error
                 time.sleep(0.05)
             else:
                 return

@@ -53,9 +53,9 @@ def _orchestrate(text: str) -> Reply:
     """Return what an orchestrator says: facts, a plan, who is next, and the end."""
     if "is_request_satisfied" not in text:
         return "It is in the north archive." if "I found it" in text else "We ask the surfer."
-    said: dict[str, object] = {"is_request_satisfied": "I found it" in text, "is_in_loop": False}
-    said |= {"is_progress_being_made": True, "next_speaker": "surfer", "instruction_or_question": "Look."}
-    return json.dumps({name: {"reason": "so", "answer": each} for name, each in said.items()})
+    fields: dict[str, object] = {"is_request_satisfied": "I found it" in text, "is_in_loop": False}
+    fields |= {"is_progress_being_made": True, "next_speaker": "surfer", "instruction_or_question": "Look."}
+    return json.dumps({name: {"reason": "so", "answer": each} for name, each in fields.items()})
 
 
 def stock(name: str, model: Model, **options: object) -> AssistantAgent:

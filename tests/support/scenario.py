@@ -24,10 +24,10 @@ WRITE = Call("write_file", {"path": "auth.js", "content": "// Express\n"})
 AGENTS: Sequence[AgentName] = get_args(AgentName)
 
 
-def for_team(**said: Sequence[Reply]) -> dict[str, list[Reply]]:
+def for_team(**text: Sequence[Reply]) -> dict[str, list[Reply]]:
     """Return what the agents of the root team say; one that is not named says nothing."""
-    assert said.keys() <= set(AGENTS)
-    return {f"You are the {agent} ": list(said.get(agent, ())) for agent in AGENTS}
+    assert text.keys() <= set(AGENTS)
+    return {f"You are the {agent} ": list(text.get(agent, ())) for agent in AGENTS}
 
 
 def script(**changed: Sequence[Reply]) -> dict[str, list[Reply]]:

@@ -47,8 +47,8 @@ def look(score: float, ask: AskFor = "essential") -> Say:
 CLEAR_LOOK, LACKING_LOOK = look(0.1), look(0.9)
 
 
-def for_run(**said: list[Reply]) -> dict[str, list[Reply]]:
+def for_run(**text: list[Reply]) -> dict[str, list[Reply]]:
     """Return what a server says in a run, the first look as one more agent."""
-    looks = said.pop("looks", [])
+    looks = text.pop("looks", [])
     unsaid: dict[str, list[Reply]] = {"clarifier": [], "planner": [], "lead": [], "coder": []}
-    return {"You read a task ": looks, **script(**{**unsaid, **said})}
+    return {"You read a task ": looks, **script(**{**unsaid, **text})}

@@ -140,5 +140,5 @@ def same_as_golden(name: str, text: str) -> None:
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(text)
     assert kept.is_file(), f"{kept.name} is not kept yet"
-    told = difflib.unified_diff(kept.read_text().splitlines(), text.splitlines(), "kept", "now", lineterm="")
-    assert text == kept.read_text(), "\n".join(told)
+    emitted = difflib.unified_diff(kept.read_text().splitlines(), text.splitlines(), "kept", "now", lineterm="")
+    assert text == kept.read_text(), "\n".join(emitted)

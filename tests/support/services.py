@@ -98,8 +98,8 @@ class Process:
         """Send it a signal; how it ended, and what it said."""
         self.client.close()
         self._process.send_signal(how)
-        _, said = self._process.communicate(timeout=TIMEOUT_S)
-        return self._process.returncode, said
+        _, text = self._process.communicate(timeout=TIMEOUT_S)
+        return self._process.returncode, text
 
 
 @contextmanager

@@ -83,8 +83,8 @@ def task(name: str) -> Call:
 def script(*parts: Replies) -> ScriptedModelClient:
     """Return a model with a list of replies for each agent. The selecting models have no system message: their name
     is ""."""
-    replies = {name: said for part in parts for name, said in part.items()}
-    named: dict[str, Sequence[Reply]] = {said_to(name): said for name, said in replies.items() if name}
+    replies = {name: text for part in parts for name, text in part.items()}
+    named: dict[str, Sequence[Reply]] = {said_to(name): text for name, text in replies.items() if name}
     return ScriptedModelClient({**named, **({"": replies[""]} if "" in replies else {})})
 
 
@@ -136,9 +136,9 @@ def magentic(world: World) -> Team:
 
 def ledger(speaker: str, done: bool) -> str:
     """Return what the orchestrator of `magentic` decides."""
-    said: dict[str, bool | str] = {"is_request_satisfied": done, "is_progress_being_made": True, "is_in_loop": False}
-    said |= {"instruction_or_question": "Go on.", "next_speaker": speaker}
-    return json.dumps({name: {"reason": "so", "answer": answer} for name, answer in said.items()})
+    fields: dict[str, bool | str] = {"is_request_satisfied": done, "is_progress_being_made": True, "is_in_loop": False}
+    fields |= {"instruction_or_question": "Go on.", "next_speaker": speaker}
+    return json.dumps({name: {"reason": "so", "answer": answer} for name, answer in fields.items()})
 
 
 ORCHESTRATOR = ["Facts.", "Plan.", ledger("coder", False), ledger("tester", False), ledger("coder", True), "All done."]

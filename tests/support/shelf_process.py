@@ -37,8 +37,8 @@ async def main(name: str, verb: str, run_id: str = "") -> dict[str, Any]:
         for executor in executors_in(team):
             await executor.start()
         stock = await team.run(task=TASK)
-        said = stock.messages[-1]
-        return {"result": said.to_text(), "stop": stock.stop_reason, "calls": world.calls}  # type: ignore[union-attr]
+        text = stock.messages[-1]
+        return {"result": text.to_text(), "stop": stock.stop_reason, "calls": world.calls}  # type: ignore[union-attr]
     app = Upcall(store="runs.db", team=lambda: row.build(world))
     if verb == "start":
         try:

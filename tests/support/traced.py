@@ -83,11 +83,13 @@ async def broken(text: str) -> str:
 
 def team_of(replies: dict[str, Sequence[Reply]], *, stock: bool = False) -> MakeTeam:
     """Return a lead with the agents coder and tester nested in it, and behind it perhaps a stock agent."""
-    client = ScriptedModelClient({f"You are the {name}.": said for name, said in replies.items()})
+    client = ScriptedModelClient({f"You are the {name}.": text for name, text in replies.items()})
 
     def agent(name: str, *nested: PausableAgent) -> PausableAgent:
-        says = f"You are the {name}."
-        return PausableAgent(name, client, description=name, system_message=says, agents=nested, tools=[note, broken])
+        expected = f"You are the {name}."
+        return PausableAgent(
+            name, client, description=name, system_message=expected, agents=nested, tools=[note, broken]
+        )
 
     def make() -> Team:
         members = [agent("lead", agent("coder"), agent("tester"))]

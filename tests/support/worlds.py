@@ -31,7 +31,7 @@ def solo(model: ScriptedModelClient, **options: Any) -> MakeTeam:
     return lambda: pausing(PausableAgent("solo", model, **options))
 
 
-def crew(model: ScriptedModelClient, *names: str, **options: Any) -> MakeTeam:
+def team_of(model: ScriptedModelClient, *names: str, **options: Any) -> MakeTeam:
     """Return a function that makes a lead with nested agents of these names, which have the options."""
 
     def make() -> Team:
@@ -43,7 +43,7 @@ def crew(model: ScriptedModelClient, *names: str, **options: Any) -> MakeTeam:
 
 def model_of(**replies: Sequence[Reply]) -> ScriptedModelClient:
     """Return a model with a list of replies for each agent."""
-    return ScriptedModelClient({f"<{name}>": list(said) for name, said in replies.items()})
+    return ScriptedModelClient({f"<{name}>": list(text) for name, text in replies.items()})
 
 
 def at_once(*names: str) -> Calls:

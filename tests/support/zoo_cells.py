@@ -178,19 +178,19 @@ def judge(behaviour: Behaviour, run: Run, folder: Path) -> str | None:
     """Return what is wrong with how a run ended: it must be right, or one clear line."""
     made = sorted((folder / "orders").read_text().split()) if (folder / "orders").exists() else []
     wanted = sorted(each["item"] for each in ORDERS[: behaviour.calls])
-    said = f"{run.status} {run.result!r} {run.error!r} {made}"
+    text = f"{run.status} {run.result!r} {run.error!r} {made}"
     if made not in ([], wanted):
-        return f"wrong orders: {said}"
+        return f"wrong orders: {text}"
     if THOUGHT in str(run.result):
-        return f"a thought is the result: {said}"
+        return f"a thought is the result: {text}"
     right = behaviour.right
     if right == "error" or (right == "cut" and run.status == "failed"):
         clear = run.status == "failed" and run.error is not None and _LINE.fullmatch(run.error)
-        return None if clear and not made else f"no clear line: {said}"
+        return None if clear and not made else f"no clear line: {text}"
     if right == "cut":
-        return None if not made and run.result == DONE else f"a cut reply: {said}"
+        return None if not made and run.result == DONE else f"a cut reply: {text}"
     wrong = run.status != "completed" or run.result != DONE or made != (wanted if right == "calls" else [])
-    return said if wrong else None
+    return text if wrong else None
 
 
 async def _main(url: str, behaviour: str, cell: str, folder: str, run_id: str) -> None:

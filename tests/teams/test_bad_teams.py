@@ -74,8 +74,8 @@ async def test_agents_of_one_name_get_their_own_answers(place: str, names: tuple
         return crew_of(world.agent(names[0]), NestedTeam(inner, name="inner"))
 
     asks = [ask("One?"), "First.", ask("Two?"), "Second."]
-    said = dict.fromkeys(names, asks) if names[0] == names[1] else {names[0]: asks[:2], names[1]: asks[2:]}
-    with script(PLACES[place].others, said) as client:
+    text = dict.fromkeys(names, asks) if names[0] == names[1] else {names[0]: asks[:2], names[1]: asks[2:]}
+    with script(PLACES[place].others, text) as client:
         world, put = World(client), PLACES[place].put(make)
         run = await app(put, world).start("Build it")
         run = await app(put, world).answer(run.id, {open_ids(run)[0]: "1"})
@@ -93,7 +93,7 @@ async def test_handoff_to_nobody_fails_and_names_the_target(place: str) -> None:
         members: list[ChatAgent] = [world.agent("coder", handoffs=["nobody"]), world.agent("tester")]
         return Swarm(members, name="crew", termination_condition=TextMessageTermination("tester"))
 
-    above = {name: said[:1] for name, said in PLACES[place].others.items() if name == "lead"}
+    above = {name: text[:1] for name, text in PLACES[place].others.items() if name == "lead"}
     with script(above, {"coder": [note("began"), Call("transfer_to_nobody")]}) as client:
         world = World(client)
         run = await app(PLACES[place].put(make), world).start("Build it")
@@ -161,8 +161,8 @@ async def test_thousand_open_questions_are_each_answered_by_id(place: str, monke
         return crew_of(world.agent("coder", max_questions=1000))
 
     monkeypatch.setenv("UPCALL_MAX_QUESTIONS_RUN", "1000")
-    said = {"coder": [Calls([ask(text) for text in texts]), "Coded."]}
-    with script(PLACES[place].others, said) as client:
+    fields = {"coder": [Calls([ask(text) for text in texts]), "Coded."]}
+    with script(PLACES[place].others, fields) as client:
         world, put = World(client), PLACES[place].put(make)
         run = await app(put, world).start("Build it")
         ids = dict(zip(open_ids(run), texts, strict=True))
@@ -256,12 +256,12 @@ async def test_agent_given_up_leaves_its_neighbours_question_open() -> None:
     def make(world: World) -> Team:
         return crew_of(world.agent("lead", world.agent("slow"), world.agent("coder"), nested_timeout=SOON))
 
-    said = {
+    fields = {
         "lead": [Calls([task("slow"), task("coder")]), "Led."],
         "slow": [Hang()],
         "coder": [ask("Which?"), "Coded."],
     }
-    with script(said) as client:
+    with script(fields) as client:
         world = World(client)
         run = await app(make, world).start("Build it")
         assert run.questions[0].path == ("lead", "coder")
@@ -318,8 +318,8 @@ async def test_state_that_does_not_fit_is_refused_without_loss(other: str, place
     def make(world: World) -> Team:
         return crew_of(world.agent("coder"), world.agent("tester"))
 
-    said = {"coder": [ask("Which?"), "Coded."], "tester": ["Tested."]}
-    with script(PLACES[place].others, said) as client:
+    fields = {"coder": [ask("Which?"), "Coded."], "tester": ["Tested."]}
+    with script(PLACES[place].others, fields) as client:
         world, put = World(client), PLACES[place].put(make)
         run = await app(put, world).start("Build it")
         with pytest.raises(TeamMismatch) as refused:
@@ -359,7 +359,7 @@ async def coroutine() -> Team:
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "expected"),
     [
         (lambda: None, "gave NoneType; it must give a team"),
         (list, "gave list; it must give a team"),
@@ -372,9 +372,9 @@ async def coroutine() -> Team:
         (lambda: RoundRobinGroupChat([]), "The team cannot be built: ValueError: At least one participant"),
     ],
 )
-async def test_function_that_builds_no_team_is_refused_before_storing(make: Any, says: str) -> None:
+async def test_function_that_builds_no_team_is_refused_before_storing(make: Any, expected: str) -> None:
     app = Upcall(team=make, store="runs.db")
-    with pytest.raises(ConfigurationError, match=re.escape(says)):
+    with pytest.raises(ConfigurationError, match=re.escape(expected)):
         await app.start("Build it")
     assert await app.list() == []
 

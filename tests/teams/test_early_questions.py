@@ -495,15 +495,15 @@ async def test_early_events_keep_order_for_slow_readers(tmp_path: Path, seconds:
         agents = [bench.worker("coder"), bench.worker("searcher", tools=[quick, bench.search], ask_user=False)]
         return RoundRobinGroupChat([bench.worker("lead", agents=agents)], max_turns=1)
 
-    told: list[str] = []
+    emitted: list[str] = []
     async for item in bench.app(make).start_stream("Build it"):
         if isinstance(item, UserInputRequestedEvent):
             bench.searched.set()
             await asyncio.sleep(seconds)
         if isinstance(item, ToolCallRequestEvent | ToolCallExecutionEvent) and "searcher" in event_path(item):
-            told.append(f"{type(item).__name__} {item.content[0].name}")
+            emitted.append(f"{type(item).__name__} {item.content[0].name}")
     kinds = ("ToolCallRequestEvent", "ToolCallExecutionEvent")
-    assert told == [f"{kind} {tool}" for tool in ("quick", "search") for kind in kinds]
+    assert emitted == [f"{kind} {tool}" for tool in ("quick", "search") for kind in kinds]
 
 
 async def test_early_pause_too_large_keeps_reply_and_question(tmp_path: Path) -> None:

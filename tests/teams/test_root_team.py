@@ -124,9 +124,9 @@ async def test_shallow_question_is_answered_from_the_documents(tmp_path: Path) -
         'Germany leads [1].\n\nSources:\n- [1] energy.md, line 2: "Germany: 52 percent wind and solar"\n\n'
         "Citations: 1 checked, 1 hold."
     )
-    said = FencedText("documents", "energy.md", "lines 1-2", "# Energy\nGermany: 52 percent wind and solar")
+    text = FencedText("documents", "energy.md", "lines 1-2", "# Energy\nGermany: 52 percent wind and solar")
     shown = {call: parse_fenced(result) for call, result in client.requests[2].tool_results.items()}
-    assert shown == {"call_1": [said], "call_2_1": [said]}
+    assert shown == {"call_1": [text], "call_2_1": [text]}
 
 
 @pytest.mark.parametrize(("intent", "agent"), [("coding", "coder"), ("research", "researcher")])
@@ -264,8 +264,8 @@ async def test_user_info_reaches_the_classifier_and_nobody_else() -> None:
         run = await new_app(client, user_info={"name": "Mallory"}).start(
             TASK, user_info={"name": "Ada", "email": "ada@example.org"}
         )
-    told = [request for request in client.requests if "The user is Ada (ada@example.org)." in request.system]
-    assert told == requests_of(client, "classifier")
+    emitted = [request for request in client.requests if "The user is Ada (ada@example.org)." in request.system]
+    assert emitted == requests_of(client, "classifier")
     assert not any("Mallory" in str(request.body) for request in client.requests)
     assert run.config.team
     assert run.config.team.user_info == {"name": "Ada", "email": "ada@example.org"}
@@ -278,11 +278,11 @@ async def test_workspace_names_reach_the_classifier_alone(tmp_path: Path) -> Non
         (folder / name).touch()
     with scripted() as client:
         await new_app(client).start(TASK, workspace=folder)
-    told = [request for request in client.requests if "are in the team's folder" in request.system]
-    assert told == requests_of(client, "classifier")
-    assert ": a.md, b.py, z00, " in told[0].system
-    assert "hidden" not in told[0].system
-    assert f"z{MAX_FILES - 1:02}" not in told[0].system
+    emitted = [request for request in client.requests if "are in the team's folder" in request.system]
+    assert emitted == requests_of(client, "classifier")
+    assert ": a.md, b.py, z00, " in emitted[0].system
+    assert "hidden" not in emitted[0].system
+    assert f"z{MAX_FILES - 1:02}" not in emitted[0].system
 
 
 @pytest.mark.parametrize(
@@ -523,9 +523,9 @@ async def test_server_that_is_missing_fails_the_run_until_back() -> None:
 
 async def test_model_that_never_writes_json_still_completes_work() -> None:
     """Every fallback in one run: deep research, a question about the topic, a standing plan, plain reports."""
-    said: Sequence[Reply] = ["I cannot do JSON."] * 2
+    text: Sequence[Reply] = ["I cannot do JSON."] * 2
     with scripted(
-        classifier=said, clarifier=said, planner=[*said, *said], lead=[DELEGATE, "Done!"], coder=["Yes", "Yes"]
+        classifier=text, clarifier=text, planner=[*text, *text], lead=[DELEGATE, "Done!"], coder=["Yes", "Yes"]
     ) as client:
         asked = await new_app(client).start(TASK)
         run = await answered(client, asked, "skip")
@@ -614,12 +614,12 @@ async def test_checkpoint_has_a_question_only_at_a_pause(model: Model) -> None:
 @SCENARIO
 async def test_question_is_emitted_once_after_it_is_stored(model: Model) -> None:
     """S4-19, S4-29, S4-32."""
-    app, told = new_app(model()), []
+    app, emitted = new_app(model()), []
     async for item in app.start_stream(TASK):
         if isinstance(item, UserInputRequestedEvent):
             (run,) = await app.list()
-            told.append((item, run))
-    ((event, run),) = told
+            emitted.append((item, run))
+    ((event, run),) = emitted
     ((asked,), (stored,)) = json.loads(event.metadata[QUESTIONS]), run.questions
     assert event.request_id == stored.id
     assert (asked["id"], asked["question"]) == (stored.id, "Which framework?")

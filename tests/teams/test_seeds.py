@@ -62,23 +62,23 @@ def plan(title: str = TITLE, sections: Sequence[str] = SECTIONS) -> str:
 
 def replies(**changed: Sequence[Reply]) -> dict[str, list[Reply]]:
     """Return what each agent says to a deep research task that nobody asks about; `changed` replaces single agents."""
-    said: dict[str, Sequence[Reply]] = {
+    fields: dict[str, Sequence[Reply]] = {
         "classifier": [DEEP],
         "clarifier": [CLEAR],
         "planner": [CLEAR, plan()],
         "lead": [DONE],
     }
-    return for_team(**said | changed)
+    return for_team(**fields | changed)
 
 
 def scripted(**changed: Sequence[Reply]) -> ScriptedModelClient:
     return ScriptedModelClient(replies(**changed))
 
 
-async def answered(client: ScriptedModelClient, run: Run, *said: AnswersInput) -> Run:
+async def answered(client: ScriptedModelClient, run: Run, *text: AnswersInput) -> Run:
     """Return the run after these answers, one after another; each is taken by a new driver that first reads the
     file."""
-    for each in said:
+    for each in text:
         run = await new_app(client).get(run.id)
         assert run.status is RunStatus.AWAITING_CLARIFICATION
         run = await new_app(client).answer(run.id, each)
@@ -193,9 +193,9 @@ async def test_start_options_hold_in_every_later_driver() -> None:
     other: dict[str, Any] = {"enable_plan_approval": False, "max_plan_iterations": 0, "max_turns": 0}
     with scripted(clarifier=[asks(WHICH), asks(IMPACTS)], planner=[CLEAR, plan(), plan(sections=MORE)]) as client:
         run = await new_app(client, enable_plan_approval=True, max_plan_iterations=5, max_turns=2).start(G7)
-        for said in (FOCUS, BOTH, FEEDBACK, "Approve"):
+        for text in (FOCUS, BOTH, FEEDBACK, "Approve"):
             assert run.status is RunStatus.AWAITING_CLARIFICATION
-            run = await new_app(client, **other).answer(run.id, said)
+            run = await new_app(client, **other).answer(run.id, text)
     assert run.plan is not None
     assert (run.plan.status, run.plan.sections) == (PlanStatus.APPROVED, MORE)
 
@@ -347,7 +347,7 @@ async def test_after_three_rounds_it_plans_with_what_it_knows() -> None:
         done = await answered(client, run, "first", "second", "third")
     assert (done.status, done.clarification_count) == (RunStatus.COMPLETED, 3)
     system = requests_of(client, "planner")[-1].system
-    assert all(f"Round {number}? - {said}" in system for number, said in enumerate(["first", "second", "third"], 1))
+    assert all(f"Round {number}? - {text}" in system for number, text in enumerate(["first", "second", "third"], 1))
 
 
 # -- processes --------------------------------------------------------------------------------------------------------
@@ -357,18 +357,18 @@ async def test_after_three_rounds_it_plans_with_what_it_knows() -> None:
 def test_process_may_end_while_it_waits() -> None:
     """S3-15 to S3-17, S3-25, S3-26, S3-35, S3-38, S3-43: each step of the example in a process of its own."""
     check = unclear(topic=WHAT_TOPIC, information=WHAT_KIND)
-    said = replies(planner=[check, CLEAR, plan("Solar technology")], lead=[DELEGATE, DONE], researcher=[FOUND])
-    with LoopbackServer(said) as server:
+    text = replies(planner=[check, CLEAR, plan("Solar technology")], lead=[DELEGATE, DONE], researcher=[FOUND])
+    with LoopbackServer(text) as server:
         asked = upcall("run", TOPIC, "--detach", "--json", "--model", "m", "--base-url", server.base_url).json
         calls = len(server.requests)
-        told = upcall("show", asked["run_id"])
+        emitted = upcall("show", asked["run_id"])
         first, second = (question["id"] for question in asked["questions"])
         waiting = upcall("answer", asked["run_id"], f"{first}={SOLAR}", "--json").json
         between = len(server.requests)
         done = upcall("answer", asked["run_id"], f"{second}={SOLAR}", "--json").json
         planned = requests_of(server, "planner")[-1].system
     assert asked["status"] == "awaiting_clarification"
-    assert all(words in " ".join(told.out.split()) for words in (WHAT_TOPIC, WHAT_KIND, "upcall answer"))
+    assert all(words in " ".join(emitted.out.split()) for words in (WHAT_TOPIC, WHAT_KIND, "upcall answer"))
     assert (waiting["status"], [each["id"] for each in waiting["questions"]]) == ("awaiting_clarification", [second])
     assert calls == between, "an answer to one of two questions calls no model"
     assert (done["status"], done["result"]) == ("completed", "Here is the report.")

@@ -154,8 +154,8 @@ async def test_graph_join_waits_for_both_asking_branches(place: str, as_members:
         return join_branches(start, red, blue, join)
 
     others = PLACES[place].others
-    said = {"starter": ["Started."], "tester": ["Tested."]}
-    with script(others, said, paints("red"), paints("blue")) as client:
+    fields = {"starter": ["Started."], "tester": ["Tested."]}
+    with script(others, fields, paints("red"), paints("blue")) as client:
         run = await through(PLACES[place].put(make), world := World(client), *ORDERS[order])
     assert run.result == (PLACES[place].result or "Tested.")
     assert sorted(world.noted()) == ["blue1", "blue2", "red1", "red2"]
@@ -238,8 +238,8 @@ async def test_swarm_that_is_an_agent_takes_another_turn() -> None:
         crew = NestedTeam(SHAPES["swarm"].make(world))
         return RoundRobinGroupChat([crew, world.agent("scribe")], max_turns=3)
 
-    said = {"starter": [Call("transfer_to_coder")], "coder": [ask("One?"), "Coded.", ask("Two?"), "Coded again."]}
-    with script(said, {"scribe": ["Written."]}) as client:
+    fields = {"starter": [Call("transfer_to_coder")], "coder": [ask("One?"), "Coded.", ask("Two?"), "Coded again."]}
+    with script(fields, {"scribe": ["Written."]}) as client:
         run = await through(make, World(client), {"One?": "1"}, {"Two?": "2"})
     assert (run.result, run.execution_path) == ("Coded again.", ("crew", "scribe", "crew"))
 
@@ -270,8 +270,8 @@ _PROCESSES = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("shape", "place", "scenario"), _PROCESSES)
 def test_question_from_any_place_waits_for_another_process(shape: str, place: str, scenario: str) -> None:
-    said = script(SHAPES[shape].others, PLACES[place].others, SCENARIOS[scenario].said).script
-    with LoopbackServer(said) as server:
+    text = script(SHAPES[shape].others, PLACES[place].others, SCENARIOS[scenario].said).script
+    with LoopbackServer(text) as server:
         run = process(server.base_url, shape, place, "start")
         for pause in SCENARIOS[scenario].pauses:
             assert {each["question"] for each in run["questions"]} == set(pause), run

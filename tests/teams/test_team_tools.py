@@ -14,7 +14,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_agentchat.tools import TeamTool
 from autogen_core.tools import StaticWorkbench
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from conversation import answers, carried, say
+from conversation import answers, resumed_as, send
 
 from upcall import RunStatus, Upcall, with_questions
 from upcall.agents import NestedTeam, PausableAgent
@@ -54,10 +54,10 @@ LEADS: dict[str, Callable[[ScriptedModelClient], PausableAgent]] = {
 async def test_team_tool_member_asks_and_continues_elsewhere(form: str) -> None:
     with ScriptedModelClient(SCRIPT) as client:
         first = LEADS[form](client)
-        rest = await say(first, "Build it")
+        rest = await send(first, "Build it")
         (question,) = rest.questions
         assert question.path == ("lead", "crew", "coder")
-        ended = await say(await carried(first, LEADS[form](client)), answers(rest, "Express"))
+        ended = await send(await resumed_as(first, LEADS[form](client)), answers(rest, "Express"))
     assert ended.text == "Led to the end."
 
 

@@ -74,8 +74,8 @@ async def test_content_of_model_calls_follows_the_conventions(spans: InMemorySpa
     assert json.loads(chat["gen_ai.system_instructions"])[0]["content"].startswith("You are the lead.")
     (asked,) = json.loads(chat["gen_ai.input.messages"])
     assert asked == {"role": "user", "parts": [{"type": "text", "content": "Build a boat."}]}
-    (said,) = json.loads(chat["gen_ai.output.messages"])
-    assert said == {"role": "assistant", "parts": [{"type": "text", "content": "Done."}], "finish_reason": "stop"}
+    (text,) = json.loads(chat["gen_ai.output.messages"])
+    assert text == {"role": "assistant", "parts": [{"type": "text", "content": "Done."}], "finish_reason": "stop"}
 
 
 async def test_content_of_tool_calls_follows_the_conventions(spans: InMemorySpanExporter) -> None:
@@ -115,8 +115,8 @@ def test_content_has_a_part_for_each_kind_of_message() -> None:
 def test_content_keeps_arguments_a_model_broke(arguments: str, shown: Any) -> None:
     call = FunctionCall(id="1", name="note", arguments=arguments)
     reply = CreateResult(content=[call], finish_reason="function_calls", usage=USAGE, cached=False)
-    (said,) = json.loads(str(show_reply(reply)["gen_ai.output.messages"]))
-    assert (said["parts"][0]["arguments"], said["finish_reason"]) == (shown, "tool_call")
+    (text,) = json.loads(str(show_reply(reply)["gen_ai.output.messages"]))
+    assert (text["parts"][0]["arguments"], text["finish_reason"]) == (shown, "tool_call")
 
 
 def deploy(host: str) -> str:

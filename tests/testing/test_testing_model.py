@@ -33,14 +33,14 @@ class Plan(BaseModel):
 
 async def test_replies_come_in_order() -> None:
     with ScriptedModelClient(["One", Say(Plan(steps=["two"])), Say({"three": 3})]) as client:
-        said = [(await client.create(MESSAGES)).content for _ in range(3)]
-    assert said == ["One", '{"steps":["two"]}', '{"three": 3}']
+        texts = [(await client.create(MESSAGES)).content for _ in range(3)]
+    assert texts == ["One", '{"steps":["two"]}', '{"three": 3}']
 
 
 async def test_each_agent_gets_its_own_replies() -> None:
     with ScriptedModelClient({"You plan": ["A plan"], "You code": ["Code"]}) as client:
-        said = [(await client.create([SystemMessage(content=f"You {verb}.")])).content for verb in ("code", "plan")]
-    assert said == ["Code", "A plan"]
+        texts = [(await client.create([SystemMessage(content=f"You {verb}.")])).content for verb in ("code", "plan")]
+    assert texts == ["Code", "A plan"]
 
 
 async def test_function_may_say_what_the_model_says() -> None:

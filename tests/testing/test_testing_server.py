@@ -314,11 +314,11 @@ def test_server_leftovers_do_not_hide_a_tests_error() -> None:
 async def test_each_agent_gets_its_own_replies(connect: Connect) -> None:
     with LoopbackServer({"You plan": ["A plan"], "You code": ["Code"]}) as server:
         client = connect(server)
-        said = [
+        texts = [
             (await client.create([SystemMessage(content=f"You {verb}."), *MESSAGES])).content
             for verb in ("code", "plan")
         ]
-    assert said == ["Code", "A plan"]
+    assert texts == ["Code", "A plan"]
 
 
 @pytest.mark.slow

@@ -100,9 +100,9 @@ async def test_agui_nested_question_rises_and_its_answer_returns(node: None) -> 
         written = {each["messageId"]: "" for each in find(done["events"], "TEXT_MESSAGE_START")}
         for each in find(done["events"], "TEXT_MESSAGE_CONTENT"):
             written[each["messageId"]] += each["delta"]
-        said = {each["id"]: each.get("content") for each in done["messages"]}
+        fields = {each["id"]: each.get("content") for each in done["messages"]}
         assert len(written) == 2
-        assert all(said[name].startswith(text) for name, text in written.items())
+        assert all(fields[name].startswith(text) for name, text in written.items())
         results = {each["toolCallId"] for each in done["messages"] if each["role"] == "tool"}
         called = [call["id"] for each in done["messages"] for call in each.get("toolCalls", ())]
         assert (len(called), results) == (len(set(called)), set(called))
@@ -122,18 +122,18 @@ async def test_agui_text_streams_before_the_reply_is_complete() -> None:
         return RoundRobinGroupChat([PausableAgent("teller", Waiting(["Once upon a time."]), stream=True)], max_turns=1)
 
     body = {"threadId": "t", "runId": "1", "messages": [{"id": "m", "role": "user", "content": "Tell"}]}
-    told = list[str]()
+    emitted = list[str]()
     async with serving(make_team) as site, await site.caller() as me, me.stream("POST", "/agui", json=body) as response:
         async for line in response.aiter_lines():
             if '"TEXT_MESSAGE_CONTENT"' in line and '"messageId":"m"' not in line:
-                told.append(json.loads(line[6:])["delta"])
+                emitted.append(json.loads(line[6:])["delta"])
                 read.set()
-    assert (told[0], "".join(told)) == ("Once", "Once upon a time.")
+    assert (emitted[0], "".join(emitted)) == ("Once", "Once upon a time.")
 
 
 @pytest.mark.slow
 async def test_texts_that_follow_each_other_quickly_are_told_apart() -> None:
-    told = dict[str, str]()
+    emitted = dict[str, str]()
     read = asyncio.Event()
 
     class Waiting(ScriptedModelClient):
@@ -152,16 +152,16 @@ async def test_texts_that_follow_each_other_quickly_are_told_apart() -> None:
         async for line in response.aiter_lines():
             if '"TEXT_MESSAGE_CONTENT"' in line:
                 event = json.loads(line[6:])
-                told[event["messageId"]] = told.get(event["messageId"], "") + event["delta"]
+                emitted[event["messageId"]] = emitted.get(event["messageId"], "") + event["delta"]
                 if event["delta"].endswith("one"):
                     read.set()
-    assert sorted(told.values()) == ["Once upon", "one time"]
+    assert sorted(emitted.values()) == ["Once upon", "one time"]
 
 
 @pytest.mark.slow
 async def test_agui_agent_called_twice_at_once_writes_two_texts() -> None:
     begun, read = asyncio.Event(), asyncio.Event()
-    told = dict[str, str]()
+    emitted = dict[str, str]()
 
     class Waiting(ScriptedModelClient):
         async def create_stream(self, *given: Any, **options: Any) -> AsyncGenerator[str | CreateResult, None]:
@@ -190,13 +190,13 @@ async def test_agui_agent_called_twice_at_once_writes_two_texts() -> None:
         async for line in response.aiter_lines():
             event = json.loads(line[6:]) if line.startswith("data: ") else {"type": ""}
             if event["type"] == "TEXT_MESSAGE_CONTENT":
-                told[event["messageId"]] = told.get(event["messageId"], "") + event["delta"]
+                emitted[event["messageId"]] = emitted.get(event["messageId"], "") + event["delta"]
             if event["type"] == "TEXT_MESSAGE_END":  # The second one is whole, and the first one half written.
                 read.set()
             if event["type"] == "MESSAGES_SNAPSHOT":
-                said = {each["id"]: each.get("content") for each in event["messages"]}
-    assert {"first of two", "second of two"} < {*told.values()}
-    assert told.items() <= said.items()
+                fields = {each["id"]: each.get("content") for each in event["messages"]}
+    assert {"first of two", "second of two"} < {*emitted.values()}
+    assert emitted.items() <= fields.items()
 
 
 @pytest.mark.slow
@@ -212,10 +212,10 @@ async def test_several_are_answered_together_and_the_next_task_follows(node: Non
         assert [each["content"] for each in find(done["events"], "TOOL_CALL_RESULT")] == ["upcall", "(declined)"]
         more = await client.run(say="More")
         assert (more["state"]["follows"], more["state"]["result"]) == (asked["state"]["run_id"], "And more.")
-        said = [
+        texts = [
             each["content"] for each in more["messages"] if each["role"] in ("user", "assistant") and "content" in each
         ]
-        assert said == ["Name it", "Done.", "More", "And more."]
+        assert texts == ["Name it", "Done.", "More", "And more."]
 
 
 @pytest.mark.slow
@@ -392,9 +392,9 @@ async def test_agui_call_without_effect_ends_before_its_agent() -> None:
     async with serving(make_team) as site, await site.caller() as me:
         state = {"run_id": open_questions(await post(me, "Build it"))[0]["id"].partition(":")[0]}
         await me.post(f"/api/runs/{state['run_id']}/cancel")
-        told = [each["type"] for each in await post(me, run="2", state=state)]
-    assert told.count("TOOL_CALL_RESULT") == 2
-    agents = [each for each in told if each.startswith("SUBAGENT")]
+        emitted = [each["type"] for each in await post(me, run="2", state=state)]
+    assert emitted.count("TOOL_CALL_RESULT") == 2
+    agents = [each for each in emitted if each.startswith("SUBAGENT")]
     assert agents == ["SUBAGENT_STARTED", "SUBAGENT_FINISHED"]
 
 

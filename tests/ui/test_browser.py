@@ -374,9 +374,9 @@ async def test_diagram_texts_do_not_overlap_in_the_browser(agents: int, waits: i
             await page.set_content(f'<body style="margin:0">{svg}</body>')
             boxes = await page.evaluate(TEXTS)
             assert len(boxes) > 1
-            for left, top, right, bottom, told in boxes:
-                assert bottom - top >= SHORTEST, (name, told)
-                assert (left >= 0, right <= 800) == (True, True), (name, told)
+            for left, top, right, bottom, emitted in boxes:
+                assert bottom - top >= SHORTEST, (name, emitted)
+                assert (left >= 0, right <= 800) == (True, True), (name, emitted)
             for one, other in combinations(boxes, 2):
                 across = one[0] < other[2] and other[0] < one[2]
                 assert not (across and one[1] < other[3] and other[1] < one[3]), (name, one, other)

@@ -76,8 +76,8 @@ def test_run_without_a_terminal_stops_and_explains_answering() -> None:
 def test_answer_command_works_for_options_beginning_with_a_dash() -> None:
     flag = Call("ask_user", {"question": "How is it pushed?", "options": ["--force", "--no-verify"]})
     with LoopbackServer(script(coder=[flag, "Done.", "Done."])) as server:
-        told = upcall("run", TASK, "--detach", "--store", "its own.db", *model(server)).out
-        (command,) = [line for line in told.splitlines() if "upcall answer" in line]
+        emitted = upcall("run", TASK, "--detach", "--store", "its own.db", *model(server)).out
+        (command,) = [line for line in emitted.splitlines() if "upcall answer" in line]
         done = upcall("answer", "--json", *shlex.split(command)[2:])
     assert done.json["status"] == "completed", done.err
 
@@ -96,8 +96,8 @@ def test_fork_takes_short_question_ids_and_ticks_its_steps() -> None:
 def test_line_that_is_only_copied_agrees_to_no_risk() -> None:
     risk = {"question": "Delete it?", "clarification_type": "risk_confirmation", "options": ["Delete", "Keep"]}
     with LoopbackServer(script(coder=[Call("ask_user", risk), "Kept.", "Kept."])) as server:
-        told = upcall("run", TASK, "--detach", *model(server)).out
-        (command,) = [line for line in told.splitlines() if "upcall answer" in line]
+        emitted = upcall("run", TASK, "--detach", *model(server)).out
+        (command,) = [line for line in emitted.splitlines() if "upcall answer" in line]
         assert upcall("answer", shlex.split(command)[2], "Keep").status == 0
     assert "Delete" not in command
 
@@ -153,8 +153,8 @@ def test_number_beyond_the_options_is_text_only_in_quotes() -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     for given in ("7", f"{upcall('show', run_id, '--json').json['questions'][0]['id']}=7"):
         ended = upcall("answer", run_id, given)
-        said = "There is no option 7: choose 1 to 3. If you mean the number itself, write '\"7\"' in quotes."
-        assert (ended.status, said in ended.error) == (2, True)
+        text = "There is no option 7: choose 1 to 3. If you mean the number itself, write '\"7\"' in quotes."
+        assert (ended.status, text in ended.error) == (2, True)
     assert "with 7" in upcall("answer", run_id, '"7"', "--json").json["result"]
 
 
@@ -195,7 +195,7 @@ def slow(arguments: tuple[str, ...], says: str) -> object:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "expected"),
     [
         (("show", "nosuchrun"), "Unknown run 'nosuchrun'"),
         slow(("answer", "nosuchrun", "x"), "Unknown run 'nosuchrun'"),
@@ -215,16 +215,16 @@ def slow(arguments: tuple[str, ...], says: str) -> object:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_wrong_use_gets_one_line_and_status_2(arguments: tuple[str, ...], says: str) -> None:
+def test_wrong_use_gets_one_line_and_status_2(arguments: tuple[str, ...], expected: str) -> None:
     ended = upcall(*arguments)
     assert ended.status == 2
-    assert says in ended.error
+    assert expected in ended.error
     assert "secret" not in ended.err
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("reply", "says"),
+    ("reply", "expected"),
     [
         (Fail(401), "refused the key (HTTP 401)"),
         (Fail(404), "does not know this model or address (HTTP 404)"),
@@ -237,7 +237,7 @@ def test_wrong_use_gets_one_line_and_status_2(arguments: tuple[str, ...], says: 
     ],
     ids=str,
 )
-def test_model_failure_is_one_line_and_the_run_resumes(reply: Reply, says: str) -> None:
+def test_model_failure_is_one_line_and_the_run_resumes(reply: Reply, expected: str) -> None:
     quick = {
         "UPCALL_MAX_RETRIES": "0",
         "UPCALL_TIMEOUT": "2",
@@ -249,7 +249,7 @@ def test_model_failure_is_one_line_and_the_run_resumes(reply: Reply, says: str) 
         run_id = upcall("list", "--json").json[0]["run_id"]  # type: ignore[index]
         resumed = upcall("resume", run_id, "--json", **quick)
     assert ended.status == 1
-    assert says in ended.error
+    assert expected in ended.error
     assert f"upcall resume {run_id}" in ended.error
     assert "sk-very-secret" not in ended.err + Path("upcall.db").read_bytes().decode(errors="replace")
     assert resumed.json["result"] == "An answer."
@@ -285,11 +285,11 @@ def test_key_that_the_server_repeats_is_not_printed() -> None:
 def test_interrupted_run_is_stored_and_resume_repeats_nothing(stop: signal.Signals) -> None:
     hanging = script(coder=[WRITE, Hang(60), '{"summary": "Written."}'])
     with LoopbackServer(hanging) as server:
-        status, said = interrupted_at(server, 7, stop)
+        status, text = interrupted_at(server, 7, stop)
         run_id = upcall("list", "--json").json[0]["run_id"]  # type: ignore[index]
         before = len(server.requests)
         done = upcall("resume", run_id, "--json").json
-    assert (status, f"upcall resume {run_id}" in said) == (130, True)
+    assert (status, f"upcall resume {run_id}" in text) == (130, True)
     assert (done["status"], len(server.requests) - before) == ("completed", 2)
 
 
@@ -315,9 +315,9 @@ def test_killed_run_is_interrupted_and_continues_from_its_checkpoint() -> None:
 def test_stop_pressed_twice_ends_with_one_status_without_traceback(pause: float) -> None:
     hanging = script(coder=[WRITE, Hang(60)], lead=[Call("coder", {"task": "Build authentication"})])
     with LoopbackServer(hanging) as server:
-        status, said = interrupted_at(server, 7, signal.SIGINT, again_after=pause)
+        status, text = interrupted_at(server, 7, signal.SIGINT, again_after=pause)
     assert status == 130
-    assert ("Stopped." in said, "Traceback" in said, "rror" in said) == (True, False, False)
+    assert ("Stopped." in text, "Traceback" in text, "rror" in text) == (True, False, False)
 
 
 def interrupted_at(
@@ -336,8 +336,8 @@ def interrupted_at(
     if again_after is not None:
         threading.Event().wait(again_after)
         process.send_signal(stop)
-    _, said = process.communicate(timeout=60)
-    return process.returncode, said
+    _, output = process.communicate(timeout=60)
+    return process.returncode, output
 
 
 @pytest.mark.slow
@@ -380,7 +380,7 @@ def test_runs_started_together_on_a_new_store_all_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    ("workspace", "said"),
+    ("workspace", "output"),
     [
         ("notes.txt", "notes.txt: it is not a folder. Name another --workspace."),
         ("notes.txt/shop", "notes.txt: it is not a folder."),
@@ -389,10 +389,10 @@ def test_runs_started_together_on_a_new_store_all_stay() -> None:
     ],
     ids=lambda text: text[:14],
 )
-def test_workspace_that_cannot_be_made_is_refused_early(workspace: str, said: str) -> None:
+def test_workspace_that_cannot_be_made_is_refused_early(workspace: str, output: str) -> None:
     Path("notes.txt").write_text("this is no folder")
     ended = upcall("run", TASK, "--workspace", workspace)
-    assert (ended.status, said in ended.error, "\n" in ended.error) == (2, True, False)
+    assert (ended.status, output in ended.error, "\n" in ended.error) == (2, True, False)
     assert json.loads(upcall("list", "--json").out) == []
 
 
@@ -463,10 +463,10 @@ def test_plan_is_reviewed_over_processes() -> None:
     run_id = upcall("run", TASK, "--review-plan", "--json").json["run_id"]
     shown = upcall("answer", run_id, "edit step 1: Use Argon2", "--json").json["questions"][0]
     asked = upcall("answer", run_id, "OK!", "--json").json["questions"][0]
-    told = upcall("show", run_id).out
+    emitted = upcall("show", run_id).out
     assert "1. [coder] Use Argon2" in shown["question"]
     assert asked["path"] == ["lead", "coder"]
-    assert "Plan     approved, version 2" in told
+    assert "Plan     approved, version 2" in emitted
 
 
 @pytest.mark.slow

@@ -70,10 +70,10 @@ def read(svg: str) -> ElementTree.Element:
 def texts(picture: ElementTree.Element) -> list[Box]:
     boxes = []
     for each in picture.iter(f"{SVG}text"):
-        told, size = each.text or "", float(each.attrib["font-size"])
-        x, y, wide = float(each.attrib["x"]), float(each.attrib["y"]), measure_width(told, size)
+        emitted, size = each.text or "", float(each.attrib["font-size"])
+        x, y, wide = float(each.attrib["x"]), float(each.attrib["y"]), measure_width(emitted, size)
         left = {"start": x, "middle": x - wide / 2, "end": x - wide}[each.get("text-anchor", "start")]
-        boxes.append(Box(left, y - 0.8 * size, left + wide, y + 0.2 * size, told))
+        boxes.append(Box(left, y - 0.8 * size, left + wide, y + 0.2 * size, emitted))
     return boxes
 
 
@@ -91,8 +91,8 @@ def assert_neat(svg: str) -> ElementTree.Element:
     picture = read(svg)
     _, _, width, height = map(float, picture.attrib["viewBox"].split())
     assert width == 800
-    said = texts(picture)
-    for one, other in combinations(said, 2):
+    text = texts(picture)
+    for one, other in combinations(text, 2):
         assert not one.meets(other), (one, other)
     points = [
         tuple(map(float, point.split(",")))
@@ -100,7 +100,7 @@ def assert_neat(svg: str) -> ElementTree.Element:
         for each in picture.iter(f"{SVG}{kind}")
         for point in each.attrib["points"].split()
     ]
-    for box in (*said, *rects(picture)):
+    for box in (*text, *rects(picture)):
         assert box.left >= 0, box
         assert box.top >= 0, box
         assert box.right <= width + 0.1, box
@@ -141,8 +141,8 @@ def made(agents: int, waits: int, *, long: bool = False, seed: int = 0) -> tuple
         at = end
         if number < waits:
             path = random.choice(paths)
-            said = "Which framework? " * (60 if long else 1)
-            questions.append(Question(question=said, path=path, asked_at=end - timedelta(seconds=1)))
+            output = "Which framework? " * (60 if long else 1)
+            questions.append(Question(question=output, path=path, asked_at=end - timedelta(seconds=1)))
             if number < waits - 1 or seed % 2:
                 at += timedelta(seconds=random.choice([0.4, 40, 4000, 10**6]))
                 answers.append(
@@ -180,10 +180,10 @@ def test_timeline_is_neat_at_any_size(agents: int, waits: int) -> None:
         assert len(bars["model"]) + len(bars["tool"]) == calls + 3  # Three are in the legend.
         for one, other in combinations(bars["break"], 2):
             assert not one.meets(other)
-        said = {each.what for each in texts(picture)}
-        assert all(str(number) in said for number in range(1, waits + 1))
+        text = {each.what for each in texts(picture)}
+        assert all(str(number) in text for number in range(1, waits + 1))
         for path in {call.path for each in worked for call in each.calls}:
-            assert any(each.startswith(path[-1][:8]) for each in said)
+            assert any(each.startswith(path[-1][:8]) for each in text)
 
 
 @pytest.mark.parametrize(("agents", "waits"), SIZES)
@@ -197,16 +197,16 @@ def test_without_times_there_are_still_agents_questions_and_waits(agents: int, w
 def test_tree_is_neat_at_any_size(agents: int, waits: int) -> None:
     for seed, long in ((0, False), (1, True)):
         run, _ = made(agents, waits, long=long, seed=seed)
-        said = [each.what for each in texts(assert_neat(tree(run)))]
-        assert sum(each.startswith(tuple(f"{number}. " for number in range(1, 21))) for each in said) == waits
+        contents = [each.what for each in texts(assert_neat(tree(run)))]
+        assert sum(each.startswith(tuple(f"{number}. " for number in range(1, 21))) for each in contents) == waits
 
 
 @pytest.mark.slow
 def test_hundreds_of_agents_and_waits_are_cut_and_counted() -> None:
     run, worked = made(150, 120, seed=1)
-    said = [each.what for each in texts(assert_neat(timeline(run, worked)))]
-    assert any(re.fullmatch(r"and \d+ more agents", each) for each in said)
-    assert "and 60 more questions" in said
+    contents = [each.what for each in texts(assert_neat(timeline(run, worked)))]
+    assert any(re.fullmatch(r"and \d+ more agents", each) for each in contents)
+    assert "and 60 more questions" in contents
     assert_neat(tree(run))
 
 
@@ -315,14 +315,14 @@ def test_contrast_of_all_text_meets_wcag_aa() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "emitted"),
     [
         *((0.34, "340 ms"), (1.25, "1.2 s"), (12, "12 s"), (59.9, "1 min"), (3599, "1 h")),
         *((7500, "2 h 5 min"), (86400, "1 d"), (273600, "3 d 4 h")),
     ],
 )
-def test_lengths_of_time(seconds: float, told: str) -> None:
-    assert format_duration(seconds) == told
+def test_lengths_of_time(seconds: float, emitted: str) -> None:
+    assert format_duration(seconds) == emitted
 
 
 def test_texts_are_cut_to_their_place() -> None:
@@ -457,9 +457,9 @@ def stock_teams() -> Iterator[tuple[str, Team, list[str]]]:
 
 @pytest.mark.parametrize(("team", "there"), [pytest.param(*each, id=name) for name, *each in stock_teams()])
 def test_teams_of_any_kind_are_drawn(team: Team, there: list[str]) -> None:
-    said = [each.what for each in texts(assert_neat(team_svg(team)))]
+    contents = [each.what for each in texts(assert_neat(team_svg(team)))]
     for text in there:
-        assert any(text in each for each in said), (text, said)
+        assert any(text in each for each in contents), (text, contents)
     text = team_mermaid(team)
     assert_mermaid(text)
     for name in there:

@@ -43,8 +43,8 @@ async def test_run_is_started_answered_and_shown() -> None:
         assert answered.status_code == 200
         run = await settle(alice, asked["run_id"])
         assert (run["status"], run["result"]) == ("completed", "Built with Express.")
-        said = [(each["kind"], each["text"]) for each in (await alice.get(f"{path}/transcript")).json()]
-        assert ("answer", "Express") in said
+        texts = [(each["kind"], each["text"]) for each in (await alice.get(f"{path}/transcript")).json()]
+        assert ("answer", "Express") in texts
 
 
 @pytest.mark.slow
@@ -211,8 +211,8 @@ async def test_second_answer_conflicts_unless_it_is_the_same() -> None:
     async with serving(one_agent(ASK, "Done.")) as site, await site.caller() as me:
         run = await start(me)
         path, question = f"/api/runs/{run['run_id']}/answers", run["questions"][0]["id"]
-        said = [await me.post(path, json={"answers": {question: each}}) for each in ("Express", "Express", "FastAPI")]
-        assert [each.status_code for each in said] == [200, 200, 409]
+        texts = [await me.post(path, json={"answers": {question: each}}) for each in ("Express", "Express", "FastAPI")]
+        assert [each.status_code for each in texts] == [200, 200, 409]
 
 
 @pytest.mark.slow
@@ -224,9 +224,9 @@ async def test_stream_continues_after_the_last_event_read() -> None:
         rest = asyncio.create_task(read_events(me, path, first[-2].id))
         await me.post(f"/api/runs/{run['run_id']}/answers", json={"answers": {run["questions"][0]["id"]: "Express"}})
         whole = await read_events(me, path)
-        told = select_kept([*first, *await rest])
-        assert told == select_kept(whole)
-        assert [each["kind"] for each in told["entry"]] == ["task", "question", "answer", "message"]
+        emitted = select_kept([*first, *await rest])
+        assert emitted == select_kept(whole)
+        assert [each["kind"] for each in emitted["entry"]] == ["task", "question", "answer", "message"]
 
 
 @pytest.mark.slow
@@ -319,10 +319,10 @@ async def test_killed_service_returns_and_its_stream_has_no_gap() -> None:
                 rest = await read_events(me, f"{path}/events", before[-1].id)
                 whole = await read_events(me, f"{path}/events")
                 assert (await me.get(path)).json()["status"] == "completed"
-    told = select_kept([*before, *rest])
+    emitted = select_kept([*before, *rest])
     assert "result" in [each["kind"] for each in select_kept(before)["entry"]]
-    assert told == select_kept(whole)
-    assert len([each for each in told["entry"] if each["name"] == "write_file"]) == 2
+    assert emitted == select_kept(whole)
+    assert len([each for each in emitted["entry"] if each["name"] == "write_file"]) == 2
 
 
 @pytest.mark.slow
@@ -335,8 +335,8 @@ def test_stopped_service_leaves_its_runs_to_be_resumed(how: signal.Signals) -> N
             next(stream.iter_lines())
             while len(server.requests) < 6:
                 time.sleep(0.05)
-            status, said = process.stop(how)
-    assert (status, "Traceback" in said) == (130, False)
+            status, text = process.stop(how)
+    assert (status, "Traceback" in text) == (130, False)
     assert upcall("show", run_id, "--json").json["interrupted"]
 
 

@@ -42,9 +42,11 @@ async def test_three_doors_answer_one_run_at_the_same_time() -> None:
                 buttons = [each for each in find(form.widget, Button) if each.description == "Answer"]
                 buttons[at].click()
                 await asyncio.sleep(0)  # The click is handed to the loop.
-                said = f"{ids['terminal']}=from the terminal"
+                output = f"{ids['terminal']}=from the terminal"
                 ended, posted, _ = await asyncio.gather(
-                    asyncio.to_thread(upcall, "answer", run_id, said, "--detach", *model(server), "--store", "runs.db"),
+                    asyncio.to_thread(
+                        upcall, "answer", run_id, output, "--detach", *model(server), "--store", "runs.db"
+                    ),
                     me.post(f"{path}/answers", json={"answers": {ids["service"]: "from the service"}}),
                     form.settle(),
                 )
@@ -57,5 +59,5 @@ async def test_three_doors_answer_one_run_at_the_same_time() -> None:
     assert {each.text for each in seen.answers} == {f"from the {name}" for name in NAMES}
     assert shown["status"] == done["status"] == seen.status == "completed"
     assert shown["result"] == done["result"] == seen.result
-    told = [each.data["text"] for each in events if each.kind == "entry" and each.data["kind"] == "answer"]
-    assert sorted(told) == sorted(f"from the {name}" for name in NAMES)
+    emitted = [each.data["text"] for each in events if each.kind == "entry" and each.data["kind"] == "answer"]
+    assert sorted(emitted) == sorted(f"from the {name}" for name in NAMES)

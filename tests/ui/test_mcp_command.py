@@ -219,10 +219,10 @@ async def test_command_speaks_over_standard_input_and_output() -> None:
     assert human.asked[0].message.startswith("coder (for lead) needs to know: Which framework?")
 
 
-@pytest.mark.parametrize(("error", "told"), [(ClosedResourceError(), 0), (ValueError("wrong"), 1)])
+@pytest.mark.parametrize(("error", "emitted"), [(ClosedResourceError(), 0), (ValueError("wrong"), 1)])
 async def test_session_end_is_no_error_in_the_log(
-    error: Exception, told: int, caplog: pytest.LogCaptureFixture
+    error: Exception, emitted: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(one_agent()):
         logging.getLogger("mcp.server.streamable_http").error("Error in standalone SSE writer", exc_info=error)
-    assert len(caplog.records) == told
+    assert len(caplog.records) == emitted

@@ -84,18 +84,18 @@ def read(result: Any) -> Any:
 
 
 async def send(
-    client: Any, tool: str, arguments: dict[str, Any], state: str | None = None, **said: ElicitResult
+    client: Any, tool: str, arguments: dict[str, Any], state: str | None = None, **text: ElicitResult
 ) -> Any:
     """Make one call: what it gave, its error, or what it requires."""
     result = await client.session.call_tool(
-        tool, arguments, request_state=state, input_responses=said or None, allow_input_required=True
+        tool, arguments, request_state=state, input_responses=text or None, allow_input_required=True
     )
     return result if result.result_type == "input_required" else read(result)
 
 
-async def send_apart(process: Process, *given: Any, **said: ElicitResult) -> Any:
+async def send_apart(process: Process, *given: Any, **text: ElicitResult) -> Any:
     async with connected(apart(process)) as client:
-        return await send(client, *given, **said)
+        return await send(client, *given, **text)
 
 
 async def test_mcp_questions_are_required_input_whose_answers_complete_calls() -> None:
@@ -260,14 +260,14 @@ async def test_mcp_call_repeated_continues_a_run_killed_at_work() -> None:
             async with connected(apart(process)) as client:
                 required = await send(client, *given)
             (question,) = required.input_requests
-            said = {question: accept(chosen="Express")}
-            lost = asyncio.create_task(send_apart(process, *given, required.request_state, **said))
+            fields = {question: accept(chosen="Express")}
+            lost = asyncio.create_task(send_apart(process, *given, required.request_state, **fields))
             while len(requests_of(server, "coder")) < 2:
                 await asyncio.sleep(0.05)
             process.stop(signal.SIGKILL)
             await asyncio.wait([lost])
         with serve_apart(*model(server), "--store", "runs.db") as process:
-            run = await send_apart(process, *given, required.request_state, **said)
+            run = await send_apart(process, *given, required.request_state, **fields)
     assert (lost.exception() is not None, run["status"]) == (True, "completed")
 
 

@@ -162,8 +162,8 @@ def test_notebook_team_asks_from_inside_without_repeated_work(folder: Path) -> N
     assert shown(cells["second"]) == "It is released! Notes on 2.0.0: parse() returns a list now; faster start.\n"
     assert "checker/tester: 3\n" in shown(cells["work"])
     assert shown(cells["before-plain"]) == "(9, 9)"
-    said = [line.partition(": ") for line in shown(cells["plain"]).splitlines()]
-    assert {who: text for who, _, text in said} == {
+    texts = [line.partition(": ") for line in shown(cells["plain"]).splitlines()]
+    assert {who: text for who, _, text in texts} == {
         "notes": "Which version is this, 1.3.0 or 2.0.0?",
         "checker": "Which Python must it run on?",
         "announcer": "It is released!",
@@ -271,9 +271,9 @@ def test_notebook_fork_answers_differently_without_repeating_earlier_work(folder
         "lodging (for planner): Where do you sleep? - cabin",
     ]
     for id_, answer in (("timeline", "hotel"), ("timeline-branch", "cabin"), ("tree-branch", "cabin")):
-        said = picture(cells[id_])
-        assert re.search(r"How do you travel\?\n+answered by human after .*: train", said)
-        assert re.search(rf"Where do you sleep\?\n+answered by human after .*: {answer}", said)
+        text = picture(cells[id_])
+        assert re.search(r"How do you travel\?\n+answered by human after .*: train", text)
+        assert re.search(rf"Where do you sleep\?\n+answered by human after .*: {answer}", text)
     bars = [bundle(cells[id_])["image/svg+xml"].count(": model call") for id_ in ("timeline", "timeline-branch")]
     assert bars == [11, 3]
     assert "lodging (for planner) needs to know:" in bundle(cells["earlier"])["text/html"]
@@ -361,12 +361,12 @@ async def test_notebook_click_answers_and_another_kernel_sees_the_next(folder: P
         await client.async_execute_cell(first.cells[-1], len(first.cells) - 1)
     assert shown(first.cells[-1]) == "'Which framework?'"
     second = notebook_of(cells[restart:])
-    said = await asyncio.to_thread(execute, second, folder)
+    text = await asyncio.to_thread(execute, second, folder)
     inbox = next(cell for cell in second.cells if cell["id"] == "inbox").outputs[0].data
     assert "Which framework?" in inbox["text/html"]
     assert "app.answer(" in inbox["text/html"]
-    assert "lead > coder gets Express" in said
-    assert "planner gets" not in said
+    assert "lead > coder gets Express" in text
+    assert "planner gets" not in text
 
 
 @pytest.mark.slow

@@ -14,9 +14,9 @@ from places import ROOT
 def test_recording_plays_the_journey_from_task_to_result(tmp_path: Path) -> None:
     recording = runpy.run_path(str(ROOT / "docs" / "recording.py"))
     picture = ElementTree.fromstring(recording["make_recording"]())
-    said = "\n".join("".join(each.itertext()) for each in picture.iter("{http://www.w3.org/2000/svg}text"))
+    text = "\n".join("".join(each.itertext()) for each in picture.iter("{http://www.w3.org/2000/svg}text"))
     words = ['$ upcall run "Build me', "Which framework?", "Answer: Express", "server.js (+36 -0)", "is completed."]
-    assert [each for each in words if each not in said] == []
+    assert [each for each in words if each not in text] == []
     assert len(picture.findall("{http://www.w3.org/2000/svg}g")) > 10
 
 

@@ -39,8 +39,8 @@ async def test_step_whose_agent_returned_an_error_has_no_tick() -> None:
     """As in the events: a lead that calls an agent wrongly, and then rightly, has done one step with it."""
 
     def make() -> Team:
-        says = {"You are the lead.": [Call("coder", {"wrong": 1}), Call("coder", {"task": "x"}), "Done."]}
-        client = ScriptedModelClient({**says, "You are the coder.": ["Written."]})
+        expected = {"You are the lead.": [Call("coder", {"wrong": 1}), Call("coder", {"task": "x"}), "Done."]}
+        client = ScriptedModelClient({**expected, "You are the coder.": ["Written."]})
         coder = PausableAgent("coder", client, system_message="You are the coder.")
         lead = PausableAgent("lead", client, system_message="You are the lead.", agents=[coder])
         return RoundRobinGroupChat([lead], termination_condition=TextMessageTermination("lead"))

@@ -99,8 +99,8 @@ async def test_text_and_thoughts_are_events_of_two_kinds() -> None:
     assert "".join(each["text"] for each in thoughts) == "Hm, so."
     assert begun[-1].data["path"] == ["classifier"]
     assert "Hi! I am a team.".startswith(begun[-1].data["text"])
-    said = [each.data for each in rest if each.kind == "entry" and each.data["kind"] == "message"]
-    assert [(each["text"], each["text_id"]) for each in said] == [("Hi! I am a team.", begun[-1].data["text_id"])]
+    texts = [each.data for each in rest if each.kind == "entry" and each.data["kind"] == "message"]
+    assert [(each["text"], each["text_id"]) for each in texts] == [("Hi! I am a team.", begun[-1].data["text_id"])]
 
 
 @pytest.mark.slow
@@ -120,8 +120,8 @@ async def test_agui_takes_back_a_text_that_was_a_thought(opens: str) -> None:
     events = await run_agui(solo(f"{opens}Hm, so.\n</think>\n\nDone."))
     kinds = [each["type"] for each in events]
     last = events[max(place for place, each in enumerate(kinds) if each == "MESSAGES_SNAPSHOT")]
-    said = [(each["role"], each["content"]) for each in last["messages"] if each["role"] != "user"]
-    assert said == [("reasoning", "Hm, so."), ("assistant", "Done.")]
+    texts = [(each["role"], each["content"]) for each in last["messages"] if each["role"] != "user"]
+    assert texts == [("reasoning", "Hm, so."), ("assistant", "Done.")]
     assert kinds.count("REASONING_MESSAGE_START") == kinds.count("REASONING_MESSAGE_END") == 1
     assert kinds.count("TEXT_MESSAGE_START") == kinds.count("TEXT_MESSAGE_END")
 

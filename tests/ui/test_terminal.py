@@ -29,8 +29,8 @@ def test_question_is_asked_with_path_reason_and_options(terminal: Terminal) -> N
     ):
         assert shown in child.before
     child.sendline("2")
-    status, said = ended(child)
-    assert (status, "with FastAPI" in said) == (0, True)
+    status, text = ended(child)
+    assert (status, "with FastAPI" in text) == (0, True)
 
 
 @pytest.mark.slow
@@ -46,12 +46,12 @@ def test_answer_that_is_empty_or_wrong_is_asked_again(terminal: Terminal) -> Non
     only = Call("ask_user", {"question": "Which?", "options": ["A", "B"], "allow_free_text": False})
     with LoopbackServer(script(coder=[only, "Done.", "Done."])) as server:
         child = terminal.start("run", TASK, "--model", "m", "--base-url", server.base_url)
-        for answer, said in (("", "is empty"), ("C", "not an option"), ("b", "All done.")):
+        for answer, text in (("", "is empty"), ("C", "not an option"), ("b", "All done.")):
             child.expect_exact(PROMPT)
             child.sendline(answer)
-            child.expect_exact(said)
-        status, said = ended(child)
-        assert status == 0, said
+            child.expect_exact(text)
+        status, text = ended(child)
+        assert status == 0, text
         assert "B" in server.requests[-2].tool_results.values()
 
 
@@ -64,8 +64,8 @@ def test_several_questions_are_asked_one_after_the_other(terminal: Terminal) -> 
             child.expect_exact(shown)
             child.expect_exact(PROMPT)
             child.sendline(answer)
-        status, said = ended(child)
-        assert status == 0, said
+        status, text = ended(child)
+        assert status == 0, text
         assert set(server.requests[-2].tool_results.values()) == {"Django", "SQLite"}
 
 
@@ -76,8 +76,8 @@ def test_question_that_is_optional_is_skipped_with_return(terminal: Terminal) ->
         child = terminal.start("run", TASK, "--model", "m", "--base-url", server.base_url)
         child.expect_exact(PROMPT)
         child.sendline("")
-        status, said = ended(child)
-        assert status == 0, said
+        status, text = ended(child)
+        assert status == 0, text
         assert "The user skipped this question" in next(iter(server.requests[-2].tool_results.values()))
 
 
@@ -89,10 +89,10 @@ def test_ctrl_c_leaves_the_question_open_and_explains_answering(terminal: Termin
     child = terminal.start("run", TASK)
     child.expect_exact(PROMPT)
     child.send(key)
-    status, said = ended(child)
+    status, text = ended(child)
     (run,) = json.loads(upcall("list", "--json").out)
     assert status == 130
-    assert f"upcall answer {run['run_id']}" in said
+    assert f"upcall answer {run['run_id']}" in text
     assert run["status"] == "awaiting_clarification"
 
 
@@ -102,16 +102,16 @@ def test_answer_without_an_answer_asks_in_place(terminal: Terminal) -> None:
     child = terminal.start("answer", run_id)
     child.expect_exact(PROMPT)
     child.sendline("Django")
-    status, said = ended(child)
-    assert (status, "with Django" in said) == (0, True)
+    status, text = ended(child)
+    assert (status, "with Django" in text) == (0, True)
 
 
 @pytest.mark.slow
 def test_detach_does_not_ask_on_a_terminal_either(terminal: Terminal) -> None:
-    status, said = ended(terminal.start("run", TASK, "--detach"))
+    status, text = ended(terminal.start("run", TASK, "--detach"))
     assert status == 0
-    assert PROMPT not in said
-    assert "upcall answer" in said
+    assert PROMPT not in text
+    assert "upcall answer" in text
 
 
 def test_diff_of_a_written_file_is_coloured_and_short() -> None:

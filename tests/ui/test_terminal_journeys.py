@@ -317,10 +317,10 @@ def test_where_nothing_can_be_drawn_there_are_only_lines(asks: LoopbackServer, d
 @form
 def test_plain_form_goes_back_too(asks: LoopbackServer, desk: Desk) -> None:
     screen = desk.start("run", TASK, *model(asks), "--plain", rows=60)
-    for mark, said in (("[1/3]", "1"), ("[2/3]", "/back"), ("[1/3]", "2"), ("[2/3]", "1,3"), ("[3/3]", "Gate")):
+    for mark, text in (("[1/3]", "1"), ("[2/3]", "/back"), ("[1/3]", "2"), ("[2/3]", "1,3"), ("[3/3]", "Gate")):
         screen.child.expect_exact(mark)
         screen.child.expect_exact("Your answer: ")
-        screen.child.send(f"{said}\r")
+        screen.child.send(f"{text}\r")
     screen.child.expect(pexpect.EOF)
     assert set(answers(asks)) == {"FastAPI", "Password reset, Social login", "Gate"}
 

@@ -23,9 +23,9 @@ def test_transcript_prints_calls_results_questions_over_two_processes() -> None:
     with LoopbackServer(script()) as server:
         run_id = upcall("run", TASK, "--detach", "--json", *model(server)).json["run_id"]
         upcall("answer", run_id, "Express")
-    said = upcall("transcript", run_id).out
-    same_as_golden("transcript", same_each_time(re.sub(r"^\d\d:\d\d:\d\d", "12:00:00", said, flags=re.MULTILINE)))
-    places = [said.find(each) for each in (TASK, "asks: Which framework?", "answers: Express", "calls write_file(")]
+    text = upcall("transcript", run_id).out
+    same_as_golden("transcript", same_each_time(re.sub(r"^\d\d:\d\d:\d\d", "12:00:00", text, flags=re.MULTILINE)))
+    places = [text.find(each) for each in (TASK, "asks: Which framework?", "answers: Express", "calls write_file(")]
     assert -1 not in places
     assert places == sorted(places)
     assert {tuple(each["path"]) for each in upcall("transcript", run_id, "--agent", "coder", "--json").json} == {
@@ -58,7 +58,7 @@ def test_markdown_fences_hold_whatever_a_tool_returned() -> None:
 
 
 def test_transcript_in_a_notebook_holds_no_raw_html() -> None:
-    said = Transcript("r", (entry(EntryKind.MESSAGE, "<script>alert(1)</script> **done**"),))
-    shown = said._repr_mimebundle_()["text/html"]
+    text = Transcript("r", (entry(EntryKind.MESSAGE, "<script>alert(1)</script> **done**"),))
+    shown = text._repr_mimebundle_()["text/html"]
     assert "<script>" not in shown
     assert "<strong>done</strong>" in shown

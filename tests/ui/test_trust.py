@@ -141,16 +141,16 @@ def test_trust_of_a_file_elsewhere_is_for_its_folder() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "expected"),
     [
         (["mine.yaml"], "mine.yaml is not found by itself; only .env and upcall.yaml are. Name it with --config."),
         ([".env"], ".env does not exist, or sets nothing for upcall."),
         (["--yes", "--ignore"], "--yes agrees to the files and --ignore leaves them out; give one of them."),
     ],
 )
-def test_trust_refuses_what_it_cannot_mean(arguments: list[str], says: str) -> None:
+def test_trust_refuses_what_it_cannot_mean(arguments: list[str], expected: str) -> None:
     ended = upcall("trust", *arguments)
-    assert (ended.status, ended.error) == (2, f"error: {says}")
+    assert (ended.status, ended.error) == (2, f"error: {expected}")
 
 
 def test_trust_says_where_there_is_nothing() -> None:

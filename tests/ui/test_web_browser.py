@@ -13,7 +13,7 @@ from playwright.async_api import Browser, Page, expect
 from scenario import TASK, upcall
 from services import serve_apart, serving, settle, start
 from stores import FIRST
-from worlds import at_once, crew, model_of
+from worlds import at_once, model_of, team_of
 
 from upcall import Run
 from upcall.questions.question import Option, Question
@@ -181,7 +181,7 @@ async def test_two_askers_at_once_are_answered_by_two_users() -> None:
         name: [Call("ask_user", {"question": f"What does the {name} need?", "options": ["Tea", "Time"]}), "Done."]
         for name in ("coder", "writer")
     }
-    team = crew(model_of(lead=[at_once("coder", "writer"), "Both are served."], **asks), "coder", "writer")
+    team = team_of(model_of(lead=[at_once("coder", "writer"), "Both are served."], **asks), "coder", "writer")
     async with chromium() as browser, serving(team, assign=[{"to": "bob", "agent": "writer"}]) as site:
         pages = []
         for user in ("alice", "bob"):

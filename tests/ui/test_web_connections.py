@@ -210,8 +210,8 @@ def test_hanging_up_writes_nothing_into_the_log() -> None:
                         if reset:
                             caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         assert process.client.get("/healthz").json() == {"status": "ok"}
-        code, said = process.stop(signal.SIGTERM)
-    assert [line for line in said.splitlines() if line.strip()] == [
+        code, text = process.stop(signal.SIGTERM)
+    assert [line for line in text.splitlines() if line.strip()] == [
         "Open this in a browser; Ctrl-C stops the service.",
         "Stopped.",
     ]

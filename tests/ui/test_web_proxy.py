@@ -172,7 +172,7 @@ async def test_proxy_counts_as_authentication_at_any_address(proxy: Any) -> None
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "text"),
     [
         ({"networks": []}, "at least 1"),
         ({"networks": ["0.0.0.0/0"]}, "every address"),
@@ -184,7 +184,7 @@ async def test_proxy_counts_as_authentication_at_any_address(proxy: Any) -> None
         ({"networks": ["10.0.0.1"], "role_header": "x-forwarded-user"}, "a name would be a role"),
     ],
 )
-def test_wrong_proxy_is_refused_in_a_line(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said) as refused:
+def test_wrong_proxy_is_refused_in_a_line(wrong: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text) as refused:
         Settings.read(proxy=wrong)
     assert "\n" not in str(refused.value)

@@ -336,8 +336,8 @@ async def test_run_of_another_is_reached_by_no_other_way(site: Site, owner: str 
             forked = await mallory.post(f"/runs/{unknown}/fork", data={**fork, "key": unknown})
             assert (forked.status_code, run in forked.headers.get("Location", "")) == (404, False)
             resume = [{"interruptId": f"{unknown}:{question}", "status": "resolved", "payload": "Express"}]
-            told = (await mallory.post("/agui", json={**AGUI, "state": {}, "resume": resume})).text
-            assert '"code":"unknown-run"' in told
+            emitted = (await mallory.post("/agui", json={**AGUI, "state": {}, "resume": resume})).text
+            assert '"code":"unknown-run"' in emitted
     assert (await site.service.store.load(run)).version == 1
 
 
@@ -377,8 +377,8 @@ async def test_strangers_and_users_learn_nothing_of_the_store() -> None:
             for path in ("/api/runs", "/", "/login", "/runs/abcd", "/nothing"):
                 for client, headers in ((stranger, {}), (stranger, PAGE), (user, {}), (user, PAGE)):
                     response = await client.get(path, headers=headers)
-                    told = f"{response.headers} {response.text}"
-                    assert not any(each in told for each in ("some-", "a-password", "127.0.0.1:1", "psycopg"))
+                    emitted = f"{response.headers} {response.text}"
+                    assert not any(each in emitted for each in ("some-", "a-password", "127.0.0.1:1", "psycopg"))
             assert "some-database" in (await operator.get("/api/runs")).json()["detail"]
 
 

@@ -67,15 +67,15 @@ async def attack(line: str, work: Path, overlay: ViewName) -> str:
     before = read_tree(work.parent)
     try:
         bench = ExecutionWorkbench(work, Bubblewrap(), limits=Limits(seconds=10), overlay=overlay)
-        told = await bench.call_tool("run_command", {"command": line})
+        emitted = await bench.call_tool("run_command", {"command": line})
     except UserInputRequired as asked:
         assert read_tree(work.parent) == before
         return f"{asked.question}\n{asked.context}"
     after = read_tree(work.parent)
     assert {name: after.get(name) for name in before} == before
-    if "not found" in told.to_text() or "No such file or directory: b'" in told.to_text():
-        pytest.skip(told.to_text())
-    return told.to_text()
+    if "not found" in emitted.to_text() or "No such file or directory: b'" in emitted.to_text():
+        pytest.skip(emitted.to_text())
+    return emitted.to_text()
 
 
 @pytest.mark.parametrize("line", list_attacks("destroys"))

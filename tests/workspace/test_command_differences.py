@@ -55,12 +55,12 @@ async def compare(line: str, overlay: ViewName) -> None:
         await Bubblewrap().run(line, folder=plain, limits=Limits())  # Without a view it changes the folder itself.
         allowed = Consent(allow_changes=["overwrite", "delete"])
         bench = ExecutionWorkbench(kept, Bubblewrap(), consent=allowed, overlay=overlay)
-        told = (await bench.call_tool("run_command", {"command": line})).to_text()
-        wanted, came = before if "leads out" in told else read_tree(plain), read_tree(kept)
+        emitted = (await bench.call_tool("run_command", {"command": line})).to_text()
+        wanted, came = before if "leads out" in emitted else read_tree(plain), read_tree(kept)
         if overlay == "fuse":
             # fuse-overlayfs leaves no mark where a file that was renamed over an old one is deleted: the old one stays.
             came = {name: each for name, each in came.items() if name in wanted or before.get(name) != each}
-        assert came == wanted, told
+        assert came == wanted, emitted
         with suppress(UserInputRequired):
             await ExecutionWorkbench(asked, Bubblewrap(), overlay=overlay).call_tool("run_command", {"command": line})
         after = read_tree(asked)

@@ -67,8 +67,8 @@ async def run(bench: ExecutionWorkbench, command: str, **more: Any) -> str:
 
 async def test_what_is_new_goes_in_at_once(folder: Path, overlay: ViewName) -> None:
     bench = ExecutionWorkbench(folder, Bubblewrap(), overlay=overlay)
-    said = await run(bench, "mkdir -p new/er; echo n > new/n; ln -s ../a.txt new/l; chmod 750 new/n; cat a.txt")
-    assert said.endswith("; wrote new/l, new/n]\na\n")
+    text = await run(bench, "mkdir -p new/er; echo n > new/n; ln -s ../a.txt new/l; chmod 750 new/n; cat a.txt")
+    assert text.endswith("; wrote new/l, new/n]\na\n")
     assert (folder / "new" / "n").read_text() == "n\n"
     assert (folder / "new" / "n").stat().st_mode & 0o777 == 0o750
     assert os.readlink(folder / "new" / "l") == "../a.txt"
@@ -145,15 +145,15 @@ async def test_what_somebody_else_changed_since_is_theirs(folder: Path) -> None:
 @pytest.mark.parametrize("link", ["/etc/passwd", "../../x", "sub/../../x", "/", "..", "/proc/self/root", "/usr/bin"])
 async def test_link_that_leads_out_is_refused(folder: Path, overlay: ViewName, link: str) -> None:
     before = read_tree(folder)
-    said = await run(ExecutionWorkbench(folder, Bubblewrap(), overlay=overlay), f"ln -s {link} l; echo > new")
-    assert "Nothing of what it changed was kept: the link l leads out" in said
+    text = await run(ExecutionWorkbench(folder, Bubblewrap(), overlay=overlay), f"ln -s {link} l; echo > new")
+    assert "Nothing of what it changed was kept: the link l leads out" in text
     assert read_tree(folder) == before
 
 
 async def test_effect_of_a_command_is_readable_from_events(folder: Path) -> None:
     names = ["plain", "two words", "a, b", "c; wrote d", 'q"q', "e]", "new\nline"]
-    told = await run(ExecutionWorkbench(folder, Bubblewrap()), f"touch {shlex.join(names)}; echo ']; wrote lie'")
-    assert sorted(read_changed(told)) == sorted(names)
+    emitted = await run(ExecutionWorkbench(folder, Bubblewrap()), f"touch {shlex.join(names)}; echo ']; wrote lie'")
+    assert sorted(read_changed(emitted)) == sorted(names)
 
 
 async def test_bits_that_give_rights_are_taken_off(folder: Path, overlay: ViewName) -> None:
@@ -184,8 +184,8 @@ async def test_socket_in_the_workspace_leads_to_nobody(folder: Path, overlay: Vi
 
 
 async def test_name_that_is_no_text_is_refused(folder: Path) -> None:
-    said = await run(ExecutionWorkbench(folder, Bubblewrap()), "echo > $(printf '\\377')")
-    assert "is no UTF-8" in said
+    text = await run(ExecutionWorkbench(folder, Bubblewrap()), "echo > $(printf '\\377')")
+    assert "is no UTF-8" in text
     assert not [each for each in os.listdir(os.fsencode(folder)) if each == b"\xff"]
 
 

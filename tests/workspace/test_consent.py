@@ -122,7 +122,7 @@ async def test_grant_of_one_run_is_for_no_other(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "emitted"),
     [
         (NO, "The user said no. Nothing was done. Do not do the same"),
         ("Nope!", "The user said no. Nothing was done. Do not do the same"),
@@ -134,14 +134,14 @@ async def test_grant_of_one_run_is_for_no_other(folder: Path) -> None:
         (Answer(question_id="", outcome=Outcome.DECLINED, text="never"), "Nothing was done. The user declined"),
     ],
 )
-async def test_all_but_the_option_itself_is_no_consent(folder: Path, answer: Any, told: str) -> None:
+async def test_all_but_the_option_itself_is_no_consent(folder: Path, answer: Any, emitted: str) -> None:
     with ScriptedModelClient(script([REMOVE, "Done."])) as model:
         run = await app_of(model, folder).start("Tidy")
         if isinstance(answer, Answer):
             answer = answer.model_copy(update={"question_id": run.questions[0].id})
         await app_of(model, folder).answer(run.id, answer)
     assert (folder / "a.txt").exists()
-    assert told in list_results(model)[0]
+    assert emitted in list_results(model)[0]
 
 
 async def test_nobody_but_the_human_allows_it(folder: Path) -> None:

@@ -76,9 +76,9 @@ def ask_approval(name: str) -> str:
 
 def tell_model(name: str) -> str:
     files = [FileChange(path=name, after=FileState())]
-    told = describe_result(Execution(exit_status=0, output="", seconds=1), Limits(), files)
-    assert list(read_changed(told)) == [name]
-    return told
+    emitted = describe_result(Execution(exit_status=0, output="", seconds=1), Limits(), files)
+    assert list(read_changed(emitted)) == [name]
+    return emitted
 
 
 def refuse_link(name: str) -> str:

@@ -43,24 +43,24 @@ async def run(folder: Path, command: str, overlay: ViewName = "auto") -> str:
 
 @pytest.mark.parametrize("command", [pytest.param(DEEP, marks=pytest.mark.slow), LONG])
 async def test_change_too_deep_to_judge_is_refused(folder: Path, overlay: ViewName, command: str) -> None:
-    told = await run(folder, f"touch a; {command}", overlay)
-    assert "[Nothing of what it changed was kept: " in told
+    emitted = await run(folder, f"touch a; {command}", overlay)
+    assert "[Nothing of what it changed was kept: " in emitted
     assert os.listdir(folder) == os.listdir(open_stages(folder)) == []
     assert "alive" in await run(folder, "echo alive", overlay)
 
 
 async def test_change_of_too_many_names_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "MAX_NAMES", 20)
-    told = await run(folder, "touch $(seq 30)")
-    assert "it changes more than 20 files and folders]" in told
+    emitted = await run(folder, "touch $(seq 30)")
+    assert "it changes more than 20 files and folders]" in emitted
     assert os.listdir(folder) == []
 
 
 async def test_removal_of_a_tree_too_deep_is_refused(folder: Path, overlay: ViewName) -> None:
     (folder / "old").mkdir()
     make_deep(folder / "old", 120)
-    told = await run(folder, "rm -r old", overlay)
-    assert "deep in one another" in told
+    emitted = await run(folder, "rm -r old", overlay)
+    assert "deep in one another" in emitted
     assert (folder / "old").exists()
 
 

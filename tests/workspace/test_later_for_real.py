@@ -148,8 +148,8 @@ async def test_cache_of_python_is_not_carried_over(folder: Path) -> None:
         "unchecked = p.PycInvalidationMode.UNCHECKED_HASH\n"
         "p.compile('/tmp/x.py', '__pycache__/x.cpython-311.pyc', invalidation_mode=unchecked)"
     )
-    told = await ExecutionWorkbench(folder, Bubblewrap()).call_tool("run_python", {"code": code})
-    assert told.to_text().startswith("[exit status 0, ")
+    emitted = await ExecutionWorkbench(folder, Bubblewrap()).call_tool("run_python", {"code": code})
+    assert emitted.to_text().startswith("[exit status 0, ")
     assert sorted(os.listdir(folder / "lib")) == ["done", "x.py"]
 
 
@@ -169,5 +169,5 @@ async def test_looking_at_a_repository_of_the_person_asks_nothing(folder: Path) 
     subprocess.run(["git", "add", "a.txt"], cwd=folder, check=True)
     subprocess.run(COMMIT, cwd=folder, check=True)
     look = "git status; git diff; git diff HEAD; git log -p; git describe --always --dirty"
-    told = await ExecutionWorkbench(folder, Bubblewrap()).call_tool("run_command", {"command": look})
-    assert told.to_text().startswith("[exit status 0, ")
+    emitted = await ExecutionWorkbench(folder, Bubblewrap()).call_tool("run_command", {"command": look})
+    assert emitted.to_text().startswith("[exit status 0, ")

@@ -71,7 +71,7 @@ async def test_host_that_is_named_is_reached(server: Server, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("hosts", "asked", "resolved", "told"),
+    ("hosts", "asked", "resolved", "emitted"),
     [
         (["pypi.org"], "example.org", ["93.184.215.14"], "403 example.org:PORT is none of the hosts"),
         (["127.0.0.1"], "127.0.0.1", ["127.0.0.1"], "403 127.0.0.1:PORT is none"),
@@ -91,7 +91,7 @@ async def test_any_other_host_is_refused(
     hosts: Sequence[str] | None,
     asked: str,
     resolved: Sequence[str],
-    told: str,
+    emitted: str,
     server: Server,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -101,8 +101,8 @@ async def test_any_other_host_is_refused(
 
     monkeypatch.setattr(addresses, "resolve", resolve)
     named = [each.replace("PORT", str(server.port)) for each in hosts or ()]
-    said = await ask(tmp_path, NetworkAccess(named, public=hosts is None), asked, server.port)
-    assert told.replace("PORT", str(server.port)) in said
+    text = await ask(tmp_path, NetworkAccess(named, public=hosts is None), asked, server.port)
+    assert emitted.replace("PORT", str(server.port)) in text
     assert server.reached == 0
 
 
@@ -169,8 +169,8 @@ async def test_no_more_connections_than_the_bound_are_open(tmp_path: Path) -> No
 
 
 async def test_network_failures_are_named_to_the_outputs_reader(tmp_path: Path) -> None:
-    said = await ask(tmp_path, NetworkAccess(["pypi.org"]), "example.org", 443)
-    assert said.endswith("\n[Not connected: example.org:443 is none of the hosts that the user allows (network_hosts)]")
+    text = await ask(tmp_path, NetworkAccess(["pypi.org"]), "example.org", 443)
+    assert text.endswith("\n[Not connected: example.org:443 is none of the hosts that the user allows (network_hosts)]")
     long = await Bubblewrap().run(
         SAY.format(f"CONNECT \\x9b2J{'x' * 900}:443").replace("{{", "{").replace("}}", "}"),
         folder=tmp_path,
@@ -189,10 +189,10 @@ async def test_hosts_that_the_settings_name_need_no_question(server: Server, tmp
     consent = Consent(network_hosts=[f"127.0.0.1:{server.port}"])
     bench = ExecutionWorkbench(tmp_path, Bubblewrap(), consent=consent)
     code = ASK.format(host="127.0.0.1", port=server.port)
-    told = await bench.call_tool("run_python", {"code": code, "network": True})
-    assert told.to_text().endswith("b'hello'\n")
-    told = await bench.call_tool("run_python", {"code": code})
-    assert "KeyError: 'HTTPS_PROXY'" in told.to_text()
+    emitted = await bench.call_tool("run_python", {"code": code, "network": True})
+    assert emitted.to_text().endswith("b'hello'\n")
+    emitted = await bench.call_tool("run_python", {"code": code})
+    assert "KeyError: 'HTTPS_PROXY'" in emitted.to_text()
 
 
 def test_what_a_command_may_reach() -> None:
@@ -203,17 +203,17 @@ def test_what_a_command_may_reach() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "emitted"),
     [
         ("anything", "It could reach pypi.org, and send"),
         ("pip install x", "It could reach pypi.org, any host of the public internet, and send"),
     ],
 )
-def test_network_command_cut_off_is_asked_with_its_reach(command: str, told: str) -> None:
+def test_network_command_cut_off_is_asked_with_its_reach(command: str, emitted: str) -> None:
     named = Consent(allow_commands=["pip install x"], network_hosts=["pypi.org"])
     with pytest.raises(UserInputRequired) as asked:
         named.request_network(command, begun=1)
-    assert told in (asked.value.context or "")
+    assert emitted in (asked.value.context or "")
     assert [each.label for each in asked.value.options] == ["Yes, run it", "No, do not run it"]
 
 

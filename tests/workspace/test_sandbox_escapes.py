@@ -144,13 +144,13 @@ async def test_what_this_account_agreed_to_is_out_of_reach(workspace: Path) -> N
 async def test_no_process_outside_can_be_touched(
     way: str, workspace: Path, victim: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[int] = []
-    previous = signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    emitted: list[int] = []
+    previous = signal.signal(signal.SIGTERM, lambda number, _: emitted.append(number))
     try:
         execution = await run(SIGNAL[way], workspace, pid=os.getpid(), victim=victim.pid)
     finally:
         signal.signal(signal.SIGTERM, previous)
-    assert not told
+    assert not emitted
     assert victim.poll() is None
     assert execution.stopped is None
 

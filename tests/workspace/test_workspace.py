@@ -84,7 +84,7 @@ FILES = "README.md\nsrc/app.py"
 
 
 @pytest.mark.parametrize(
-    ("given", "tool", "arguments", "said"),
+    ("given", "tool", "arguments", "output"),
     [
         ({}, "list_files", {}, FILES),
         ({".git/config": "x", ".gitignore": "x", ".write-0123": "half"}, "list_files", {}, f".gitignore\n{FILES}"),
@@ -116,7 +116,7 @@ FILES = "README.md\nsrc/app.py"
     ids=lambda value: repr(value)[:30],
 )
 async def test_files_are_listed_and_read(
-    root: Path, given: dict[str, str | bytes | Path], tool: str, arguments: dict[str, str], said: str
+    root: Path, given: dict[str, str | bytes | Path], tool: str, arguments: dict[str, str], output: str
 ) -> None:
     for name, content in given.items():
         (root / name).parent.mkdir(exist_ok=True)
@@ -125,8 +125,8 @@ async def test_files_are_listed_and_read(
         else:
             (root / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     result = await call(root, tool, **arguments)
-    assert result.is_error is (said.startswith("There is no") or said.endswith(("text file.", "symbolic links.")))
-    assert result.to_text().removeprefix(f"{tool} ") == said
+    assert result.is_error is (output.startswith("There is no") or output.endswith(("text file.", "symbolic links.")))
+    assert result.to_text().removeprefix(f"{tool} ") == output
 
 
 async def test_file_is_written_with_its_folders(root: Path) -> None:
@@ -136,9 +136,9 @@ async def test_file_is_written_with_its_folders(root: Path) -> None:
 
 async def test_overwritten_file_is_reported_with_its_lost_lines(root: Path) -> None:
     (root / "many").write_text("".join(f"- {number}\n" for number in range(23)))
-    told = await text(root, "write_file", path="many", content="- 7\nhi\n")
-    assert told.startswith("Wrote many (7 characters). These lines were in it and are gone:\n- 0\n- 1\n")
-    assert told.endswith("\n- 20\n[and 2 more lines]")
+    emitted = await text(root, "write_file", path="many", content="- 7\nhi\n")
+    assert emitted.startswith("Wrote many (7 characters). These lines were in it and are gone:\n- 0\n- 1\n")
+    assert emitted.endswith("\n- 20\n[and 2 more lines]")
     assert await text(root, "write_file", path="many", content="- 7\nhi\nyou\n") == "Wrote many (11 characters)."
 
 
@@ -245,7 +245,7 @@ EDIT = "edit_file takes path (text), old (text), new (text), all (flag, may be l
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "says"),
+    ("name", "arguments", "expected"),
     [
         ("list_files", {"path": "."}, "list_files takes folder (text, may be left out), glob (text, may be left out)."),
         ("read_file", {}, READ),
@@ -267,9 +267,9 @@ EDIT = "edit_file takes path (text), old (text), new (text), all (flag, may be l
     ],
 )
 async def test_wrong_arguments_are_an_error_naming_the_right(
-    root: Path, name: str, arguments: Mapping[str, Any], says: str
+    root: Path, name: str, arguments: Mapping[str, Any], expected: str
 ) -> None:
-    assert await error(root, name, **arguments) == says
+    assert await error(root, name, **arguments) == expected
 
 
 async def test_arguments_may_be_missing_where_none_are_needed(root: Path) -> None:
@@ -297,17 +297,17 @@ async def test_content_that_is_no_text_leaves_nothing(root: Path) -> None:
     ids=lambda value: value[:10].encode("ascii", "replace").decode(),
 )
 async def test_no_error_tells_where_the_workspace_is(root: Path, path: str, content: str) -> None:
-    for said in (
+    for output in (
         await error(root, "write_file", path=path, content=content),
         await error(root, "read_file", path=path),
     ):
-        assert str(root.parent) not in said
+        assert str(root.parent) not in output
 
 
 async def test_workspace_that_is_a_file_hides_its_place(root: Path) -> None:
-    said = await error(root / "README.md", "write_file", path="x/y.txt", content="")
-    assert said.startswith("write_file failed: ")
-    assert str(root) not in said
+    output = await error(root / "README.md", "write_file", path="x/y.txt", content="")
+    assert output.startswith("write_file failed: ")
+    assert str(root) not in output
 
 
 async def test_write_that_fails_leaves_only_the_old_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

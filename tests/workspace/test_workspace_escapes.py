@@ -194,13 +194,13 @@ async def test_no_tool_is_led_out(root: Path, number: int) -> None:
     refused = []
     for tool in TOOLS:
         result = await WorkspaceWorkbench(root, consent=FREE).call_tool(tool, arguments(tool, trick.path))
-        said = result.to_text()
-        if result.is_error or (tool in NOTHING and said.startswith(("Nothing found", "Nothing was changed"))):
+        text = result.to_text()
+        if result.is_error or (tool in NOTHING and text.startswith(("Nothing found", "Nothing was changed"))):
             refused.append(tool)
         assert everything(root) == before, tool
-        assert SECRET not in said, tool
-        assert "root:" not in said.replace("read me|root:", ""), tool
-        assert str(root.parent) not in said, tool
+        assert SECRET not in text, tool
+        assert "root:" not in text.replace("read me|root:", ""), tool
+        assert str(root.parent) not in text, tool
     assert refused == TOOLS
 
 

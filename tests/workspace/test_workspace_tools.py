@@ -59,11 +59,11 @@ def files(root: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "expected"),
     rows("workspace_tools/a_list_can_be_narrowed"),
 )
-async def test_list_can_be_narrowed(bench: WorkspaceWorkbench, arguments: dict[str, Any], says: str) -> None:
-    assert await text(bench, "list_files", **arguments) == says
+async def test_list_can_be_narrowed(bench: WorkspaceWorkbench, arguments: dict[str, Any], expected: str) -> None:
+    assert await text(bench, "list_files", **arguments) == expected
 
 
 async def test_folder_that_is_none_is_an_error(bench: WorkspaceWorkbench) -> None:
@@ -110,20 +110,20 @@ async def test_gitignore_that_links_outside_is_not_read(bench: WorkspaceWorkbenc
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "says"),
+    ("first", "last", "expected"),
     rows("workspace_tools/a_range_of_lines_comes_numbered"),
 )
-async def test_range_of_lines_comes_numbered(bench: WorkspaceWorkbench, first: Any, last: Any, says: str) -> None:
-    assert await text(bench, "read_file", path="src/app.py", first_line=first, last_line=last) == says
+async def test_range_of_lines_comes_numbered(bench: WorkspaceWorkbench, first: Any, last: Any, expected: str) -> None:
+    assert await text(bench, "read_file", path="src/app.py", first_line=first, last_line=last) == expected
 
 
 async def test_long_range_says_where_to_go_on(bench: WorkspaceWorkbench, root: Path) -> None:
     (root / "big.txt").write_text("x" * 99 + "\n" + "y" * 99 + "\n")
     (root / "big.txt").write_text(("x" * 99 + "\n") * 2_000)
-    said = (await text(bench, "read_file", path="big.txt", first_line=1)).splitlines()
-    assert said[-1] == f"[cut; read on from first_line={len(said)}]"
-    on = await text(bench, "read_file", path="big.txt", first_line=len(said), last_line=len(said))
-    assert on == f"{len(said)}\t" + "x" * 99
+    output = (await text(bench, "read_file", path="big.txt", first_line=1)).splitlines()
+    assert output[-1] == f"[cut; read on from first_line={len(output)}]"
+    on = await text(bench, "read_file", path="big.txt", first_line=len(output), last_line=len(output))
+    assert on == f"{len(output)}\t" + "x" * 99
 
 
 # -- search -----------------------------------------------------------------------------------------------------------
@@ -203,17 +203,17 @@ async def test_search_can_be_narrowed(bench: WorkspaceWorkbench) -> None:
 
 
 async def test_piece_that_occurs_once_is_replaced(bench: WorkspaceWorkbench, root: Path) -> None:
-    said = await text(
+    output = await text(
         bench, "edit_file", path="src/app.py", old="add(a, b):\n    return a - b", new="add(a, b):\n    return a + b"
     )
     assert (root / "src" / "app.py").read_text() == APP.replace("a - b", "a + b", 1)
-    assert said.startswith("Edited src/app.py (+1 -1):\n--- a/src/app.py\n+++ b/src/app.py\n")
-    assert "-    return a - b\n+    return a + b\n" in said
+    assert output.startswith("Edited src/app.py (+1 -1):\n--- a/src/app.py\n+++ b/src/app.py\n")
+    assert "-    return a - b\n+    return a + b\n" in output
 
 
 async def test_text_that_repeats_is_replaced_only_with_all(bench: WorkspaceWorkbench, root: Path) -> None:
-    said = await error(bench, "edit_file", path="src/app.py", old="a - b", new="a + b")
-    assert said == (
+    output = await error(bench, "edit_file", path="src/app.py", old="a - b", new="a + b")
+    assert output == (
         "'old' occurs 2 times in 'src/app.py' (lines 5, 9); nothing was changed. Add lines around it so that it occurs "
         "once, or set 'all'."
     )
@@ -222,7 +222,7 @@ async def test_text_that_repeats_is_replaced_only_with_all(bench: WorkspaceWorkb
 
 
 @pytest.mark.parametrize(
-    ("old", "says"),
+    ("old", "expected"),
     [
         ("def add(a,b):", "Most like it is (number, tab, text):\n2\t\n3\t\n4\tdef add(a, b):\n5\t    return a - b"),
         ("def add(a, b):\n  return a - b", "It does but for white space; the lines there are"),
@@ -232,21 +232,21 @@ async def test_text_that_repeats_is_replaced_only_with_all(bench: WorkspaceWorkb
         ("\n\n\n\n\n\n", "Nothing in it is like that; read the file."),
     ],
 )
-async def test_miss_says_what_is_near(bench: WorkspaceWorkbench, root: Path, old: str, says: str) -> None:
-    said = await error(bench, "edit_file", path="src/app.py", old=old, new="x")
-    assert said.startswith("'old' does not occur in 'src/app.py'; nothing was changed. ")
-    assert says in said
+async def test_miss_says_what_is_near(bench: WorkspaceWorkbench, root: Path, old: str, expected: str) -> None:
+    output = await error(bench, "edit_file", path="src/app.py", old=old, new="x")
+    assert output.startswith("'old' does not occur in 'src/app.py'; nothing was changed. ")
+    assert expected in output
     assert (root / "src" / "app.py").read_text() == APP
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
+    ("old", "new", "expected"),
     [("", "x", "'old' is empty"), ("add", "add", "are the same"), ("add", "\ud800", "half a character")],
 )
 async def test_what_is_no_edit_is_an_error(
-    bench: WorkspaceWorkbench, root: Path, old: str, new: str, says: str
+    bench: WorkspaceWorkbench, root: Path, old: str, new: str, expected: str
 ) -> None:
-    assert says in await error(bench, "edit_file", path="src/app.py", old=old, new=new)
+    assert expected in await error(bench, "edit_file", path="src/app.py", old=old, new=new)
     assert (root / "src" / "app.py").read_text() == APP
 
 
@@ -276,8 +276,8 @@ async def test_what_is_too_large_is_not_changed(bench: WorkspaceWorkbench, root:
 
 
 async def test_long_diff_is_not_given_back(bench: WorkspaceWorkbench, root: Path) -> None:
-    said = await text(bench, "edit_file", path="README.md", old="Hello", new="x\n" * MAX_ECHO)
-    assert said == f"Edited README.md (+{MAX_ECHO + 1} -1)."
+    output = await text(bench, "edit_file", path="README.md", old="Hello", new="x\n" * MAX_ECHO)
+    assert output == f"Edited README.md (+{MAX_ECHO + 1} -1)."
 
 
 # -- patches ----------------------------------------------------------------------------------------------------------
@@ -289,8 +289,8 @@ FIXED = APP.replace("a - b", "a + b", 1)
 
 
 async def test_patch_changes_makes_and_deletes_files(bench: WorkspaceWorkbench, root: Path) -> None:
-    said = await text(bench, "apply_patch", patch=CHANGE + NEW + GONE)
-    assert said == "Applied to src/app.py (+1 -1), new/x.txt (+2 -0), README.md (deleted)."
+    output = await text(bench, "apply_patch", patch=CHANGE + NEW + GONE)
+    assert output == "Applied to src/app.py (+1 -1), new/x.txt (+2 -0), README.md (deleted)."
     assert files(root) == {"new/x.txt": "one\ntwo\n", "src/app.py": FIXED}
 
 
@@ -320,7 +320,7 @@ async def test_patch_as_models_write_them_is_applied(bench: WorkspaceWorkbench, 
 
 
 @pytest.mark.parametrize(
-    ("patch", "says"),
+    ("patch", "expected"),
     [
         (CHANGE.replace("return a - b", "return a * b"), "Hunk 1 for 'src/app.py' does not fit: its lines are not"),
         (CHANGE.replace(" def add(a, b):\n", "").replace("-4,2", "-1,1"), "fits at several places (lines 5, 9)"),
@@ -346,11 +346,11 @@ async def test_patch_as_models_write_them_is_applied(bench: WorkspaceWorkbench, 
     ids=range(17),
 )
 async def test_patch_that_does_not_fit_changes_nothing(
-    bench: WorkspaceWorkbench, root: Path, patch: str, says: str
+    bench: WorkspaceWorkbench, root: Path, patch: str, expected: str
 ) -> None:
     before = files(root)
     for whole in (patch, NEW + patch) if "\n@@" in patch and "def" in patch else (patch,):
-        assert says in await error(bench, "apply_patch", patch=whole)
+        assert expected in await error(bench, "apply_patch", patch=whole)
         assert files(root) == before
 
 
@@ -490,8 +490,8 @@ async def test_diff_is_against_the_beginning(bench: WorkspaceWorkbench, root: Pa
 
 
 async def test_writing_what_is_there_is_no_change(bench: WorkspaceWorkbench) -> None:
-    said = await text(bench, "write_file", path="README.md", content="# Hello\n")
-    assert said == "README.md: that is what it holds already; nothing was changed."
+    output = await text(bench, "write_file", path="README.md", content="# Hello\n")
+    assert output == "README.md: that is what it holds already; nothing was changed."
     assert await bench.changes.list_changes() == []
 
 

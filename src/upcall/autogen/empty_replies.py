@@ -18,7 +18,7 @@ EMPTY = "upcall.empty"
 """The key in a message's metadata of why it has no text."""
 
 _THOUGHT_ALONE = "Raise max_reply_tokens or the server's limit, let the model reason less, or use another model"
-_SAID_NOTHING = "Try again, or use another model"
+_NO_CONTENT = "Try again, or use another model"
 
 
 def describe_empty(reply: CreateResult, client: ChatCompletionClient) -> str:
@@ -30,7 +30,7 @@ def describe_empty(reply: CreateResult, client: ChatCompletionClient) -> str:
         tools = ", ".join(dict.fromkeys(one_line(each.name) for each in reply.content))
         return f"it is the result of {tools}. Return a text there, or set reflect_on_tool_use."
     cut = find_cut(reply.finish_reason)
-    advice = cut.user_advice if cut else _THOUGHT_ALONE if reply.thought else _SAID_NOTHING
+    advice = cut.user_advice if cut else _THOUGHT_ALONE if reply.thought else _NO_CONTENT
     what = "thoughts and no text" if reply.thought else "no text"
     return f"{_name_model(client)} gave {what} (finish reason {reply.finish_reason!r}). {advice}."
 

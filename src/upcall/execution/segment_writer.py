@@ -93,8 +93,8 @@ class SegmentWriter:
         """Continue the transcript of this segment, if it was interrupted before."""
         if self._keeps_transcript and self.stored.version > 1:
             # Only one that was interrupted has something there.
-            said = await load_segments(self._store, self.stored.run.id, self.pauses, small=True)
-            self.transcript.continue_from(said.get(self.pauses, ()))
+            segments = await load_segments(self._store, self.stored.run.id, self.pauses, small=True)
+            self.transcript.continue_from(segments.get(self.pauses, ()))
         self._entries = len(self.transcript.entries)
 
     async def queued_answers(self) -> Sequence[Answer]:

@@ -59,9 +59,9 @@ class Diary(BaseChatAgent):
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
         self._heard += [f"{each.source}: {each.to_text()}" for each in messages]
-        told = TextMessage(content=f"told {self._heard}", source=self.name)
+        emitted = TextMessage(content=f"told {self._heard}", source=self.name)
         if self._say is None or self._has_said:
-            return Response(chat_message=told)
+            return Response(chat_message=emitted)
         self._has_said = True
         return Response(chat_message=self._say, inner_messages=[ThoughtEvent(content="Hm.", source=self.name)])
 

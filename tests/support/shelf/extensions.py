@@ -125,9 +125,9 @@ class Responses:
         self.responses = self
 
     async def create(self, *, input: list[Any], previous_response_id: str | None = None, **_: Any) -> Any:
-        said = " | ".join(str(each["content"])[:40] for each in input)
+        text = " | ".join(str(each["content"])[:40] for each in input)
         before = int((previous_response_id or "r0")[1:])
-        return SimpleNamespace(output_text=f"told {before} {said}", id=f"r{before + 1}")
+        return SimpleNamespace(output_text=f"told {before} {text}", id=f"r{before + 1}")
 
 
 def responding(world: World) -> Team:

@@ -84,8 +84,8 @@ class ThreadService:
         return self._run
 
     async def submit_tool_outputs(self, *, tool_outputs: Any, **_: Any) -> Any:
-        said = dict.fromkeys(each["text"] for each in self._list() if each["role"] == "user")
-        self._say("agent", f"told {' | '.join(said)}")
+        text = dict.fromkeys(each["text"] for each in self._list() if each["role"] == "user")
+        self._say("agent", f"told {' | '.join(text)}")
         self._run = SimpleNamespace(id="run", status="completed", required_action=None)
         return self._run
 
@@ -562,9 +562,9 @@ def bedrock(world: World) -> Team:
 
     def answer(request: Request) -> Sent:
         world.count()
-        said = [{"type": "text", "text": tell(ModelRequest(json.loads(request.body)))}]
+        texts = [{"type": "text", "text": tell(ModelRequest(json.loads(request.body)))}]
         whole = {"id": "m", "type": "message", "role": "assistant", "model": "m", "stop_sequence": None}
-        return _json(**whole, content=said, stop_reason="end_turn", usage={"input_tokens": 5, "output_tokens": 2})
+        return _json(**whole, content=texts, stop_reason="end_turn", usage={"input_tokens": 5, "output_tokens": 2})
 
     keys = ("aws_access_key", "aws_secret_key", "aws_session_token", "aws_region")
     info: Any = BedrockInfo(**dict.fromkeys(keys, "k"))  # type: ignore[typeddict-item]

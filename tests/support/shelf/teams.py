@@ -56,8 +56,8 @@ def looping(world: World) -> Team:
     """Return a graph that goes back to its member until the one that asks has said a colour."""
     member, asker, end = world.member(), world.asker(), world.member("end")
     graph = DiGraphBuilder().add_node(member).add_node(asker).add_node(end).set_entry_point(member)
-    graph.add_edge(member, asker).add_edge(asker, end, condition=lambda said: ANSWER in said.to_text())
-    graph.add_edge(asker, member, condition=lambda said: ANSWER not in said.to_text())
+    graph.add_edge(member, asker).add_edge(asker, end, condition=lambda text: ANSWER in text.to_text())
+    graph.add_edge(asker, member, condition=lambda text: ANSWER not in text.to_text())
     return GraphFlow([member, asker, end], graph.build(), max_turns=9)
 
 

@@ -79,8 +79,8 @@ class World:
             return Call(f"transfer_to_{then}") if then else f"I say {colour}."
 
         def script(request: Request) -> Reply:
-            said = [*request.tool_results.values()]
-            return end(said[0]) if said else Call("ask_user", {"question": "Which colour?"})
+            texts = [*request.tool_results.values()]
+            return end(texts[0]) if texts else Call("ask_user", {"question": "Which colour?"})
 
         if self.asks:
             return PausableAgent(name, self.model(script), description="Asks.", handoffs=handoffs)
