@@ -20,6 +20,7 @@ from upcall import PausableAgent, Run, RunStatus, Settings, Upcall
 from upcall.errors import RunConflict, StoreUnavailable
 from upcall.storage.connection import Work
 from upcall.storage.databases import Database
+from upcall.storage.store import RunStore
 from upcall.testing import Call, ScriptedModelClient
 
 T = TypeVar("T")
@@ -51,6 +52,14 @@ class UnreliableDatabase:
         if fails:
             raise StoreUnavailable("No space left on device", self._database.name)
         return done
+
+
+def use_database(store: RunStore, database: Database) -> None:
+    """Give a store, and each of its parts, another database."""
+    for part in vars(store).values():
+        if hasattr(part, "_database"):
+            part._database = database
+    store.database = database
 
 
 async def insist(act: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -90,7 +99,8 @@ async def play_with(app: Upcall, fails: int, is_made: bool, answers: Mapping[str
     """Play one run, left to a worker; return its end, and the number of calls."""
     app.driver._work_here = lambda *given: None  # type: ignore[method-assign]
     run = await app.submit("Build me a user authentication system")
-    app.store.database = database = UnreliableDatabase(app.store.database, fails, is_made)
+    database = UnreliableDatabase(app.store.database, fails, is_made)
+    use_database(app.store, database)
     ended = await finish(app, run, answers)
     assert (fails, ended.error, ended.status) == (fails, None, RunStatus.COMPLETED)
     return ended, database.calls
@@ -163,9 +173,10 @@ async def test_store_failure_leaves_the_run_with_its_process(is_made: bool, monk
         app = Upcall(store="runs.db", team=make_team, settings=Settings())
         run = await app.submit("Build it")
         known = app.store.database
-        app.store.database = database = UnreliableDatabase(known, fails, is_made)
+        database = UnreliableDatabase(known, fails, is_made)
+        use_database(app.store, database)
         await app.drain()
-        app.store.database = known
+        use_database(app.store, known)
         assert (fails, (await app.get(run.id)).status) == (fails, RunStatus.AWAITING_CLARIFICATION)
         return database.calls
 
@@ -192,10 +203,10 @@ async def test_store_failure_at_the_end_retries_from_the_reply(fails: int, is_ma
         world = World(client)
         app = Upcall(store="runs.db", team=lambda: RoundRobinGroupChat(_coder_and_tester(world), max_turns=2))
         known = app.store.database
-        app.store.database = UnreliableDatabase(known, fails, is_made)
+        use_database(app.store, UnreliableDatabase(known, fails, is_made))
         with suppress(StoreUnavailable):
             await app.start("Build it", run_id="a-run")
-        app.store.database = known
+        use_database(app.store, known)
         run = await app.resume("a-run")
         if run.status is RunStatus.FAILED:
             run = await app.resume("a-run")

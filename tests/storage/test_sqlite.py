@@ -145,8 +145,8 @@ async def test_small_read_behind_a_writer_uses_a_thread(monkeypatch: pytest.Monk
     assert await database.read(_thread, small=True) != threading.get_ident()
 
 
-def _connect_without_log(self: SQLite) -> sqlite._Connection:
-    return sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, factory=sqlite._Connection)
+def _connect_without_log(self: SQLite) -> sqlite._SqliteConnection:
+    return sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, factory=sqlite._SqliteConnection)
 
 
 def _thread(connection: Connection) -> int:
@@ -159,12 +159,12 @@ async def test_write_that_is_interrupted_keeps_no_lock(monkeypatch: pytest.Monke
     stored = await store.create(Run(task="do it"), FIRST)
     await store.journal.write(stored, {"call": "begun"})
 
-    def interrupt(self: sqlite._Connection, statement: str, rows: object) -> None:
+    def interrupt(self: sqlite._SqliteConnection, statement: str, rows: object) -> None:
         sqlite3.Connection.executemany(self, statement, rows)  # type: ignore[arg-type]
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(sqlite._Connection, "executemany", interrupt, raising=False)
+        patched.setattr(sqlite._SqliteConnection, "executemany", interrupt, raising=False)
         with pytest.raises(KeyboardInterrupt):
             await store.journal.write(stored, {"call": "made"})
     with contextlib.closing(sqlite3.connect("runs.db", timeout=0)) as other:
@@ -179,7 +179,7 @@ async def test_file_without_a_log_is_written_after_reads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A file system without shared memory leaves it in SQLite's older mode, where a commit waits for all readers."""
-    options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "factory": sqlite._Connection}
+    options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "factory": sqlite._SqliteConnection}
     monkeypatch.setattr(SQLite, "_connect", lambda self: sqlite3.connect(self.path, **options))
     store = RunStore("runs.db")
     stored = await store.create(Run(task="do it"), FIRST)

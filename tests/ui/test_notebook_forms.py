@@ -425,20 +425,20 @@ async def test_form_shows_tokens_until_the_text_is_complete(monkeypatch: pytest.
     def chunk(text: str, path: str = "lead/coder") -> ModelClientStreamingChunkEvent:
         return ModelClientStreamingChunkEvent(source="coder", content=text, metadata={PATH: path})
 
-    assert all(events.tell(chunk(text)) for text in ("Express ", "it is"))
-    assert events.tell(chunk('{"title": 1', path="planner"))
+    assert all(events.add_event(chunk(text)) for text in ("Express ", "it is"))
+    assert events.add_event(chunk('{"title": 1', path="planner"))
     assert events.list_shown() == ["lead > coder  Express it is", 'planner  {"title": 1']
-    events.tell(TextMessage(source="coder", content="Express it is.", metadata={PATH: "lead/coder"}))
+    events.add_event(TextMessage(source="coder", content="Express it is.", metadata={PATH: "lead/coder"}))
     assert events.list_shown()[:2] == ["lead > coder  reports: Express it is.", 'planner  {"title": 1']
 
 
 def test_form_shows_two_texts_of_one_agent_apart() -> None:
     events, path = forms._Events(), {PATH: "lead/coder"}
     for message, text in (("a", "One "), ("b", "Two "), ("a", "and a half"), ("b", "and more")):
-        events.tell(
+        events.add_event(
             ModelClientStreamingChunkEvent(source="coder", content=text, full_message_id=message, metadata=path)
         )
-    events.tell(TextMessage(id="b", source="coder", content="Two and more", metadata=path))
+    events.add_event(TextMessage(id="b", source="coder", content="Two and more", metadata=path))
     assert events.list_shown() == ["lead > coder  reports: Two and more", "lead > coder  One and a half"]
 
 

@@ -163,7 +163,7 @@ async def test_proxy_counts_as_authentication_at_any_address(proxy: Any) -> None
     service = Service(Settings.read(proxy=proxy), team=one_agent())
     try:
         refused = None
-        await serve(service, "192.0.2.1", 0, operator="x", tell=print)
+        await serve(service, "192.0.2.1", 0, operator="x", show_link=print)
     except ConfigurationError as error:
         refused = str(error)
     await service.close()

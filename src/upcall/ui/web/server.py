@@ -192,7 +192,7 @@ async def serve(service: Service, host: str, port: int, *, operator: str, show_l
         host: the address to listen on.
         port: 0 for any free one.
         operator: the secret of whoever runs it; valid on loopback only.
-        tell: gets the login link, once the service answers.
+        show_link: gets the login link, once the service answers.
 
     Raises:
         ConfigurationError: nobody could log in from elsewhere, or the address cannot be used.
