@@ -412,7 +412,7 @@ async def test_tool_call_is_followed_by_a_reminder(given: dict[str, Any]) -> Non
         ("user", REMINDER["content"]),
     ]
     assert offered(client.requests[1]) == ["search"]
-    assert [len(rest.told(kind)) for kind in (ToolCallRequestEvent, ToolCallExecutionEvent)] == [1, 1]
+    assert [len(rest.events_of(kind)) for kind in (ToolCallRequestEvent, ToolCallExecutionEvent)] == [1, 1]
 
 
 def broken() -> str:

@@ -118,7 +118,7 @@ async def test_nested_agent_at_its_limit_reports_to_its_parent() -> None:
     with script(lead=[call("coder"), "done"], coder=[Call("note")]) as client:
         rest = await send(agent("lead", client, agent("coder", client, tools=[Counted().note], max_rounds=1)), "Go")
     assert client.requests[-1].tool_results["call_1_1"].startswith("coder stopped after 1 model calls")
-    (emitted,) = rest.told(TextMessage)
+    (emitted,) = rest.events_of(TextMessage)
     assert emitted.metadata[OUTCOME] == "max_rounds"
 
 

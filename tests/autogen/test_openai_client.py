@@ -124,9 +124,13 @@ async def ask(
     return reply, "".join(shown)
 
 
+JUDGED_BY_AGENTS = {"the answer in the reasoning alone", "a call cut off under the finish reason tool_calls"}
+"""The client returns these replies as they are; the agent that gets one judges it (test_zoo_matrix.py)."""
+
+
 def played(*, refusing: bool, replying: bool) -> list[Behaviour]:
     kinds = [(each, each.refuse is not None, each.refuse is None or each.body is not None) for each in ZOO.values()]
-    return [each for each, *kind in kinds if kind == [refusing, replying]]
+    return [each for each, *kind in kinds if kind == [refusing, replying] and each.name not in JUDGED_BY_AGENTS]
 
 
 @pytest.mark.parametrize("make", [ours, stock])

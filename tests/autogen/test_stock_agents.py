@@ -58,7 +58,7 @@ def filtered(client: ScriptedModelClient, folder: Path) -> ChatAgent:
 
 
 STOCK = pytest.mark.parametrize(
-    ("make", "replies", "says"),
+    ("make", "replies", "expected"),
     [
         (assistant, {"You are the helper": ["Helped."]}, "Helped."),
         (executor, {}, "42"),

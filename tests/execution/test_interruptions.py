@@ -11,6 +11,7 @@ import pytest
 
 from upcall import Run, RunStatus, Settings, Upcall
 from upcall.execution.demo import TASKS, demo_reply
+from upcall.storage.journal import RunJournal
 from upcall.storage.store import RunStore
 from upcall.testing import ScriptedModelClient
 from upcall.workspace import folder
@@ -52,7 +53,11 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
         "upcall.autogen.journal.REPLY_BUFFER_TIME_S", 60
     )  # Records share a write, however slow it is here.
     counted = Steps()
-    parts = [(ScriptedModelClient, "create"), *((RunStore, name) for name in ("create", "save", "claim", "record"))]
+    parts = [
+        (ScriptedModelClient, "create"),
+        *((RunStore, name) for name in ("create", "save", "claim")),
+        (RunJournal, "write"),
+    ]
     for home, name in parts:
         monkeypatch.setattr(home, name, _stepping(getattr(home, name), counted))
     return counted

@@ -52,7 +52,7 @@ async def test_run_keeps_the_built_in_team_in_another_service() -> None:
     run_id = upcall("run", TASK, "--detach", "--json", "--model", "demo", "--store", "runs.db").json["run_id"]
     async with serving(one_agent("Other."), store="runs.db") as site:
         run = await site.service.app_for(Caller(None)).get(run_id)
-        assert not site.service.app_for(Caller(None), run).has_own_team
+        assert not site.service.app_for(Caller(None), run).team.is_own
 
 
 @pytest.mark.slow

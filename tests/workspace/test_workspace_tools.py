@@ -183,7 +183,7 @@ def test_many_files_are_searched_in_order(root: Path, program: str) -> None:
 
 @pytest.mark.slow
 def test_pattern_that_takes_for_ever_is_given_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("upcall.workspace.searching.SECONDS", 0.3)
+    monkeypatch.setattr("upcall.workspace.searching.TIMEOUT_S", 0.3)
     (root / "a.txt").write_text("a" * 300)
     with pytest.raises(ValueError, match="was given up"):
         search(Folder(root), r"(.*)(.*)(.*)(.*)(.*)(.*)[0-9]\1", ["a.txt"], ripgrep="")
