@@ -24,6 +24,9 @@ from typing import TypedDict
 ROOT = Path(__file__).parents[1]
 FAULTS = ROOT / "benchmarks" / "data" / "faults.toml"
 COPIED = ("src", "agents", "teams", "prompts", "tests", "docs", "pyproject.toml", "README.md")
+ANY = "slow or not slow"
+"""The tests of both suites may catch a fault."""
+
 TESTS_FAILED = 1
 """The exit status of pytest where tests ran and failed; any other says nothing about a fault."""
 
@@ -61,7 +64,8 @@ def put_in(fault: Fault, root: Path) -> str:
 def run_tests(root: Path, arguments: Sequence[str]) -> int:
     """Run pytest in a copy of the repository until the first failure, and return its exit status."""
     path = os.pathsep.join([str(root / "src"), str(root / "tests" / "support")])
-    command = [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *arguments]
+    command = [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider"]
+    command += ["-m", ANY, *arguments]
     environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(command, cwd=root, env=environment, stdout=subprocess.DEVNULL, check=False, timeout=900)
     return done.returncode
