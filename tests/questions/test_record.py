@@ -17,7 +17,8 @@ from upcall.policy.resolver import AnswerResolver, Moment
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecord, QuestionRecords
-from upcall.questions.states import TRANSITIONS, IllegalTransition, QuestionEvent, QuestionState, is_closed, next_state
+from upcall.questions.states import TRANSITIONS, QuestionEvent, QuestionState, is_closed, next_state
+from upcall.transitions import IllegalTransition
 
 ASKED = Question(id="q1", question="Which framework?", path=("lead", "coder"), calls=("c1", "c2"))
 RISK = Question(id="r1", question="Delete it?", clarification_type="risk_confirmation", path=("lead",), calls=("c1",))

@@ -15,13 +15,13 @@ from upcall.runs.states import (
     RESTORES,
     TRANSITIONS,
     WORKING,
-    IllegalRunEvent,
     RunEvent,
     RunStatus,
     is_over,
     next_status,
     turn_event,
 )
+from upcall.transitions import IllegalTransition
 
 OVER = {RunStatus.COMPLETED, RunStatus.CANCELLED, RunStatus.EXPIRED}
 LEGAL = [(status, event, after) for status, moves in TRANSITIONS.items() for event, after in moves.items()]
@@ -59,7 +59,7 @@ def test_legal_event_moves_the_run(status: RunStatus, event: RunEvent, after: Ru
 @pytest.mark.parametrize(("status", "event"), ILLEGAL, ids=_id)
 def test_illegal_event_names_status_and_event(status: RunStatus, event: RunEvent) -> None:
     run = Run(id="r1", task="x", status=status)
-    with pytest.raises(IllegalRunEvent, match=f"Run r1 is {status.value}; it cannot be {event.value}"):
+    with pytest.raises(IllegalTransition, match=f"Run r1 is {status.value}; it cannot be {event.value}"):
         run.apply(event)
 
 

@@ -14,7 +14,8 @@ from pydantic import BaseModel, RootModel, model_validator
 
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Question
-from upcall.questions.states import IllegalTransition, QuestionEvent, QuestionState, is_closed, next_state
+from upcall.questions.states import QuestionEvent, QuestionState, is_closed, next_state
+from upcall.transitions import IllegalTransition
 
 _EVENTS: dict[Outcome, QuestionEvent] = {outcome: QuestionEvent(outcome.value) for outcome in Outcome}
 
@@ -103,7 +104,7 @@ class QuestionRecord(BaseModel, frozen=True):
         event = _EVENTS[answer.outcome]
         settles = answer.outcome in (Outcome.ANSWERED, Outcome.SKIPPED, Outcome.ASSUMED)
         if self.question.is_risk and settles and answer.by is not AnsweredBy.HUMAN:
-            raise IllegalTransition(self.state, event, self.id)
+            raise IllegalTransition(f"Question {self.id}", self.state, event)
         return self._move(event, answer=answer)
 
     def _move(self, event: QuestionEvent, **changes: object) -> QuestionRecord:

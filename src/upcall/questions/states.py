@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from upcall.transitions import draw, look_up
+
 
 class QuestionState(StrEnum):
     """Where a question stands.
@@ -112,14 +114,6 @@ TRANSITIONS: dict[QuestionState, dict[QuestionEvent, QuestionState]] = {
 """State by state, which event leads where. An event that is not listed is illegal in that state."""
 
 
-class IllegalTransition(Exception):
-    """An event that the table does not allow in the present state: an error in this library, not of its user."""
-
-    def __init__(self, state: QuestionState, event: QuestionEvent, question_id: str) -> None:
-        super().__init__(f"Question {question_id} is {state.value}; it cannot be {event.value}.")
-        self.state, self.event, self.question_id = state, event, question_id
-
-
 def is_closed(state: QuestionState) -> bool:
     """Tell whether nothing more can happen."""
     return not TRANSITIONS[state]
@@ -131,19 +125,9 @@ def next_state(state: QuestionState, event: QuestionEvent, question_id: str) -> 
     Raises:
         IllegalTransition: nowhere.
     """
-    try:
-        return TRANSITIONS[state][event]
-    except KeyError:
-        raise IllegalTransition(state, event, question_id) from None
+    return look_up(TRANSITIONS, f"Question {question_id}", state, event)
 
 
 def diagram() -> str:
-    """Draw the table as a Mermaid state diagram; `docs/architecture.md` holds it, and a test compares the two."""
-    lines = ["stateDiagram-v2", f"    [*] --> {_S.RAISED.value}"]
-    for state, moves in TRANSITIONS.items():
-        by_target: dict[QuestionState, list[str]] = {}
-        for event, target in moves.items():
-            by_target.setdefault(target, []).append(event.value)
-        lines += [f"    {state.value} --> {target.value}: {', '.join(events)}" for target, events in by_target.items()]
-        lines += [] if moves else [f"    {state.value} --> [*]"]
-    return "\n".join(lines)
+    """Draw the table; `docs/architecture/a-run.md` holds it, and a test compares the two."""
+    return draw(TRANSITIONS, _S.RAISED)

@@ -290,7 +290,7 @@ class Run(BaseModel, frozen=True):
         """Return the run after an event, in the status that the table gives, with `changes` to its other fields.
 
         Raises:
-            IllegalRunEvent: the table has no such transition (an error in this library, not of its user).
+            IllegalTransition: the table has no such transition (an error in this library, not of its user).
         """
         return self.update(**changes).model_copy(update={"status": next_status(self.status, event, self.id)})
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from upcall.transitions import draw, look_up
+
 
 class RunStatus(StrEnum):
     """The status of a run (seed S3, workflow states).
@@ -123,14 +125,6 @@ ANSWERABLE = (_S.AWAITING_CLARIFICATION, *sorted(UNDER_WAY))
 """Where a run may have questions that can be answered: also while others of its agents still work."""
 
 
-class IllegalRunEvent(Exception):
-    """An event that the table does not allow in the present status: an error in this library, not of its user."""
-
-    def __init__(self, status: RunStatus, event: RunEvent, run_id: str) -> None:
-        super().__init__(f"Run {run_id} is {status.value}; it cannot be {event.value}.")
-        self.status, self.event, self.run_id = status, event, run_id
-
-
 def is_over(status: RunStatus) -> bool:
     """Tell whether nothing more can happen, unless an operator takes the run back to an older checkpoint."""
     return TRANSITIONS[status].keys() <= RESTORES
@@ -140,12 +134,9 @@ def next_status(status: RunStatus, event: RunEvent, run_id: str) -> RunStatus:
     """Look up where an event leads.
 
     Raises:
-        IllegalRunEvent: nowhere.
+        IllegalTransition: nowhere.
     """
-    try:
-        return TRANSITIONS[status][event]
-    except KeyError:
-        raise IllegalRunEvent(status, event, run_id) from None
+    return look_up(TRANSITIONS, f"Run {run_id}", status, event)
 
 
 def turn_event(status: RunStatus) -> RunEvent:
@@ -158,14 +149,5 @@ def turn_event(status: RunStatus) -> RunEvent:
 
 
 def diagram() -> str:
-    """Draw the table without `RESTORES` as a Mermaid state diagram; `docs/architecture/a-run.md` holds it, and a test
-    compares the two."""
-    lines = ["stateDiagram-v2", f"    [*] --> {FIRST.value}"]
-    for status, moves in TRANSITIONS.items():
-        by_target: dict[RunStatus, list[str]] = {}
-        for event, target in moves.items():
-            if event not in RESTORES:
-                by_target.setdefault(target, []).append(event.value)
-        lines += [f"    {status.value} --> {target.value}: {', '.join(events)}" for target, events in by_target.items()]
-        lines += [f"    {status.value} --> [*]"] if is_over(status) else []
-    return "\n".join(lines)
+    """Draw the table without `RESTORES`; `docs/architecture/a-run.md` holds it, and a test compares the two."""
+    return draw(TRANSITIONS, FIRST, hidden=RESTORES)
