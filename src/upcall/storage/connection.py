@@ -50,15 +50,15 @@ Work: TypeAlias = Callable[[Connection], T]
 """The work of one transaction: a plain function of its connection."""
 
 
-def join_work(parts: Iterable[Work[object] | None]) -> Work[object] | None:
-    """Return work that does all of these in turn; None if there is none."""
+def join_work(parts: Iterable[Work[object] | None]) -> Work[None]:
+    """Return work that does all of these in turn."""
     some = [each for each in parts if each is not None]
 
     def work(connection: Connection) -> None:
         for each in some:
             each(connection)
 
-    return work if some else None
+    return work
 
 
 def database_errors() -> tuple[type[Exception], ...]:

@@ -12,7 +12,7 @@ from upcall.errors import RunBusy, RunConflict, RunGone, UserAtLimit
 from upcall.runs.run import Run
 from upcall.runs.states import UNDER_WAY, RunStatus
 from upcall.storage import run_lists
-from upcall.storage.connection import Connection, Work
+from upcall.storage.connection import Connection, Work, join_work
 from upcall.storage.databases import Database
 from upcall.storage.leases import LeaseHolder, is_over
 from upcall.storage.run_rows import STATUS_NUMBERS, list_numbers
@@ -40,13 +40,7 @@ class RunLeases:
         Raises:
             RunConflict: another worker has it now, or the run was cancelled. Nothing was written.
         """
-
-        def work(connection: Connection) -> None:
-            renew_lease(connection, stored)
-            if also is not None:
-                also(connection)
-
-        await self._database.write(work, small=True)
+        await self._database.write(join_work([partial(renew_lease, stored=stored), also]), small=True)
 
     async def release(self, stored: StoredRun, *, also: Work[object] | None = None) -> None:
         """Release the lease in the middle of the work: the run stays as it is, and its journal. `also` is done in the
@@ -56,15 +50,12 @@ class RunLeases:
             RunConflict: the caller has the lease no longer. Nothing was written.
         """
 
-        def work(connection: Connection) -> None:
-            renew_lease(connection, stored)
+        def end(connection: Connection) -> None:
             connection.execute(
                 "UPDATE upcall_runs SET worker = NULL, renewed_at = NULL WHERE id = :id", {"id": stored.run.id}
             )
-            if also is not None:
-                also(connection)
 
-        await self._database.write(work)
+        await self._database.write(join_work([partial(renew_lease, stored=stored), end, also]))
 
     def refuse_over_limit(self, run: Run, limit: int | None, *, strict: bool = True) -> Work[None]:
         """Return what refuses, in a transaction, that one more run of a user is worked on than `limit` says. Only one

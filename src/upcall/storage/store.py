@@ -142,8 +142,7 @@ class RunStore:
         """
         worker = take_lease(LeaseHolder()).dump() if run.working else None
         row, state = self.prepare_run(run), self.dump_checkpoint(run, checkpoint)
-        events = list_events(None, run)
-        joined = join_work(listener(run, events) for listener in self._listeners)
+        log = join_work([self._prepare_log(None, run), also])
         small = len(state) < SHORT
         whole = encode(state) if small else await run_in_thread(partial(encode, state))
 
@@ -151,11 +150,7 @@ class RunStore:
             insert_run(connection, run.id, {**row, "version": 1, **lease_columns(worker)})
             checkpoints.insert_whole(connection, run.id, 1, whole)
             put_records(connection, run.id, records)
-            append_events(connection, run.id, events)
-            if joined is not None:
-                joined(connection)
-            if also is not None:
-                also(connection)
+            log(connection)
             return read_journal(connection, run.id) if records else {}
 
         put = await self.database.write(work, small=small)
@@ -280,8 +275,7 @@ class RunStore:
         version = stored.version + 1
         row = self.prepare_run(run)
         state = None if checkpoint is None else self.dump_checkpoint(run, checkpoint)
-        events = list_events(stored.run, run)
-        joined = join_work(listener(run, events) for listener in self._listeners)
+        log = self._prepare_log(stored.run, run)
         small = state is None or len(state) < SHORT
         # Before the transaction begins: others wait for its end.
         whole = None if state is None else encode(state) if small else await run_in_thread(partial(encode, state))
@@ -295,15 +289,23 @@ class RunStore:
             count_closed(connection, stored.run, run)
             if state is not None and whole is not None:
                 checkpoints.append_checkpoint(connection, run.id, version, state, whole)
-            append_events(connection, run.id, events)
-            if joined is not None:
-                joined(connection)
+            log(connection)
             return end(connection)
 
         left = await self.database.write(work, small=small)
         if self.on_change is not None:
             self.on_change(stored.run, run)
         return StoredRun(run, checkpoint or stored.checkpoint, version, worker, left)
+
+    def _prepare_log(self, before: Run | None, run: Run) -> Work[None]:
+        """Return what logs a change: its events, and what the listeners store with them."""
+        events = list_events(before, run)
+        return join_work(
+            [
+                partial(append_events, run_id=run.id, events=events),
+                *(listener(run, events) for listener in self._listeners),
+            ]
+        )
 
     def prepare_run(self, run: Run) -> dict[str, Any]:
         """Return the columns that store a run; refuse one that is too large."""
