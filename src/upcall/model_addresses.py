@@ -50,9 +50,14 @@ def find_url_problem(url: str) -> str | None:
             f": http://{host}" if re.match(r"[\w.-]+(?:[:/.]|$)", host) and not set(host) & {*_OF_PLACEHOLDER} else ""
         )
         return f"{shown_url} must begin with http:// or https://{guess}."
-    place = re.split(r"[/?#]", url[scheme.end() :], maxsplit=1)[0].rpartition("@")[2]
+    place = _place_of(url[scheme.end() :])
     problem = _find_place_problem(place)
     return None if problem is None else f"{shown_url} {problem} Write one such as {EXAMPLE}."
+
+
+def _place_of(rest: str) -> str:
+    """Return the host and the port of what stands behind a scheme."""
+    return re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
 
 
 def _find_place_problem(place: str) -> str | None:
@@ -162,10 +167,9 @@ def _holds_certificates(file: str) -> bool:
 def find_proxy(url: str) -> str | None:
     """Return the proxy that requests to a URL go through, with the variable that says so; None if there is none."""
     scheme, _, rest = url.partition("://")
-    host = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
     proxies = getproxies()
     name = scheme if scheme in proxies else "all"
-    if name not in proxies or proxy_bypass(host):
+    if name not in proxies or proxy_bypass(_place_of(rest)):
         return None
     return f"{mask_url(proxies[name])} ({name.upper()}_PROXY)"
 

@@ -58,7 +58,7 @@ async def stream_reply(
     One that cannot stream is called as a whole: AutoGen's for llama.cpp says so by an error.
 
     Raises:
-        CutShort: the stream ended without a reply.
+        ReplyCutShort: the stream ended without a reply.
     """
     whole: CreateResult | None = None  # Read to the end: a client may count there.
     pieces: list[str] = []

@@ -29,7 +29,7 @@ async def exchange(
     """Send a request and read its reply; `emit` gets what arrives of it.
 
     Raises:
-        ServerError, UnreadableBody, CutShort: with the `request`, and whether the reply `has_begun`.
+        ServerError, UnreadableBody, ReplyCutShort: with the `request`, and whether the reply `has_begun`.
         openai.OpenAIError: the request failed.
     """
     response = await connections.send(path, body, options)

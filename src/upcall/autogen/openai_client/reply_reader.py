@@ -136,7 +136,7 @@ class ReplyReader(Reader):
         """Return the reply, and what its `provider` wants back with it.
 
         Raises:
-            CutShort: it ended in the middle.
+            ReplyCutShort: it ended in the middle.
             ServerError: its server could not go on.
         """
         ending = read_ending(self._reason)

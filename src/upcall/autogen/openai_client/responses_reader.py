@@ -222,7 +222,7 @@ class ResponsesReader(Reader):
         """Return the reply, and what its `provider` wants back with it.
 
         Raises:
-            CutShort: it ended in the middle.
+            ReplyCutShort: it ended in the middle.
         """
         if self._ending is None and not self.done:
             raise ReplyCutShort
