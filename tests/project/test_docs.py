@@ -64,32 +64,6 @@ def test_every_setting_is_documented() -> None:
     assert [name for name in Settings.model_fields if f"| `{name}` |" not in text] == []
 
 
-def test_files_that_pages_name_exist() -> None:
-    code = re.compile(r"(?<![\w/])(?:agents|teams|prompts|src/upcall)/[\w/]*\w(?:\.\w+)?")
-    found = [(named(page), each) for page in PAGES for each in code.findall(page.read_text())]
-    assert len(found) > 50
-    assert [(page, each) for page, each in found if not (ROOT / each).exists()] == []
-
-
-def test_architecture_names_what_its_modules_hold() -> None:
-    folders = [ROOT / each for each in ("tests", "docs", "benchmarks", "agents", "teams", "prompts", "src/upcall")]
-    modules = {file.stem: file.read_text() for folder in folders for file in folder.rglob("*.py")}
-    of_module = re.compile(r"`(?:[a-z_]+[./])*([a-z_]+)\.([A-Za-z_]+)(?:\(\))?`")
-    found = [
-        (named(page), module, name)
-        for page in PAGES
-        if "architecture" in page.parts
-        for module, name in of_module.findall(page.read_text())
-        if module in modules or name == "py"
-    ]
-    assert len(found) > 20
-    assert [
-        each
-        for each in found
-        if each[1] not in modules or (each[2] != "py" and not re.search(rf"\b{each[2]}\b", modules[each[1]]))
-    ] == []
-
-
 def test_every_promise_names_a_test_that_is_there() -> None:
     rows = [each for each in (ROOT / "docs/promises.md").read_text().splitlines() if "`tests/" in each]
     assert len(rows) > 15

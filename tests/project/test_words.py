@@ -89,7 +89,7 @@ def list_files() -> list[Path]:
 
 
 def is_participle(name: str) -> bool:
-    """Whether it is one, alone or before a preposition: `told` and `shown_as`, but not `asked_event`."""
+    """Whether it is one, alone or before a preposition: `told` with or without one, but not `asked_event`."""
     first, *rest = name.strip("_").split("_")
     is_past = first in PARTICIPLES or (first.endswith("ed") and first not in {"need", "feed", "embed", "exceed"})
     return is_past and (not rest or rest[0] in PREPOSITIONS)

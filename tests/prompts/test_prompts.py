@@ -1,6 +1,6 @@
 """Each template and its context have the same variables, and each prompt reads as it is kept in ``golden/``.
 
-After a change of a prompt that is wanted, ``UPCALL_UPDATE_GOLDEN=1 pytest tests/test_prompts.py`` writes them anew.
+After a change of a prompt that is wanted, ``UPCALL_UPDATE_GOLDEN=1 pytest tests/prompts`` writes them anew.
 """
 
 from __future__ import annotations

@@ -9,6 +9,9 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 
+from places import ROOT
+
+_GUESTS = re.compile(r'^    "\w+": \("(src/upcall/\w+)"', re.MULTILINE)
 _NEEDS = re.compile(r"<!-- needs ([\w., ]+) -->")
 
 
@@ -16,3 +19,9 @@ def list_missing(page: Path) -> list[str]:
     """Name the guests that a page needs and that are not here."""
     named = {guest.strip() for found in _NEEDS.findall(page.read_text()) for guest in found.split(",")}
     return sorted(guest for guest in named if find_spec(guest) is None)
+
+
+def list_guests(*, missing: bool) -> list[str]:
+    """Name the folders of the guests that `.ci/guests` lists, or only those that are missing."""
+    folders = _GUESTS.findall((ROOT / ".ci/guests").read_text())
+    return [folder for folder in folders if not (missing and (ROOT / folder).exists())]

@@ -19,7 +19,7 @@ TREE = 2_000
 
 @dataclass(frozen=True)
 class Odd:
-    """One way in which a reply is odd. `read_prompt`: it is understood at once; else the model is asked again, once."""
+    """One way in which a reply is odd. `read`: it is understood at once; else the model is asked again, once."""
 
     name: str
     make: Callable[[Good], Reply]

@@ -2,7 +2,7 @@
 
 Sources, as of 2026-11 (facts only):
 
-- Phoenix: ``src/phoenix/trace/gen_ai/conversion.py`` of Arize-ai/phoenix turns ``gen_ai.*`` into OpenInference's
+- Phoenix: ``conversion.py`` of Arize-ai/phoenix turns ``gen_ai.*`` into OpenInference's
   attributes where a span has none (release note of 2026-05-15).
 - OpenInference: ``spec/semantic_conventions.md`` of Arize-ai/openinference: kinds, ``session.id``, ``user.id``,
   ``input.value``, ``output.value``.

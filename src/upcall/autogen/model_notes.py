@@ -4,8 +4,8 @@ AutoGen's messages have no place for it, and agents make new messages of a reply
 under the ids of the calls (or the text) of the reply that it came with, and added when a message with these is sent to
 the same provider again. It is opaque: nobody reads it or shows it.
 
-A run keeps it in its journal and its checkpoints (`RunScope.returned`), so that it outlives a pause, a kill, a fork and
-another process. Outside of runs a client keeps it itself, for its latest replies.
+A run keeps it in its journal and its checkpoints (`RunScope.model_notes`), so that it outlives a pause, a kill, a fork
+and another process. Outside of runs a client keeps it itself, for its latest replies.
 """
 
 from __future__ import annotations
