@@ -10,31 +10,28 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Unpack
 
-from autogen_agentchat.messages import BaseAgentEvent, ThoughtEvent, ToolCallExecutionEvent, ToolCallRequestEvent
+from autogen_agentchat.messages import BaseAgentEvent, ToolCallExecutionEvent, ToolCallRequestEvent
 from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.models import (
     AssistantMessage,
     ChatCompletionClient,
-    CreateResult,
     LLMMessage,
-    RequestUsage,
     SystemMessage,
     UserMessage,
 )
 from autogen_core.tools import BaseTool, ToolSchema, Workbench
 
 from upcall import identity
+from upcall.agents.asking.ask_policy import AskPolicy, AskVerdict, ClarifierTask, PolicyChain, Proposal
+from upcall.agents.asking.choice import choose_questions
+from upcall.agents.asking.copied_questions import CopiedQuestions
+from upcall.agents.asking.first_look import FirstLook
+from upcall.agents.asking.memory import Memory
+from upcall.agents.asking.missing import ask_for_missing, word_missing
+from upcall.agents.asking.scorer_policy import ScorerPolicy
+from upcall.agents.asking.weights import Weights, weigh
 from upcall.agents.structured.agent import StructuredAgent, ToolCalls, example_turns
-from upcall.agents.structured.copied_question import replace_copied
-from upcall.agents.structured.first_look import (
-    ask_for_missing,
-    first_look_messages,
-    missing_messages,
-    read_first_look,
-    read_missing,
-    word_missing,
-)
-from upcall.agents.structured.merging import holds_most_of, merge_messages
+from upcall.agents.structured.merging import merge_messages
 from upcall.agents.structured.options import StructuredOptions, StructuredParts, StructuredSettings
 from upcall.agents.structured.parse_output import UnreadableReply
 from upcall.agents.structured.steps import Ask, HandOver, Step, Wait
@@ -43,13 +40,9 @@ from upcall.agents.tool_loop.turn import Turn
 from upcall.agents.toolset import Tool, Toolset
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.messages import CLARIFIER_LOG, WARNINGS, dump_warnings
-from upcall.autogen.model_calls import call_model, result_of
-from upcall.autogen.model_size import is_small
-from upcall.autogen.token_odds import NO_CALL, may_report_odds
-from upcall.errors import ModelError
+from upcall.errors import ConfigurationError
 from upcall.options import ApprovalOptions, AskFor, ClarificationOptions
 from upcall.policy.approval import ApprovalRules
-from upcall.policy.asking import weigh, weigh_kind
 from upcall.policy.scorer import Embed, Scorer
 from upcall.prompts import PROMPTS, Prompts
 from upcall.prompts.contexts import (
@@ -66,7 +59,7 @@ from upcall.questions.matching import parse_answer, read_default
 from upcall.questions.question import Question
 from upcall.questions.reply_intents import ends_clarification, unwrap_reply
 from upcall.runs.asked_kinds import AskedKind
-from upcall.runs.outputs import Candidate, ClarificationResponse, KnownFrom
+from upcall.runs.outputs import Candidate, ClarificationResponse
 from upcall.text import replace_surrogates, shorten, shorten_middle
 
 DEFAULTS = ClarificationOptions()
@@ -74,12 +67,6 @@ DEFAULTS = ClarificationOptions()
 
 FEW_EXAMPLES = 2
 """The number of worked examples for a model that is not small; a small one gets all."""
-
-MAX_CHECKED_CANDIDATES = 2
-"""The number of candidates that are checked: the next one if the one with the highest weight is dropped."""
-
-MAX_PLACEHOLDER_CHARS = 3
-"""The length of "n/a", "-" and the like, which settle nothing."""
 
 MAX_TOOL_ROUNDS = 5
 """The maximum number of tool call batches per turn; then the model has to answer with its findings."""
@@ -127,8 +114,7 @@ class ClarifierAgentState(Thread):
 
     ``context`` is its dialog with the model since it received the present task, including tool calls.
     ``iteration`` counts the answered questions, ``clarifier_log`` contains them. ``searched``: it was told to
-    search before asking. ``must_ask`` is the decision of the scorer or the first look, ``scorer_failed`` why the scorer
-    made none, ``first_look`` the score of the first look, ``missing`` what seems to be missing, in a few words.
+    search before asking. ``verdict``: what a policy says about the task.
     """
 
     data_sources: list[str] | None = None
@@ -138,10 +124,7 @@ class ClarifierAgentState(Thread):
     iteration: int = 0
     context: Turn = Turn()
     searched: bool = False
-    must_ask: bool | None = None
-    scorer_failed: str = ""
-    first_look: float | None = None
-    missing: str = ""
+    verdict: AskVerdict | None = None
 
     @property
     def remaining_questions(self) -> int:
@@ -161,7 +144,7 @@ class ClarifierAgentState(Thread):
         """End the turn: forget the dialog, keep the thread."""
         super().end()
         self.clarifier_log, self.iteration, self.context, self.searched = "", 0, Turn(), False
-        self.must_ask, self.scorer_failed, self.first_look, self.missing = None, "", None, ""
+        self.verdict = None
 
 
 class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Component[ClarifierComponentConfig]):
@@ -172,6 +155,8 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
             `UserInputRequired` makes its own call wait.
         workbench: AutoGen workbenches with more such tools.
         embed: computes embeddings for an ``ask_scorer``; not part of the declarative form.
+        policies: policies of your own. They have the first word about a task, and the last about each question; with
+            them the clarifier has no declarative form.
 
     Raises:
         ConfigurationError: the file ``ask_scorer`` cannot be used.
@@ -192,6 +177,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         small_client: ChatCompletionClient | None = None,
         prompts: Prompts = PROMPTS,
         embed: Embed | None = None,
+        policies: Sequence[AskPolicy] = (),
         **options: Unpack[ClarifierOptions],
     ) -> None:
         settings = ClarifierSettings.model_validate(options)
@@ -199,9 +185,12 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         super().__init__(
             name, model_client, settings, description=description, small_client=small_client, prompts=prompts
         )
-        self._scorer, self._embed = None, embed
+        judge: AskPolicy = FirstLook(settings.ask, settings.ask_threshold, prompts)
         if settings.ask_scorer is not None:
-            self._scorer = Scorer.read(settings.ask_scorer, embed=embed, ask=settings.ask)
+            judge = ScorerPolicy(Scorer.read(settings.ask_scorer, embed=embed, ask=settings.ask), embed)
+        weights = Weights(settings.ask, checks_quotes=settings.check_questions)
+        self._policies = tuple(policies)
+        self._policy = PolicyChain(*policies, judge, weights, Memory(settings.asked_kinds), CopiedQuestions())
         rules = ApprovalRules(tuple(settings.approve))
         self._toolset = Toolset(name, tools=tools, workbench=workbench, ask_user=False, approve=rules)
 
@@ -235,7 +224,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         if self._state.candidates:  # It was cut off while it took a second look at what to ask.
             return await self._ask_or_complete(emit, token)
         await self._find_verdict(emit, token)
-        if self._verdict is False:
+        if self._verdict.must_ask is False:
             return self._complete()
         schemas = await cancellable(self._toolset.schemas(), token)
         while True:
@@ -258,102 +247,36 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
 
     async def _ask_or_complete(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
         """Ask the question with the highest weight that passes the check; if none does, clarification is complete."""
-        threshold, keep = self._settings.ask_threshold, bool(self._verdict)
+        threshold, keep = self._settings.ask_threshold, bool(self._verdict.must_ask)
         request = self._whole_request()
         questions = await self._worth_asking(request, emit, token, threshold=threshold, limit=1, keep=keep)
         if not questions:
             return self._complete()
-        # What the user has said may be just that.
-        return self._ask(questions[0] if self._state.dialog else ask_for_missing(questions[0], self._state.missing))
+        return self._ask(ask_for_missing(questions[0], self._verdict.missing))
 
     # -- whether to ask -----------------------------------------------------------------------------------------------
 
     @property
-    def _verdict(self) -> bool | None:
-        """Whether the scorer or the first look says that something must be asked. They decide only the first question:
-        they know tasks."""
-        return None if self._state.dialog else self._state.must_ask
+    def _verdict(self) -> AskVerdict:
+        """What a policy says about the task. It decides only the first question: policies know tasks, not dialogs."""
+        return (None if self._state.dialog else self._state.verdict) or AskVerdict()
 
     async def _find_verdict(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> None:
-        """Let the scorer, or without one the first look, decide about a first question, once per task."""
-        if self._state.dialog or self._state.must_ask is not None:
+        """Let the policies say whether a first question must be asked, once per task."""
+        if self._state.dialog or self._state.verdict is not None:
             return
-        if self._scorer is not None:
-            await self._consult_scorer(self._scorer, emit, token)
-        elif is_small(self._model_client) and may_report_odds(self._model_client):
-            await self._take_first_look(emit, token)
+        text, has_tools = self._whole_request(), self._toolset.has_tools
+        task = ClarifierTask(text, self.name, self._model_client, has_tools, token, emit)
+        self._state.verdict = await cancellable(self._policy.judge(task), token)
 
-    async def _consult_scorer(self, scorer: Scorer, emit: Emit[BaseAgentEvent], token: CancellationToken) -> None:
-        state = self._state
-        if state.scorer_failed:
-            return
-        try:
-            score = await cancellable(scorer.score(self._whole_request(), self._embed), token)
-        except ModelError as error:
-            why = str(error).split(". ")[0].rstrip(".")
-            state.scorer_failed = f"ask_scorer failed, so the model alone decided what to ask: {why}"
-            self._think(f"({state.scorer_failed})", emit)
-            return
-        self._note_verdict("scorer", score, scorer.threshold, emit)
-
-    async def _take_first_look(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> None:
-        """If it fails or says nothing, the model decides by what it lists."""
-        messages = first_look_messages(self.name, self._prompts, self._whole_request())
-        reply = await self._request_aside(messages, token, first_token=True)
-        if reply is None or reply == NO_CALL:
-            return
-        score = read_first_look(reply, self._settings.ask)
-        if score is None:  # The call was made all the same, and its tokens count.
-            self._think("(first look: the reply tells nothing)", emit, reply.usage)
-            return
-        if score >= self._settings.ask_threshold and not self._toolset.has_tools:  # They may find it.
-            self._state.missing = await self._name_missing(emit, token)
-        self._state.first_look = score
-        self._note_verdict("first look", score, self._settings.ask_threshold, emit, reply.usage)
-
-    async def _name_missing(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> str:
-        """Return what is missing, in the model's few words; nothing if it does not say."""
-        messages = missing_messages(self.name, self._prompts, self._whole_request(), self._settings.ask)
-        reply = await self._request_aside(messages, token)
-        if reply is None:
-            return ""
-        missing = read_missing(reply.content) if isinstance(reply.content, str) else ""
-        self._think(f"(missing: {missing or 'not named'})", emit, reply.usage)
-        return missing
-
-    async def _request_aside(
-        self, messages: Sequence[LLMMessage], token: CancellationToken, *, first_token: bool = False
-    ) -> CreateResult | None:
-        """Make a call that the turn can do without; None if it failed."""
-        client, agent = self._model_client, self.name
-        call = call_model(client, messages, agent=agent, cancellation_token=token, first_token=first_token)
-        try:
-            return await result_of(call)
-        except ModelError as error:
-            _log.debug("%s: a first look failed: %s", agent, error)
-            return None
-
-    def _note_verdict(
-        self, who: str, score: float, threshold: float, emit: Emit[BaseAgentEvent], usage: RequestUsage | None = None
-    ) -> None:
-        self._state.must_ask = score >= threshold
-        verdict = "something has to be asked" if self._state.must_ask else "nothing has to be asked"
-        self._think(f"({who}: {score:.2f}, threshold {threshold:.2f}: {verdict})", emit, usage)
-
-    def _think(self, content: str, emit: Emit[BaseAgentEvent], usage: RequestUsage | None = None) -> None:
-        emit(ThoughtEvent(id=identity.new_message_id(), source=self.name, content=content, models_usage=usage))
-
-    def _may_force(self, candidate: Candidate) -> bool:
-        """Whether a question may be asked whatever its weight, since something must be asked. After a first look, a
-        question of a kind that the user dismissed needs a higher score."""
-        score = self._state.first_look
-        if score is None or not self._verdict:
-            return bool(self._verdict)
-        return score * weigh_kind(candidate, self._settings.asked_kinds) >= self._settings.ask_threshold
+    def _rank(self, reply: ClarificationResponse) -> list[Question]:
+        """Return the questions worth asking according to the reply, highest weight first."""
+        proposal = Proposal.of(self._whole_request(), reply, self._verdict)
+        return choose_questions(self._policy.weigh(proposal), self._settings.ask_threshold, (self.name,))
 
     def _warnings(self) -> dict[str, str]:
-        failed = self._state.scorer_failed
-        return {WARNINGS: dump_warnings([failed])} if failed else {}
+        problem = (self._state.verdict or AskVerdict()).problem
+        return {WARNINGS: dump_warnings([problem])} if problem else {}
 
     # -- the dialog ---------------------------------------------------------------------------------------------------
 
@@ -392,51 +315,11 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         content = f"Clarified:\n{log}" if log else "Nothing needs to be clarified."
         return HandOver(self._settings.target, content, {CLARIFIER_LOG: log, **self._warnings()})
 
-    def _rank(self, reply: ClarificationResponse) -> list[Question]:
-        """Return the questions worth asking according to the reply, highest weight first."""
-        path, must = (self.name,), bool(self._verdict)
-        request, kinds, needed = self._whole_request(), self._settings.asked_kinds, reply.needs_clarification
-        reply = replace_copied(reply, request)
-        if not reply.candidates:
-            if reply.needs_clarification or (must and reply.clarification_question):
-                return [reply.question(path)]
-            return self._question_for_missing()
-
-        def weight_of(each: Candidate) -> float:
-            is_stated = self._is_stated(each, request)
-            return weigh(each, self._settings.ask, is_stated=is_stated, is_needed=needed, kinds=kinds)
-
-        weighed = [(weight_of(each), each) for each in reply.candidates]
-        worth = [pair for pair in weighed if self._may_force(pair[1]) or self._reaches(pair[0])]
-        follow_up = reply.needs_clarification and reply.clarification_question
-        if not worth and follow_up and follow_up not in {each.question for each in reply.candidates}:
-            return [reply.question(path)]  # One that it did not weigh.
-        looks = 1 if must else MAX_CHECKED_CANDIDATES
-        return [each.to_question(path, weight) for weight, each in sorted(worth, key=lambda pair: -pair[0])[:looks]]
-
-    def _reaches(self, weight: float) -> bool:
-        return weight > 0 and weight >= self._settings.ask_threshold
-
-    def _is_stated(self, candidate: Candidate, request: str) -> bool:
-        """Whether the request contains the words said to settle a question; without a check the reply is trusted."""
-        if not self._settings.check_questions:
-            return candidate.known_from is KnownFrom.REQUEST
-        stated = candidate.said
-        if len(stated) > 2 and stated.casefold() in request.casefold():
-            return True
-        return max(map(len, stated.split()), default=0) > MAX_PLACEHOLDER_CHARS and holds_most_of(request, stated)
-
-    def _question_for_missing(self) -> list[Question]:
-        """Return the question for what the first look found missing, if the model that lists has none."""
-        if self._state.dialog or not self._state.missing:
-            return []
-        return [Question(question=word_missing(self._state.missing), path=(self.name,))]
-
     def _ask_fallback(self) -> Ask:
         """Treat an unreadable reply as a need to clarify (S0-62), once; after that the task continues as it is."""
-        if questions := self._question_for_missing():
-            asked = self._ask(questions[0]).questions
-            return Ask(asked, self._warn_of_fallback("what seems to be missing was asked for"))
+        if missing := self._verdict.missing:
+            question = Question(question=word_missing(missing), path=(self.name,))
+            return Ask(self._ask(question).questions, self._warn_of_fallback("what seems to be missing was asked for"))
         general = Question(question=f'What matters most to you in "{shorten(self.task(), 200)}"?', path=(self.name,))
         return Ask(self._ask(general).questions, self._warn_of_fallback("a general question was asked"))
 
@@ -469,7 +352,8 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
 
     def _request_to_list(self) -> str:
         """Return the request, with what seems to be missing in it."""
-        request, missing = self._request(), self._state.missing
+        request = self._request()
+        missing = (self._state.verdict or AskVerdict()).missing
         return self._prompts.render(RequestContext(request, missing)) if missing else request
 
     def _request(self) -> str:
@@ -525,6 +409,11 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         ]
 
     # -- component ----------------------------------------------------------------------------------------------------
+
+    def _to_config(self) -> Any:
+        if self._policies:
+            raise ConfigurationError(f"{self.name} has policies of its own, and those have no declarative form.")
+        return super()._to_config()
 
     def _dump_tools(self) -> dict[str, list[ComponentModel]]:
         return {

@@ -31,7 +31,8 @@ from pydantic import BaseModel
 
 from upcall import OpenAICompatibleClient
 from upcall.agents import Clarifier
-from upcall.agents.structured.first_look import first_look_messages, read_first_look
+from upcall.agents.asking.first_look import first_look_messages
+from upcall.agents.asking.first_token import read_first_look
 from upcall.autogen.messages import message_questions
 from upcall.autogen.model_calls import call_model, result_of
 from upcall.autogen.token_odds import may_report_odds, reports_odds

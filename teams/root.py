@@ -19,6 +19,7 @@ from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool
 
 from upcall.agents import HumanProxyAgent
+from upcall.agents.asking.ask_policy import AskPolicy
 from upcall.agents.clarifier import Clarifier, ClarifierSettings
 from upcall.agents.classifier import Classifier, ClassifierSettings
 from upcall.agents.coder import CommandExecution, coder
@@ -85,6 +86,7 @@ class TeamResources:
         asked_kinds: how the user reacted to the clarifier's earlier questions.
         small_model: makes checks and repairs instead of the agents' own models.
         embed: computes embeddings for the clarifier's scorer.
+        ask_policies: policies of your own that decide whether the clarifier asks, and what.
     """
 
     workspace: Path
@@ -97,6 +99,7 @@ class TeamResources:
     mcp_servers: Mapping[str, McpServer] = field(default_factory=dict)
     small_model: ChatCompletionClient | None = None
     embed: Embed | None = None
+    ask_policies: Sequence[AskPolicy] = ()
     known_plan: ApprovedPlan | None = None
     asked_kinds: Sequence[AskedKind] = ()
     prompts: Prompts = PROMPTS
@@ -229,6 +232,7 @@ def root_team(
             asked_kinds=resources.asked_kinds,
             prompts=resources.prompts,
             embed=resources.embed,
+            policies=resources.ask_policies,
             **_choose(ClarifierSettings, options, "clarifier", user.name),
         )
         speakers.insert(1, clarifier)

@@ -35,6 +35,7 @@ from autogen_core.tools import ToolSchema
 from pydantic import BaseModel
 
 from upcall import identity
+from upcall.agents.asking.effect import see_effect
 from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
 from upcall.agents.structured.json_forms import request_json, shape_of
 from upcall.agents.structured.options import SettingsT, StructuredSettings
@@ -56,7 +57,6 @@ from upcall.autogen.model_calls import call_model, result_of
 from upcall.autogen.model_size import is_small, learn_size
 from upcall.autogen.reply_streams import Read
 from upcall.errors import ModelError, ModelReplyUnfinished
-from upcall.policy.asking import see_effect
 from upcall.policy.resolver import resolve_question
 from upcall.prompts import PROMPTS, Prompts
 from upcall.prompts.contexts import (

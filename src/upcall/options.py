@@ -47,8 +47,8 @@ class ResolutionOptions(Options):
 
     Attributes:
         unattended: whether nobody is there to answer.
-        unattended_limit: the weight of a question (`upcall.policy.asking`) beyond which an unattended run waits for its
-            answer all the same.
+        unattended_limit: the weight of a question (`upcall.agents.asking.weights`) beyond which an unattended run waits
+            for its answer all the same.
     """
 
     ledger: bool = True
@@ -101,7 +101,7 @@ class ClarificationOptions(QuestionCheckOptions):
     Attributes:
         ask: ``essential`` asks where a wrong guess would spoil the work, ``preferences`` also where users different
             things.
-        ask_threshold: the weight, between 0 and 1, from which a question is put (`upcall.policy.asking`).
+        ask_threshold: the weight, between 0 and 1, from which a question is put (`upcall.agents.asking.weights`).
         ask_scorer: the file of a trained scorer (`upcall.policy.scorer`), which decides whether a task needs a
             question.
         max_turns: questions a task; then clarification is complete whatever the model says (S0-11).

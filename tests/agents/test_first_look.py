@@ -26,7 +26,7 @@ from web_servers import serving
 
 from upcall import RunStatus, Settings, Upcall, UserInputRequired
 from upcall.agents import Clarifier
-from upcall.agents.structured.first_look import SHIFTS, read_first_look
+from upcall.agents.asking.first_token import SHIFTS, read_first_look
 from upcall.execution.embeddings import embedder_for
 from upcall.options import AskFor
 from upcall.policy.scorer import find_probability

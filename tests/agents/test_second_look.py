@@ -14,9 +14,9 @@ from scenario import DEEP_CODING, PLAN, TASK, script
 
 from upcall import RunStatus, Settings, Upcall
 from upcall.agents import Clarifier, Planner
+from upcall.agents.asking.copied_questions import GENERAL
 from upcall.agents.clarifier import FEW_EXAMPLES
 from upcall.agents.structured.agent import FEW_CHECKED, StructuredAgent
-from upcall.agents.structured.copied_question import GENERAL
 from upcall.prompts.contexts import Document
 from upcall.prompts.examples import CHECKED_EXAMPLES, EXAMPLES
 from upcall.prompts.first_look_examples import FIRST_LOOK_EXAMPLES, NOTHING

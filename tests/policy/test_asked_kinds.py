@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from upcall.agents.asking import AskVerdict, Memory, PolicyChain, Proposal, Weights
 from upcall.options import AskFor
-from upcall.policy.asking import weigh
 from upcall.questions.question import Detail
 from upcall.runs.asked_kinds import LEAST, MIN_DISMISSED, MIN_DISMISSED_HIGH, AskedKind
-from upcall.runs.outputs import Candidate, KnownFrom, Weight
+from upcall.runs.outputs import Candidate, ClarificationResponse, KnownFrom, Weight
 
 COUNTS = st.integers(0, 60)
 POLICIES = st.sampled_from(["essential", "preferences"])
@@ -22,7 +22,10 @@ def kind(answered: int, dismissed: int, detail: Detail = Detail.LEVEL) -> AskedK
 
 def weight_of(spoils: Weight, ask: AskFor, *kinds: AskedKind) -> float:
     candidate = Candidate(detail=Detail.LEVEL, question="Which level?", known_from=KnownFrom.USER, weight=spoils)
-    return weigh(candidate, ask, is_stated=False, kinds=kinds)
+    reply = ClarificationResponse(candidates=(candidate,), needs_clarification=True)
+    policy = PolicyChain(Weights(ask, checks_quotes=True), Memory(kinds))
+    (weighed,) = policy.weigh(Proposal.of("Teach me Go", reply, AskVerdict())).candidates
+    return weighed.weight
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import math
 from scenario import script
 from web_servers import Request, Sent
 
-from upcall.agents.structured.first_look import SHIFTS
+from upcall.agents.asking.first_token import SHIFTS
 from upcall.options import AskFor
 from upcall.policy.scorer import find_probability
 from upcall.testing import Reply, Say

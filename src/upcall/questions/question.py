@@ -212,7 +212,7 @@ class Question(BaseModel):
         assignee: who should answer it: a user's name or ``role:NAME``; None means the owner of the run. The driver
             sets it by the rules of the settings, whatever a model or a message says.
         detail: the part of the task it is about, if the asker says so.
-        weight: how much asking is worth, between 0 and 1, if the asker weighs that (`upcall.policy.asking`).
+        weight: how much asking is worth, between 0 and 1, if the asker weighs that (`upcall.agents.asking.weights`).
     """
 
     model_config = ConfigDict(

@@ -209,7 +209,7 @@ class Candidate(Reply):
 class ClarificationResponse(Reply):
     """The clarifier's reply (S0-38, S0-39): what the task depends on, and the question, if one has to be put.
 
-    Where it has `candidates`, they decide (`upcall.policy.asking`); else the two fields of the seed do.
+    Where it has `candidates`, they decide (`upcall.agents.asking.weights`); else the two fields of the seed do.
     """
 
     candidates: tuple[Candidate, ...] = Field(

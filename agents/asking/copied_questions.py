@@ -1,14 +1,15 @@
-"""Questions copied word for word from a worked example, as small models do when they find none of their own."""
+"""`CopiedQuestions`: no question is asked that a small model copied from a worked example, finding none of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 
+from upcall.agents.asking.ask_policy import AskPolicy, Proposal, WeighedCandidate
 from upcall.agents.structured.merging import find_words_of
 from upcall.prompts.examples import EXAMPLES
 from upcall.questions.question import Detail
-from upcall.runs.outputs import Candidate, ClarificationResponse
 
 GENERAL: Mapping[Detail, str] = {
     Detail.INPUT: "What shall be worked on? Paste it, or name the file.",
@@ -30,25 +31,31 @@ _FEW = 2
 """The maximum number of example requests with a word; a word in more of them says little about each."""
 
 
-def replace_copied(reply: ClarificationResponse, request: str) -> ClarificationResponse:
-    """Return the reply with general questions instead of copied ones, which are about the subject of an example and not
-    this request: something may still be missing. The options of the example are removed too."""
+class CopiedQuestions(AskPolicy):
+    """Replaces copied questions by general ones: they are about the subject of an example and not this task, but
+    something may still be missing. The options of the example are removed too."""
 
-    def replace(candidate: Candidate) -> Candidate:
-        if not _is_copied(candidate.question, request):
-            return candidate
-        return candidate.model_copy(update={"question": GENERAL[candidate.detail], "options": ()})
-
-    asked = reply.clarification_question or ""
-    details = {each.question: each.detail for each in reply.candidates}
-    own = {"clarification_question": GENERAL[details.get(asked, Detail.OTHER)], "options": ()}
-    changes = {"candidates": tuple(map(replace, reply.candidates)), **(own if _is_copied(asked, request) else {})}
-    return reply.model_copy(update=changes)
+    def weigh(self, proposal: Proposal) -> Proposal:
+        """See `AskPolicy`."""
+        task, reply = proposal.task, proposal.reply
+        if _is_copied(asked := reply.clarification_question or "", task):
+            details = {each.candidate.question: each.candidate.detail for each in proposal.candidates}
+            general = GENERAL[details.get(asked, Detail.OTHER)]
+            reply = reply.model_copy(update={"clarification_question": general, "options": ()})
+        return replace(proposal.map(partial(_reword, task)), reply=reply)
 
 
-def _is_copied(question: str, request: str) -> bool:
+def _reword(task: str, each: WeighedCandidate) -> WeighedCandidate:
+    candidate = each.candidate
+    if not _is_copied(candidate.question, task):
+        return each
+    general = candidate.model_copy(update={"question": GENERAL[candidate.detail], "options": ()})
+    return replace(each, candidate=general)
+
+
+def _is_copied(question: str, task: str) -> bool:
     subject = _subjects().get(question.casefold())
-    return subject is not None and not find_words_of(subject, request)
+    return subject is not None and not find_words_of(subject, task)
 
 
 @cache
