@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from upcall.execution.start_options import (
 )
 from upcall.execution.team_factory import BuiltTeam, MakeTeam, TeamFactory
 from upcall.execution.workspaces import refuse_unusable, require_path, restore_workspace
+from upcall.extensions import find_added, load_added
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.matching import AnswersInput, match_answers
 from upcall.run_reader import RunReader
@@ -55,8 +56,8 @@ from upcall.telemetry.run_spans import RunSpans
 from upcall.telemetry.spans import captures_content, is_on, start_run
 
 if TYPE_CHECKING:
+    from upcall.run_form import RunForm
     from upcall.settings import Settings
-    from upcall.ui.notebook.forms import Form
 
 MAX_CONFLICTS = 5
 """How often others may be faster before cancelling a run fails."""
@@ -358,18 +359,19 @@ class Upcall(RunReader):
         deadlines = self.driver.deadlines if wait else self.driver.queued_deadlines
         return deadlines.look_at_all(at) if run_id is None else deadlines.look(run_id, at)
 
-    def form(self, run: Run | str | AsyncGenerator[Event | Run, None], *, user: str | None = None) -> Form:
+    def form(self, run: Run | str | AsyncGenerator[Event | Run, None], *, user: str | None = None) -> RunForm:
         """Return a form for a notebook, with buttons that answer a run's questions; the cell returns at once, and the
         kernel continues the run. `run` is a run, its id, or the result of `start_stream`:
         ``app.form(app.start_stream("Build it"))``.
 
         Raises:
-            ConfigurationError: ipywidgets is not installed, or no event loop is running (this is not a notebook).
+            ConfigurationError: what makes forms is not installed, or no event loop is running (this is not a notebook).
         """
         require_type("run", run, (Run, str, AsyncGenerator), "a run, its id, or what `start_stream` gives")
-        from upcall.ui.notebook.forms import Form
-
-        return Form(self, run, user=user)
+        if "notebook" not in find_added("forms"):
+            raise ConfigurationError("Nothing that makes forms is installed here. Answer with await app.answer(...).")
+        make: Callable[..., RunForm] = load_added("forms", "notebook")
+        return make(self, run, user=user)
 
     async def cancel(self, run_id: str, *, user: str | None = None) -> Run:
         """End a run for good. Its open questions are recorded as cancelled; an answer that no team has taken in yet

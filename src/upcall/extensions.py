@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from upcall.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-Point: TypeAlias = Literal["commands", "listeners", "tables"]
+Point: TypeAlias = Literal["commands", "displays", "forms", "listeners", "tables"]
 """What can be added. `docs/guides/extending.md` says what each takes.
 
 ``commands``: commands of ``upcall``, by their names: a function as `typer` takes it, or a `typer.Typer` of several.
+``displays``: what a notebook shows of a value, as a `Display`; the name begins with that of its class (``Run.html``).
+``forms``: what `Upcall.form` returns, by where it is shown (``notebook``): a function of the application, the run, and
+``user``, which returns a `upcall.run_form.RunForm`.
 ``listeners``: functions that make a `upcall.storage.store.Listener` of the settings, or None.
 ``tables``: a `upcall.storage.schema.Table` of the store, or several.
 """
@@ -54,11 +57,33 @@ def load_added(point: Point, name: str) -> Any:
     entry = find_added(point)[name]
     try:
         return entry.load()
+    except ConfigurationError:
+        raise  # It says itself what it needs.
     except Exception as error:
         raise ConfigurationError(
             f"{_name_package(entry)} adds {name!r} to upcall's {point}, but {entry.value} cannot be loaded "
             f"({type(error).__name__}: {error}). Install it again, or uninstall it."
         ) from error
+
+
+class Display(Protocol):
+    """A value as something beside plain text."""
+
+    def __call__(self, value: Any, /) -> Mapping[str, str]:
+        """Return the value by MIME type."""
+
+
+def display(value: object, text: str) -> dict[str, str]:
+    """Return a value by MIME type: as this text, and as what was added for its class displays it."""
+    bundle, kind = {"text/plain": text}, type(value).__name__
+    try:
+        for name in sorted(find_added("displays")):
+            if name.partition(".")[0] == kind:
+                show: Display = load_added("displays", name)
+                bundle |= show(value)
+    except ConfigurationError as error:  # The text holds without it.
+        bundle["text/plain"] += f"\n{error}"
+    return bundle
 
 
 def load_all(point: Point) -> Sequence[Any]:

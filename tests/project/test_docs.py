@@ -19,9 +19,9 @@ import upcall.questions.states
 import upcall.runs.states
 import upcall.testing
 import upcall.ui.diagrams
+from upcall.run_form import RunForm
 from upcall.runs.states import RESTORES, TRANSITIONS, RunStatus
 from upcall.settings import Settings
-from upcall.ui.notebook.forms import Form
 
 SLOW = ("docs/settings.md", "docs/start.md", "docs/guides/operating-the-store.md")
 """What takes more than five seconds: `upcall` is started again and again, or waits for a collector of traces."""
@@ -130,7 +130,7 @@ def test_every_member_in_the_reference_is_there() -> None:
 
 @pytest.mark.slow
 def test_every_method_that_a_page_calls_is_there() -> None:
-    kinds = {"app": upcall.Upcall, "run": upcall.Run, "question": upcall.Question, "form": Form}
+    kinds = {"app": upcall.Upcall, "run": upcall.Run, "question": upcall.Question, "form": RunForm}
     calls = re.compile(r"(?<![\w.])(app|run|question|form)\.([a-z_]+)\(")
     found = [(named(page), *each) for page in PAGES for each in calls.findall(page.read_text())]
     assert len(found) > 100

@@ -16,7 +16,7 @@ import pytest
 from made_guests import MadeGuests, guests
 from places import ROOT
 
-from upcall import Run, RunStatus, RunStore, Settings
+from upcall import Run, RunStatus, RunStore, Settings, Upcall
 from upcall.errors import ConfigurationError, StoreUnavailable
 from upcall.extensions import find_added
 from upcall.run_reader import RunReader
@@ -102,6 +102,35 @@ def test_commands_of_the_core_look_for_no_guest() -> None:
     """It would take as long as the rest of the command."""
     done = subprocess.run([sys.executable, "-c", LOOK, "list"], capture_output=True, text=True, check=True)
     assert done.stdout == "0\n"
+
+
+DISPLAY = """
+def show_loud(run):
+    return {"text/loud": run.task.upper()}
+"""
+
+
+def test_display_of_a_guest_stands_beside_the_text(guests: MadeGuests) -> None:
+    guests.add("loud", "displays", DISPLAY, **{"Run.loud": "show_loud"})
+    run = Run(id="a-run", task="do it")
+    shown = run._repr_mimebundle_()
+    assert (shown["text/loud"], shown["text/plain"]) == ("DO IT", str(run))
+
+
+def test_display_that_cannot_load_leaves_the_text(guests: MadeGuests) -> None:
+    guests.add("broken", "displays", "import nothing_like_it", **{"Run.broken": "show"})
+    shown = Run(id="a-run", task="do it")._repr_mimebundle_()["text/plain"]
+    assert "do it" in shown
+    assert shown.endswith(
+        "broken adds 'Run.broken' to upcall's displays, but broken:show cannot be loaded "
+        "(ModuleNotFoundError: No module named 'nothing_like_it'). Install it again, or uninstall it."
+    )
+
+
+def test_form_without_its_guest_says_how_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("upcall.app.find_added", lambda point: {})
+    with pytest.raises(ConfigurationError, match=r"Answer with await app\.answer"):
+        Upcall().form("a-run")
 
 
 LISTEN = """

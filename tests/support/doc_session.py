@@ -4,6 +4,7 @@
 
 - ``python`` runs, all blocks of a page in one namespace; ``await`` may stand at the top level, as in a notebook.
 - ``{ .python .notebook }`` runs as a cell does: an event loop runs already, so that forms work and `run_sync` does not.
+  It is left out where `upcall.notebook` is not here.
 - ``bash`` runs, and ends with status 0. A line that installs something (pip, apt, a venv) is left out: tests have no
   network.
   A run's id in a page is made up; the first one that a page names stands for the first run of `upcall.db`, and so on.
@@ -28,6 +29,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType
 
@@ -37,7 +39,7 @@ _RUN_ID = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{12}\b")
 _INSTALLS = re.compile(
     r"^\s*(python3? -m )?(pip|apt|apt-get|npm)\b|\.venv/bin/pip\b|\bpip install\b|-m venv\b|\bsource .*/activate\b"
 )
-FOR_THE_READER = {(), ("text",), ("mermaid",), ("diff",), ("html",), ("markdown",)}
+FOR_THE_READER = {(), ("text",), ("python", "notebook"), ("mermaid",), ("diff",), ("html",), ("markdown",)}
 ELSEWHERE = {"langgraph", "agent-framework"}
 """Whose blocks run in environments of their own."""
 
@@ -86,7 +88,7 @@ class Session:
             Path(block.title).write_text(block.source)
         elif "output" in block.words:
             self._compare(block.source)
-        elif block.words in (("python",), ("python", "notebook")):
+        elif block.words == ("python",) or (block.words == ("python", "notebook") and find_spec("upcall.notebook")):
             self._python(block)
         elif block.words == ("bash",):
             self._bash(block.source)

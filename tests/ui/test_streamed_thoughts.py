@@ -20,10 +20,8 @@ from worlds import pausing
 
 from upcall import PausableAgent
 from upcall.agents import Classifier
-from upcall.autogen.begun_texts import BegunText
 from upcall.autogen.messages import ThoughtChunkEvent
 from upcall.testing import Call, Calls, Reply, Say, ScriptedModelClient
-from upcall.ui.notebook.forms import describe_writing
 from upcall.ui.terminal.live_region import LiveRegion
 from upcall.ui.web.service import MakeTeam
 
@@ -163,8 +161,3 @@ def test_terminal_draws_thoughts_apart_from_text() -> None:
     region.texts.add(ThoughtChunkEvent(source="a", thought="Hm, so.", full_message_id="1"))
     region.texts.add(ModelClientStreamingChunkEvent(source="a", content='{"a": 1}', full_message_id="2"))
     assert [str(line) for line in region._draw()][:4] == ["a  thinks", "  Hm, so.", "a", '  {"a": 1}']
-
-
-def test_notebook_names_thoughts() -> None:
-    shown = [describe_writing(BegunText(("a", "b"), "1", is_thought, ["x" * 700, "y"])) for is_thought in (True, False)]
-    assert [each[:16] for each in shown] == ["a > b  thinks: x", "a > b  xxxxxxxxx"]

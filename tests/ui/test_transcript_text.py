@@ -55,10 +55,3 @@ def test_markdown_fences_hold_whatever_a_tool_returned() -> None:
     assert "`run_command` failed:\n\n````text\n```\n<b>bold</b>\n```\n````" in transcript_markdown(
         Transcript("r", (result,))
     )
-
-
-def test_transcript_in_a_notebook_holds_no_raw_html() -> None:
-    text = Transcript("r", (entry(EntryKind.MESSAGE, "<script>alert(1)</script> **done**"),))
-    shown = text._repr_mimebundle_()["text/html"]
-    assert "<script>" not in shown
-    assert "<strong>done</strong>" in shown

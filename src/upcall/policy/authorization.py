@@ -21,6 +21,7 @@ from upcall.errors import (
     UpcallError,
     require_type,
 )
+from upcall.extensions import display
 from upcall.identity import means
 from upcall.policy.routing import ROLE
 from upcall.questions.answer import Answer, AnsweredBy
@@ -74,9 +75,9 @@ class OpenQuestions(list[InboxEntry]):
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Return their display in a notebook."""
-        from upcall.ui.notebook.bundles import inbox_bundle
+        from upcall.ui.value_text import inbox_text
 
-        return inbox_bundle(self)
+        return display(self, inbox_text(self))
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Print the same text in IPython, which would otherwise show the list."""

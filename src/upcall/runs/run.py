@@ -11,6 +11,7 @@ from typing import Any, Protocol, Self
 from pydantic import BaseModel, Field
 
 from upcall import identity
+from upcall.extensions import display
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
@@ -380,11 +381,11 @@ class Run(BaseModel, frozen=True):
         }
 
     def __str__(self) -> str:
-        """Return what a person wants to know of it, as in a notebook: status, plan, answers, result, open questions."""
-        return self._repr_mimebundle_()["text/plain"]
+        """Return what a person wants to know of it: status, plan, answers, result, open questions."""
+        from upcall.ui.value_text import run_text
+
+        return run_text(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Return what a notebook shows of it."""
-        from upcall.ui.notebook.bundles import run_bundle
-
-        return run_bundle(self)
+        return display(self, str(self))

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from upcall.errors import SchemaMismatch
+from upcall.extensions import display
 from upcall.questions.answer import Outcome
 from upcall.questions.secrets import HIDDEN
 
@@ -94,13 +95,13 @@ class Transcript:
 
     def __str__(self) -> str:
         """Return it as text, as `upcall transcript` prints it."""
-        return self._repr_mimebundle_()["text/plain"]
+        from upcall.ui.value_text import transcript_text
+
+        return transcript_text(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Return what a notebook shows of it."""
-        from upcall.ui.notebook.bundles import transcript_bundle
-
-        return transcript_bundle(self)
+        return display(self, str(self))
 
 
 def complete_entries(run: Run, stored: Iterable[TranscriptEntry]) -> Iterator[TranscriptEntry | None]:

@@ -20,7 +20,7 @@ from upcall.runs.transcript import TranscriptEntry
 from upcall.text import escape_controls
 from upcall.ui.diagrams import tree_lines
 from upcall.ui.listings import name_status
-from upcall.ui.notebook.bundles import markdown_html
+from upcall.ui.markdown_html import markdown_html
 from upcall.ui.plan_ticks import find_done_steps_of
 from upcall.ui.run_report import Prices
 from upcall.ui.web.callers import csrf_of

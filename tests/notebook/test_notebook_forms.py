@@ -9,7 +9,7 @@ import sys
 import threading
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Callable
-from html.parser import HTMLParser
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,46 +25,25 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 from IPython.utils.capture import capture_output
 from ipywidgets import HTML, Button, Checkbox, Password, RadioButtons, Text, Textarea, Widget
+from page_tags import Tags
 
 from upcall import Answer, Outcome, PausableAgent, Question, Run, RunStatus, Upcall, ask_secret
+from upcall.autogen.begun_texts import BegunText
 from upcall.autogen.messages import PATH, Event
 from upcall.errors import ConfigurationError
+from upcall.notebook import forms
+from upcall.notebook.displays import run_html
+from upcall.notebook.forms import Form
 from upcall.policy.authorization import InboxEntry, OpenQuestions
 from upcall.questions.record import QuestionRecords
-from upcall.research.cited import CitedSource, Quotation
-from upcall.research.reports import CheckedReport
 from upcall.runs.plan import PlanStep, ReviewedPlan
 from upcall.runs.states import RunEvent
+from upcall.runs.transcript import EntryKind, Transcript, TranscriptEntry
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
-from upcall.ui.notebook import forms
-from upcall.ui.notebook.bundles import markdown_html, run_html, run_text
-from upcall.ui.notebook.forms import Form
 
 HOSTILE = "</div><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\u202eevil"
 ASK = Call("ask_user", {"question": "Which framework?", "options": ["Express", "FastAPI"]})
 ASK_DATABASE = Call("ask_user", {"question": "Which database?", "required": False})
-
-
-class Tags(HTMLParser):
-    """The tags and attributes of a page; that it is well-formed is checked on the way."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: set[str] = set()
-        self.attributes: set[tuple[str, str | None]] = set()
-        self.feed(page)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes |= set(attrs)
-        if tag not in {"br", "hr", "img"}:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
 
 
 def run_with(**parts: Any) -> Run:
@@ -117,7 +96,7 @@ def test_nothing_that_others_said_becomes_markup() -> None:
         assert seen.tags <= {"div", "span", "b", "code", "p", "br"}
         assert {name for name, _ in seen.attributes} <= {"style", "class"}
         assert not {"\x1b", "\u202e"} & set(page)
-    assert not {"\x1b", "\u202e"} & set(run_text(run))
+    assert not {"\x1b", "\u202e"} & set(str(run))
 
 
 def test_two_dollar_signs_are_no_formula() -> None:
@@ -129,31 +108,6 @@ def test_two_dollar_signs_are_no_formula() -> None:
     ):
         assert page.startswith('<div class="tex2jax_ignore mathjax_ignore"')
         assert "$HOME/a $HOME/b" in page
-
-
-def test_markdown_loads_nothing_and_links_to_the_web_only() -> None:
-    page = markdown_html(
-        "# Report\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n[good](https://example.com) [bad](javascript:alert(1)) "
-        "[odd](//evil.example) [file](file:///etc/passwd) [data](data:image/png;base64,AA) ![shot](https://x.example/y)"
-        '\n\n`<b>` <b onclick="x">raw</b>'
-    )
-    seen = Tags(page)
-    assert seen.tags == {"h1", "p", "a", "table", "thead", "tbody", "tr", "th", "td", "code"}
-    assert {value for name, value in seen.attributes if name == "href"} == {
-        "https://example.com",
-        "https://x.example/y",
-    }
-    assert ("rel", "noopener noreferrer") in seen.attributes
-
-
-def test_citation_number_names_its_source_and_code_stays_code() -> None:
-    source = CitedSource(number=1, ref="notes.md", quotes=(Quotation(place="lines 3-9", quote="<it> is fast"),))
-    report = CheckedReport(summary="It is fast [1], and `x[1]` is code; [7] is none.", cited=(source,)).to_text()
-    page = markdown_html(report)
-    assert 'fast <sup title="notes.md, lines 3-9: &quot;&lt;it&gt; is fast&quot;">[1]</sup>, and' in page
-    assert "<code>x[1]</code>" in page
-    assert "[7]" in page
-    assert "<sup>[7]" not in page
 
 
 def test_plan_has_its_ticks_and_secrets_stay_hidden() -> None:
@@ -168,19 +122,7 @@ def test_plan_has_its_ticks_and_secrets_stay_hidden() -> None:
     page = run_html(run)
     assert "[x] 1. [coder] Part 1" in page
     assert "[ ] 2. [coder] Part 2" in page
-    assert "gAAAA" not in page + run_text(run)
-
-
-def hint(run: Run) -> str:
-    return next(line for line in run_text(run).splitlines() if "app.answer" in line)
-
-
-def test_hint_is_python_without_agreement_to_risk_or_secrets() -> None:
-    assert hint(waiting_for(asking(options=["Ex'press"]))).endswith("""app.answer('run1', "Ex'press")""")
-    risk = asking(clarification_type="risk_confirmation", options=["Delete", "Keep"], allow_free_text=False)
-    assert hint(waiting_for(risk)).endswith("app.answer('run1', '...')")
-    several = waiting_for(asking(secret=True), asking(id="q2"))
-    assert hint(several).endswith("app.answer('run1', {'q1': getpass.getpass(), 'q2': '...'})")
+    assert "gAAAA" not in page + str(run)
 
 
 def test_inbox_and_its_entries_show_themselves() -> None:
@@ -192,6 +134,13 @@ def test_inbox_and_its_entries_show_themselves() -> None:
     assert "You have no open questions" in OpenQuestions()._repr_mimebundle_()["text/html"]
     for shown in (entries, entries[1]):  # IPython has printers of its own for lists and tuples.
         assert DisplayFormatter().format(shown)[0]["text/plain"] == shown._repr_mimebundle_()["text/plain"]
+
+
+def test_transcript_in_a_notebook_holds_no_raw_html() -> None:
+    entry = TranscriptEntry(EntryKind.MESSAGE, ("lead",), datetime.now(UTC), "<script>alert(1)</script> **done**")
+    shown = Transcript("r", (entry,))._repr_mimebundle_()["text/html"]
+    assert "<script>" not in shown
+    assert "<strong>done</strong>" in shown
 
 
 # -- the form ---------------------------------------------------------------------------------------------------------
@@ -480,7 +429,7 @@ def test_form_without_ipywidgets_explains_answering_and_installing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
-    monkeypatch.delitem(sys.modules, "upcall.ui.notebook.forms")
+    monkeypatch.delitem(sys.modules, "upcall.notebook.forms")
     page = html.unescape(run_html(waiting_for(asking())))
     assert "await app.answer('run1', '...')" in page
     assert "app.form" not in page
@@ -735,3 +684,9 @@ async def test_form_of_a_paused_run_hides_diagrams_behind_clicks() -> None:
     images = re.findall(r'<details><summary[^>]*>([^<]+)</summary><img [^>]*base64,([^"]+)"', pages)
     assert [title for title, _ in images] == ["Timeline", "Agents and questions"]
     assert all(b64decode(data).startswith(b"<svg ") for _, data in images)
+
+
+def test_form_names_thoughts() -> None:
+    thought, text = (BegunText(("a", "b"), "1", is_thought, ["x" * 700, "y"]) for is_thought in (True, False))
+    assert forms.describe_writing(thought)[:16] == "a > b  thinks: x"
+    assert forms.describe_writing(text)[:16] == "a > b  xxxxxxxxx"

@@ -1,4 +1,4 @@
-"""A run for a notebook: self-contained HTML without scripts, and plain text.
+"""Values of upcall for a notebook: self-contained HTML without scripts.
 
 Text of models, documents and users is data: it is escaped, and only markdown that cannot load or run anything is
 rendered.
@@ -9,14 +9,10 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
-from functools import cache
 from html import escape
 from importlib.util import find_spec
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
-
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
+from typing import TYPE_CHECKING
 
 from upcall.policy.deadlines import explain_lapsed
 from upcall.questions.question import Question
@@ -29,9 +25,11 @@ from upcall.text import QUOTE_MARK, escape_controls, one_line
 from upcall.ui import diagrams as pictures
 from upcall.ui.columns import LINE_CHARS
 from upcall.ui.listings import name_status
+from upcall.ui.markdown_html import markdown_html
 from upcall.ui.plan_ticks import find_done_steps_of, tick_step
-from upcall.ui.run_report import Prices, list_assumptions, list_warnings, report
-from upcall.ui.transcript_text import transcript_lines, transcript_markdown
+from upcall.ui.run_report import list_assumptions, list_warnings
+from upcall.ui.transcript_text import transcript_markdown
+from upcall.ui.value_text import NO_QUESTIONS, answer_code, label_resume, resume_code
 
 if TYPE_CHECKING:
     from upcall.policy.authorization import InboxEntry
@@ -71,10 +69,6 @@ STYLE = f"""<style>
 _NO_MATH = "tex2jax_ignore mathjax_ignore"
 """Jupyter treats text between two dollar signs as a formula, and would show a different command."""
 _ITEM = re.compile(r"\s*(?:\d+\.|-|\[[ x]\]) ")
-_CITED = re.compile(r"\[(\d{1,3})\]")
-_SOURCE_LINE = re.compile(r"^(?:[-*] )?\[(\d{1,3})\] (.+)$", re.MULTILINE)
-"""A line of the source list at the end of a report; for each number the last one counts."""
-_SAFE_LINK = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 
 
 def hide(name: str) -> str:
@@ -85,31 +79,20 @@ def hide(name: str) -> str:
 # -- what Jupyter asks for ---------------------------------------------------------------------------------------------
 
 
-def run_bundle(run: Run) -> dict[str, str]:
+def display_run(run: Run) -> dict[str, str]:
     """Return a run by MIME type."""
-    return {"text/plain": run_text(run), "text/html": run_html(run)}
+    return {"text/html": run_html(run)}
 
 
-def transcript_bundle(transcript: Transcript) -> dict[str, str]:
+def display_transcript(transcript: Transcript) -> dict[str, str]:
     """Return a transcript by MIME type, in a scrolling field."""
-    text = escape_controls("\n".join(transcript_lines(transcript)))
     shown = markdown_html(transcript_markdown(transcript))
-    return {"text/plain": text, "text/html": _box(f'<div style="max-height:40em;overflow:auto">{shown}</div>')}
+    return {"text/html": _box(f'<div style="max-height:40em;overflow:auto">{shown}</div>')}
 
 
-def inbox_bundle(entries: Sequence[InboxEntry]) -> dict[str, str]:
+def display_inbox(entries: Sequence[InboxEntry]) -> dict[str, str]:
     """Return open questions of several runs by MIME type."""
-    nothing = "You have no open questions."
-    return {
-        "text/plain": escape_controls("\n\n".join(map(_entry_text, entries))) if entries else nothing,
-        "text/html": "".join(map(_entry_html, entries)) if entries else _box(f"<div>{nothing}</div>"),
-    }
-
-
-def _entry_text(entry: InboxEntry) -> str:
-    task = f": {one_line(entry.task, LINE_CHARS)}" if entry.task else ""
-    how = f"Answer with: {_how_to(entry.run_id, [entry.question])}"
-    return f"{entry.question.as_text()}\nRun {entry.run_id}{task}\n{how}"
+    return {"text/html": "".join(map(_entry_html, entries)) if entries else _box(f"<div>{NO_QUESTIONS}</div>")}
 
 
 def _entry_html(entry: InboxEntry) -> str:
@@ -120,17 +103,6 @@ def _entry_html(entry: InboxEntry) -> str:
 def as_written(text: str) -> str:
     """Return inline text as HTML that Jupyter does not read as a formula."""
     return f'<span class="{_NO_MATH}">{_escape(text)}</span>'
-
-
-def run_text(run: Run) -> str:
-    """Return a run as plain text: the report, then the open questions and how to answer them."""
-    lines = report(run, (), Prices())
-    for question in run.questions:
-        lines += ["", question.as_text()]
-    lines += explain_lapsed(run)
-    if how := _next_step(run):
-        lines += ["", how]
-    return escape_controls("\n".join(lines))
 
 
 def run_html(run: Run) -> str:
@@ -211,44 +183,6 @@ def error_html(text: str) -> str:
     return f'<div style="color:{_ERROR_COLOUR}">{_escape(one_line(text))}</div>'
 
 
-def markdown_html(text: str) -> str:
-    """Return a model's Markdown as HTML. Raw HTML is shown as text, images are omitted (their server would learn that
-    somebody is looking), links lead only to the web or to mail, and citations have tooltips."""
-    text = escape_controls(text.replace("\r\n", "\n"))
-    sources = {number: one_line(line, 400) for number, line in _SOURCE_LINE.findall(text)}
-    rendered: str = _markdown().render(text, {"sources": sources})
-    return rendered
-
-
-class _Markdown(MarkdownIt):
-    def validateLink(self, url: str) -> bool:
-        """Whether a link stays a link."""
-        return bool(_SAFE_LINK.match(url.strip()))
-
-
-@cache
-def _markdown() -> MarkdownIt:
-    made = _Markdown("commonmark", {"html": False, "breaks": True})
-    made.enable(["table", "strikethrough"]).disable("image")
-    made.add_render_rule("text", _text_with_citations)
-    made.add_render_rule("link_open", _link_to_elsewhere)
-    return made
-
-
-def _text_with_citations(renderer: Any, tokens: Sequence[Token], at: int, options: Any, env: Any) -> str:
-    def cite(found: re.Match[str]) -> str:
-        source = env["sources"].get(found[1])
-        return f'<sup title="{escape(source)}">{found[0]}</sup>' if source else found[0]
-
-    return _CITED.sub(cite, escape(tokens[at].content))
-
-
-def _link_to_elsewhere(renderer: Any, tokens: Sequence[Token], at: int, options: Any, env: Any) -> str:
-    tokens[at].attrs |= {"target": "_blank", "rel": "noopener noreferrer"}
-    opened: str = renderer.renderToken(tokens, at, options, env)
-    return opened
-
-
 def _plan(run: Run) -> str:
     plan = run.plan
     if plan is None or any(plan.title in each.question for each in run.questions):
@@ -280,49 +214,17 @@ def _tokens(run: Run) -> str:
 # -- how to go on ------------------------------------------------------------------------------------------------------
 
 
-def _next_step(run: Run) -> str:
-    if run.waiting and run.questions:
-        return f"Answer with: {_how_to(run.id, run.questions)}"
-    return f"{_resume_label(run)}: {_again(run)}" if _resume_label(run) else ""
-
-
 def _next_step_html(run: Run) -> str:
     if run.waiting:
         return _hint(run.id, run.questions)
-    return _code_line(_resume_label(run), _again(run)) if _resume_label(run) else ""
-
-
-def _resume_label(run: Run) -> str:
-    if run.interrupted:
-        return "Interrupted, nobody works on it. Continue with"
-    return "Try again" if run.status is RunStatus.FAILED else ""
-
-
-def _again(run: Run) -> str:
-    return f"run = await app.resume({run.id!r})"
+    return _code_line(label_resume(run), resume_code(run)) if label_resume(run) else ""
 
 
 def _hint(run_id: str, questions: Sequence[Question]) -> str:
     if not questions:
         return ""
     form = _code_line("Or with buttons", f"app.form({run_id!r})") if find_spec("ipywidgets") else ""
-    return _code_line("Answer with", _how_to(run_id, questions)) + form
-
-
-def _how_to(run_id: str, questions: Sequence[Question]) -> str:
-    """Return the line of Python that answers the questions."""
-    examples = [_example(question) for question in questions]
-    given = examples[0]
-    if len(questions) > 1:
-        given = f"{{{', '.join(f'{each.id!r}: {text}' for each, text in zip(questions, examples, strict=True))}}}"
-    return f"run = await app.answer({run_id!r}, {given})"
-
-
-def _example(question: Question) -> str:
-    """Return a sample answer; a line that is only copied must never agree to a risk."""
-    if question.secret:
-        return "getpass.getpass()"  # Typed into the cell it would be stored with the notebook.
-    return repr(question.options[0].label) if question.options and not question.is_risk else repr("...")
+    return _code_line("Answer with", answer_code(run_id, questions)) + form
 
 
 # -- text --------------------------------------------------------------------------------------------------------------

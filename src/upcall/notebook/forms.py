@@ -20,16 +20,7 @@ from upcall.autogen.api import HandoffMessage, ModelClientStreamingChunkEvent, U
 from upcall.autogen.begun_texts import BegunText, BegunTexts
 from upcall.autogen.messages import ANSWERS, RUN, Event
 from upcall.errors import AnswerRefused, ConfigurationError, UpcallError, missing_extra
-from upcall.progress import PROGRESS
-from upcall.questions.answer import Answer, Outcome
-from upcall.questions.matching import AnswerValue
-from upcall.questions.question import Question
-from upcall.runs.run import Run
-from upcall.runs.states import RunStatus
-from upcall.text import first_line
-from upcall.ui.answer_input import read_answer
-from upcall.ui.event_tree import EventTree
-from upcall.ui.notebook.bundles import (
+from upcall.notebook.displays import (
     STYLE,
     as_written,
     error_html,
@@ -39,8 +30,17 @@ from upcall.ui.notebook.bundles import (
     log_html,
     pictures_html,
     question_html,
-    run_bundle,
+    run_html,
 )
+from upcall.progress import PROGRESS
+from upcall.questions.answer import Answer, Outcome
+from upcall.questions.matching import AnswerValue
+from upcall.questions.question import Question
+from upcall.runs.run import Run
+from upcall.runs.states import RunStatus
+from upcall.text import first_line
+from upcall.ui.answer_input import read_answer
+from upcall.ui.event_tree import EventTree
 
 try:
     import ipywidgets as widgets
@@ -57,7 +57,7 @@ _WIDE = {"width": "auto", "max_width": "60em"}
 
 
 class Form:
-    """A run with its open questions, to answer by clicking. A cell that ends with it shows it.
+    """A form of ipywidgets (`upcall.run_form.RunForm`).
 
     A question asked while others work can be answered at once; the others continue. ``run`` is the run as it is
     shown, None until it is known. ``task`` is the work that the last click started.
@@ -116,8 +116,8 @@ class Form:
 
     def _page_bundle(self) -> dict[str, str]:
         unknown = "The form of a run that is being read."
-        bundle = run_bundle(self.run) if self.run else {"text/plain": unknown, "text/html": unknown}
-        return bundle | {"text/html": f'<div class="{self._page_class}">{bundle["text/html"]}</div>'}
+        text, page = (str(self.run), run_html(self.run)) if self.run else (unknown, unknown)
+        return {"text/plain": text, "text/html": f'<div class="{self._page_class}">{page}</div>'}
 
     async def settle(self) -> Run | None:
         """Return the run when no work of this form is in progress. It does not wait for a click: without subshells
