@@ -8,6 +8,7 @@ from autogen_agentchat.messages import ThoughtEvent
 from autogen_core import CancellationToken
 
 from upcall import identity
+from upcall.agents.tool_loop.output import OutputValidator
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.agents.tool_loop.turn import Frame, Turn
 from upcall.autogen.concurrency import Emit
@@ -31,6 +32,35 @@ class CitingTurn(Turn):
     cited: list[CitedSource] | None = None
 
 
+class CitationValidator(OutputValidator):
+    """Lets a report cite only the sources of the turn; code adds a source list. If nobody did research, it checks like
+    any other."""
+
+    async def verify_report(self, turn: Turn, report: Report, token: CancellationToken) -> Report:
+        """Return the report with its citations, as far as the calls confirm it."""
+        assert isinstance(turn, CitingTurn)
+        verified, sources = await super().verify_report(turn, report, token), turn.cited
+        if sources is None:
+            return verified
+        from upcall.research.citations import cite  # Slow to import, and for research alone.
+        from upcall.research.markdown import split_source_list
+
+        summary, _ = split_source_list(verified.summary)
+        checked = cite(summary, {each.number: each for each in sources}, unused=False)
+        self.object(turn, checked.problems)
+        if sources and not checked.referred and self._only_researched(turn):
+            self.object(turn, [_CITES_NOTHING])
+        return CheckedReport.of(verified, checked)
+
+    def _only_researched(self, turn: Turn) -> bool:
+        """Whether the report is only about research: one about a program may omit its sources."""
+        nested = self._parts.toolset.nested.items()
+        researchers = {
+            name for name, agent in nested if isinstance(agent, PausableAgent) and agent.output_type is ResearchReport
+        }
+        return {call.name for call in turn.list_made(self._parts.name, since=turn.began)} <= researchers
+
+
 class CitingAgent(PausableAgent):
     """A `PausableAgent` that makes one report of the checked reports of its nested agents.
 
@@ -41,6 +71,7 @@ class CitingAgent(PausableAgent):
 
     component_provider_override = "upcall.agents.CitingAgent"
     state_type: ClassVar[type[Turn]] = CitingTurn
+    validator_type: ClassVar[type[OutputValidator]] = CitationValidator
 
     @property
     def _turn(self) -> CitingTurn:
@@ -63,32 +94,9 @@ class CitingAgent(PausableAgent):
         self._turn.cited = list(known.values())
         return {each.ref: each.number for each in known.values()}
 
-    async def _verify_report(self, report: Report, token: CancellationToken) -> Report:
-        verified, sources = await super()._verify_report(report, token), self._turn.cited
-        if sources is None:
-            return verified
-        from upcall.research.citations import cite  # Slow to import, and for research alone.
-        from upcall.research.markdown import split_source_list
-
-        summary, _ = split_source_list(verified.summary)
-        checked = cite(summary, {each.number: each for each in sources}, unused=False)
-        if checked.problems:
-            self._object(checked.problems)
-        if sources and not checked.referred and self._only_researched():
-            self._object([_CITES_NOTHING])
-        return CheckedReport.of(verified, checked)
-
-    def _only_researched(self) -> bool:
-        """Whether the report is only about research: one about a program may omit its sources."""
-        nested = self._toolset.nested.items()
-        researchers = {
-            name for name, agent in nested if isinstance(agent, PausableAgent) and agent.output_type is ResearchReport
-        }
-        return {call.name for call in self._turn.list_made(self.name, since=self._turn.began)} <= researchers
-
     async def _serve(self, frame: Frame, token: CancellationToken, emit: Emit[Event]) -> None:
         await super()._serve(frame, token, emit)
-        parts = [each for each in self._turn.frames if each.call.name in self._toolset.nested]
+        parts = [each for each in self._turn.frames if each.call.name in self.toolset.nested]
         if frame in parts and frame.result is not None and len(parts) > 1:
             done = sum(each.result is not None for each in parts)
             status = f"{SECTIONS}: {done} of {len(parts)}"

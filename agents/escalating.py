@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from typing import ClassVar
 
 from autogen_agentchat.base import Handoff, Response
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
@@ -12,7 +13,9 @@ from autogen_core.models import CreateResult
 
 from upcall import identity
 from upcall.agents.structured.parse_output import UnreadableReply
+from upcall.agents.tool_loop.output import OutputValidator
 from upcall.agents.tool_loop.pausable import PausableAgent
+from upcall.agents.tool_loop.turn import Turn
 from upcall.autogen.messages import CHECKED, OUTCOME, OUTPUT
 from upcall.research.reports import CheckedReport
 from upcall.runs.reports import Report
@@ -28,6 +31,24 @@ END_CHARS = 800
 """How many characters at a report's end are searched: its beginning is about the task, not the outcome."""
 
 
+class EscalationValidator(OutputValidator):
+    """Lets a report fall short where the task is handed on then."""
+
+    async def give_up(
+        self, turn: Turn, problem: UnreadableReply, reply: CreateResult, token: CancellationToken
+    ) -> TextMessage:
+        """Return an empty message, which is not an error here: the task goes to the next agent."""
+        if self._parts.toolset.handoffs:
+            return TextMessage(id=identity.new_message_id(), source=self._parts.name, content="")
+        return await super().give_up(turn, problem, reply, token)
+
+    async def verify_report(self, turn: Turn, report: Report, token: CancellationToken) -> Report:
+        """Accept a report that falls short as it is: the task is handed on anyway."""
+        if self._parts.toolset.handoffs and falls_short(report.summary):
+            return report.verify_against(await self.list_work(turn, token))
+        return await super().verify_report(turn, report, token)
+
+
 class EscalatingAgent(PausableAgent):
     """A `PausableAgent` whose first hand-off target gets the task when its report is empty or says it falls short.
 
@@ -36,6 +57,7 @@ class EscalatingAgent(PausableAgent):
     """
 
     component_provider_override = "upcall.agents.EscalatingAgent"
+    validator_type: ClassVar[type[OutputValidator]] = EscalationValidator
 
     async def take_turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
@@ -45,21 +67,9 @@ class EscalatingAgent(PausableAgent):
             async for item in turn:
                 yield self._escalate(item) if isinstance(item, Response) else item
 
-    async def _give_up(self, problem: UnreadableReply, reply: CreateResult, token: CancellationToken) -> TextMessage:
-        """Return an empty message, which is not an error here: the task goes to the next agent."""
-        if self._escalates_to is not None:
-            return TextMessage(id=identity.new_message_id(), source=self.name, content="")
-        return await super()._give_up(problem, reply, token)
-
-    async def _verify_report(self, report: Report, token: CancellationToken) -> Report:
-        """Accept a report that falls short as it is: the task is handed on anyway."""
-        if self._escalates_to is not None and falls_short(report.summary):
-            return report.verify_against(await self._work(token))
-        return await super()._verify_report(report, token)
-
     @property
     def _escalates_to(self) -> Handoff | None:
-        return next(iter(self._toolset.handoffs.values()), None)
+        return next(iter(self.toolset.handoffs.values()), None)
 
     def _escalate(self, response: Response) -> Response:
         message, to = response.chat_message, self._escalates_to
@@ -98,7 +108,7 @@ class EscalatingAgent(PausableAgent):
 
     def _with_findings(self, content: str) -> str:
         """Return the text of a hand-over, with the results of the latest calls."""
-        made = [call for call in self._state.list_made(self.name) if call.name not in self._toolset.handoffs]
+        made = [call for call in self._state.list_made(self.name) if call.name not in self.toolset.handoffs]
         found = [
             f"{call.name}({dict(call.arguments)}): {shorten_middle(call.result, FINDING_CHARS)}"
             for call in made[-FINDINGS:]

@@ -1,4 +1,4 @@
-"""The context of a model call: what memories add to it, and how a `ChatCompletionContext` views it."""
+"""What a model sees: the system text, what memories add, and how a `ChatCompletionContext` views the messages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from copy import copy
 
 from autogen_agentchat.messages import MemoryQueryEvent
+from autogen_core import CancellationToken
 from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
 from autogen_core.models import (
@@ -16,13 +17,66 @@ from autogen_core.models import (
 )
 from pydantic import TypeAdapter
 
-from upcall.autogen.concurrency import Locks
+from upcall.agents.tool_loop.parts import PausableParts
+from upcall.agents.tool_loop.turn import Turn
+from upcall.autogen.concurrency import Locks, cancellable
+from upcall.autogen.messages import Event
 from upcall.errors import AgentFailed, ConfigurationError, UpcallError
 
 _MESSAGES = TypeAdapter(list[LLMMessage])
 
 _LOCKS = Locks[ChatCompletionContext]()
 """Twins of one agent, and several agents, may share the object."""
+
+
+class ModelView:
+    """What the model of an agent sees of its turn."""
+
+    def __init__(self, parts: PausableParts) -> None:
+        self._parts = parts
+
+    @property
+    def system_text(self) -> str:
+        """The system message with the rule for `ask_user`, and a line for each tool server that is lost."""
+        from upcall.prompts.contexts import AskRuleContext
+
+        parts, settings = self._parts, self._parts.settings
+        mode = settings.ask_mode if parts.toolset.ask_user and parts.calls_tools else "none"
+        rule = parts.prompts.render(AskRuleContext(mode=mode)) if mode != "none" else ""
+        return "\n\n".join(each for each in (settings.system_message, rule, *parts.toolset.describe_lost()) if each)
+
+    async def show(self, turn: Turn, system_text: str, token: CancellationToken) -> list[LLMMessage]:
+        """Return the messages as the model sees them, system text first.
+
+        Raises:
+            AgentFailed: the model context failed.
+        """
+        messages: Sequence[LLMMessage] = turn.messages
+        if (context := self._parts.model_context) is not None:
+            messages = await cancellable(view_messages(context, messages, agent=self._parts.name), token)
+        several = bool(self._parts.model_client.model_info.get("multiple_system_messages"))
+        return with_system_message(system_text, messages, several=several)
+
+    async def remember(self, turn: Turn, token: CancellationToken) -> Sequence[Event]:
+        """Query the memories once, at the start of a turn: a resumed turn has their additions in its context.
+
+        Raises:
+            AgentFailed: a memory failed.
+        """
+        if not self._parts.memory or turn.remembered or turn.rounds or not turn.seen:
+            return ()
+        found = add_memories(self._parts.memory, turn.messages, agent=self._parts.name)
+        turn.messages, events = await cancellable(found, token)
+        turn.remembered = True
+        return events
+
+    def remind(self, turn: Turn, problem: str, text: str = "") -> None:
+        """Tell the model what was wrong with its last reply, `text` if it was one."""
+        from upcall.prompts.contexts import ReminderContext
+
+        if text.strip():
+            turn.messages.append(AssistantMessage(content=text, source=self._parts.name))
+        turn.remind(self._parts.prompts.render(ReminderContext(problem=problem)))
 
 
 async def add_memories(

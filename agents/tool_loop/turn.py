@@ -13,6 +13,7 @@ from autogen_core.models import (
     FunctionExecutionResult,
     FunctionExecutionResultMessage,
     LLMMessage,
+    RequestUsage,
     UserMessage,
 )
 from pydantic import BeforeValidator, Field, JsonValue, PlainSerializer
@@ -26,7 +27,7 @@ from upcall.questions.question import Question
 from upcall.questions.tool_context import name_question, redact_secrets
 from upcall.runs.json_text import SparseModel
 from upcall.runs.reports import MadeCall
-from upcall.runs.run import Usage
+from upcall.runs.run import Usage, add_usage
 from upcall.text import replace_surrogates
 
 _Questions = Annotated[
@@ -189,6 +190,10 @@ class Turn(AgentState):
     def deliver(self, answers: Sequence[Answer]) -> None:
         """Pass each answer to the call that waits for it: the call's own, or down to its nested agent."""
         deliver_answers(self.frames, answers)
+
+    def count_tokens(self, path: str, usage: RequestUsage) -> None:
+        """Add the tokens of a model call of the agent at `path`."""
+        self.usage = add_usage(self.usage, path, usage)
 
     def results(self) -> list[FunctionExecutionResult]:
         """Return the results of the open batch so far, in the order of the calls."""

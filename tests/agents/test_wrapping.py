@@ -110,7 +110,7 @@ async def test_workbench_that_is_not_static_is_used_unchanged() -> None:
             return ToolResult(name=name, result=[])
 
     bench: Workbench = Own([AgentTool(stock("coder", CLIENT))])
-    assert with_questions(AssistantAgent("lead", CLIENT, workbench=bench))._toolset.nested == {}
+    assert with_questions(AssistantAgent("lead", CLIENT, workbench=bench)).toolset.nested == {}
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ async def test_wrapped_agent_can_be_dumped_and_loaded() -> None:
     made = with_questions(AssistantAgent("lead", CLIENT, tools=[inner], model_context=BufferedChatCompletionContext(9)))
     loaded = PausableAgent.load_component(json.loads(made.dump_component().model_dump_json()))
     assert loaded.dump_component() == made.dump_component()
-    assert [type(each) for each in loaded._toolset.nested.values()] == [PausableAgent]
+    assert [type(each) for each in loaded.toolset.nested.values()] == [PausableAgent]
 
 
 # -- nested -----------------------------------------------------------------------------------------------------------
@@ -395,4 +395,4 @@ def test_agent_tool_is_in_the_component() -> None:
     made = PausableAgent("lead", client, tools=[AgentTool(PausableAgent("coder", client, max_questions=3))])
     loaded = PausableAgent.load_component(made.dump_component())
     assert loaded.dump_component() == made.dump_component()
-    assert isinstance(loaded._toolset.nested["coder"], PausableAgent)
+    assert isinstance(loaded.toolset.nested["coder"], PausableAgent)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from autogen_agentchat.messages import (
     BaseAgentEvent,
@@ -59,6 +59,7 @@ REMINDER = "system"
 """The source of feedback to a model on its own replies, which is not a task."""
 
 Event: TypeAlias = BaseAgentEvent | BaseChatMessage
+MessageT = TypeVar("MessageT", bound=BaseChatMessage)
 
 _RESOLVERS = (AnsweredBy.LEDGER, AnsweredBy.FACTS, AnsweredBy.PARENT)
 """Who may answer in the human's place; an answer that nobody gave explains itself."""
@@ -300,6 +301,14 @@ def dump_warnings(warnings: Sequence[str]) -> str:
 def event_warnings(event: Event) -> list[str]:
     """Return the warnings about its agent's work that an event carries."""
     return [str(each) for each in json.loads(event.metadata.get(WARNINGS, "[]"))]
+
+
+def with_warnings(message: MessageT, warnings: Sequence[str]) -> MessageT:
+    """Return the message with these warnings before those it carries."""
+    if not warnings:
+        return message
+    listed = dump_warnings([*warnings, *event_warnings(message)])
+    return message.model_copy(update={"metadata": {**message.metadata, WARNINGS: listed}})
 
 
 def add_warnings(text: str, warnings: Sequence[str]) -> str:
