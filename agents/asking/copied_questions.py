@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import cache, partial
 
 from upcall.agents.asking.ask_policy import AskPolicy, Proposal, WeighedCandidate
-from upcall.agents.structured.merging import find_words_of
 from upcall.prompts.examples import EXAMPLES
 from upcall.questions.question import Detail
+from upcall.words import find_words_of
 
 GENERAL: Mapping[Detail, str] = {
     Detail.INPUT: "What shall be worked on? Paste it, or name the file.",

@@ -8,13 +8,13 @@ from functools import cache
 
 from autogen_core.models import AssistantMessage, LLMMessage, SystemMessage, UserMessage
 
-from upcall.agents.structured.merging import holds_most_of
 from upcall.options import AskFor
 from upcall.prompts import Prompts
 from upcall.prompts.contexts import MissingContext
 from upcall.prompts.first_look_examples import FIRST_LOOK_EXAMPLES, NOTHING, TASTE
 from upcall.questions.question import Question
 from upcall.text import one_line
+from upcall.words import holds_most_of
 
 _YOUR_TASTE = re.compile(rf"^(your )?{TASTE.strip()}")
 """How what is missing begins in a reply if it is a taste."""

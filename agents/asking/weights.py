@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from upcall.agents.asking.ask_policy import AskPolicy, Proposal, WeighedCandidate
-from upcall.agents.structured.merging import holds_most_of
 from upcall.options import AskFor
 from upcall.runs.outputs import Candidate, KnownFrom, Weight
+from upcall.words import holds_most_of
 
 SPOILT: Mapping[AskFor, Mapping[Weight, float]] = {
     "essential": {Weight.HIGH: 1.0, Weight.MEDIUM: 0.6, Weight.TASTE: 0.3, Weight.LOW: 0.0},

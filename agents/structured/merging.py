@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Sequence
 
 from upcall.text import shorten_middle
@@ -13,9 +12,6 @@ _log = logging.getLogger("upcall")
 
 SHORTEST = 200
 """The minimum number of characters of a truncated clarification worth keeping."""
-
-_SHORT, _STEM = 3, 4
-"""Words of so few letters say little; so many letters of a longer one tell it from others."""
 
 
 def merge_messages(request: str, clarifications: Sequence[str], limit: int) -> str:
@@ -39,26 +35,3 @@ def merge_messages(request: str, clarifications: Sequence[str], limit: int) -> s
         room -= len(line) + 1
     used = sum(len(line) + 1 for line in newest)
     return "\n".join([shorten_middle(request, max(limit // 2, limit - used)), *reversed(newest)])
-
-
-def holds_most_of(text: str, wanted: str) -> bool:
-    """Whether at least half of the longer words and the numbers of `said` stand in `text`, in some inflected form."""
-    return 2 * len(find_words_of(wanted, text)) >= len(_longer_words(wanted))
-
-
-def find_words_of(wanted: str, text: str) -> list[str]:
-    """Return the longer words and the numbers of `said` that stand in `text`, in some inflected form."""
-    there = {*_words(text)}
-    return [word for word in _longer_words(wanted) if any(_same_stem(word, other) for other in there)]
-
-
-def _longer_words(text: str) -> list[str]:
-    return sorted(word for word in {*_words(text)} if len(word) > _SHORT or word.isdigit())
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"\w+", text.casefold())
-
-
-def _same_stem(word: str, other: str) -> bool:
-    return other == word or (len(word) > _STEM and other.startswith(word[: max(_STEM, len(word) - 3)]))

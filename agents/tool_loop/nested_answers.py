@@ -11,7 +11,6 @@ from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, LLMMessage, RequestUsage
 
 from upcall.agents.structured.json_forms import ask_once
-from upcall.agents.structured.merging import holds_most_of
 from upcall.errors import AnswerRefused
 from upcall.policy.resolver import is_assigned
 from upcall.prompts import PROMPTS, Prompts
@@ -19,6 +18,7 @@ from upcall.questions.answer import Answer, AnsweredBy
 from upcall.questions.matching import parse_answer
 from upcall.questions.question import Question
 from upcall.runs.outputs import NestedAnswer
+from upcall.words import holds_most_of
 
 
 def may_answer(question: Question) -> bool:

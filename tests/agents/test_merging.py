@@ -10,7 +10,8 @@ import string
 import pytest
 from tables import rows
 
-from upcall.agents.structured.merging import SHORTEST, holds_most_of, merge_messages
+from upcall.agents.structured.merging import SHORTEST, merge_messages
+from upcall.words import holds_most_of
 
 MARK = re.compile(r"\n\[\.\.\. (\d+) of (\d+) characters are left out here \.\.\.\]\n")
 LEFT_OUT = re.compile(r"^\[the (\d+) oldest clarifications are left out here: room is for (\d+) characters\]$", re.M)

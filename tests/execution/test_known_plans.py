@@ -87,6 +87,8 @@ async def test_plan_can_be_forgotten_by_its_user_alone() -> None:
         ("Compare solar and wind power in Germany", "Compare wind and solar power in France", True),
         ("Build me a user authentication system", "Build me a todo app", False),
         ("Write a report on solar power", "Write a report on cats", False),
+        ("Delete the old logs of the server", "Do not delete the old logs of the server", False),
+        ("Build an app without a database", "Build an app without databases, please", True),
         ("", "", False),
     ],
 )

@@ -15,8 +15,8 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_v
 from upcall.config_source import describe_wrong, dot_path, list_known, suggest
 from upcall.errors import ConfigurationError, missing_extra
 from upcall.experiments.functions import Named, find_function
-from upcall.policy.same_question import content_words
 from upcall.questions.question import Question
+from upcall.words import MEANING
 
 FACT_COLUMN = "fact:"
 """How a column is called that holds a fact: ``fact:framework``."""
@@ -124,8 +124,8 @@ class Task(BaseModel, frozen=True, extra="forbid", str_strip_whitespace=True):
 def _asks_for(text: str, name: str, fact: HiddenFact) -> bool:
     if fact.words:
         return any(re.search(rf"\b{re.escape(stem.casefold())}", text.casefold()) for stem in fact.words)
-    words = content_words(name.replace("_", " "))
-    return bool(words) and set(words) <= set(content_words(text))
+    words = MEANING.content_words(name.replace("_", " "))
+    return bool(words) and set(words) <= set(MEANING.content_words(text))
 
 
 class TaskFile(BaseModel, frozen=True, extra="forbid"):

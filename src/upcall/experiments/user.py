@@ -17,13 +17,13 @@ from upcall.agents.structured.json_forms import request_once
 from upcall.autogen.api import CancellationToken, ChatCompletionClient
 from upcall.errors import AnswerRefused
 from upcall.experiments.tasks import Task
-from upcall.policy.same_question import content_words
 from upcall.prompts.contexts import SimulatedUserContext
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import OwnWords, find_meant, parse_answer
 from upcall.questions.question import Question, Side
 from upcall.runs.outputs import SimulatedAnswer
 from upcall.setting_types import Duration
+from upcall.words import MEANING
 
 UNKNOWN = "I don't know."
 
@@ -94,7 +94,7 @@ class SimulatedUser:
 
     def _draw(self, question: Question) -> list[float]:
         # Seeded by a text, which is the same in each process; all are drawn, so that one chance moves no other.
-        chances = random.Random(f"{self._seed}/{self._task.id}/{' '.join(content_words(question.question))}")
+        chances = random.Random(f"{self._seed}/{self._task.id}/{' '.join(MEANING.content_words(question.question))}")
         return [chances.random() for _ in range(3)]
 
     def _consent(self, question: Question) -> Answer:

@@ -12,11 +12,12 @@ from pydantic_core import PydanticCustomError
 
 from upcall.config_source import ConfigSource, render_value
 from upcall.errors import CallerError, ConfigurationError
-from upcall.policy.same_question import content_words, is_negated, question_key
+from upcall.policy.same_question import is_negated, question_key
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.question import MAX_QUESTION_CHARS, Question
 from upcall.questions.reply_intents import is_dismissed
 from upcall.runs.config import Fact
+from upcall.words import MEANING
 
 _YES_OR_NO = frozenset({"yes", "no", "true", "false"})
 
@@ -38,8 +39,8 @@ def has_answer(fact: Fact, question: Question) -> bool:
     """Return whether the question asks for exactly this: it contains all words of the fact, and only words of the fact,
     of its answer, or of the question's options. A negation must be in the fact too."""
     asked, key = question_key(question.question), set(question_key(fact.asked).words)
-    words, answer_words = set(asked.words), set(content_words(fact.answer))
-    options = {word for option in question.options for word in (*content_words(option.label), "or")}
+    words, answer_words = set(asked.words), set(MEANING.content_words(fact.answer))
+    options = {word for option in question.options for word in (*MEANING.content_words(option.label), "or")}
     extra = words - key
     about = bool(key) and key <= words and extra <= answer_words | options and not is_negated(extra)
     return about and _is_of_kind(fact, asked.kind, question, answer_words <= words)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from upcall.options import AssignRule
-from upcall.policy.same_question import content_words
 from upcall.questions.question import Question
+from upcall.words import MEANING
 
 ROLE = "role:"
 """The prefix of an assignee that is a role, not a user."""
@@ -23,4 +23,4 @@ def _is_match(rule: AssignRule, question: Question) -> bool:
     names = tuple(rule.agent.split("/")) if rule.agent is not None else ()
     if names and question.path[-len(names) :] != names:
         return False
-    return rule.words is None or set(content_words(rule.words)) <= set(content_words(question.question))
+    return rule.words is None or set(MEANING.content_words(rule.words)) <= set(MEANING.content_words(question.question))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from upcall.questions.question import Question
+from upcall.words import MEANING
 
 _SHORT_FORMS = (
     (re.compile(r"[\u2018\u2019\u02bc]"), "'"),
@@ -51,8 +52,6 @@ _ASKED_FOR = re.compile(
 )
 """How a question says that it is about a choice of the user's; these are interchangeable."""
 
-_STOP_WORDS = frozenset({"a", "an", "the", "of", "for", "is", "are", "be", "which", "what", "so", "and/or", "then"})
-
 _POINTING = frozenset(
     {
         *("this", "that", "these", "those", "it", "its", "they", "them", "here", "there", "above", "below"),
@@ -65,9 +64,6 @@ _POINTING = frozenset(
 _WH = re.compile(r"\b(which|what|who|whom|whose|where|when|why|how)\b")
 _BEGINS_POLAR = re.compile(rf"^\W*{_AUXILIARY}\b")
 _AHEAD = re.compile(r"^\s*((?:for|in|on|at|as) [^,;:?]{1,80}),\s*(.+)$", re.DOTALL)
-_WORD = re.compile(r"[<>=\u2260\u2264\u2265&|^*]+|(?:(?<!\S)[/.~$@#-]+|[$\u20ac\u00a3])?\w(?:[\w.'/@:+#-]*[\w+#%])?%?")
-_HYPHEN = re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])")
-_SIBILANT_E = re.compile(r"(ch|sh|x|z)e$")
 
 
 @dataclass(frozen=True)
@@ -95,15 +91,7 @@ def question_key(text: str) -> QuestionKey:
     command = _COMMAND_TO_CHOOSE.match(plain)
     kind = "wh" if command or _WH.search(plain) else "polar" if _BEGINS_POLAR.match(plain) else "bare"
     plain = _ASKED_FOR.sub(" ", _COMMAND_TO_CHOOSE.sub(" ", plain))
-    return QuestionKey(kind, content_words(plain))
-
-
-def content_words(text: str) -> tuple[str, ...]:
-    """Return the words of a text that carry its meaning, in order: lower case, singular, without articles and the
-    like."""
-    found = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
-    words = (_singular(_HYPHEN.sub("", word.removesuffix("'s"))) for word in found)
-    return tuple(word for word in words if word and word not in _STOP_WORDS)
+    return QuestionKey(kind, MEANING.content_words(plain))
 
 
 def is_negated(words: Collection[str]) -> bool:
@@ -131,16 +119,3 @@ def _same_form(one: Question, other: Question) -> bool:
 def option_labels(question: Question) -> set[str]:
     """Return the labels of its options, ignoring case."""
     return {" ".join(option.label.casefold().split()) for option in question.options}
-
-
-def _singular(word: str) -> str:
-    """Return the singular of an English noun, well enough to match a plural; names and numbers stay unchanged."""
-    if len(word) > 3 and word.isalpha() and word.isascii():
-        if word.endswith("ies") and len(word) > 4:
-            word = word[:-3] + "y"
-        elif word.endswith(("sses", "xes", "zes", "ches", "shes")):
-            word = word[:-2]
-        elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
-            word = word[:-1]
-    # "Cache" and "caches" become the same that way; the rest need not be a word.
-    return _SIBILANT_E.sub(r"\1", word) if word.isalpha() else word

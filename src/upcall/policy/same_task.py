@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from upcall.policy.same_question import content_words
+from upcall.policy.same_question import is_negated
+from upcall.words import MEANING, SEARCH
 
 LIKE = 0.7
 """The share of common words from which two tasks are similar (Dice's coefficient of their sets of words)."""
@@ -12,13 +13,16 @@ LIKE = 0.7
 MAX_TASK_CHARS = 4_000
 """How many characters of a task are compared, from its beginning."""
 
-_LITTLE = frozenset({"and", "or", "with", "in", "on", "to", "from", "by", "at", "me", "my", "us", "our", "i", "please"})
-"""Words that do not distinguish tasks, besides those that `content_words` leaves out."""
-
 
 def measure_likeness(one: str, other: str) -> float:
-    """Return the similarity of two tasks: 0 for nothing in common, 1 for the same words in any order."""
-    first, second = _words(one), _words(other)
+    """Return the similarity of two tasks: 0 for nothing in common, 1 for the same words in any order.
+
+    The common words do not count. A task that denies something is like none that does not.
+    """
+    first, second = _split(one), _split(other)
+    if is_negated(first) is not is_negated(second):
+        return 0.0
+    first, second = first - SEARCH.stop_words, second - SEARCH.stop_words
     return 2 * len(first & second) / (len(first) + len(second)) if first and second else 0.0
 
 
@@ -29,5 +33,5 @@ def find_like(task: str, tasks: Sequence[str]) -> int | None:
     return measured.index(best) if best >= LIKE else None
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(content_words(text[:MAX_TASK_CHARS])) - _LITTLE
+def _split(text: str) -> frozenset[str]:
+    return frozenset(MEANING.content_words(text[:MAX_TASK_CHARS]))

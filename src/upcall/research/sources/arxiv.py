@@ -14,11 +14,11 @@ from upcall.research.sources.http import HttpReply, explain_missing, fetch
 from upcall.research.sources.passages import take_passage
 from upcall.research.sources.readers import INSTALL, Text
 from upcall.research.sources.web import bound_query, read_page
+from upcall.words import SEARCH
 
 ARXIV = "arxiv"
 _ATOM = {"atom": "http://www.w3.org/2005/Atom"}
 _ID = re.compile(r"(?:arxiv:)?((?:\d{4}\.\d{4,5}|[a-z-]+(?:\.[A-Z]{2})?/\d{7})(?:v\d+)?)", re.IGNORECASE)
-_WORD = re.compile(r"\w+")
 
 
 class Arxiv:
@@ -44,7 +44,7 @@ class Arxiv:
 
     async def search(self, query: str, limit: int = 10) -> Sequence[Hit]:
         """Find papers, with title, authors, date and abstract."""
-        words = _WORD.findall(bound_query(query))
+        words = SEARCH.cut(bound_query(query))
         if not words:
             raise ValueError("Give at least one word to look for.")
         search = " AND ".join(f"all:{word}" for word in words)

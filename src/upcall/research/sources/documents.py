@@ -6,7 +6,6 @@ import asyncio
 import os
 import re
 import threading
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ from upcall.research.sources.passages import TextPart, take_passage
 from upcall.research.sources.readers import SUFFIXES, NotReadable, Text
 from upcall.text import replace_surrogates
 from upcall.trees import MAX_DEPTH, MAX_NAME_BYTES, MAX_PLACE_BYTES, walk_tree
+from upcall.words import SEARCH, cut_to_stem
 
 T = TypeVar("T")
 
@@ -47,20 +47,7 @@ MAX_NAME_CHARS = 300
 SAME = 0.7
 """The share of equal word triples from which one of two passages stands for both."""
 
-_WORD = re.compile(r"\w+")
 _NO_SPACES = re.compile(f"{UNSPACED}+")
-_COMMON = frozenset(
-    word
-    for words in (
-        "a about after all also am an and any are as at be because been before being both but by can could did do",
-        "does each few for from had has have he her here him his how i if in into is it its just may me more most",
-        "much many my no nor not of off often on once only or other our out over own rather same she should so some",
-        "such than that the their them then there these they this those through to too under until up us very was we",
-        "were what when where which while who whom why will with would you your",
-    )
-    for word in words.split()
-)
-"""English words that carry no search meaning. Those of other languages weigh little, being so common."""
 
 
 class Documents:
@@ -191,8 +178,8 @@ def choose_terms(query: str) -> list[str]:
     In a language without spaces, each pair of adjacent characters is a term; a word in which case hides letters is
     included in both forms.
     """
-    words = list(dict.fromkeys(_WORD.findall(unicodedata.normalize("NFKC", query))))
-    significant = [word for word in words if word.casefold() not in _COMMON] or words
+    words = list(dict.fromkeys(SEARCH.cut(query)))
+    significant = [word for word in words if word.casefold() not in SEARCH.stop_words] or words
     terms = (form for word in significant for piece in _split(word) for form in (piece.lower(), piece.casefold()))
     return list(islice(dict.fromkeys(terms), MAX_TERMS))
 
@@ -215,10 +202,10 @@ def _closeness(terms: Sequence[str], part: TextPart) -> float:
     """Rate from 1, with the terms far apart, to 2, with all close together: BM25 ignores this."""
     # FTS5 found the words by their Porter stems, which are unavailable here: without its last letters, a term is also
     # the beginning of its other forms.
-    starts = tuple(term[: max(4, len(term) - 3)] for term in terms)
+    starts = tuple(map(cut_to_stem, terms))
     if len(starts) < 2:
         return 1.0
-    words = _WORD.findall(f"{part.heading} {part.text}".casefold())
+    words = SEARCH.split(f"{part.heading} {part.text}")
     if not part.text.isascii():
         words = [piece for word in words for piece in _split(word)]
     at = [
@@ -260,7 +247,7 @@ def _merge_alike(found: Sequence[IndexHit], names: Mapping[Path, str], limit: in
 
 
 def _rows_of_words(text: str) -> frozenset[object]:
-    words = [word.casefold() for word in _WORD.findall(text)]
+    words = SEARCH.split(text)
     return frozenset(zip(words, words[1:], words[2:], strict=False)) or frozenset(words)
 
 
