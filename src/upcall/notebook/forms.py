@@ -36,6 +36,7 @@ from upcall.progress import PROGRESS
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue
 from upcall.questions.question import Question
+from upcall.questions.question_form import OTHER, QuestionForm
 from upcall.runs.run import Run
 from upcall.runs.states import RunStatus
 from upcall.text import first_line
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from upcall.app import Upcall
 
 _LOG_LINES = 200
-_OTHER = "Other: in your own words"
 _WIDE = {"width": "auto", "max_width": "60em"}
 
 
@@ -304,19 +304,19 @@ class _FormField:
 
     def __init__(self, question: Question, also: Sequence[Question]) -> None:
         self.question = question
-        listed = bool(question.options) and not question.secret
-        self._choices = self._options() if listed else []
-        self._own = self._text(listed) if question.allow_free_text or not listed else None
+        self._form = QuestionForm.of(question)
+        self._choices = self._options() if self._form.choices else []
+        self._own = self._text() if self._form.takes_text else None
         self.answer = widgets.Button(description="Answer", button_style="primary")
         self.outcomes = {Outcome.DECLINED: widgets.Button(description="Decline", tooltip="Do without an answer")}
-        if not question.required:
+        if self._form.may_skip:
             skip = widgets.Button(description="Skip", tooltip="Go on with your best judgement")
             self.outcomes = {Outcome.SKIPPED: skip, **self.outcomes}
         self._inputs = [*self._choices, *([self._own] if self._own is not None else [])]
         heading = widgets.HTML(question_html(question, also, in_form=True))
         self.box = widgets.VBox([heading, *self._inputs, _row(self.answer, *self.outcomes.values())])
         self.box.add_class("upcall-question")
-        if question.is_risk:
+        if self._form.needs_own_choice:
             self.box.add_class("upcall-risk")
 
     def take_answer(self) -> AnswerValue | None:
@@ -327,14 +327,14 @@ class _FormField:
             AnswerRefused: the question does not accept it.
         """
         text, labels = self._own.value.strip() if self._own is not None else "", self._list_chosen()
-        if self.question.secret and self._own is not None:
+        if self._form.hidden and self._own is not None:
             self._own.value = ""
             return text or None
-        if labels and text and not self.question.multi_select:
-            raise AnswerRefused(f"An option is chosen and text is entered: clear the text, or choose {_OTHER!r}.")
+        if labels and text and not self._form.several:
+            raise AnswerRefused(f"An option is chosen and text is entered: clear the text, or choose {OTHER!r}.")
         if labels:
             return [*labels, text] if text else labels
-        return (read_answer(self.question, text) if self.question.options else text) if text else None
+        return (read_answer(self.question, text) if self._form.choices else text) if text else None
 
     def enable(self, on: bool) -> None:
         """Whether anything can be changed or sent."""
@@ -347,8 +347,8 @@ class _FormField:
             each.close()
 
     def _options(self) -> list[Any]:
-        lines = [option.as_line() for option in self.question.options]
-        if self.question.multi_select:
+        lines = [option.as_line() for option in self._form.choices]
+        if self._form.several:
             return [
                 widgets.Checkbox(
                     description=as_written(line),
@@ -360,27 +360,24 @@ class _FormField:
                 for line in lines
             ]
         rows = [(f"{number}. {line}", number - 1) for number, line in enumerate(lines, start=1)]
-        if self.question.allow_free_text:
-            rows.append((f"{len(rows) + 1}. {_OTHER}", len(rows)))
+        if self._form.takes_text:
+            rows.append((f"{len(rows) + 1}. {OTHER}", len(rows)))
         return [widgets.RadioButtons(options=rows, index=None, layout=_WIDE)]
 
-    def _text(self, listed: bool) -> Any:
-        if self.question.secret:
+    def _text(self) -> Any:
+        if self._form.hidden:
             return widgets.Password(placeholder="Hidden while you type", layout=_WIDE)
-        if listed:
-            approves = self.question.approval is not None
-            hint = "Or why not; or other arguments, as JSON" if approves else "Or in your own words"
-            return widgets.Text(placeholder=hint, layout=_WIDE)
-        return widgets.Textarea(placeholder="Your answer", layout=_WIDE)
+        field = widgets.Text if self._form.choices else widgets.Textarea
+        return field(placeholder=self._form.text_label, layout=_WIDE)
 
     def _list_chosen(self) -> list[str]:
-        options = self.question.options
+        labels = self._form.labels
         if not self._choices:
             return []
-        if self.question.multi_select:
-            return [option.label for option, box in zip(options, self._choices, strict=True) if box.value]
+        if self._form.several:
+            return [label for label, box in zip(labels, self._choices, strict=True) if box.value]
         at = self._choices[0].index
-        return [] if at is None or at == len(options) else [options[at].label]
+        return [] if at is None or at == len(labels) else [labels[at]]
 
 
 TOKEN_UPDATE_INTERVAL_S = 0.15

@@ -13,6 +13,7 @@ from upcall.errors import AnswerRefused
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue, OwnWords, list_parts, parse_answer, parse_unsealed
 from upcall.questions.question import Question
+from upcall.questions.question_form import OTHER, QuestionForm
 from upcall.questions.secrets import HIDDEN
 from upcall.text import escape_controls, one_line
 from upcall.ui.answer_input import DECLINE, SKIP, read_answer
@@ -42,6 +43,11 @@ class DialogTurn:
     def is_first(self) -> bool:
         """Whether there is nothing to go back to."""
         return self.number == 1
+
+    @property
+    def form(self) -> QuestionForm:
+        """What is to be filled in."""
+        return QuestionForm.of(self.question)
 
     @property
     def mark(self) -> str:
@@ -145,14 +151,14 @@ class LineAsker:
 
     async def ask(self, turn: DialogTurn) -> AnswerValue | Back:
         """See `Asker`."""
-        question = turn.question
+        question, form = turn.question, turn.form
         self._screen.question(question, turn.mark, turn.also)
-        leave = DECLINE if question.required else f"{SKIP}, {DECLINE}"
+        leave = f"{SKIP}, {DECLINE}" if form.may_skip else DECLINE
         back = "" if turn.is_first else f"{GO_BACK} to the previous question, "
         self._screen.note(f"  ({leave} to go on without, {back}Ctrl-C to answer later)")
         while True:
             self._screen.prompt(PROMPT)
-            text = self._read_hidden() if question.secret else read_line()
+            text = self._read_hidden() if form.hidden else read_line()
             if text.strip() == GO_BACK and not turn.is_first:
                 return Back()
             try:
@@ -176,14 +182,13 @@ class ListAsker:
 
     async def ask(self, turn: DialogTurn) -> AnswerValue | Back:
         """See `Asker`."""
-        question = turn.question
-        listed = bool(question.options) and not question.secret
+        question, form = turn.question, turn.form
         # The list shows the options, and what else there is to choose.
-        without = {"options": (), "multi_select": False, "required": True} if listed else {}
+        without = {"options": (), "multi_select": False, "required": True} if form.choices else {}
         self._screen.question(question.model_copy(update=without), turn.mark, turn.also)
-        if question.is_risk:
+        if form.needs_own_choice:
             forget_typed_keys()
-        answer = await (self._ask_list(turn) if listed else self._ask_line(turn))
+        answer = await (self._ask_list(turn) if form.choices else self._ask_line(turn))
         if not isinstance(answer, Back):
             self._screen.note(f"  Answer: {_summarize(question, answer)}", "bold")
         return answer
@@ -209,17 +214,17 @@ class ListAsker:
     async def _ask_list(self, turn: DialogTurn) -> AnswerValue | Back:
         from upcall.ui.terminal.list_dialog import BACK, ListDialog
 
-        question = turn.question
-        draft = _AnswerDraft.of(question, turn.earlier)
+        question, form = turn.question, turn.form
+        draft = _AnswerDraft.of(form, turn.earlier)
         while True:
             chosen = await ListDialog(
                 _rows(turn),
-                hint=_hint(question),
-                several=question.multi_select,
+                hint=_hint(form),
+                several=form.several,
                 at=draft.at,
                 ticked=draft.ticked,
-                numbered=len(question.options) + question.allow_free_text,
-                typing=question.allow_free_text,
+                numbered=len(form.choices) + form.takes_text,
+                typing=form.takes_text,
                 back=not turn.is_first,
             ).ask()
             match chosen.key:
@@ -229,15 +234,15 @@ class ListAsker:
                     return Answer(question_id=question.id, outcome=Outcome.SKIPPED)
                 case key if key == _DECLINE:
                     return Answer(question_id=question.id, outcome=Outcome.DECLINED)
-                case key if key == _EDIT and question.approval is not None:
-                    edited = await self._ask_own_words(question, question.approval.as_draft(), [])
+                case key if key == _EDIT and form.call is not None:
+                    edited = await self._ask_own_words(question, form.call.as_draft(), [])
                     if edited is not None:
                         return edited
                     continue
             draft = _AnswerDraft(chosen.key or _OTHER, chosen.ticked, chosen.typed or draft.text)
-            labels = [question.options[int(key)].label for key in draft.ticked if key != _OTHER]
+            labels = [form.labels[int(key)] for key in draft.ticked if key != _OTHER]
             if _OTHER not in (draft.at, *draft.ticked):
-                answer = labels if question.multi_select else question.options[int(draft.at or 0)].label
+                answer = labels if form.several else form.labels[int(draft.at or 0)]
                 parse_answer(question, answer)
                 return answer
             own = await self._ask_own_words(question, draft.text, labels)
@@ -268,16 +273,16 @@ class ListAsker:
     async def _ask_line(self, turn: DialogTurn) -> AnswerValue | Back:
         from upcall.ui.terminal.list_dialog import ask_line
 
-        question = turn.question
-        skip = "" if question.required else "Enter alone skips, "
+        question, form = turn.question, turn.form
+        skip = "Enter alone skips, " if form.may_skip else ""
         back = "" if turn.is_first else "Esc back, "
         self._screen.note(f"  ({skip}{DECLINE} to go on without, {back}Ctrl-C to answer later)")
-        begun = "" if question.secret or not isinstance(turn.earlier, str) else turn.earlier
+        begun = "" if form.hidden or not isinstance(turn.earlier, str) else turn.earlier
         while True:
-            text = await ask_line(PROMPT, hidden=question.secret, begun=begun, back=not turn.is_first)
+            text = await ask_line(PROMPT, hidden=form.hidden, begun=begun, back=not turn.is_first)
             if text is None or (text.strip() == GO_BACK and not turn.is_first):
                 return Back()
-            begun = "" if question.secret else text
+            begun = "" if form.hidden else text
             try:
                 return read_answer(question, text)
             except AnswerRefused as refusal:
@@ -293,31 +298,30 @@ class _AnswerDraft:
     text: str = ""
 
     @classmethod
-    def of(cls, question: Question, earlier: AnswerValue | None) -> _AnswerDraft:
+    def of(cls, form: QuestionForm, earlier: AnswerValue | None) -> _AnswerDraft:
         """Begin with the previous answer; otherwise on the first row, or on none if Enter alone must allow nothing."""
         if isinstance(earlier, Answer):
             return cls(_SKIP if earlier.outcome is Outcome.SKIPPED else _DECLINE)
         if earlier is None:
-            return cls(None if question.is_risk else "0")
-        keys = {option.label: str(place) for place, option in enumerate(question.options)}
+            return cls(None if form.needs_own_choice else "0")
+        keys = {label: str(place) for place, label in enumerate(form.labels)}
         parts = list_parts(earlier)
         own = [part for part in parts if part not in keys]
-        ticked = tuple(keys.get(part, _OTHER) for part in parts) if question.multi_select else ()
+        ticked = tuple(keys.get(part, _OTHER) for part in parts) if form.several else ()
         return cls(keys.get(parts[0], _OTHER) if parts else "0", ticked, ", ".join(own))
 
 
 def _rows(turn: DialogTurn) -> list[Row]:
     from upcall.ui.terminal.list_dialog import BACK, Row
 
-    question, several = turn.question, turn.question.multi_select
-    asker = escape_controls(question.asker)
-    lines = [escape_controls(f"{number}. {each.as_line()}") for number, each in enumerate(question.options, start=1)]
-    rows = [Row(str(at), line, tickable=several) for at, line in enumerate(lines)]
-    if question.allow_free_text:
-        rows.append(Row(_OTHER, f"{len(lines) + 1}. Other: in your own words", tickable=several))
-    if question.approval is not None:
+    form, asker = turn.form, escape_controls(turn.question.asker)
+    lines = [escape_controls(f"{number}. {each.as_line()}") for number, each in enumerate(form.choices, start=1)]
+    rows = [Row(str(at), line, tickable=form.several) for at, line in enumerate(lines)]
+    if form.takes_text:
+        rows.append(Row(_OTHER, f"{len(lines) + 1}. {OTHER}", tickable=form.several))
+    if form.call is not None:
         rows.append(Row(_EDIT, "Change the arguments, then make the call"))
-    if not question.required:
+    if form.may_skip:
         rows.append(Row(_SKIP, f"Skip: {asker} continues with its best judgement"))
     rows.append(Row(_DECLINE, f"Decline: {asker} must do without an answer"))
     if not turn.is_first:
@@ -325,9 +329,8 @@ def _rows(turn: DialogTurn) -> list[Row]:
     return rows
 
 
-def _hint(question: Question) -> str:
-    several = question.multi_select
-    keys = "Up, Down or a number; Space ticks; Enter when done" if several else "Up, Down or a number, then Enter"
+def _hint(form: QuestionForm) -> str:
+    keys = "Up, Down or a number; Space ticks; Enter when done" if form.several else "Up, Down or a number, then Enter"
     return f"{keys}. Ctrl-C to answer later"
 
 

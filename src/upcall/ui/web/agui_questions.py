@@ -12,6 +12,7 @@ from upcall.questions.answer import Answer, Outcome
 from upcall.questions.approval import find_side, list_decisions
 from upcall.questions.matching import AnswerValue
 from upcall.questions.question import Question, Side
+from upcall.questions.question_form import QuestionForm
 from upcall.questions.tool_call import PendingCall
 
 
@@ -37,16 +38,16 @@ def describe_interrupt(question: Question, name: str, call: str | None) -> Inter
 
 def describe_answer(question: Question) -> dict[str, Any]:
     """Describe the answers that a question accepts, as a JSON schema."""
-    if question.approval is not None:
-        return _describe_decision(question.approval)
-    labels = [option.label for option in question.options]
-    own: dict[str, Any] = {"type": "string", "minLength": 1}
-    if question.secret:
-        return {**own, "format": "password", "writeOnly": True}
-    choices: list[dict[str, Any]] = [{"type": "string", "enum": labels}] if labels else []
-    choices += [own] if question.allow_free_text else []
+    form = QuestionForm.of(question)
+    if form.call is not None:
+        return _describe_decision(form.call)
+    text: dict[str, Any] = {"type": "string", "minLength": 1}
+    if form.hidden:
+        return {**text, "format": "password", "writeOnly": True}
+    choices: list[dict[str, Any]] = [{"type": "string", "enum": form.labels}] if form.choices else []
+    choices += [text] if form.takes_text else []
     one = choices[0] if len(choices) == 1 else {"anyOf": choices}
-    return {"type": "array", "items": one, "minItems": 1} if question.multi_select else one
+    return {"type": "array", "items": one, "minItems": 1} if form.several else one
 
 
 def _describe_decision(call: PendingCall) -> dict[str, Any]:
@@ -68,13 +69,14 @@ def read_payload(question: Question, entry: ResumeEntry) -> AnswerValue:
     given = entry.payload
     if entry.status == "cancelled":
         return Answer(question_id=question.id, outcome=Outcome.DECLINED)
-    if question.approval is not None:
-        return _read_decision(question, question.approval, given)
+    form = QuestionForm.of(question)
+    if form.call is not None:
+        return _read_decision(question, form.call, given)
     if isinstance(given, str):
         return given
     if isinstance(given, list) and all(isinstance(each, str) for each in given):
         return given
-    expected = "a list of texts" if question.multi_select else "a text"
+    expected = "a list of texts" if form.several else "a text"
     raise AnswerRefused(f"The payload for question {question.id} is no answer: send {expected}.")
 
 

@@ -23,6 +23,7 @@ from upcall.errors import AnswerRefused, CallerError, UpcallError
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue, parse_unsealed
 from upcall.questions.question import Question
+from upcall.questions.question_form import QuestionForm, join_fields
 from upcall.runs.run import Run
 from upcall.ui.web.bodies import QuestionList, RunBody, Start
 from upcall.ui.web.mcp_package import (
@@ -380,18 +381,14 @@ def _describe_secret(question: Question) -> str:
 
 def _describe_fields(question: Question) -> dict[str, Any]:
     """Describe what the client has to ask for: flat fields, as the protocol requires."""
-    labels = [option.label for option in question.options]
-    fields: dict[str, Any] = {}
-    if labels and question.multi_select:
-        fields["chosen"] = {
-            "type": "array",
-            "title": "Several may be chosen",
-            "items": {"type": "string", "enum": labels},
-        }
-    elif labels:
-        fields["chosen"] = {"type": "string", "title": question.header or "Your choice", "enum": labels}
-    if question.allow_free_text:
-        fields["own_words"] = {"type": "string", "title": "In your own words" if labels else "Your answer"}
+    form, fields = QuestionForm.of(question), dict[str, Any]()
+    one = {"type": "string", "enum": form.labels}
+    if form.choices and form.several:
+        fields["chosen"] = {"type": "array", "title": "Several may be chosen", "items": one}
+    elif form.choices:
+        fields["chosen"] = {**one, "title": question.header or "Your choice"}
+    if form.takes_text:
+        fields["own_words"] = {"type": "string", "title": form.text_label}
     return {"type": "object", "properties": fields, "required": [] if len(fields) > 1 else [*fields]}
 
 
@@ -404,5 +401,4 @@ def _read_reply(reply: ElicitResult, question_id: str) -> AnswerValue:
 def _read_fields(content: dict[str, Any]) -> AnswerValue:
     own = str(content.get("own_words") or "").strip()
     chosen = content.get("chosen") or []
-    values = [*(chosen if isinstance(chosen, list) else [str(chosen)]), *([own] if own else [])]
-    return values[0] if len(values) == 1 else values
+    return join_fields(chosen if isinstance(chosen, list) else [str(chosen)], own)

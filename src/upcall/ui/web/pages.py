@@ -14,6 +14,7 @@ from upcall import identity
 from upcall.errors import AnswerError, CallerError
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue
+from upcall.questions.question_form import join_fields
 from upcall.ui import diagrams
 from upcall.ui.web.bodies import Start
 from upcall.ui.web.callers import Authenticator, CurrentUser, is_same_origin
@@ -177,5 +178,4 @@ def _read_answer(question: str, choices: list[str], own: str, act: str) -> Answe
     """Read the answer from the fields of a form: the button pressed, then what is ticked and written."""
     if act in (Outcome.SKIPPED, Outcome.DECLINED):
         return Answer(question_id=question, outcome=Outcome(act), text=own)
-    values = [*choices, *([own] if own.strip() else [])]
-    return values[0] if len(values) == 1 else values
+    return join_fields(choices, own)

@@ -14,6 +14,7 @@ from upcall import identity
 from upcall.html_templates import load_templates
 from upcall.policy.authorization import OpenQuestions
 from upcall.questions.question import format_time
+from upcall.questions.question_form import QuestionForm
 from upcall.runs.file_changes import Change, list_standing
 from upcall.runs.run import Run, Usage
 from upcall.runs.transcript import TranscriptEntry
@@ -160,5 +161,11 @@ def _who(entry: TranscriptEntry) -> str:
 @cache
 def _templates() -> Environment:
     return load_templates(
-        "upcall.ui.web", clean=_clean, markdown=_markdown, time=format_time, who=_who, status=name_status
+        "upcall.ui.web",
+        clean=_clean,
+        form=QuestionForm.of,
+        markdown=_markdown,
+        time=format_time,
+        who=_who,
+        status=name_status,
     )
