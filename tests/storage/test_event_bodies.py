@@ -10,6 +10,7 @@ from upcall.errors import SchemaMismatch
 from upcall.questions.answer import AnsweredBy, Outcome
 from upcall.runs.events import (
     EVENTS,
+    CallTiming,
     LogEvent,
     QuestionAnswered,
     QuestionAsked,
@@ -26,13 +27,18 @@ from upcall.storage.event_bodies import dump_event, load_event
 
 AT = 1795590821
 MOVED = StatusChanged(before=RunStatus.EXECUTING, after=RunStatus.AWAITING_CLARIFICATION)
+CALLS = (
+    CallTiming(("lead",), 3, 8),
+    CallTiming(("lead",), 9, 1, "search", failed=True),
+    CallTiming(("lead", "coder"), 4, 5),
+)
 COMMON: list[tuple[LogEvent, str]] = [
     (RunStarted(status=RunStatus.EXECUTING, user="alice"), "3"),
     (MOVED, "3 4"),
     (QuestionAsked(question="99ffccbd587d", path=("lead", "coder")), "99ffccbd587d lead/coder"),
     (QuestionAnswered(question="99ff", outcome=Outcome.ANSWERED, by=AnsweredBy.HUMAN), "99ff answered human"),
-    (SegmentTimed(end=1795590821783, ms=93, calls={"a b": "3+8 9+1"}), '783 93 {"a b":"3+8 9+1"}'),
-    (SegmentTimed(end=1795590820783, ms=93, calls={}), "-217 93 {}"),
+    (SegmentTimed(ended_ms=1795590821783, took_ms=93, calls=CALLS), "783 93 lead 3+8 9+1!:search lead/coder 4+5"),
+    (SegmentTimed(ended_ms=1795590820783, took_ms=93), "-217 93 "),
 ]
 RARE: list[tuple[LogEvent, dict[str, Any]]] = [
     (
@@ -46,6 +52,17 @@ RARE: list[tuple[LogEvent, dict[str, Any]]] = [
     (QuestionAssigned(question="99ff", to=None, user="alice"), {"question": "99ff", "to": None}),
     (RunRestored(checkpoint=2), {"checkpoint": 2}),
     (RunImported(origin="a-run"), {"from": "a-run"}),
+    *(
+        (
+            SegmentTimed(ended_ms=1795590821783, took_ms=93, calls=(CallTiming((agent,), 3, 8, tool),)),
+            {
+                "ended_ms": 1795590821783,
+                "took_ms": 93,
+                "calls": [{"path": [agent], "began_ms": 3, "took_ms": 8, **({"tool": tool} if tool else {})}],
+            },
+        )
+        for agent, tool in [("a b", ""), ("a/b", ""), ("", ""), ("lead", "a tool"), ("lead", "a\nb")]
+    ),
     (UnknownEvent(type="paid", detail={"cents": 3}), {"cents": 3}),
 ]
 
@@ -88,8 +105,11 @@ def test_every_event_type_names_one_class() -> None:
         ("asked", "99ff"),
         ("asked", "{"),
         ("timed", "1 2"),
-        ("timed", "1 2 {"),
-        ("timed", "one 2 {}"),
+        ("timed", "1 2 lead"),
+        ("timed", "1 2 3+8"),
+        ("timed", "1 2 lead coder 3+8"),
+        ("timed", "1 2 lead 3+"),
+        ("timed", "one 2 "),
     ],
 )
 def test_damaged_event_body_is_refused(kind: str, text: str) -> None:

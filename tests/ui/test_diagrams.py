@@ -413,7 +413,7 @@ def test_times_come_back_from_the_log_as_they_were() -> None:
     assert len(worked.calls) == MAX_CALLS
     assert {(call.path, call.tool, call.failed) for call in worked.calls} == {
         (("lead",), "", False),
-        (("lead", "coder"), "write_file", True),
+        (("lead", "coder"), "write file", True),
         (("lead",), "a:b!", False),
     }
     assert not read_work_period(Timings().to_event()).calls

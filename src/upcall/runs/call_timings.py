@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from upcall.runs.events import SegmentTimed
+from upcall.runs.events import CallTiming, SegmentTimed
 
 MAX_CALLS = 2000
 """How many calls of one run segment are kept; a team that makes more has a gap in its picture."""
@@ -79,7 +79,7 @@ class Timings:
 
     active: list[ActiveCall] = field(default_factory=list)
     _start: float = field(default_factory=time.monotonic)
-    _calls: dict[str, list[str]] = field(default_factory=dict)
+    _calls: dict[tuple[str, ...], list[CallTiming]] = field(default_factory=dict)
     _count: int = 0
 
     @contextmanager
@@ -96,35 +96,29 @@ class Timings:
     def _note(self, call: ActiveCall) -> None:
         self._count += 1
         if self._count <= MAX_CALLS:
-            took = _ms(time.monotonic() - call.began)
-            # Entries are told apart by blanks, which a name that a model made up may hold.
-            tool = f":{'_'.join(call.tool.split())}" if call.tool else ""
-            entry = f"{_ms(call.began - self._start)}+{took}{'!' if call.failed else ''}{tool}"
-            self._calls.setdefault("/".join(call.path), []).append(entry)
+            began, took = _ms(call.began - self._start), _ms(time.monotonic() - call.began)
+            timing = CallTiming(call.path, began, took, call.tool, call.failed)
+            self._calls.setdefault(call.path, []).append(timing)
 
     def to_event(self) -> SegmentTimed:
-        """Return the event that keeps them: when the segment ended (in milliseconds, since the log counts in
-        seconds), how many milliseconds it took, and its calls by path.
-
-        ``900+12!:search`` began after 900 ms, took 12, failed, and was of the tool search.
-        """
-        calls = {path: " ".join(made) for path, made in self._calls.items()}
-        return SegmentTimed(end=round(time.time() * 1000), ms=_ms(time.monotonic() - self._start), calls=calls)
+        """Return the event that keeps them: when the segment ended, how long it took, and its calls."""
+        calls = tuple(call for made in self._calls.values() for call in made)
+        took = _ms(time.monotonic() - self._start)
+        return SegmentTimed(ended_ms=round(time.time() * 1000), took_ms=took, calls=calls)
 
 
 def read_work_period(event: SegmentTimed) -> WorkPeriod:
     """Return the period that an event keeps."""
-    end = datetime.fromtimestamp(event.end / 1000, UTC)
-    start = end - timedelta(milliseconds=event.ms)
-    calls = [_read(call, path, start) for path, made in event.calls.items() for call in made.split(" ")]
+    end = datetime.fromtimestamp(event.ended_ms / 1000, UTC)
+    start = end - timedelta(milliseconds=event.took_ms)
+    calls = [_place(call, start) for call in event.calls]
     return WorkPeriod(start, end, tuple(sorted(calls, key=lambda call: call.start)))
 
 
-def _read(text: str, path: str, start: datetime) -> TimedCall:
-    times, _, tool = text.partition(":")
-    began, took = times.rstrip("!").split("+")
-    at = start + timedelta(milliseconds=int(began))
-    return TimedCall(tuple(path.split("/")), at, at + timedelta(milliseconds=int(took)), tool, times.endswith("!"))
+def _place(call: CallTiming, start: datetime) -> TimedCall:
+    """Return a call of a segment that began then, with its times of the day."""
+    began = start + timedelta(milliseconds=call.began_ms)
+    return TimedCall(call.path, began, began + timedelta(milliseconds=call.took_ms), call.tool, call.failed)
 
 
 def _ms(seconds: float) -> int:

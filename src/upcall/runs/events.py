@@ -122,20 +122,39 @@ class RunRestored(LogEvent):
     checkpoint: int
 
 
+@dataclass(frozen=True)
+class CallTiming:
+    """A model or tool call of a segment, in milliseconds.
+
+    Attributes:
+        path: the names from the outermost agent to the one that made it.
+        began_ms: how long after the beginning of the segment it began.
+        took_ms: how long it took.
+        tool: the tool; empty for a model call.
+        failed: whether it ended in an error.
+    """
+
+    path: tuple[str, ...]
+    began_ms: int
+    took_ms: int
+    tool: str = ""
+    failed: bool = False
+
+
 @dataclass(frozen=True, kw_only=True)
 class SegmentTimed(LogEvent):
     """A team worked on the run without a stop.
 
     Attributes:
-        end: when it stopped, in milliseconds since 1970.
-        ms: how many milliseconds it took.
-        calls: the calls that it made, by path. See `upcall.runs.call_timings`.
+        ended_ms: when it stopped, in milliseconds since 1970: the log itself counts in seconds.
+        took_ms: how many milliseconds it took.
+        calls: the calls that it made, those of one agent together.
     """
 
     type: Literal["timed"] = "timed"
-    end: int
-    ms: int
-    calls: Mapping[str, str]
+    ended_ms: int
+    took_ms: int
+    calls: tuple[CallTiming, ...] = ()
 
 
 # -- questions --------------------------------------------------------------------------------------------------------

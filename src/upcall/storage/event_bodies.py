@@ -7,7 +7,8 @@ later version adds has a JSON object, so that this version can keep it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from upcall.errors import SchemaMismatch
 from upcall.questions.answer import AnsweredBy, Outcome
 from upcall.runs.events import (
     EVENTS,
+    CallTiming,
     LogEvent,
     QuestionAnswered,
     QuestionAsked,
@@ -40,6 +42,36 @@ def _dump_json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
+def _dump_calls(calls: Iterable[CallTiming]) -> str:
+    """Return calls as one text: the path of an agent before its calls. ``900+12!:search`` began after 900 ms, took 12,
+    failed, and was of the tool search."""
+    words, last = list[str](), ""
+    for each in calls:
+        if (path := "/".join(each.path)) != last:
+            words.append(last := path)
+        tool = f":{each.tool}" if each.tool else ""
+        words.append(f"{each.began_ms}+{each.took_ms}{'!' if each.failed else ''}{tool}")
+    return " ".join(words)
+
+
+_CALL = re.compile(r"(\d+)\+(\d+)(!?)(?::(.+))?", re.ASCII)
+
+
+def _load_calls(text: str) -> Iterator[CallTiming]:
+    path, is_used = tuple[str, ...](), True
+    for word in text.split(" ") if text else ():
+        if path and (call := _CALL.fullmatch(word)):
+            began, took, failed, tool = call.groups("")
+            yield CallTiming(path, int(began), int(took), tool, bool(failed))
+            is_used = True
+        elif is_used:
+            path, is_used = tuple(word.split("/")), False
+        else:
+            raise ValueError(f"no call: {word}")
+    if not is_used:
+        raise ValueError("an agent without a call")
+
+
 _WORD = _Form(lambda value, _: str(value), lambda text, _: text)
 _NUMBER = _Form(lambda value, _: str(value), lambda text, _: int(text))
 _STATUS = _Form(lambda value, _: str(STATUS_NUMBERS[value]), lambda text, _: STATUSES[int(text)])
@@ -47,14 +79,14 @@ _OUTCOME = _Form(lambda value, _: str(value), lambda text, _: Outcome(text))
 _ANSWERED_BY = _Form(lambda value, _: str(value), lambda text, _: AnsweredBy(text))
 _PATH = _Form(lambda value, _: "/".join(value), lambda text, _: tuple(text.split("/")))
 _MOMENT = _Form(lambda value, at: str(value - at * 1000), lambda text, at: int(text) + at * 1000)
-_JSON = _Form(lambda value, _: _dump_json(value), lambda text, _: json.loads(text))
+_CALLS = _Form(lambda value, _: _dump_calls(value), lambda text, _: tuple(_load_calls(text)))
 
 _FORMS: dict[type[LogEvent], dict[str, _Form]] = {
     RunStarted: {"status": _STATUS},
     StatusChanged: {"before": _STATUS, "after": _STATUS},
     QuestionAsked: {"question": _WORD, "path": _PATH},
     QuestionAnswered: {"question": _WORD, "outcome": _OUTCOME, "by": _ANSWERED_BY},
-    SegmentTimed: {"end": _MOMENT, "ms": _NUMBER, "calls": _JSON},
+    SegmentTimed: {"ended_ms": _MOMENT, "took_ms": _NUMBER, "calls": _CALLS},
 }
 """The types that are written as their values, one space between two: the fields in order. Part of the schema."""
 
