@@ -42,10 +42,10 @@ from upcall.runs.run import Run
 from upcall.runs.run_changes import record_act
 from upcall.runs.states import RunEvent, RunStatus
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
+from upcall.storage.event_log import copy_entries
 from upcall.storage.queued_answers import AnswersQueued
 from upcall.storage.store import RunStore
 from upcall.storage.stored_run import StoredRun
-from upcall.storage.transcripts import copy_transcripts
 from upcall.subjects.changes import RunChanges
 from upcall.subjects.forks import RunForks
 from upcall.subjects.log import RunLog
@@ -307,7 +307,7 @@ class Upcall(RunReader):
         await built.close()
         with record_act(RunForked(user=access.user, run=run.id, question=point.question.id)):
             shared = point.checkpoint.progress.pauses if point.checkpoint.progress else 0
-            also = partial(copy_transcripts, run_id=run.id, new_id=forked_id, before=shared)
+            also = partial(copy_entries, run_id=run.id, new_id=forked_id, before=shared)
             stored = await self.store.create(forked, stored.checkpoint, point.records, also=also)
         return self.driver.advance(stored, await self._teams.build(forked), point.records)
 

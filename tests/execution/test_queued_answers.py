@@ -12,13 +12,13 @@ from forked import run_python
 
 from upcall import RunStatus
 from upcall.runs.transcript import EntryKind
-from upcall.storage.transcripts import load_segments
+from upcall.storage.transcripts import load_transcript
 
 
 async def list_answered(world: mail_process.World) -> list[str]:
     """Return the questions whose answers the run's transcript has, sorted, by all its segments."""
     run = await world.app.get(mail_process.RUN)
-    kept = [entry for entries in (await load_segments(world.app.store, run.id)).values() for entry in entries]
+    kept = await load_transcript(world.app.store, run.id)
     answered = [each.name for each in kept if each.kind is EntryKind.ANSWER]
     return sorted(each.question.question for name in answered for each in run.records if each.id == name)
 

@@ -18,7 +18,6 @@ from upcall.runs.states import RunEvent, RunStatus
 from upcall.storage.connection import Connection
 from upcall.storage.store import RunStore
 from upcall.storage.stored_run import StoredRun
-from upcall.storage.transcripts import load_transcript
 
 # -- one run ----------------------------------------------------------------------------------------------------------
 
@@ -196,15 +195,15 @@ async def test_unreadable_run_is_refused_and_left_as_it_is(
 async def test_schema_of_another_version_is_refused_with_advice(version: str, location: str) -> None:
     await RunStore(location).create(Run(task="do it"), FIRST)
     execute(location, "update upcall_meta set value = ?", version)
-    with pytest.raises(SchemaMismatch, match=f"has schema version {version}; .* reads version 2.*upcall store export"):
+    with pytest.raises(SchemaMismatch, match=f"has schema version {version}; .* reads version 3.*upcall store export"):
         await RunStore(location).load("abcd")
 
 
 async def test_table_that_an_older_store_lacks_is_made(location: str) -> None:
     stored = await RunStore(location).create(Run(task="do it"), FIRST)
-    execute(location, "drop table upcall_transcripts")
+    execute(location, "drop table upcall_plans")
     assert await RunStore(location).load(stored.run.id) == stored
-    assert await load_transcript(RunStore(location), stored.run.id) == []
+    assert execute(location, "select * from upcall_plans") == []
 
 
 # -- several at once --------------------------------------------------------------------------------------------------

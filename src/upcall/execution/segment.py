@@ -239,7 +239,7 @@ class RunSegment:
             await asyncio.sleep(ANSWER_POLL_INTERVAL_S)
             with suppress(StoreUnavailable):  # Busy, or gone for a moment: it is looked at again.
                 await run_to_completion(self._writer.beat())
-                if self._questions.has_undelivered:
+                if self._questions.has_undelivered or self._writer.is_held_up:
                     await run_to_completion(self._save_and_deliver())
                 if self._questions.records.open:
                     await run_to_completion(self._take_queued())

@@ -6,8 +6,8 @@ Each write names the version that it follows, and they follow one another: two a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext, suppress
 
 from upcall import identity
 from upcall.autogen.journal import Journal
@@ -20,19 +20,19 @@ from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.plan import ApprovedPlan, PlanStatus
 from upcall.runs.run import Run
 from upcall.runs.run_changes import record_act
+from upcall.runs.transcript import EntryKind, TranscriptEntry
 from upcall.storage.change_log import StoredChanges
 from upcall.storage.connection import Work, join_work
 from upcall.storage.plans import write_plan
 from upcall.storage.store import RunStore
 from upcall.storage.stored_run import StoredRun
-from upcall.storage.transcripts import load_segments, write_transcript
+from upcall.storage.transcripts import load_segment, write_transcript
 
 LEASE_RENEWALS = 4
 """How often a worker renews its lease during the time it lasts."""
 
-TRANSCRIPT_ENTRIES_PER_S = 500
-"""How many entries of a transcript are written again within a second, at most: the first are there after one, those of
-a long segment less often."""
+TRANSCRIPT_INTERVAL_S = 1.0
+"""How often the new entries of a transcript are written while a team is at work."""
 
 
 class SegmentWriter:
@@ -72,7 +72,8 @@ class SegmentWriter:
         self._answered = (progress.answered if progress else 0) + len(brought)
         self._saving = asyncio.Lock()
         self._renewed = self._written = asyncio.get_running_loop().time()
-        self._entries = 0
+        self._entries: int | None = 0
+        """How many entries of its transcript are stored; None if a write failed, which may have been stored."""
 
     @property
     def store_name(self) -> str:
@@ -93,9 +94,11 @@ class SegmentWriter:
         """Continue the transcript of this segment, if it was interrupted before."""
         if self._keeps_transcript and self.stored.version > 1:
             # Only one that was interrupted has something there.
-            segments = await load_segments(self._store, self.stored.run.id, self.pauses, small=True)
-            self.transcript.continue_from(segments.get(self.pauses, ()))
+            self.transcript.continue_from(await self._load_transcript())
         self._entries = len(self.transcript.entries)
+
+    async def _load_transcript(self) -> Sequence[TranscriptEntry]:
+        return await load_segment(self._store, self.stored.run.id, self.pauses)
 
     async def queued_answers(self) -> Sequence[Answer]:
         """Return the answers that wait in the store to be taken in."""
@@ -110,9 +113,11 @@ class SegmentWriter:
                 await self.journal.stop_writing()
             ends = checkpoint is not None or not run.working
             stores_times = ends and self._timed
+            count = len(self.transcript.entries) if ends else 0
             with record_act(self.timings.to_event()) if stores_times else nullcontext():
-                also = [self._write_transcript() if ends else None, self._write_plan(run)]
-                self.stored = await self._store.save(self.stored, run, checkpoint, also=join_work(also))
+                async with self._writing_transcript(count, merge=True) as transcript:
+                    also = join_work([transcript, self._write_plan(run)])
+                    self.stored = await self._store.save(self.stored, run, checkpoint, also=also)
         return self.stored
 
     async def beat(self) -> None:
@@ -121,11 +126,11 @@ class SegmentWriter:
         Raises:
             RunConflict: another process has the run now.
         """
-        now, count = asyncio.get_running_loop().time(), len(self.transcript.entries)
-        if count > self._entries and now - self._written > max(1, count / TRANSCRIPT_ENTRIES_PER_S):
-            await self._store.leases.renew(self.stored, also=self._write_transcript())
+        now = asyncio.get_running_loop().time()
+        if now - self._written > TRANSCRIPT_INTERVAL_S and self._count_readable() > (self._entries or 0):
+            async with self._saving, self._writing_transcript(self._count_readable()) as transcript:
+                await self._store.leases.renew(self.stored, also=transcript)
             self._renewed = self._written = asyncio.get_running_loop().time()
-            self._entries = count
         elif now - self._renewed > self._store.leases.seconds / LEASE_RENEWALS:
             await self._store.leases.renew(self.stored)
             self._renewed = asyncio.get_running_loop().time()
@@ -134,7 +139,8 @@ class SegmentWriter:
         """Give the lease back, if the store can be reached: the journal says what was done."""
         with suppress(StoredStateError):
             await self.journal.flush()
-            await self._store.leases.release(self.stored, also=self._write_transcript())
+            async with self._saving, self._writing_transcript(self._count_readable()) as transcript:
+                await self._store.leases.release(self.stored, also=transcript)
 
     def _write_plan(self, run: Run) -> Work[object] | None:
         """Return a function that saves the plan for similar tasks, if the user has just approved it."""
@@ -144,6 +150,33 @@ class SegmentWriter:
         kept = ApprovedPlan.of(run.id, run.task, run.plan, identity.now())
         return None if kept is None else write_plan(kept, run.user)
 
-    def _write_transcript(self) -> Work[object] | None:
-        entries = self.transcript.entries
-        return write_transcript(self.stored.run.id, self.pauses, entries) if entries else None
+    @property
+    def is_held_up(self) -> bool:
+        """Whether an entry of the transcript waits for the run to be stored with its question or answer."""
+        due = asyncio.get_running_loop().time() - self._written > TRANSCRIPT_INTERVAL_S
+        return due and self._count_readable() < len(self.transcript.entries)
+
+    def _count_readable(self) -> int:
+        """Count the entries up to the first of a question or an answer that the stored run does not have: a reader who
+        has read an entry does not come back to it."""
+        entries, records = self.transcript.entries, self.stored.run.records
+        for number, entry in enumerate(entries[self._entries or 0 :], start=self._entries or 0):
+            if entry.kind.is_of_question:
+                record = records.get(entry.name)
+                if record is None or (entry.kind is EntryKind.ANSWER and record.answer is None):
+                    return number
+        return len(entries)
+
+    @asynccontextmanager
+    async def _writing_transcript(self, count: int, *, merge: bool = False) -> AsyncIterator[Work[object] | None]:
+        """Inside, a write of the run takes along the function that is given, if there is one: it adds those of the
+        first `count` entries that are not stored yet."""
+        if self._entries is None:
+            self._entries = len(await self._load_transcript())
+        stored, new = self._entries, self.transcript.entries[self._entries : count]
+        if not new and not (merge and count and stored):
+            yield None
+            return
+        self._entries = None
+        yield write_transcript(self.stored.run.id, self.pauses, new, merge=merge and stored > 0)
+        self._entries = stored + len(new)

@@ -54,8 +54,9 @@ class TranscriptRecorder:
         self.entries: list[TranscriptEntry] = []
         self._task, self._keep, self._asked = task, keep, set(asked)
         self._known = Counter[tuple[object, ...]]()
-        self._texts, self._highest = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
-        """By path: the number of texts, and the highest number that one of them has."""
+        self._highest = Counter[tuple[str, ...]]()
+        """By path: the highest number of a text."""
+        self._of_questions = set[tuple[object, ...]]()
         self._begun = BegunTexts()
 
     def continue_from(self, stored: Sequence[TranscriptEntry]) -> None:
@@ -63,8 +64,7 @@ class TranscriptRecorder:
         repeated entries are kept once."""
         self.entries = [*stored]
         self._known = Counter(map(_words_of, stored))
-        self._texts = Counter(each.path for each in stored if each.kind.is_text)
-        self._highest = self._texts.copy()
+        self._of_questions = {(each.kind, each.name) for each in stored if each.kind.is_of_question}
         for each in stored:
             self._highest[each.path] = max(self._highest[each.path], each.number)
 
@@ -84,16 +84,16 @@ class TranscriptRecorder:
             return
         if self._known[words := _words_of(entry)] > 0:
             self._known[words] -= 1
-        else:
+        elif not entry.kind.is_of_question or (mention := (entry.kind, entry.name)) not in self._of_questions:
             self.entries.append(entry)
-            self._texts[entry.path] += entry.kind.is_text
+            if entry.kind.is_of_question:
+                self._of_questions.add(mention)
 
     def _number(self, entry: TranscriptEntry, begun: BegunText | None) -> TranscriptEntry:
-        """Return a text with its number, if that differs from the count because it was begun before another one."""
+        """Return a text with its number."""
         if begun is None and self._known[_words_of(entry)] > 0:
             return entry
-        number = begun.number if begun is not None else self._next_number(entry.path)
-        return entry if number == self._texts[entry.path] + 1 else replace(entry, number=number)
+        return replace(entry, number=begun.number if begun is not None else self._next_number(entry.path))
 
     def _next_number(self, path: tuple[str, ...]) -> int:
         self._highest[path] += 1

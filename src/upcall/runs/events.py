@@ -1,7 +1,7 @@
 """What can happen to a run: one frozen class per event, told apart by its ``type``.
 
-All of a run's history is these events: its log, the audit trail, timings, notifications and the changes of its files
-are filters of them. An event has ids and never the words of a question or an answer.
+All of a run's history is these events, in one order: its log, the transcript, the audit trail, timings, live streams
+and the changes of its files are filters of them. Of a question or an answer an event has the id and never the words.
 
 The rules of the stored form, which every later version must be able to read:
 
@@ -20,6 +20,7 @@ from pydantic import Field, TypeAdapter
 
 from upcall.questions.answer import AnsweredBy, Outcome
 from upcall.runs.states import RunStatus
+from upcall.runs.transcript import TranscriptEntry
 
 if TYPE_CHECKING:
     from upcall.runs.file_changes import Change
@@ -155,6 +156,25 @@ class SegmentTimed(LogEvent):
     ended_ms: int
     took_ms: int
     calls: tuple[CallTiming, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntryAdded(LogEvent):
+    """An agent said or did something, or got an answer: an entry of the transcript.
+
+    Attributes:
+        segment: how many pauses the run had before.
+        entry: the entry; of a question or an answer it has the id alone (see `complete_entry`).
+    """
+
+    type: Literal["entry"] = "entry"
+    segment: int
+    entry: TranscriptEntry
+
+    @property
+    def text_id(self) -> str:
+        """The id of a text, the same while it is being written and once it is stored; empty for all else."""
+        return f"{self.segment}-{self.entry.number}" if self.entry.kind.is_text else ""
 
 
 # -- questions --------------------------------------------------------------------------------------------------------
@@ -336,6 +356,10 @@ EVENTS: Mapping[str, type[LogEvent]] = {kind.type: kind for kind in LogEvent.__s
 """The class of each type."""
 
 
+DETAILED: tuple[type[LogEvent], ...] = (EntryAdded, SegmentTimed)
+"""What a list of a run's log leaves out: transcript and times have views of their own."""
+
+
 def parse_event(kind: str, detail: Mapping[str, Any], user: str | None = None) -> LogEvent:
     """Return the event of a type with this detail.
 
@@ -351,7 +375,7 @@ class LogEntry:
     """One entry of a run's log: what happened, when, and who did it.
 
     Attributes:
-        id: its number in the log of the whole store.
+        id: its number: one position in the history of its run, higher than those of all that was there before.
         run_id: the run.
         at: when, as ISO 8601 in UTC.
         event: what happened.

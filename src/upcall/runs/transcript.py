@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from upcall.errors import SchemaMismatch
 from upcall.extensions import display
 from upcall.questions.answer import Outcome
 from upcall.questions.secrets import HIDDEN
@@ -35,6 +33,11 @@ class EntryKind(StrEnum):
         """Whether its text may come by the piece while a model writes it."""
         return self in (EntryKind.MESSAGE, EntryKind.THOUGHT, EntryKind.HANDOFF)
 
+    @property
+    def is_of_question(self) -> bool:
+        """Whether it names a question, whose words the run has."""
+        return self in (EntryKind.QUESTION, EntryKind.ANSWER)
+
 
 @dataclass(frozen=True)
 class TranscriptEntry:
@@ -47,8 +50,8 @@ class TranscriptEntry:
         text: the words; for a call its arguments as JSON, for a result the tool's output.
         name: the tool, the agent that a turn was handed to, or the id of a question.
         failed: whether a tool returned an error.
-        number: of a text that others of its agent's were begun before and ended behind, or the other way round: which
-            of them it is in its segment, from 1 on, by its first piece. Of all else 0.
+        number: of a text which of its agent's it is in its segment, from 1 on, by its first piece: one may begin before
+            another and end after it. Of all else 0.
     """
 
     kind: EntryKind
@@ -76,7 +79,7 @@ class Transcript:
     @classmethod
     def of(cls, run: Run, stored: Iterable[TranscriptEntry]) -> Transcript:
         """Make the transcript of a run; the task, questions and answers are stored with the run alone."""
-        return cls(run.id, tuple(each for each in complete_entries(run, stored) if each is not None))
+        return cls(run.id, tuple(complete_entries(run, stored)))
 
     def of_agent(self, agent: str) -> Transcript:
         """Return what one agent did, by its name or its whole path (``lead/coder``), and the answers it got."""
@@ -104,20 +107,23 @@ class Transcript:
         return display(self, str(self))
 
 
-def complete_entries(run: Run, stored: Iterable[TranscriptEntry]) -> Iterator[TranscriptEntry | None]:
-    """Add to each entry what the run has: its task, the words of its questions, and their answers. None stands for an
-    entry that says nothing: of a question that came before, or that the run does not have yet."""
+def complete_entries(run: Run, stored: Iterable[TranscriptEntry]) -> Iterator[TranscriptEntry]:
+    """Complete each entry; leave out those that say nothing, and questions and answers that came before."""
     completed: set[tuple[EntryKind, str]] = set()
     for entry in stored:
-        if entry.kind is EntryKind.TASK and not entry.text:
-            yield replace(entry, text=run.task)
-        elif entry.kind in (EntryKind.QUESTION, EntryKind.ANSWER):
-            whole = None if (entry.kind, entry.name) in completed else _complete_question(run, entry)
-            if whole is not None:
-                completed.add((entry.kind, entry.name))
-            yield whole
-        else:
-            yield entry
+        whole = complete_entry(run, entry)
+        if whole is None or (whole.kind.is_of_question and (whole.kind, whole.name) in completed):
+            continue
+        completed.add((whole.kind, whole.name))
+        yield whole
+
+
+def complete_entry(run: Run, entry: TranscriptEntry) -> TranscriptEntry | None:
+    """Add to an entry what the run has: its task, the words of a question, its answer. None stands for an entry of a
+    question that the run does not have."""
+    if entry.kind is EntryKind.TASK and not entry.text:
+        return replace(entry, text=run.task)
+    return _complete_question(run, entry) if entry.kind.is_of_question else entry
 
 
 def _complete_question(run: Run, entry: TranscriptEntry) -> TranscriptEntry | None:
@@ -133,66 +139,3 @@ def _complete_question(run: Run, entry: TranscriptEntry) -> TranscriptEntry | No
     text = HIDDEN if answer.sealed else answer.text
     text = text if answer.outcome is Outcome.ANSWERED else f"({answer.outcome.value}) {text}".rstrip()
     return replace(entry, text=text, path=(answer.user or answer.by.value,))
-
-
-def dump_entries(entries: Sequence[TranscriptEntry]) -> bytes:
-    """Return entries as compact JSON: each agent is named once, times are seconds since the first entry."""
-    # A row is its fields in order, without the empty ones at its end: a long run has thousands, and is stored at each
-    # pause.
-    start = int(entries[0].at.timestamp()) if entries else 0
-    paths = list(dict.fromkeys("/".join(each.path) for each in entries))
-    rows = [
-        _trim(
-            [
-                _KINDS.index(each.kind),
-                paths.index("/".join(each.path)),
-                each.text,
-                each.name,
-                int(each.at.timestamp()) - start,
-                int(each.failed),
-                each.number,
-            ]
-        )
-        for each in entries
-    ]
-    return json.dumps([start, paths, rows], ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
-
-
-def load_entries(text: bytes) -> list[TranscriptEntry]:
-    """Return the entries that `dump_entries` was given.
-
-    Raises:
-        SchemaMismatch: another version of upcall wrote them.
-    """
-    try:
-        start, paths, rows = json.loads(text)
-        return [_load_entry(start, paths, *row) for row in rows]
-    except (ValueError, TypeError, IndexError, AttributeError, OverflowError, OSError) as error:
-        raise SchemaMismatch("A transcript cannot be read: another version of upcall wrote it.") from error
-
-
-def _load_entry(
-    start: int,
-    paths: Sequence[str],
-    kind: int,
-    path: int,
-    text: str = "",
-    name: str = "",
-    after: int = 0,
-    failed: int = 0,
-    number: int = 0,
-) -> TranscriptEntry:
-    if not (isinstance(text, str) and isinstance(name, str)):
-        raise TypeError("a text or a name is no string")
-    at = datetime.fromtimestamp(start + after, UTC)
-    return TranscriptEntry(_KINDS[kind], tuple(paths[path].split("/")), at, text, name, bool(failed), number)
-
-
-_KINDS = tuple(EntryKind)
-
-
-def _trim(row: list[Any]) -> list[Any]:
-    """Drop the empty values at the end."""
-    while row and not row[-1] and len(row) > 2:
-        row.pop()
-    return row

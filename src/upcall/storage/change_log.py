@@ -9,7 +9,7 @@ from upcall.runs.events import ChangeDropped, ChangesUndone, FilesChanged, LogEv
 from upcall.runs.file_changes import Change, digest
 from upcall.storage.compression import Damaged, decode, encode
 from upcall.storage.connection import Connection
-from upcall.storage.event_log import append_events
+from upcall.storage.event_log import append_events, lock_run
 from upcall.storage.store import RunStore
 
 
@@ -32,6 +32,7 @@ class StoredChanges:
             events.append(ChangesUndone(user=self._user, changes=change.undoes, by=change.id))
 
         def work(connection: Connection) -> None:
+            lock_run(connection, self._run_id)
             put_contents(connection, self._run_id, contents)
             append_events(connection, self._run_id, events)
 

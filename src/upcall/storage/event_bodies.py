@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,11 +90,19 @@ _FORMS: dict[type[LogEvent], dict[str, _Form]] = {
 }
 """The types that are written as their values, one space between two: the fields in order. Part of the schema."""
 
+_USUAL: dict[type[LogEvent], Sequence[str]] = {
+    QuestionAnswered: (Outcome.ANSWERED.value, AnsweredBy.HUMAN.value),
+}
+"""The values at the end that are left out together if they are these. Part of the schema."""
+
 
 def dump_event(event: LogEvent, at: int = 0) -> str:
     """Return the body of an event; `at` is its own second."""
     if (forms := _FORMS.get(type(event))) is not None:
-        text = " ".join(form.write(getattr(event, name), at) for name, form in forms.items())
+        values = [form.write(getattr(event, name), at) for name, form in forms.items()]
+        if (usual := _USUAL.get(type(event))) and values[-len(usual) :] == [*usual]:
+            values = values[: -len(usual)]
+        text = " ".join(values)
         try:
             if load_event(event.type, text, at, event.user) == event:
                 return text
@@ -113,7 +121,10 @@ def load_event(kind: str, text: str, at: int = 0, user: str | None = None) -> Lo
         if text.startswith("{"):
             return parse_event(kind, json.loads(text), user)
         forms = _FORMS[EVENTS[kind]]
-        values = zip(forms.items(), text.split(" ", len(forms) - 1), strict=True)
+        found, usual = text.split(" ", len(forms) - 1), _USUAL.get(EVENTS[kind], ())
+        if len(found) == len(forms) - len(usual):
+            found = [*found, *usual]
+        values = zip(forms.items(), found, strict=True)
         return EVENTS[kind](user=user, **{name: form.read(value, at) for (name, form), value in values})
     except _UNREADABLE as error:
         raise SchemaMismatch(

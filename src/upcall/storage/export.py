@@ -6,10 +6,11 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,15 @@ from upcall.errors import ConfigurationError, SchemaMismatch
 from upcall.questions.answer import Answer
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.config import DEFAULT_WORKSPACES
-from upcall.runs.events import FilesChanged, LogEvent, RunImported, parse_event
+from upcall.runs.events import EntryAdded, FilesChanged, LogEvent, RunImported, parse_event
 from upcall.runs.file_changes import digest
 from upcall.runs.run import Run, RunProgress
-from upcall.runs.transcript import load_entries
-from upcall.storage import checkpoints, transcripts
+from upcall.storage import checkpoints
 from upcall.storage import store as stores
 from upcall.storage.change_log import put_contents, read_contents
 from upcall.storage.compression import encode
 from upcall.storage.connection import Connection, Values
-from upcall.storage.event_bodies import dump_event, load_event
-from upcall.storage.event_log import INSERT_LOG, append_events, format_seconds
+from upcall.storage.event_log import append_events, read_entries
 from upcall.storage.journal import put_records, read_journal
 from upcall.storage.queued_answers import insert_queued
 from upcall.storage.run_leases import lease_columns
@@ -60,9 +59,6 @@ def _export(connection: Connection, *, run_id: str, all_checkpoints: bool, name:
     version, record = connection.execute(query, {"id": run_id}).fetchone()
     versions = checkpoints.list_versions(connection, run_id) or [0]
     states = checkpoints.load_since(connection, run_id, versions[0 if all_checkpoints else -1])
-    log = connection.execute(
-        "SELECT at, kind, actor, detail FROM upcall_log WHERE run_id = :run_id ORDER BY id", {"run_id": run_id}
-    )
     return {
         "format": FORMAT,
         "version": FORMAT_VERSION,
@@ -72,17 +68,9 @@ def _export(connection: Connection, *, run_id: str, all_checkpoints: bool, name:
         "journal": decode_records(run_id, read_journal(connection, run_id)),
         "queued_answers": [answer.model_dump(mode="json") for answer in read_queued(connection, run_id)],
         "log": [
-            {
-                "at": format_seconds(at),
-                "kind": kind,
-                "user": actor,
-                "detail": load_event(kind, detail, at).as_detail(),
-            }
-            for at, kind, actor, detail in log.fetchall()
+            {"at": each.at, "kind": each.kind, "user": each.user, "detail": each.detail}
+            for each in read_entries(connection, ["run_id = :run_id"], {"run_id": run_id})
         ],
-        "transcripts": {
-            str(segment): text.decode() for segment, text in transcripts.read_transcripts(connection, run_id).items()
-        },
         "contents": {each: base64.b64encode(data).decode() for each, data in read_contents(connection, run_id).items()},
     }
 
@@ -133,23 +121,23 @@ def _import(
     put_records(connection, run_id, content["journal"])
     for each in content["queued_answers"]:
         insert_queued(connection, run_id, Answer.model_validate(each))
-    entries = [
-        {
-            "run_id": run_id,
-            "at": (at := int(datetime.fromisoformat(each["at"]).timestamp())),
-            "kind": each["kind"],
-            "actor": each["user"],
-            "detail": dump_event(_parse_event(each, folder), at),
-        }
-        for each in content["log"]
-    ]
-    if entries:
-        connection.executemany(INSERT_LOG, entries)
-    for segment, text in content["transcripts"].items():
-        transcripts.put_transcript(connection, run_id=run_id, segment=int(segment), text=text.encode())
+    for _, events in groupby(_read_log(content["log"], folder), key=_row_of):
+        together = list(events)
+        append_events(connection, run_id, [event for _, event in together], together[-1][0])
     contents = [base64.b64decode(text) for text in content["contents"].values()]
     put_contents(connection, run_id, {digest(data): data for data in contents})
     append_events(connection, run_id, [RunImported(origin=content["run"]["id"])])
+
+
+def _read_log(log: Iterable[Mapping[str, Any]], folder: Path | None = None) -> Iterator[tuple[int, LogEvent]]:
+    for each in log:
+        yield int(datetime.fromisoformat(each["at"]).timestamp()), _parse_event(each, folder)
+
+
+def _row_of(entry: tuple[int, LogEvent]) -> tuple[int, int]:
+    """Return what entries of a log share that are stored together: their time, or the segment of a transcript."""
+    at, event = entry
+    return (-1, event.segment) if isinstance(event, EntryAdded) else (at, 0)
 
 
 def _parse_event(entry: Mapping[str, Any], folder: Path | None = None) -> LogEvent:
@@ -176,10 +164,8 @@ def _read(content: Any) -> tuple[Run, dict[int, Checkpoint]]:
         states = {int(each["version"]): Checkpoint.from_json(each["state"], run.id) for each in content["checkpoints"]}
         for each in content["queued_answers"]:
             Answer.model_validate(each)
-        for each in content["log"]:
-            datetime.fromisoformat(each["at"]), _parse_event(each)
-        for segment, text in content["transcripts"].items():
-            int(segment), load_entries(text.encode())
+        for _ in _read_log(content["log"]):
+            pass
     except (SchemaMismatch, ValidationError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise ConfigurationError(
             "This exported run cannot be read. Use the version of upcall that exported it."

@@ -20,13 +20,13 @@ from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.events import FilesChanged, RunRestored
 from upcall.runs.run import Run
 from upcall.runs.states import UNDER_WAY, RunEvent, RunStatus, is_over
-from upcall.storage import checkpoints, schema, transcripts
+from upcall.storage import checkpoints, schema
 from upcall.storage import store as stores
 from upcall.storage.change_log import decode_content
 from upcall.storage.compression import Damaged, decode, measure
 from upcall.storage.connection import Connection, database_errors
 from upcall.storage.event_bodies import load_event
-from upcall.storage.event_log import append_events
+from upcall.storage.event_log import SELECT_ROWS, append_events, load_row
 from upcall.storage.run_leases import lease_columns
 from upcall.storage.run_lists import batch_ids, read_records
 from upcall.storage.run_rows import STATUSES, list_numbers, load_run, name_values
@@ -146,9 +146,6 @@ def _check(connection: Connection, *, name: str) -> StoreCheck:
         what = f"the checkpoints of run {run_id}"
         _try(problems, what, partial(_check_checkpoints, connection, run_id, problems, counted))
     _try(problems, "the journal", lambda: _check_journal(connection, problems))
-    for run_id in ids:
-        what = f"the transcript of run {run_id}"
-        _try(problems, what, partial(transcripts.read_transcripts, connection, run_id))
     _try(problems, "the log", lambda: _check_log(connection, problems))
     _try(problems, "what files held", lambda: _check_contents(connection, problems, counted))
     for table in schema.list_of_run(connection):
@@ -226,11 +223,11 @@ def _check_journal(connection: Connection, problems: list[str]) -> None:
 
 
 def _check_log(connection: Connection, problems: list[str]) -> None:
-    rows = connection.execute("SELECT run_id, id, kind, detail FROM upcall_log ORDER BY id")
-    for run_id, number, kind, detail in rows:
+    for row in connection.execute(f"{SELECT_ROWS} ORDER BY id"):
         try:
-            load_event(kind, detail)
+            load_row(row)
         except SchemaMismatch:
+            number, run_id, _, kind, *_ = row
             problems.append(f"entry {number} of the log, of run {run_id or '(none)'}, is damaged: {kind}")
 
 

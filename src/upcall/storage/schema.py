@@ -10,7 +10,7 @@ from upcall.errors import ConfigurationError, SchemaMismatch, StoreUnavailable
 from upcall.extensions import load_all
 from upcall.storage.connection import Connection
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Raised with each change of a table, of what a column holds, or of the dictionary of the compression."""
 
 _TYPES = {
@@ -107,14 +107,12 @@ LOG = Table(
         "kind": "TEXT NOT NULL",
         "actor": "TEXT",
         "detail": "TEXT NOT NULL",
+        "block": "BYTES",
     },
     "id",
 )
-
-TRANSCRIPTS = Table(
-    "upcall_transcripts", {"run_id": "NAME", "segment": "NUMBER", "entries": "BYTES NOT NULL"}, "run_id, segment"
-)
-"""What agents said and did, one row per segment. See `upcall.storage.transcripts`."""
+"""All that happened, one row per event; entries of a transcript that were added together are one row, in whose block
+they are. See `upcall.storage.event_log`."""
 
 PLANS = Table(
     "upcall_plans",
@@ -188,7 +186,7 @@ DELIVERIES = Table(
 )
 """Notifications to deliver. See `upcall.storage.outbox`."""
 
-RUN_TABLES = (CHECKPOINTS, QUEUED_ANSWERS, JOURNAL, CONTENTS, LOG, TRANSCRIPTS, PLANS, DELIVERIES)
+RUN_TABLES = (CHECKPOINTS, QUEUED_ANSWERS, JOURNAL, CONTENTS, LOG, PLANS, DELIVERIES)
 """The tables with data of a run, besides its row."""
 
 TABLES = (META, RUNS, *RUN_TABLES, ASKED_KINDS, TOKENS, REQUESTS, UPLOADS, MODEL_CALLS, MODEL_WAITS)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from upcall.errors import CallerError
 from upcall.execution.access import require_run_id
 from upcall.runs.call_timings import ActiveCall, Timings, WorkPeriod
-from upcall.runs.events import LogEntry
+from upcall.runs.events import DETAILED, LogEntry
 from upcall.runs.run import Run
 from upcall.runs.transcript import Transcript
 from upcall.storage.transcripts import load_transcript
@@ -29,7 +29,8 @@ class RunLog(Subject):
     active: Mapping[str, Timings] = field(default_factory=dict)
 
     async def entries(self, run_id: str, *, user: str | None = None, after: int = 0) -> Sequence[LogEntry]:
-        """Return the log of a run, oldest first, after the entry with the id `after`.
+        """Return the log of a run, oldest first, after the entry with the id `after`, without its transcript and its
+        times.
 
         Raises:
             UnknownRun: there is no such run.
@@ -38,7 +39,7 @@ class RunLog(Subject):
         _check_after(after)
         access = self.access_of(user)
         run = await access.find_whole(run_id, "log")
-        return await access.store.events.read(run.id, after)
+        return await access.store.events.read(run.id, after, without=DETAILED)
 
     async def visible(self, run_id: str, *, user: str | None = None) -> Sequence[LogEntry]:
         """Return the same as `entries`, but nothing for users who see only questions of the run.
@@ -48,7 +49,7 @@ class RunLog(Subject):
         """
         access = self.access_of(user)
         run = await access.find(run_id, "show")
-        return await access.store.events.read(run.id) if access.rights.sees_whole(run) else ()
+        return await access.store.events.read(run.id, without=DETAILED) if access.rights.sees_whole(run) else ()
 
     async def audit(
         self, run_id: str | None = None, *, user: str | None = None, after: int = 0, limit: int | None = None

@@ -9,7 +9,7 @@ from upcall.runs.events import StatusChanged, WorkerLost
 from upcall.runs.states import RunStatus
 from upcall.storage.connection import Connection
 from upcall.storage.event_bodies import dump_event
-from upcall.storage.event_log import append_events
+from upcall.storage.event_log import append_events, lock_run
 from upcall.storage.jobs import QUEUE, UPKEEP_QUEUE
 from upcall.storage.store import RunStore
 
@@ -40,6 +40,7 @@ async def _note_lost(store: RunStore, job: Job) -> None:
     run_id = str(job.task_kwargs["run_id"])
 
     def work(connection: Connection) -> None:
+        lock_run(connection, run_id)
         # If two rescue the same job at once, one is counted.
         query = "SELECT attempts FROM procrastinate_jobs WHERE id = :id AND status = 'doing' FOR UPDATE"
         row = connection.execute(query, {"id": job.id}).fetchone()

@@ -225,7 +225,7 @@ class RunCommand(Command):
                             self.screen.note(f"Run {self.run_id}")
                             if is_branch and self.run_id:
                                 self.screen.events.begin(await self.app.get(self.run_id))
-                            last_entry = await self._find_last_entry()
+                            last_entry = await self.app.store.events.find_last(self.run_id or "")
                         has_begun = True
                         self.screen.event(item)
                         if isinstance(item, ToolCallExecutionEvent) and self.screen.err.is_terminal:
@@ -233,10 +233,6 @@ class RunCommand(Command):
         finally:
             self.screen.settle()
         raise AssertionError("a stream ends with its run")
-
-    async def _find_last_entry(self) -> int:
-        entries = await self.app.store.events.read(self.run_id or "")
-        return entries[-1].id if entries else 0
 
     async def _show_changes(self, after: int) -> int:
         """Show the changes to files since an entry of the log; return the newest entry."""

@@ -51,7 +51,6 @@ from upcall.ui.web.events import (
     LINE_END,
     RunFollower,
     Stored,
-    StreamPosition,
     Streams,
     Update,
     follow_run,
@@ -190,14 +189,14 @@ class _AguiExchange:
             await self._service.resume(self._caller, run_id)
 
     def _listen(self, run_id: str) -> tuple[RunFollower, Conversation]:
-        reader = RunFollower(self._service, self._caller, run_id, StreamPosition())
+        reader = RunFollower(self._service, self._caller, run_id)
         return reader, Conversation(run_id, self._given.messages)
 
     async def _recall(self, reader: RunFollower, conversation: Conversation) -> tuple[BaseEvent, BaseEvent]:
         """Read what was said and done so far, and yield it at once, with the run's state."""
         for each in await reader.read_new():
             if isinstance(each.item, TranscriptEntry):
-                conversation.remember(each.item, each.place, each.text_id, reader.find_question(each.item))
+                conversation.remember(each.item, each.position, each.text_id, reader.find_question(each.item))
         return conversation.snapshot(), _show_state(reader.run)
 
     async def _follow(
@@ -275,8 +274,8 @@ class _Task(NamedTuple):
 
 def _to_events(update: Update, reader: RunFollower, conversation: Conversation) -> Iterator[BaseEvent]:
     match update:
-        case Stored(TranscriptEntry() as entry, place, text_id):
-            yield from conversation.add(entry, place, text_id, reader.find_question(entry))
+        case Stored(TranscriptEntry() as entry, position, text_id):
+            yield from conversation.add(entry, position, text_id, reader.find_question(entry))
         case Stored(Run() as run):
             yield _show_state(run)
         case StreamedToken():

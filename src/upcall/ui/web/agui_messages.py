@@ -38,7 +38,6 @@ from upcall.execution.start_options import EARLIER
 from upcall.questions.question import Question
 from upcall.runs.transcript import EntryKind, TranscriptEntry
 from upcall.ui.web.background import StreamedToken
-from upcall.ui.web.events import StreamPosition
 
 ASK = "ask_user"
 """The name of the tool call by which an agent asks, where it asks by no tool of its own."""
@@ -77,16 +76,16 @@ class Conversation:
         self._subagents: list[str] = []
 
     def add(
-        self, entry: TranscriptEntry, place: StreamPosition, text_id: str, question: Question | None = None
+        self, entry: TranscriptEntry, position: int, text_id: str, question: Question | None = None
     ) -> Iterator[BaseEvent]:
         """Add an entry of the transcript, with the question that it names; yield its events."""
         if self._has_task and (entry.kind is EntryKind.TASK or entry.path == (EARLIER,)):
             return  # The front end has it.
         match entry.kind:
             case EntryKind.TASK:
-                yield from self._write_as_user(entry, place)
+                yield from self._write_as_user(entry, position)
             case EntryKind.CALL:
-                yield from self._call(self._id_at(place), entry.path, entry.name, entry.text)
+                yield from self._call(self._id_at(position), entry.path, entry.name, entry.text)
             case EntryKind.RESULT:
                 yield from self._return(self._find_call(entry.path, entry.name), entry)
             case EntryKind.QUESTION if question is not None:
@@ -94,15 +93,13 @@ class Conversation:
             case EntryKind.ANSWER if question is not None and self._call_of.get(question.id) == self.name(question):
                 yield from self._return(self.name(question), entry)
             case EntryKind.ANSWER:
-                yield from self._write_as_user(entry, place)
+                yield from self._write_as_user(entry, position)
             case _:
                 yield from self._write_text(entry, text_id, is_thought=entry.kind is EntryKind.THOUGHT)
 
-    def remember(
-        self, entry: TranscriptEntry, place: StreamPosition, text_id: str, question: Question | None = None
-    ) -> None:
+    def remember(self, entry: TranscriptEntry, position: int, text_id: str, question: Question | None = None) -> None:
         """Add an entry that was sent before."""
-        for _ in self.add(entry, place, text_id, question):
+        for _ in self.add(entry, position, text_id, question):
             pass
         self._subagents = []
 
@@ -191,8 +188,8 @@ class Conversation:
         else:
             yield TextMessageEndEvent(message_id=message, subagent_run_id=owner)
 
-    def _write_as_user(self, entry: TranscriptEntry, place: StreamPosition) -> Iterator[BaseEvent]:
-        message = self._id_at(place)
+    def _write_as_user(self, entry: TranscriptEntry, position: int) -> Iterator[BaseEvent]:
+        message = self._id_at(position)
         self._messages[message] = UserMessage(id=message, content=entry.text)
         yield TextMessageStartEvent(message_id=message, role="user")
         if entry.text:
@@ -261,8 +258,8 @@ class Conversation:
     def _id_of(self, path: Sequence[str], text_id: str, *, is_thought: bool) -> str:
         return f"{self._run_id}:{'/'.join(path)}:{text_id}{':thought' if is_thought else ''}"
 
-    def _id_at(self, place: StreamPosition) -> str:
-        return f"{self._run_id}:{place.segment}-{place.entry}"
+    def _id_at(self, position: int) -> str:
+        return f"{self._run_id}:event-{position}"
 
 
 def _read(arguments: str) -> object:

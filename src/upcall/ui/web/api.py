@@ -26,7 +26,7 @@ from upcall.ui.web.bodies import (
     read_value,
 )
 from upcall.ui.web.callers import Authenticator, CurrentUser, KnownCallersRoute, limit_json_nodes
-from upcall.ui.web.events import StreamPosition, Streams, follow, follow_questions, respond_with
+from upcall.ui.web.events import Streams, follow, follow_questions, parse_position, respond_with
 from upcall.ui.web.problems import Problem
 from upcall.ui.web.service import Caller, Service
 from upcall.ui.web.starting import begin_fork, begin_run
@@ -135,7 +135,7 @@ def make_router(service: Service, authenticator: Authenticator, streams: Streams
     ) -> EventSourceResponse:
         """Follow a run: ``log``, ``entry`` (of the transcript), ``run``, ``token``, ``thought``, ``end``."""
         run = await service.app_for(caller).get(run_id, user=caller.user)
-        return respond_with(follow(service, authenticator, caller, run.id, StreamPosition.parse(last)), streams, caller)
+        return respond_with(follow(service, authenticator, caller, run.id, parse_position(last)), streams, caller)
 
     @router.get("/questions")
     async def list_questions(caller: CurrentUser, limit: Annotated[int | None, Query(ge=1)] = None) -> QuestionList:

@@ -1,15 +1,15 @@
 """What happens to a run, as it happens: read from the store, whichever process works on it, so that a reader who names
-a place continues after it, even after a restart. Pieces of text are included if they are written in this process."""
+the last event they have continues after it, even after a restart. Pieces of text are included if they are written in
+this process."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
-from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -17,11 +17,10 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from upcall.errors import UpcallError
 from upcall.questions.question import Question
-from upcall.runs.events import FilesChanged, LogEntry
+from upcall.runs.events import EntryAdded, FilesChanged, LogEntry, SegmentTimed
 from upcall.runs.run import Run
-from upcall.runs.transcript import EntryKind, TranscriptEntry, complete_entries
+from upcall.runs.transcript import TranscriptEntry, complete_entry
 from upcall.storage.connection import Connection
-from upcall.storage.transcripts import load_segments
 from upcall.ui.web.background import StreamedToken, join_tokens
 from upcall.ui.web.callers import Authenticator
 from upcall.ui.web.service import Caller, Service
@@ -46,22 +45,10 @@ class TooManyStreams(UpcallError):
         super().__init__("Too many event streams are open. Close some, or look again later.")
 
 
-@dataclass(frozen=True)
-class StreamPosition:
-    """A reader's position: the last entry of the log that they have, and of the transcript, by segment and number."""
-
-    log: int = 0
-    segment: int = 0
-    entry: int = 0
-
-    @classmethod
-    def parse(cls, text: str | None) -> StreamPosition:
-        """Parse a ``Last-Event-ID``; one that is not ours means the beginning."""
-        numbers = re.fullmatch(r"(\d{1,18})-(\d{1,18})-(\d{1,18})", text or "")
-        return cls(*map(int, numbers.groups())) if numbers else cls()
-
-    def __str__(self) -> str:
-        return f"{self.log}-{self.segment}-{self.entry}"
+def parse_position(text: str | None) -> int:
+    """Parse a ``Last-Event-ID``: the number of the last event that a reader has. One that is not ours means the
+    beginning."""
+    return int(text) if text and re.fullmatch(r"[0-9]{1,18}", text) else 0
 
 
 class Streams:
@@ -113,13 +100,13 @@ class Stored:
     """A stored item of a run.
 
     Attributes:
-        item: the item.
-        place: the position of a reader who has it.
+        item: an entry of its log, an entry of its transcript, or the run as it is now.
+        position: the number of the newest event that a reader has who has this item.
         text_id: the one of its `Token` objects, if the text of an entry may have been streamed; otherwise empty.
     """
 
     item: LogEntry | TranscriptEntry | Run
-    place: StreamPosition
+    position: int
     text_id: str = ""
 
 
@@ -137,12 +124,12 @@ class RunFollower:
         service: the service that has the run.
         caller: who reads; somebody to whom only questions are assigned gets the run as they see it, and nothing else.
         run_id: the run.
-        place: what they already have.
+        position: the number of the last event that they have; 0 for none.
     """
 
-    def __init__(self, service: Service, caller: Caller, run_id: str, place: StreamPosition) -> None:
+    def __init__(self, service: Service, caller: Caller, run_id: str, position: int = 0) -> None:
         self._service, self._caller, self.run_id = service, caller, run_id
-        self._place = place
+        self._position = position
         self._app = service.app_for(caller)
         self._run: Run | None = None
         self._texts = set[tuple[tuple[str, ...], str]]()
@@ -155,49 +142,33 @@ class RunFollower:
 
     def find_question(self, entry: TranscriptEntry) -> Question | None:
         """Find the question that an entry of the transcript is about."""
-        record = self.run.records.get(entry.name) if entry.kind in (EntryKind.QUESTION, EntryKind.ANSWER) else None
+        record = self.run.records.get(entry.name) if entry.kind.is_of_question else None
         return None if record is None else record.question
 
     async def read_new(self) -> list[Stored]:
-        """Read what the reader does not have yet: log, transcript, and the run if it has changed.
+        """Read what the reader does not have yet: what happened, and the run if it has changed.
 
         Raises:
             UnknownRun: the run no longer exists for them.
         """
-        segments = await load_segments(self._service.store, self.run_id, self._place.segment)
+        # In this order: the run has the question of each entry that was read before it.
+        entries = await self._service.store.events.read(self.run_id, self._position, without=(SegmentTimed,))
         run = await self._app.get(self.run_id, user=self._caller.user)
         before, self._run = self._run, run
-        found: list[Stored] = []
-        if not run.restricted:
-            for entry in await self._app.log.entries(self.run_id, user=self._caller.user, after=self._place.log):
-                self._place = replace(self._place, log=entry.id)
-                found.append(Stored(entry, self._place))
-            for segment, entries in segments.items():
-                may_grow = run.under_way and segment == max(segments)
-                found += self._read_segment(run, segment, entries, may_grow=may_grow)
+        found = [] if run.restricted else [item for entry in entries if (item := self._take(run, entry)) is not None]
         if before != run:
-            found.append(Stored(run, self._place))
+            found.append(Stored(run, self._position))
         return found
 
-    def _read_segment(
-        self, run: Run, segment: int, entries: Sequence[TranscriptEntry], *, may_grow: bool
-    ) -> Iterator[Stored]:
-        if segment > self._place.segment:
-            self._place = replace(self._place, segment=segment, entry=0)
-        count = Counter[tuple[str, ...]]()
-        for number, (kept, whole) in enumerate(zip(entries, complete_entries(run, entries), strict=True), start=1):
-            text_id = ""
-            if kept.kind.is_text:
-                count[kept.path] += 1
-                text_id = f"{segment}-{kept.number or count[kept.path]}"
-                self._texts.add((kept.path, text_id))
-            if number <= self._place.entry:
-                continue
-            if whole is None and may_grow and kept.kind in (EntryKind.QUESTION, EntryKind.ANSWER):
-                return  # The run does not have it yet.
-            self._place = replace(self._place, entry=number)
-            if whole is not None:
-                yield Stored(whole, self._place, text_id)
+    def _take(self, run: Run, entry: LogEntry) -> Stored | None:
+        """Return an entry of the log as the reader gets it; None if it says nothing."""
+        self._position = entry.id
+        if not isinstance(event := entry.event, EntryAdded):
+            return Stored(entry, entry.id)
+        if event.text_id:
+            self._texts.add((event.entry.path, event.text_id))
+        whole = complete_entry(run, event.entry)
+        return None if whole is None else Stored(whole, entry.id, event.text_id)
 
     @property
     def is_at_end(self) -> bool:
@@ -211,10 +182,10 @@ class RunFollower:
 
 
 async def follow(
-    service: Service, authenticator: Authenticator, caller: Caller, run_id: str, place: StreamPosition
+    service: Service, authenticator: Authenticator, caller: Caller, run_id: str, position: int
 ) -> AsyncIterator[ServerSentEvent]:
     """Yield what happens to a run until it is over, or the caller may no longer see it."""
-    async for news in follow_run(service, authenticator, caller, RunFollower(service, caller, run_id, place)):
+    async for news in follow_run(service, authenticator, caller, RunFollower(service, caller, run_id, position)):
         yield _as_event(news)
 
 
@@ -245,12 +216,12 @@ async def follow_run(
 
 def _as_event(news: Update) -> ServerSentEvent:
     match news:
-        case Stored(LogEntry() as entry, place):
-            return _event("log", _log_as_json(entry), place)
-        case Stored(TranscriptEntry() as item, place, text_id):
-            return _event("entry", {**item.as_json(), **({"text_id": text_id} if text_id else {})}, place)
-        case Stored(Run() as run, place):
-            return _event("run", run.as_json(), place)
+        case Stored(LogEntry() as entry, position):
+            return _event("log", _log_as_json(entry), position)
+        case Stored(TranscriptEntry() as item, position, text_id):
+            return _event("entry", {**item.as_json(), **({"text_id": text_id} if text_id else {})}, position)
+        case Stored(Run() as run, position):
+            return _event("run", run.as_json(), position)
         case StreamedToken():
             data = {"path": news.path, "text": news.text, "text_id": news.text_id}
             kind = "thought" if news.is_thought else "token"  # Of a kind of its own: who shows text shows no thought.
@@ -261,8 +232,8 @@ def _as_event(news: Update) -> ServerSentEvent:
             raise AssertionError(news)
 
 
-def _event(kind: str, data: dict[str, Any], place: StreamPosition) -> ServerSentEvent:
-    return ServerSentEvent(json.dumps(data, ensure_ascii=False), event=kind, id=str(place), sep=LINE_END)
+def _event(kind: str, data: dict[str, Any], position: int) -> ServerSentEvent:
+    return ServerSentEvent(json.dumps(data, ensure_ascii=False), event=kind, id=str(position), sep=LINE_END)
 
 
 async def follow_questions(
@@ -314,7 +285,6 @@ def _read_marks(connection: Connection, run_id: str) -> tuple[Any, ...]:
     """Read what changes whenever something of the run does."""
     row = connection.execute(
         "SELECT r.version, (SELECT max(id) FROM upcall_log l WHERE l.run_id = r.id), "
-        "(SELECT sum(length(entries)) FROM upcall_transcripts t WHERE t.run_id = r.id), "
         "(SELECT count(*) FROM upcall_queued_answers q WHERE q.run_id = r.id), r.worker "
         "FROM upcall_runs r WHERE r.id = :id",
         {"id": run_id},
