@@ -145,7 +145,7 @@ class Event:
 async def read_events(
     client: httpx.AsyncClient, path: str, last: str | None = None, *, until: str = "end"
 ) -> list[Event]:
-    """Read a stream up to the first event of a kind, or to where it was cut off."""
+    """Read a stream up to the first event of a kind, or of several (``log,end``), or to where it was cut off."""
     found: list[Event] = []
     headers = {"Last-Event-ID": last} if last else {}
     with suppress(httpx.TransportError):
@@ -166,7 +166,7 @@ async def _read_into(
             elif "event" in fields:
                 found.append(Event(fields["event"], fields.get("id", ""), json.loads(fields["data"])))
                 fields = {}
-                if found[-1].kind == until:
+                if found[-1].kind in until.split(","):
                     return
             else:
                 fields = {}

@@ -18,7 +18,7 @@ from postgres import Server
 from scenario import TASK, WRITE, model, script, upcall
 from services import ASK, TIMEOUT_S, Event, one_agent, read_events, serve_apart, serving, settle, start
 
-from upcall import Answer, Question, Run, RunStatus
+from upcall import Answer, Question, Run, RunStatus, Upcall
 from upcall.questions.record import QuestionRecords
 from upcall.runs.checkpoint import Checkpoint
 from upcall.testing import Call, Calls, Hang, Say
@@ -227,6 +227,55 @@ async def test_stream_continues_after_the_last_event_read() -> None:
         emitted = select_kept([*first, *await rest])
         assert emitted == select_kept(whole)
         assert [each["kind"] for each in emitted["entry"]] == ["task", "question", "answer", "message"]
+
+
+async def read_one_by_one(client: httpx.AsyncClient, path: str) -> list[Event]:
+    """Read a stream by connections that each break off after one event, up to the end of the run."""
+    found: list[Event] = []
+    while True:
+        last = found[-1].id if found else None
+        new = await read_events(client, path, last, until="log,entry,end")
+        found += [each for each in new if each.kind in ("log", "entry")]
+        if new[-1].kind == "end":
+            return found
+
+
+@pytest.mark.slow
+async def test_stream_resumes_at_any_event() -> None:
+    """In segments that are over, in a fork, and in what another program has answered."""
+    team = one_agent(ASK, Call("ask_user", {"question": "Which port?"}), "Built.", "Built otherwise.", "And again.")
+    async with serving(team) as site, await site.caller() as me:
+        run = await start(me)
+        other = Upcall(store=site.service.settings.store, team=team)
+        asked = await other.answer(run["run_id"], "Express")
+        await other.answer(asked.id, "80")
+        fork = await other.fork(asked.id, asked.questions[0].id, "81")
+        for run_id in (asked.id, fork.id):
+            path = f"/api/runs/{run_id}/events"
+            whole = [each for each in await read_events(me, path) if each.kind in ("log", "entry")]
+            assert [int(each.id) for each in whole] == sorted({int(each.id) for each in whole})
+            assert await read_one_by_one(me, path) == whole
+            assert [each.data["kind"] for each in whole].count("answer") == 2
+
+
+@pytest.mark.slow
+async def test_stream_that_breaks_off_at_each_event_misses_none() -> None:
+    """While the run is being worked on, for longer than a transcript waits to be written."""
+
+    async def wait() -> str:
+        """Wait."""
+        await asyncio.sleep(0.7)
+        return "waited"
+
+    steps = [step for number in range(4) for step in (Call("wait", {}), Say(f"Step {number}."))]
+    async with serving(one_agent(ASK, *steps, tools=[wait])) as site, await site.caller() as me:
+        run = await start(me)
+        path = f"/api/runs/{run['run_id']}"
+        reading = [asyncio.create_task(read_one_by_one(me, f"{path}/events")) for _ in range(2)]
+        await me.post(f"{path}/answers", json={"answers": {run["questions"][0]["id"]: "Express"}})
+        emitted = await asyncio.gather(*reading)
+        whole = [each for each in await read_events(me, f"{path}/events") if each.kind in ("log", "entry")]
+        assert emitted == [whole, whole]
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from upcall import identity
 from upcall.errors import SchemaMismatch
 from upcall.runs.call_timings import WorkPeriod, read_work_period
-from upcall.runs.events import EntryAdded, LogEntry, LogEvent, SegmentTimed
+from upcall.runs.events import DETAILED, EntryAdded, LogEntry, LogEvent, SegmentTimed
 from upcall.runs.transcript import TranscriptEntry
 from upcall.storage.compression import Damaged, decode, encode
 from upcall.storage.connection import Connection, Values
@@ -79,12 +79,12 @@ class EventLog:
         self,
         after: int = 0,
         *,
-        types: EventTypes,
+        types: EventTypes | None = None,
         user: str | None = None,
         limit: int | None = None,
     ) -> Sequence[LogEntry]:
         """Read the logs of all runs merged, oldest first, after the entry with the id `after`: of
-        some types of events, at most `limit`. For a user: entries of runs that are theirs, and their own
+        some types of events, without them all but those in `DETAILED`, at most `limit`. For a user: entries of runs that are theirs, and their own
         actions elsewhere, except refusals."""
         if not await self._database.exists():
             return []
@@ -93,7 +93,7 @@ class EventLog:
             owned = "SELECT 1 FROM upcall_runs r WHERE r.id = run_id AND owner = :user"
             conditions.append(f"(EXISTS ({owned}) OR (actor = :user AND kind <> 'refused'))")
             values["user"] = user
-        return await self._select(conditions, values, types, (), limit)
+        return await self._select(conditions, values, types, DETAILED, limit)
 
     async def _select(
         self,
