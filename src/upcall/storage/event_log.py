@@ -83,9 +83,9 @@ class EventLog:
         user: str | None = None,
         limit: int | None = None,
     ) -> Sequence[LogEntry]:
-        """Read the logs of all runs merged, oldest first, after the entry with the id `after`: of
-        some types of events, without them all but those in `DETAILED`, at most `limit`. For a user: entries of runs that are theirs, and their own
-        actions elsewhere, except refusals."""
+        """Read the logs of all runs merged, oldest first, after the entry with the id `after`: of some types of events,
+        if not named all but those in `DETAILED`, at most `limit`. For a user: entries of runs that are theirs, and
+        their own actions elsewhere, except refusals."""
         if not await self._database.exists():
             return []
         conditions, values = ["id > :after"], dict[str, Any](after=after)
