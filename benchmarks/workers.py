@@ -107,7 +107,7 @@ class Fleet:
 
     async def _answer(self, run: Run) -> None:
         question, answer = run.questions[0], "Express"
-        if run.unknown_outcomes:
+        if run.records.unknown_outcomes:
             text = "first" if len(_asked(run)) < 2 else "second"
             answer = "noted" if f"{run.id} {text} " in notes() else "Run it again"
         try:

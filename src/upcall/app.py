@@ -38,7 +38,8 @@ from upcall.questions.matching import AnswersInput, match_answers
 from upcall.run_reader import RunReader
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.events import RunCancelled, RunForked
-from upcall.runs.run import Run
+from upcall.runs.queued import show_queued
+from upcall.runs.run import Run, RunProgress
 from upcall.runs.run_changes import record_act
 from upcall.runs.states import RunEvent, RunStatus
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
@@ -202,7 +203,7 @@ class Upcall(RunReader):
         async with built.close_on_error():
             refuse_without_key(built.team)
         inbox = (*map(as_history, chosen.get("history", ())), *messages)
-        return run, Checkpoint(inbox=inbox, progress=run.progress(0)), built
+        return run, Checkpoint(inbox=inbox, progress=RunProgress.of(run, 0)), built
 
     def _begin_trace(self, run: Run, *, link: str | None = None) -> Run:
         """Return a new run with the start of its trace, if there is one."""
@@ -390,7 +391,7 @@ class Upcall(RunReader):
                 return run
             if run.is_final:
                 raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to cancel.")
-            answered = run.show_queued(await self.store.queue.read(run.id))
+            answered = show_queued(run, await self.store.queue.read(run.id))
             dropped = [
                 Answer(question_id=question.id, outcome=Outcome.CANCELLED, by=AnsweredBy.POLICY)
                 for question in answered.open_questions

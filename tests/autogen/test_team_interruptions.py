@@ -353,8 +353,8 @@ async def leaving(stream: AsyncGenerator[Any, None], at: int) -> bool:
 
 async def sure(app: Upcall, world: World, run: Run) -> Run:
     """Return the run when no call is in doubt: the notes tell whether it took effect."""
-    while run.unknown_outcomes:
-        asked = next(question for question in run.questions if question.id in run.unknown_outcomes)
+    while run.records.unknown_outcomes:
+        asked = next(question for question in run.questions if question.id in run.records.unknown_outcomes)
         (text,) = re.findall('"text": "(.*?)"', str(asked.context))
         output = f"noted {text}" if text in world.noted() else "Run it again"
         run = await app.answer(run.id, {asked.id: output})

@@ -107,8 +107,8 @@ async def gone_on(team: Make, run: Run) -> Run:
     """Return the run, taken to its end; a call in doubt is made again."""
     app = Upcall(store=STORE, team=team)
     done = await (app.answer(run.id, "Express") if run.waiting else app.resume(run.id))
-    while done.unknown_outcomes:
-        done = await app.answer(done.id, dict.fromkeys(done.unknown_outcomes, RUN_AGAIN))
+    while done.records.unknown_outcomes:
+        done = await app.answer(done.id, dict.fromkeys(done.records.unknown_outcomes, RUN_AGAIN))
     assert done.status is RunStatus.COMPLETED, done.error
     return done
 
@@ -411,7 +411,7 @@ async def test_resume_asks_about_calls_only_where_the_team_fits() -> None:
     asked = await Upcall(store=STORE, team=with_tools(client, stuck)).resume(run.id)
     assert asked.status is RunStatus.AWAITING_CLARIFICATION
     (question,) = asked.questions
-    assert [*asked.unknown_outcomes] == [question.id]
+    assert [*asked.records.unknown_outcomes] == [question.id]
     app, before = Upcall(store=STORE, team=with_tools(client)), rows()
     with pytest.raises(TeamMismatch, match="it has no tool 'deploy'"):
         await app.answer(run.id, RUN_AGAIN)

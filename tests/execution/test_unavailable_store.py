@@ -79,7 +79,7 @@ async def finish(app: Upcall, run: Run, answers: Mapping[str, str]) -> Run:
         stored = await app.store.load(run.id)
         run = stored.run
         if run.waiting:
-            assert not run.unknown_outcomes
+            assert not run.records.unknown_outcomes
             given = {each.id: answers[each.question] for each in run.questions}
             await app.answer(run.id, given, wait=False)
         else:

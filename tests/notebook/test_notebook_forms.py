@@ -526,7 +526,10 @@ class Work:
 async def test_form_answers_a_question_while_others_work() -> None:
     work = Work(CODER_ASKS)
     await work.until(lambda: work.can("Answer"))
-    assert (work.run.status, work.run.asked_since_checkpoint) == (RunStatus.EXECUTING, (work.run.questions[0].id,))
+    assert (work.run.status, work.run.records.asked_since_checkpoint) == (
+        RunStatus.EXECUTING,
+        (work.run.questions[0].id,),
+    )
     assert "Working" in said(work.form)
     found(work.form.widget, RadioButtons)[0].index = 1
     button(work.form, "Answer").click()

@@ -13,6 +13,7 @@ from upcall.policy.acceptance import accept
 from upcall.policy.authorization import Authorization
 from upcall.questions.record import QuestionRecord, QuestionRecords
 from upcall.runs.config import RunConfig
+from upcall.runs.queued import show_queued
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 FRAMEWORK = Question(id="q1", question="Which framework?", options=["Express", "FastAPI"], path=("solo",), calls=("1",))
@@ -81,7 +82,7 @@ def test_what_is_somebody_elses_is_refused(access: Authorization, given: Any, re
 def test_what_somebody_else_answered_first_stands() -> None:
     theirs = COLOUR.model_copy(update={"assignee": "role:lead"})
     access = Authorization("bob", {"lead": ("bob", "eve")})
-    run = waiting(theirs, user="alice").show_queued([Answer(question_id="q2", text="red", user="eve")])
+    run = show_queued(waiting(theirs, user="alice"), [Answer(question_id="q2", text="red", user="eve")])
     accepted = accept(run, "red", NOON, access=access)
     assert isinstance(accepted.refusal, AlreadyAnswered)
     assert accepted.is_intrusion

@@ -346,7 +346,7 @@ async def test_looking_at_a_run_changes_nothing(clock: Clock) -> None:
     asked = await solo.app.start("Build it")
     clock.now += HOUR
     assert (await solo.app.get(asked.id)) == asked
-    assert [question.id for question in asked.list_overdue()] == [asked.questions[0].id]
+    assert [question.id for question in asked.records.list_overdue()] == [asked.questions[0].id]
 
 
 # -- several questions ------------------------------------------------------------------------------------------------
@@ -603,8 +603,8 @@ def test_reminder_of_one_question_is_none_of_another() -> None:
     run = Run(task="Build it", records=QuestionRecords.build([early, late]), config=RunConfig(remind_after=3_600))
     after_an_hour, emitted = note_due(run, NOON + HOUR)
     later, told_later = note_due(after_an_hour, NOON + HOUR * 1.5)
-    assert (after_an_hour.reminders, len(emitted)) == ({early.id: 1}, 1)
-    assert (later.reminders, len(told_later)) == ({early.id: 1, late.id: 1}, 1)
+    assert (after_an_hour.records.reminders, len(emitted)) == ({early.id: 1}, 1)
+    assert (later.records.reminders, len(told_later)) == ({early.id: 1, late.id: 1}, 1)
 
 
 # -- whose team it is, and who acts -----------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ async def finish(app: Upcall, run_id: str) -> Run:
     while (run := await wait_for_pause(app, run_id)).waiting:
         (question,) = run.questions
         answer = "Express"
-        if run.unknown_outcomes:
+        if run.records.unknown_outcomes:
             text = "first" if run.clarification_count < 2 else "second"
             answer = "noted" if f"{run_id} {text} " in notes() else "Run it again"
         await app.answer(run_id, {question.id: answer}, wait=False)

@@ -72,7 +72,7 @@ async def test_worker_that_stood_still_has_lost_its_runs(postgres: Server) -> No
         await wait_for_call(app, run_id)
         workers[0].send_signal(signal.SIGSTOP)
         workers.append(start(location))
-        assert (await wait_for_pause(app, run_id)).unknown_outcomes
+        assert (await wait_for_pause(app, run_id)).records.unknown_outcomes
         workers[0].send_signal(signal.SIGCONT)
         done = await finish(app, run_id)
     assert done.status is RunStatus.COMPLETED

@@ -41,6 +41,7 @@ from upcall.questions.matching import AnswersInput
 from upcall.runs.call_timings import Timings
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.events import RunResumed
+from upcall.runs.queued import may_have_queued, show_queued
 from upcall.runs.run import Run
 from upcall.runs.run_changes import record_act
 from upcall.runs.states import RunEvent, RunStatus
@@ -88,8 +89,8 @@ class Driver:
     async def answer(self, run_id: str, given: AnswersInput, access: RunAccess, *, wait: bool = True) -> Stream:
         """Store answers, and resume the run if nobody else does; or leave that to a worker."""
         stored = await access.load(run_id, "answer")
-        queued = await self.store.queue.read(stored.run.id) if stored.run.may_have_queued else ()
-        run = stored.run.show_queued(queued)
+        queued = await self.store.queue.read(stored.run.id) if may_have_queued(stored.run) else ()
+        run = show_queued(stored.run, queued)
         answers = await self._accept(stored, run, given, access)
         if not answers and not (queued and run.under_way):  # Otherwise its worker may be gone before it took them in.
             return access.filter_items(run, _only(run))

@@ -149,7 +149,7 @@ def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, begins: Ru
         for each in progress.open
         if each in known and each not in answered
     ]
-    forked = run.restored_from(progress).copy_as_new(
+    forked = progress.restore(run).copy_as_new(
         id=new_id,
         config=run.config.model_copy(update={"open": False}),
         forked_from=run.id,

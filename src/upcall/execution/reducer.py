@@ -163,7 +163,7 @@ def take_answers(
         reached: with which event it continues, unless the answers say whose turn it is.
         phase: what happens to it when an agent gets the turn.
     """
-    run, checkpoint, event, doubts = stored.run, stored.checkpoint, reached, stored.run.unknown_outcomes
+    run, checkpoint, event, doubts = stored.run, stored.checkpoint, reached, stored.run.records.unknown_outcomes
     brought = [
         each
         for each in answers

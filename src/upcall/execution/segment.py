@@ -45,7 +45,7 @@ from upcall.execution.publisher import QuestionPublisher
 from upcall.execution.reducer import Phase, SegmentState, end_segment, explain_loss, lacks_result, reduce_event
 from upcall.execution.segment_writer import SegmentWriter
 from upcall.policy.resolver import AnswerResolver
-from upcall.runs.run import Run, add_usage
+from upcall.runs.run import Run, RunProgress, add_usage
 from upcall.runs.states import RunEvent, RunStatus
 from upcall.storage.queued_answers import AnswersQueued
 from upcall.storage.store import RunStore
@@ -125,7 +125,7 @@ class RunSegment:
         )
         self._questions = QuestionPublisher(stored.run, resolver)
         begin = stored.checkpoint.progress
-        self._state = SegmentState(stored.run.restored_from(begin) if begin else stored.run)
+        self._state = SegmentState(begin.restore(stored.run) if begin else stored.run)
         self.timings = self._writer.timings
         self.model_notes = ModelNotes(stored.checkpoint.model_notes, options.server_rules)
         self._token = SegmentToken()
@@ -299,7 +299,7 @@ class RunSegment:
         if lacks_result(run) and (await self._discard_last_reply() or not self._writer.journal.records):
             return self._end(await self._writer.save(run), "NoResult")
         # Otherwise the journal would bring the team to the same end again: it goes on behind it.
-        kept = {"progress": run.progress(self._writer.pauses + 1), "model_notes": self.model_notes.to_json()}
+        kept = {"progress": RunProgress.of(run, self._writer.pauses + 1), "model_notes": self.model_notes.to_json()}
         stored = await self._writer.save(run, checkpoint.model_copy(update=kept))
         return self._end(stored, "NoResult" if lacks_result(run) else "AgentError")
 

@@ -107,7 +107,7 @@ def as_written(text: str) -> str:
 
 def run_html(run: Run) -> str:
     """Return a run as HTML: status, open questions and how to answer them, plan with ticks, answers, result."""
-    questions = "".join(question_html(each, run.list_also_waiting(each)) for each in run.questions)
+    questions = "".join(question_html(each, run.records.duplicates_of(each.id)) for each in run.questions)
     late = "".join(f"<div>{_escape(line)}</div>" for line in explain_lapsed(run))
     return _box(f"{head_html(run)}{questions}{late}{_next_step_html(run)}{known_html(run)}")
 

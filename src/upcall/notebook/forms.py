@@ -231,7 +231,7 @@ class Form:
         rows: list[Any] = []
         for question in open_now:
             if question.id not in mine:
-                rows.append(widgets.HTML(question_html(question, run.list_also_waiting(question))))
+                rows.append(widgets.HTML(question_html(question, run.records.duplicates_of(question.id))))
                 continue
             # What was typed into the other fields stays there when one is answered.
             field = before.pop(question.id, None) or self._field(run, question)
@@ -244,7 +244,7 @@ class Form:
         self._enable()
 
     def _field(self, run: Run, question: Question) -> _FormField:
-        field = _FormField(question, run.list_also_waiting(question))
+        field = _FormField(question, run.records.duplicates_of(question.id))
         self._on_click(field.answer, lambda: self._send(run.id, [field]))
         for outcome, button in field.outcomes.items():
             without = Answer(question_id=question.id, outcome=outcome)

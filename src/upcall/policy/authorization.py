@@ -151,7 +151,7 @@ class Authorization:
     def may_answer(self, run: Run, question: Question) -> bool:
         """Return whether the question is the user's to answer. One about a call in doubt shows the arguments of a tool,
         so it is the owner's."""
-        if question.assignee is None or question.id in run.unknown_outcomes:
+        if question.assignee is None or question.id in run.records.unknown_outcomes:
             return self.owns(run)
         return self.unlimited or self.is_assigned(question)
 
@@ -268,7 +268,7 @@ class Authorization:
         question_id = resolve_id(named, open_ids)
         if question_id not in open_ids:
             raise UnknownQuestion(named, open_ids)
-        if question_id in run.unknown_outcomes:
+        if question_id in run.records.unknown_outcomes:
             raise NotAllowed(
                 f"Question {question_id} is about a call that was cut off; only the owner of the run answers it."
             )

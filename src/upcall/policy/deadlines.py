@@ -51,7 +51,7 @@ def expired_answers(run: Run, now: datetime | None = None) -> list[Answer]:
     """Return the outcomes of the questions that have expired; nothing if they wait on, or if the run ends with them."""
     if run.config.on_expiry != "assume":
         return []
-    return [answer_by_default(question, explain_expiry(question)) for question in run.list_overdue(now)]
+    return [answer_by_default(question, explain_expiry(question)) for question in run.records.list_overdue(now)]
 
 
 def add_expired(run: Run, answers: Sequence[Answer], now: datetime | None = None) -> list[Answer]:
@@ -73,7 +73,7 @@ def explain_lapsed(run: Run) -> list[str]:
     """Describe the expired questions of a waiting run to a viewer, one line each. A viewer who sees only some of its
     questions does not see what follows for the run, and cannot resume it."""
     lines = []
-    for question in run.list_overdue() if run.waiting else ():
+    for question in run.records.list_overdue() if run.waiting else ():
         match run.config.on_expiry:
             case _ if run.restricted:
                 now = ""
@@ -106,7 +106,7 @@ def refuse_late(run: Run, answers: Sequence[Answer], seen: Run, now: datetime) -
     # While the team works, the run ends only at its next pause, so that the others' work is kept.
     ends = run.waiting and how in ("cancel", "fail")
     shown = {question.id for question in seen.open_questions}
-    late = next((each for each in run.list_overdue(now) if each.id in (shown if ends else given)), None)
+    late = next((each for each in run.records.list_overdue(now) if each.id in (shown if ends else given)), None)
     if ends:
         ended = end_run(run, now)
         if late is None:
@@ -137,7 +137,7 @@ def _explain_assumption(question: Question) -> str:
 def end_run(run: Run, now: datetime | None) -> Run:
     """Return the run as it ends because nobody answered in time: cancelled, or expired with an error that names the
     question."""
-    lapsed = {question.id: question for question in run.list_overdue(now)}
+    lapsed = {question.id: question for question in run.records.list_overdue(now)}
     failed = run.config.on_expiry == "fail"
     answers = [
         Answer(
@@ -190,4 +190,4 @@ def expired_events(run: Run, answers: Iterable[Answer]) -> list[Event]:
 
 def is_due(run: Run, now: datetime | None = None) -> bool:
     """Return whether a question has expired and that has consequences."""
-    return run.config.on_expiry != "wait" and bool(run.list_overdue(now))
+    return run.config.on_expiry != "wait" and bool(run.records.list_overdue(now))

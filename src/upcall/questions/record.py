@@ -12,6 +12,7 @@ from typing import Self
 
 from pydantic import BaseModel, RootModel, model_validator
 
+from upcall import identity
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Question
 from upcall.questions.states import QuestionEvent, QuestionState, is_closed, next_state
@@ -220,6 +221,33 @@ class QuestionRecords(RootModel[tuple[QuestionRecord, ...]], frozen=True):
     def duplicates_of(self, question_id: str) -> Sequence[Question]:
         """List those that get the answer to the open question with this id too."""
         return self._by_original.get(question_id, ())
+
+    @property
+    def asked_since_checkpoint(self) -> tuple[str, ...]:
+        """The ids of the questions that were published while the team works: its checkpoint does not know them."""
+        return tuple(each.id for each in self.root if each.asked_since_checkpoint)
+
+    @property
+    def unknown_outcomes(self) -> dict[str, str]:
+        """The open questions about calls that a killed process may have made, by id, each with the key of the call."""
+        doubted = [each for each in self.open if each.state is QuestionState.IN_DOUBT]
+        return {each.id: each.call_in_doubt for each in doubted if each.call_in_doubt is not None}
+
+    @property
+    def overdue(self) -> tuple[str, ...]:
+        """The ids of the questions whose time was seen to be over."""
+        return tuple(each.id for each in self.root if each.noted_overdue)
+
+    @property
+    def reminders(self) -> dict[str, int]:
+        """How many reminders of a question were due so far, by its id."""
+        return {each.id: each.reminders for each in self.root if each.reminders}
+
+    def list_overdue(self, now: datetime | None = None) -> tuple[Question, ...]:
+        """Return the open questions whose time is over, by the clock or as it was recorded; never those about calls in
+        doubt."""
+        at = now or identity.now()
+        return tuple(each.question for each in self.open if each.is_overdue(at))
 
     @cached_property
     def _by_original(self) -> Mapping[str, Sequence[Question]]:

@@ -105,6 +105,11 @@ class RunConfig(ResolutionOptions):
     traceparent: str | None = None
     open: bool = False
 
+    @property
+    def own_team(self) -> bool:
+        """Whether the program that started the run brings its team."""
+        return self.team is None
+
     def select_team(self, own: _Own) -> str | _Own | None:
         """Return what goes on with the run: None for the root team, the name of a team that this account named, or else
         `own`, what the program brings."""

@@ -15,7 +15,6 @@ from upcall.extensions import display
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
-from upcall.questions.states import QuestionState
 from upcall.runs.config import RunConfig, RunId
 from upcall.runs.json_text import SparseModel
 from upcall.runs.outputs import Classification
@@ -94,6 +93,20 @@ class RunProgress(SparseModel, frozen=True):
     failed_tools: dict[str, int] = {}
     warnings: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, run: Run, pauses: int) -> Self:
+        """Return what the team's work has told of a run, with the number of checkpoints so far."""
+        return cls(
+            pauses=pauses,
+            answered=len(run.records.closed),
+            open=tuple(each.id for each in run.records.open),
+            **{name: getattr(run, name) for name in _FROM_WORK},
+        )
+
+    def restore(self, run: Run) -> Run:
+        """Return the run with what the team's work had told of it when its checkpoint was taken."""
+        return run.model_copy(update={name: getattr(self, name) for name in _FROM_WORK})
+
 
 # Told anew by a team that is resumed from a checkpoint, so that what came after it must not count twice.
 _FROM_WORK = ("classification", "clarifier_log", "plan", "execution_path", "usage", "tools", "failed_tools", "warnings")
@@ -168,11 +181,6 @@ class Run(BaseModel, frozen=True):
         return self.status is RunStatus.AWAITING_CLARIFICATION
 
     @property
-    def own_team(self) -> bool:
-        """Whether the program that started it brings its team."""
-        return self.config.team is None
-
-    @property
     def workspace(self) -> Path | None:
         """The folder of its files, where it is a run of the root team."""
         return self.config.team.workspace if self.config.team and not self.restricted else None
@@ -203,17 +211,6 @@ class Run(BaseModel, frozen=True):
         return (*self.records.shown, *self.records.duplicates)
 
     @property
-    def asked_since_checkpoint(self) -> tuple[str, ...]:
-        """The ids of the questions that were published while the team works: its checkpoint does not know them."""
-        return tuple(each.id for each in self.records if each.asked_since_checkpoint)
-
-    @property
-    def unknown_outcomes(self) -> dict[str, str]:
-        """The open questions about calls that a killed process may have made, by id, each with the key of the call."""
-        doubted = [each for each in self.records.open if each.state is QuestionState.IN_DOUBT]
-        return {each.id: each.call_in_doubt for each in doubted if each.call_in_doubt is not None}
-
-    @property
     def answers(self) -> tuple[Answer, ...]:
         """All answers that were given, oldest first, by whomever."""
         return self.records.answers
@@ -224,29 +221,9 @@ class Run(BaseModel, frozen=True):
         return tuple(each.question for each in self.records.closed)
 
     @property
-    def overdue(self) -> tuple[str, ...]:
-        """The ids of the questions whose time was seen to be over."""
-        return tuple(each.id for each in self.records if each.noted_overdue)
-
-    @property
-    def reminders(self) -> dict[str, int]:
-        """How many reminders of a question were due so far, by its id."""
-        return {each.id: each.reminders for each in self.records if each.reminders}
-
-    @property
     def asked(self) -> dict[str, Question]:
         """All questions, answered or open, by id."""
         return {each.id: each.question for each in self.records}
-
-    def list_overdue(self, now: datetime | None = None) -> tuple[Question, ...]:
-        """Return the open questions whose time is over, by the clock or as it was recorded; never those about calls in
-        doubt."""
-        at = now or identity.now()
-        return tuple(each.question for each in self.records.open if each.is_overdue(at))
-
-    def list_also_waiting(self, question: Question) -> Sequence[Question]:
-        """Return the open questions whose askers wait for the answer to `question` too."""
-        return self.records.duplicates_of(question.id)
 
     @property
     def assumptions(self) -> list[tuple[Question, Answer]]:
@@ -273,19 +250,6 @@ class Run(BaseModel, frozen=True):
     def clarification_count(self) -> int:
         """The number of answered questions (S3-39)."""
         return len(self.records.closed)
-
-    def progress(self, pauses: int) -> RunProgress:
-        """Return what the team's work has told of it, with the number of checkpoints so far."""
-        return RunProgress(
-            pauses=pauses,
-            answered=len(self.records.closed),
-            open=tuple(each.id for each in self.records.open),
-            **{name: getattr(self, name) for name in _FROM_WORK},
-        )
-
-    def restored_from(self, progress: RunProgress) -> Run:
-        """Return the run with what the team's work had told of it when its checkpoint was taken."""
-        return self.model_copy(update={name: getattr(progress, name) for name in _FROM_WORK})
 
     def apply(self, event: RunEvent, **changes: Any) -> Run:
         """Return the run after an event, in the status that the table gives, with `changes` to its other fields.
@@ -325,18 +289,6 @@ class Run(BaseModel, frozen=True):
     def record_answers(self, answers: Sequence[Answer]) -> Run:
         """Return the run with these answers to open questions."""
         return self.update(records=self.records.close(answers))
-
-    @property
-    def may_have_queued(self) -> bool:
-        """Whether answers may be queued that no team has taken in yet: where it waits, a checkpoint has them."""
-        return bool(self.records.open) and not self.waiting
-
-    def show_queued(self, queued: Iterable[Answer]) -> Run:
-        """Return the run as it is to be looked at: a question is answered as soon as its answer is stored, though no
-        team has taken that in yet."""
-        open_ids = {each.id for each in self.records.open}
-        new = [each for each in queued if each.question_id in open_ids]
-        return self.model_copy(update={"records": self.records.close(new)}) if new else self
 
     def as_openai_run(self) -> dict[str, Any]:
         """Return the run in the shape of OpenAI's run object: id, status, and required outputs (S4-26).

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from upcall.errors import SchemaMismatch, UnknownRun
 from upcall.questions.answer import Answer
+from upcall.runs import queued
 from upcall.runs.run import Run
 from upcall.runs.run_page import EVERYBODY, DamagedRun, RunPage, Viewer, is_storable
 from upcall.runs.states import WORKING, RunStatus
@@ -130,8 +131,8 @@ def _page(connection: Connection, rows: Iterator[_Row], limit: int | None) -> Ru
 
 
 def show_queued(connection: Connection, run: Run) -> Run:
-    """Return a run with the answers that are queued for it; see `Run.show_queued`."""
-    return run.show_queued(read_queued(connection, run.id)) if run.may_have_queued else run
+    """Return a run with the answers that are queued for it; see `upcall.runs.queued.show_queued`."""
+    return queued.show_queued(run, read_queued(connection, run.id)) if queued.may_have_queued(run) else run
 
 
 def read_queued(connection: Connection, run_id: str) -> Sequence[Answer]:

@@ -80,7 +80,9 @@ def derive_columns(run: Run) -> dict[str, Any]:
       assigned, and `EVERYBODY` if it is open.
     """
     asked = run.open_questions if run.status in ANSWERABLE else ()
-    assigned = {each.assignee for each in run.asked.values() if each.assignee and each.id not in run.unknown_outcomes}
+    assigned = {
+        each.assignee for each in run.asked.values() if each.assignee and each.id not in run.records.unknown_outcomes
+    }
     named = {each for each in assigned if each != EVERYBODY and "\n" not in each}  # A line break would name another.
     if run.config.open:
         named.add(EVERYBODY)
@@ -99,14 +101,14 @@ def _find_due(run: Run) -> int | None:
     waits = run.config.on_expiry == "wait"
     times = [
         # What was noted once stands, whatever the clock says later.
-        each.asked_at if each.id in run.overdue else each.expires_at
+        each.asked_at if each.id in run.records.overdue else each.expires_at
         for each in run.open_questions
         if each.expires_at is not None
-        and each.id not in run.unknown_outcomes
-        and not (waits and each.id in run.overdue)
+        and each.id not in run.records.unknown_outcomes
+        and not (waits and each.id in run.records.overdue)
     ]
     if every := run.config.remind_after:
-        reminders = ((each.asked_at, run.reminders.get(each.id, 0) + 1) for each in run.questions)
+        reminders = ((each.asked_at, run.records.reminders.get(each.id, 0) + 1) for each in run.questions)
         times += [asked_at + timedelta(seconds=every * number) for asked_at, number in reminders]
     return min(map(_seconds, times), default=None)
 

@@ -166,7 +166,8 @@ class RunStore:
         return await self._read_known(run_id, _load)
 
     async def load_run(self, run_id: str) -> Run:
-        """Load only the run, for viewing, with the answers that are queued for it (see `Run.show_queued`).
+        """Load only the run, for viewing, with the answers that are queued for it
+        (`upcall.runs.queued.show_queued`).
 
         Raises:
             UnknownRun: there is none, or there are several.

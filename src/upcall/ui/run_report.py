@@ -37,7 +37,7 @@ class Prices:
         """Return the prices of the models that the agents of a run use."""
         used = settings.with_model_of(run.config.team)
         found = {}
-        for agent in get_args(AgentName) if settings.prices and not run.own_team else ():
+        for agent in get_args(AgentName) if settings.prices and not run.config.own_team else ():
             model = used.for_agent(agent)
             name = model.model or ((model.model_client or {}).get("config") or {}).get("model")
             if name in settings.prices:

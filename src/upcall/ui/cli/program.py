@@ -52,7 +52,7 @@ class Program:
 
 def explain_pending(run: Run, program: Program) -> list[str]:
     """Explain how to answer the open questions of a run later."""
-    if run.own_team and run.config.named_team is None:
+    if run.config.own_team and run.config.named_team is None:
         return [
             f"Run {run.id} waits for the answer. Give it in the program that started it, or name its team:",
             program.command("answer", run.id, "ANSWER", "--team", "MODULE:FUNCTION"),

@@ -312,8 +312,8 @@ class RunCommand(Command):
         """Print the open questions, which are the command's result, and how to answer them later."""
         console = self.screen.out
         for question in run.questions:
-            self.screen.question(question, also=run.list_also_waiting(question), console=console)
-        if run.list_overdue():
+            self.screen.question(question, also=run.records.duplicates_of(question.id), console=console)
+        if run.records.list_overdue():
             from upcall.policy.deadlines import explain_lapsed
 
             for line in explain_lapsed(run):

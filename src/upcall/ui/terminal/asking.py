@@ -79,7 +79,9 @@ async def ask_questions(run: Run, asker: Asker) -> Mapping[str, AnswerValue]:
     questions, answers, at = run.questions, dict[str, AnswerValue](), 0
     while (at := _next_to_ask(questions, at, answers)) < len(questions):
         question = questions[at]
-        turn = DialogTurn(question, at + 1, len(questions), run.list_also_waiting(question), answers.get(question.id))
+        turn = DialogTurn(
+            question, at + 1, len(questions), run.records.duplicates_of(question.id), answers.get(question.id)
+        )
         answer = await asker.ask(turn)
         if isinstance(answer, Back):
             at = max(at - 1, 0)
