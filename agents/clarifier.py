@@ -271,8 +271,9 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
 
     def _rank(self, reply: ClarificationResponse) -> list[Question]:
         """Return the questions worth asking according to the reply, highest weight first."""
-        proposal = Proposal.of(self._whole_request(), reply, self._verdict)
-        return choose_questions(self._policy.weigh(proposal), self._settings.ask_threshold, (self.name,))
+        threshold = self._settings.ask_threshold
+        proposal = Proposal.of(self._whole_request(), reply, self._verdict, threshold)
+        return choose_questions(self._policy.weigh(proposal), threshold, (self.name,))
 
     def _warnings(self) -> dict[str, str]:
         problem = (self._state.verdict or AskVerdict()).problem

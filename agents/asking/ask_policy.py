@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Annotated, Protocol
 
 from autogen_agentchat.messages import BaseAgentEvent, ThoughtEvent
 from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from upcall import identity
 from upcall.autogen.concurrency import Emit
@@ -72,14 +72,14 @@ class AskVerdict(BaseModel, frozen=True):
     Attributes:
         must_ask: True: the weightiest question is asked, whatever it weighs. False: nothing is asked or listed. None:
             the weights decide.
-        score: how likely that is, between 0 and 1, measured by ``ask_threshold``. It may be outweighed by what the user
-            dismissed before; None cannot.
+        score: how likely that is, between 0 and 1. What the user dismissed before may outweigh it: then a question is
+            asked only if what is left of the score reaches ``ask_threshold``. None cannot be outweighed.
         missing: what is missing, in a few words. The model that lists is told of it.
         problem: why the policy has nothing to say; a warning of the run.
     """
 
     must_ask: bool | None = None
-    score: float | None = None
+    score: Annotated[float, Field(ge=0, le=1)] | None = None
     missing: str = ""
     problem: str = ""
 
@@ -119,7 +119,7 @@ class Proposal:
     Attributes:
         task: the task with everything known about it.
         reply: the model's reply, for its conclusion: a question may stand there that it did not list.
-        candidates: what it listed, as weighed and worded so far. To drop one is to weigh it 0: remove none.
+        candidates: what it listed, as weighed and worded so far. One that is left out is dropped.
         verdict: what a policy said before about the first question; empty for those after it.
     """
 
@@ -129,9 +129,9 @@ class Proposal:
     verdict: AskVerdict
 
     @classmethod
-    def of(cls, task: str, reply: ClarificationResponse, verdict: AskVerdict) -> Proposal:
-        """Return what a reply proposes, not weighed yet."""
-        score = 1.0 if verdict.score is None else verdict.score
+    def of(cls, task: str, reply: ClarificationResponse, verdict: AskVerdict, threshold: float) -> Proposal:
+        """Return what a reply proposes, not weighed yet. A demand reaches the threshold, however low its score."""
+        score = 1.0 if verdict.score is None else max(verdict.score, threshold)
         demand = score if verdict.must_ask else 0.0
         return cls(task, reply, tuple(WeighedCandidate(each, demand=demand) for each in reply.candidates), verdict)
 

@@ -26,7 +26,7 @@ def choose_questions(proposal: Proposal, threshold: float, path: tuple[str, ...]
     if worth:
         kept = sorted(worth, key=lambda each: -each.weight)[: 1 if must_ask else MAX_CHECKED_CANDIDATES]
         return [each.candidate.to_question(path, each.weight) for each in kept]
-    listed = {each.candidate.question for each in proposal.candidates}
+    listed = {each.question for each in reply.candidates} | {each.candidate.question for each in proposal.candidates}
     is_put = reply.needs_clarification or (must_ask and not listed)
     if is_put and reply.clarification_question and reply.clarification_question not in listed:
         return [reply.question(path)]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conversation import answers, resumed_as, run, send
+from pydantic import ValidationError
 from scenario import DEEP_CODING
 from scorers import list_needs
 
@@ -17,6 +19,7 @@ from upcall.autogen.messages import event_warnings
 from upcall.errors import ConfigurationError
 from upcall.options import TeamOptions
 from upcall.questions.question import Detail
+from upcall.runs.asked_kinds import AskedKind
 from upcall.runs.outputs import Candidate
 from upcall.teams import TeamResources, root_team
 from upcall.testing import Call, Reply, ScriptedModelClient
@@ -40,6 +43,23 @@ class NeverPlaces(AskPolicy):
 
     def weigh(self, proposal: Proposal) -> Proposal:
         return proposal.map(lambda each: each.drop() if each.candidate.detail is Detail.PLACE else each)
+
+
+class LeavesOut(AskPolicy):
+    """Leaves all questions out."""
+
+    def weigh(self, proposal: Proposal) -> Proposal:
+        return replace(proposal, candidates=())
+
+
+class Rewords(AskPolicy):
+    """Words each question anew, and wants none of them asked."""
+
+    def weigh(self, proposal: Proposal) -> Proposal:
+        def reword(each: WeighedCandidate) -> WeighedCandidate:
+            return replace(each, candidate=each.candidate.model_copy(update={"question": "Why?"}), weight=0.0)
+
+        return proposal.map(reword)
 
 
 class Wholly:
@@ -67,6 +87,7 @@ async def test_policy_that_sees_nothing_missing_calls_no_model() -> None:
 
 async def test_policy_that_demands_a_question_gets_the_weightiest() -> None:
     assert await asked(Judge(must_ask=True), list_needs(area="low")) == ["Which area?"]
+    assert await asked(Judge(must_ask=True, score=0.1), list_needs(area="low")) == ["Which area?"]
     assert await asked(Judge(must_ask=None), list_needs(area="low")) == []
 
 
@@ -75,11 +96,29 @@ async def test_policy_names_what_is_missing() -> None:
     assert await asked(Judge(must_ask=True, missing="the year"), nothing_listed) == ["Please tell me: the year."]
 
 
-async def test_policy_drops_questions_that_the_model_insists_on() -> None:
+@pytest.mark.parametrize("policy", [NeverPlaces(), LeavesOut(), Rewords()])
+async def test_policy_drops_questions_that_the_model_insists_on(policy: AskPolicy) -> None:
     insists = json.loads(list_needs(area="high")) | {"clarification_question": "Which area?"}
-    assert await asked(NeverPlaces(), json.dumps(insists)) == []
-    forced = Clarifier(ScriptedModelClient([json.dumps(insists)]), policies=[NeverPlaces(), Judge(must_ask=True)])
-    assert not (await send(forced, TASK)).questions
+    assert await asked(policy, json.dumps(insists)) == []
+
+
+@pytest.mark.parametrize("policy", [NeverPlaces(), LeavesOut()])
+async def test_policy_drops_questions_that_another_demands(policy: AskPolicy) -> None:
+    model = ScriptedModelClient([list_needs(area="high")])
+    assert not (await send(Clarifier(model, policies=[policy, Judge(must_ask=True)]), TASK)).questions
+
+
+async def test_policy_demand_yields_to_what_was_dismissed() -> None:
+    kinds = [AskedKind(detail=Detail.PLACE, asked=4, dismissed=4)]
+    for score, questions in ((0.6, 0), (None, 1)):
+        model = ScriptedModelClient([list_needs(area="low")])
+        agent = Clarifier(model, policies=[Judge(must_ask=True, score=score)], asked_kinds=kinds)
+        assert len((await send(agent, TASK)).questions) == questions
+
+
+def test_score_outside_its_range_is_refused() -> None:
+    with pytest.raises(ValidationError, match="less than or equal to 1"):
+        AskVerdict(must_ask=True, score=7)
 
 
 async def test_policy_without_a_base_has_the_last_word() -> None:

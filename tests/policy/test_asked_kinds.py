@@ -24,7 +24,7 @@ def weight_of(spoils: Weight, ask: AskFor, *kinds: AskedKind) -> float:
     candidate = Candidate(detail=Detail.LEVEL, question="Which level?", known_from=KnownFrom.USER, weight=spoils)
     reply = ClarificationResponse(candidates=(candidate,), needs_clarification=True)
     policy = PolicyChain(Weights(ask, checks_quotes=True), Memory(kinds))
-    (weighed,) = policy.weigh(Proposal.of("Teach me Go", reply, AskVerdict())).candidates
+    (weighed,) = policy.weigh(Proposal.of("Teach me Go", reply, AskVerdict(), 0.5)).candidates
     return weighed.weight
 
 
