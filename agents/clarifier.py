@@ -113,7 +113,7 @@ class ClarifierAgentState(Thread):
     """The state of a `Clarifier` (seed S0). The fields of the plan that the seed has here are the planner's (X10).
 
     ``context`` is its dialog with the model since it received the present task, including tool calls.
-    ``iteration`` counts the answered questions, ``clarifier_log`` contains them. ``searched``: it was told to
+    ``iteration`` counts the answered questions, ``clarifier_log`` contains them. ``searched``: it was instructed to
     search before asking. ``verdict``: what a policy says about the task.
     """
 
@@ -217,7 +217,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         await self._toolset.close()
 
     async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
-        """Look things up, ask the model's questions, or hand over the clarified task."""
+        """Look things up, ask the model's questions, or hand off the clarified task."""
         self._note_answers()
         if self._is_complete():
             return self._complete()

@@ -52,7 +52,7 @@ class EscalationValidator(OutputValidator):
 class EscalatingAgent(PausableAgent):
     """A `PausableAgent` whose first hand-off target gets the task when its report is empty or says it falls short.
 
-    Its findings are passed on. Its model may also hand over itself, with the hand-off's tool. Without hand-offs it is
+    Its findings are passed on. Its model may also hand off itself, with the hand-off's tool. Without hand-offs it is
     like any pausable agent.
     """
 

@@ -81,7 +81,7 @@ class HumanProxyAgent(UserProxyAgent):
 
 
 class ProxyState(AgentState):
-    """The question of a user proxy, and who handed over to it, if anybody."""
+    """The question of a user proxy, and who handed off to it, if anybody."""
 
     question: Question | None = None
     handed_by: str | None = None
@@ -126,7 +126,7 @@ class PausingUserProxy(StandIn[ProxyState]):
         last = messages[-1] if messages else None
         handoff = last if isinstance(last, HandoffMessage) and last.target == self.name else None
         words = last.to_model_text() if last is not None else ""
-        if handoff is not None:  # Its own words only say that it hands over.
+        if handoff is not None:  # Its own words only say that it hands off.
             spoken = [each.content for each in messages if isinstance(each, TextMessage)]
             words = words_before_handoff(handoff.context) or (spoken[-1] if spoken else "") or words
         text = words.strip()[:MAX_QUESTION_CHARS] or "It is your turn."

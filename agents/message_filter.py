@@ -61,7 +61,7 @@ class FilteringAgent(StandIn[AgentState]):
             yield item if self.name == self.inner.name else self._raise(item)
 
     def _may_answer(self, message: BaseChatMessage, waiting: set[str]) -> bool:
-        """Whether a message contains an answer, or hands over the bare text that a stock `UserProxyAgent` received."""
+        """Whether a message contains an answer, or hands off the bare text that a stock `UserProxyAgent` received."""
         is_handed_over = isinstance(message, HandoffMessage) and message.source == self.user_proxy
         return is_handed_over or not waiting.isdisjoint(each.question_id for each in message_answers(message))
 

@@ -189,7 +189,7 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
                 asked = extract_questions(event, self.user_proxy) if is_own else ()
                 if not asked:
                     yield event
-                elif QUESTIONS not in event.metadata:  # A stock agent's hand-off: nobody was told of it.
+                elif QUESTIONS not in event.metadata:  # A stock agent's hand-off: nobody was informed of it.
                     yield asked_event(asked[0], source=event.source)
             running.result()
             state.unfinished = False
@@ -202,12 +202,12 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
                 own.cancel()
                 await asyncio.wait([running], timeout=CANCEL_TIMEOUT_S)
             self._shared.busy = not running.done()
-            while not events.empty():  # Cut off, it has said what nobody has heard.
+            while not events.empty():  # Cut off, it has said what nobody has received.
                 event = events.get_nowait()
                 if event is not None and PATH not in event.metadata:
                     waiting.take(event, (), self.user_proxy)
-            # One of ours keeps a state that it goes on from; a stock agent's may hold half a batch, so that what it did
-            # since the team was last paused is done again.
+            # One of ours keeps a state that it continues from; a stock agent's may hold half a batch, so that what it
+            # did since the team was last paused is done again.
             if running.done() and (cut_off or not state.unfinished):
                 state.team, state.inbox = dict(await team.save_state()), []
                 state.questions = list(waiting.questions.values())

@@ -158,7 +158,7 @@ async def _serve_other(
     token: CancellationToken,
     emit: Emit[Event],
 ) -> None:
-    """Serve a call with an agent of another library, which asks by handing over to the user at the end of its turn.
+    """Serve a call with an agent of another library, which asks by handing off to the user at the end of its turn.
 
     Its context may contain half a batch after an error, so a failed turn starts again from its beginning. One
     call at a time, since its state is in the object.

@@ -135,7 +135,7 @@ class PlannerState(Thread):
 
     @property
     def plan_approved(self) -> bool:
-        """Whether it is approved; then it is handed over, and the turn ends."""
+        """Whether it is approved; then it is handed off, and the turn ends."""
         return self.plan is not None and self.plan.approved
 
     @property

@@ -76,7 +76,7 @@ class StandIn(ResumableAgent[StateT]):
 
     async def _save_stock(self) -> Mapping[str, Any]:
         """Return the stock agent's state, with the context that a `SocietyOfMindAgent` leaves out of its own
-        (autogen-agentchat 0.7.5): what it was told in earlier turns."""
+        (autogen-agentchat 0.7.5): what it was given in earlier turns."""
         state = await self.stock.save_state()
         if isinstance(self.stock, SocietyOfMindAgent):
             state = {**state, _CONTEXT: await self.stock.model_context.save_state()}

@@ -329,7 +329,7 @@ class _Attempt:
             self._emitted += 1
             if self._emitted <= self._emitted_before:
                 return
-        if isinstance(item, ThoughtEvent):  # What was said beside calls may have thoughts in it.
+        if isinstance(item, ThoughtEvent):  # What was written beside calls may have thoughts in it.
             item = item.model_copy(update={"content": drop_marks(item.content)})
         if _REPLAYED not in item.metadata:
             self._emit(item)

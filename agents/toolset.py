@@ -205,7 +205,7 @@ class Toolset:
         """
         if await self.hold_for_approval(frame, token, emit):
             return
-        while frame.runnable:  # Once more at once where what it asks for was told in this run already.
+        while frame.runnable:  # Once more at once where what it asks for was given in this run already.
             with tool_context(frame.given, frame.kept) as call:
                 outcome = await self._outcome(frame, call, token, emit)
             if outcome.asked is not None:
@@ -267,7 +267,7 @@ class Toolset:
                 raise  # That is for the program to mend, not for the model.
             except UserInputRequired as needed:
                 return ToolOutcome(asked=question_fields(needed, name), kept=call.kept or None)
-            except Exception as error:  # A tool may raise anything; the model is told and can react.
+            except Exception as error:  # A tool may raise anything; the model is informed and can react.
                 if isinstance(error, StoreUnavailable) and error.store == current_scope().store:
                     raise  # The run's own: what the call did could not be recorded, so it is made again, or in doubt.
                 return self._report_failure(error)

@@ -1,4 +1,5 @@
-"""How well a trained scorer (``ask_scorer``) tells tasks that lack something from clear ones, on kinds it never saw.
+"""How well a trained scorer (``ask_scorer``) distinguishes tasks that lack something from clear ones, on kinds it never
+saw.
 
     python benchmarks/ask_scorer.py
     python benchmarks/ask_scorer.py --base-url http://127.0.0.1:8080/v1 --model NAME

@@ -121,7 +121,7 @@ def read_tasks() -> Iterator[Task]:
 
 
 async def ask(client: ChatCompletionClient, task: Task, policy: AskFor, *, only_look: bool = False) -> Result:
-    """Return the first question of a fresh clarifier, or only its first look; one that tells nothing does not ask."""
+    """Return the first question of a fresh clarifier, or only its first look; one that says nothing does not ask."""
     before = client.total_usage().prompt_tokens
     look = await take_first_look(client, "clarifier", task, policy)
     if only_look:

@@ -148,7 +148,7 @@ class Bench:
                 _add_what_is_beyond_the_floor(figures, self.scenarios)
                 if self.keep is not None:
                     self.keep.write_text(json.dumps({"/".join(key): found for key, found in figures.items()}, indent=1))
-                _tell(f"round {number + 1} of {self.rounds} is done")
+                _print_line(f"round {number + 1} of {self.rounds} is done")
         return figures, versions
 
     def _round(self, order: Sequence[str]) -> Iterator[tuple[str, str, Mapping[str, float]]]:
@@ -233,7 +233,7 @@ def prepared_environment() -> Path:
     wanted = "\n".join((*REQUIREMENTS, (ROOT / "pyproject.toml").read_text()))
     stamp = ENVIRONMENT / "installed.txt"
     if not stamp.exists() or stamp.read_text() != wanted:
-        _tell(f"installing into {ENVIRONMENT.name}/ ...")
+        _print_line(f"installing into {ENVIRONMENT.name}/ ...")
         venv.create(ENVIRONMENT, with_pip=True)
         install = [str(python), "-m", "pip", "install", "--quiet", "--upgrade", *REQUIREMENTS, "-e", str(ROOT)]
         subprocess.run(install, check=True, stdout=sys.stderr)
@@ -288,7 +288,7 @@ def _chosen(names: Sequence[str], known: Sequence[str], what: str) -> list[str]:
     return [each for each in known if each in names]
 
 
-def _tell(line: str) -> None:
+def _print_line(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Write the first layers of a GGUF model to a file of its own: embeddings of a middle layer tell more about a text.
+"""Write the first layers of a GGUF model to a file of its own: embeddings of a middle layer show more about a text.
 
 The last layers of a language model are about the next word; what a text is about, and what it lacks, is clearest in the
 middle. A server of llama.cpp gives the states of the last layer that its file has, so a file with fewer layers gives

@@ -1,4 +1,4 @@
-"""Kill workers with SIGKILL at every point of their work, let others go on, and count what was done twice or lost.
+"""Kill workers with SIGKILL at every point of their work, let others continue, and count what was done twice or lost.
 
     python benchmarks/kill.py                      # every point of every scenario, some minutes
     python benchmarks/kill.py --points 100 --twice 20 --seed 7
@@ -64,7 +64,7 @@ class Figures:
     effects_twice: int
     losses: int
     locked: int
-    """Workers stopped in the middle of a write to SQLite: its lock is theirs, and nobody can go on."""
+    """Workers stopped in the middle of a write to SQLite: its lock is theirs, and nobody can continue."""
     seconds: float
 
 
@@ -117,7 +117,7 @@ class Harness:
 
 def schedule(points: Sequence[Reached], wanted: int | None, twice: int, seed: str) -> list[list[str]]:
     """Where to kill: each point once, or `wanted` of them, of all kinds alike; and `twice` trials in which the process
-    that goes on is killed too."""
+    that continues is killed too."""
     dice = random.Random(seed)
     labels = list(dict.fromkeys(f"{each.stage}/{each.label}" for each in points if each.kind not in HUMAN))
     kinds: dict[str, list[str]] = {}

@@ -113,7 +113,7 @@ class Outcome:
 
     form: str
     right: bool | None
-    said: str
+    wording: str
 
 
 async def turn(agent: ChatAgent, task: str) -> tuple[BaseChatMessage, int]:
@@ -186,7 +186,7 @@ async def measure(client: ChatCompletionClient, agents: Sequence[str], skip: int
                 outcome = Outcome("failed", False, str(error))
             outcomes.append(outcome)
             mark = {True: "right", False: "WRONG", None: ""}[outcome.right]
-            text = " ".join(outcome.said.split())[:110]
+            text = " ".join(outcome.wording.split())[:110]
             print(f"{agent:10} {mark:6} {outcome.form:9} {task[:60]!r} -> {text}", flush=True)
         forms = Counter(outcome.form for outcome in outcomes)
         right = sum(bool(outcome.right) for outcome in outcomes)

@@ -1,4 +1,4 @@
-"""How well quotes are told from what was not said, and what a look-up costs.
+"""How well quotes are distinguished from what was not said, and what a look-up costs.
 
 `python benchmarks/quotes.py` on the labelled quotes in tests/data: `quotes.json`, with which the rules were made, and
 `quotes_held_out.json`, which was written when they were done; and in `quotes_in_context.json`, where the words of each

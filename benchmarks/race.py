@@ -1,11 +1,11 @@
-"""Many processes do the same to one run at the same moment: the work must be done once, and the others told so.
+"""Many processes do the same to one run at the same moment: the work must be done once, and the others learn that.
 
     python benchmarks/race.py                       # each race, 8 processes, 5 rounds
     python benchmarks/race.py --race resume --rounds 20 --store postgresql://...
 
 ``same`` answer: all give the same answers. ``other``: each gives answers of its own. ``resume``: all resume a run whose
 worker was killed. ``mixed``: half of them answer, half resume. ``busy``: all resume a run whose worker is alive, but
-stopped (SIGSTOP); nobody may take it over, and it goes on afterwards. The status is 1 if anything was wrong.
+stopped (SIGSTOP); nobody may take it over, and it continues afterwards. The status is 1 if anything was wrong.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ BEFORE: dict[str, dict[str, Any]] = {
 }
 """What becomes of the first worker. Where it is killed no tool is in doubt; where it is stopped it alone is at work."""
 
-TOLD = {"RunConflict", "RunBusy", "AlreadyAnswered", "RunNotWaiting"}
-"""What those are told who come too late."""
+EXPECTED_TEXTS = {"RunConflict", "RunBusy", "AlreadyAnswered", "RunNotWaiting"}
+"""What those are given who come too late."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def run_race(race: str, job: Job, processes: int) -> Race:
     outcomes = [Outcome(**json.loads(line)) for line in lines(job.folder / OUTCOMES)]
     got = Counter(f"{each.did}: {each.got}" for each in outcomes)
     calls = sum(each.kind == "held" for each in raced)
-    return Race(race, dict(got), calls, [*faults, *_twice(race, job), *_wrongly_told(race, job, outcomes)])
+    return Race(race, dict(got), calls, [*faults, *_twice(race, job), *_find_wrong_outcomes(race, job, outcomes)])
 
 
 def _note_questions(job: Job) -> None:
@@ -139,13 +139,17 @@ def _twice(race: str, job: Job) -> list[str]:
     ]
 
 
-def _wrongly_told(race: str, job: Job, outcomes: Sequence[Outcome]) -> list[str]:
+def _find_wrong_outcomes(race: str, job: Job, outcomes: Sequence[Outcome]) -> list[str]:
     """Losers that got no clear line, and winners beside the one."""
-    faults = [f"{each.did} told with {each.got}: {each.text}" for each in outcomes if each.got not in ("Run", *TOLD)]
+    faults = [
+        f"{each.did} ended with {each.got}: {each.text}"
+        for each in outcomes
+        if each.got not in ("Run", *EXPECTED_TEXTS)
+    ]
     faults += [f"not one line: {each.text!r}" for each in outcomes if len(each.text.splitlines()) != 1]
     winners = sum(each.got == "Run" for each in outcomes)
     if race == "busy":
-        return faults + [f"told with {each.got}" for each in outcomes if each.got != "RunBusy"]
+        return faults + [f"ended with {each.got}" for each in outcomes if each.got != "RunBusy"]
     if winners == 0 or (winners > 1 and race in ("other", "resume")):
         faults.append(f"{winners} processes were told that they did it")
     if race == "other" and (job.folder / FINAL).exists():

@@ -4,7 +4,7 @@
 
 The server is a process of its own on loopback, over an SQLite file; its team asks again after each answer, and its
 model answers at once. Each stream follows a run of its own. Lost would be an answer that its run does not have, or an
-entry of a transcript that its stream did not tell, or told twice.
+entry of a transcript that its stream did not emit, or emitted twice.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ async def run_server(store: str, users: int) -> None:
     def report(link: str) -> None:
         print(json.dumps({"url": link.partition("/login")[0], "secrets": secrets}), flush=True)
 
-    await serve(service, "127.0.0.1", 0, operator="nobody", tell=report)
+    await serve(service, "127.0.0.1", 0, operator="nobody", show_link=report)
 
 
 @dataclass
 class Follower:
-    """One stream: what it told, and when it told the question that is open."""
+    """One stream: what it emitted, and when it emitted the question that is open."""
 
     client: httpx.AsyncClient
     run_id: str
@@ -69,7 +69,7 @@ class Follower:
     asked: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
     known: set[str] = field(default_factory=set)
     answered: dict[str, float] = field(default_factory=dict)
-    told: list[float] = field(default_factory=list)
+    delivered: list[float] = field(default_factory=list)
     last: str = ""
 
     async def follow(self) -> None:
@@ -88,7 +88,7 @@ class Follower:
         if event["event"] == "entry":
             self.entries.append(data)
             if data["kind"] == "answer" and data["name"] in self.answered:
-                self.told.append(time.perf_counter() - self.answered[data["name"]])
+                self.delivered.append(time.perf_counter() - self.answered[data["name"]])
         elif event["event"] == "run":
             for question in data["questions"]:
                 if question["id"] not in self.known:
@@ -124,7 +124,7 @@ async def measure(place: dict[str, Any], server: int, streams: int, rate: float,
         for task in following:
             task.cancel()
         await asyncio.gather(*following, return_exceptions=True)
-    emitted = [one for each in followers for one in each.told]
+    emitted = [one for each in followers for one in each.delivered]
     now, most = _memory(server)
     print(f"{len(taken)} answers in {seconds:.0f} s, {late} of them sent late; memory {now} MB, at most {most} MB")
     print(f"request: {_quantiles(taken)}")
@@ -149,7 +149,7 @@ async def _start(client: httpx.AsyncClient) -> str:
 
 
 async def _wait_for(followers: list[Follower]) -> None:
-    """Wait until each stream has told a question that is open."""
+    """Wait until each stream has emitted a question that is open."""
     async with asyncio.timeout(TIMEOUT_S * 2):
         for each in followers:
             each.asked.put_nowait(await each.asked.get())
@@ -177,7 +177,7 @@ async def _answer_all(followers: list[Follower], rate: float, seconds: float) ->
 
 
 async def _find_lost(follower: Follower) -> tuple[int, int]:
-    """Count the answers that the run does not have, and the entries that the stream did not tell just once."""
+    """Count the answers that the run does not have, and the entries that the stream did not emit exactly once."""
     kept = (await follower.client.get(f"/api/runs/{follower.run_id}/transcript")).json()
     has = {each["name"] for each in kept if each["kind"] == "answer"}
     whole, emitted = (

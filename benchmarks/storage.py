@@ -1,7 +1,7 @@
 """What a pause costs in the store: bytes, CPU, and runs a second. Read the ratios; all of it is measured in one run.
 
 Bytes are those of all columns of all tables (what the runs need), not of the file (pages, indexes). The bare message
-log is what was said in the group, each message once, as JSON text.
+log is what was written in the group, each message once, as JSON text.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ async def one_pause(location: str) -> None:
 
 
 async def many_pauses(location: str, pauses: int, characters: int) -> None:
-    """Print the bytes of a team of four over many pauses, beside what was said."""
+    """Print the bytes of a team of four over many pauses, beside what was written."""
     app = app_with(four(characters), location)
     run = await app.start(TASK)
     print(f"Four agents, {pauses} pauses, {characters} characters a report")
@@ -145,14 +145,14 @@ async def long_history(location: str) -> None:
 
 
 @functools.cache
-def said(kind: int, number: int) -> dict[str, Any]:
+def wording(kind: int, number: int) -> dict[str, Any]:
     """One message as a group chat's state holds it."""
     return dict(TextMessage(source=f"agent{number % 4}", content=prose(kind * 1000 + number, 600)).dump())
 
 
 def state(kind: int, length: int) -> Checkpoint:
     """Return the state of a team of two after so many messages, in the thread and in the contexts of both."""
-    thread = [said(kind, number) for number in range(length)]
+    thread = [wording(kind, number) for number in range(length)]
     context = [{"content": each["content"], "source": each["source"], "type": "UserMessage"} for each in thread]
     own = {"version": 1, "messages": context}
     agent = {"type": "ChatAgentContainerState", "version": "1.0.0", "agent_state": own, "message_buffer": []}

@@ -81,7 +81,7 @@ class Fleet:
         return Counter({STATUSES[number].value: count for number, count in found})
 
     def has_work(self, runs: int) -> bool:
-        """Tell whether not all of the runs are over, or a job is left."""
+        """Return whether not all of the runs are over, or a job is left."""
         return sum(self.count()[each] for each in OVER) < runs or bool(self.jobs())
 
     def jobs(self) -> list[tuple[Any, ...]]:
@@ -143,7 +143,7 @@ async def kill_workers(fleet: Fleet, options: argparse.Namespace) -> dict[str, A
         alive.append(fleet.start())
         if number % 2:
             victim.send_signal(signal.SIGSTOP)
-            watching.append(asyncio.create_task(go_on_and_end(victim, fleet.lease * 2)))
+            watching.append(asyncio.create_task(continue_and_end(victim, fleet.lease * 2)))
         else:
             kill(victim)
         watching.append(asyncio.create_task(watch(fleet, held, taken_over)))
@@ -193,7 +193,7 @@ def held_by(location: str, process: int) -> list[tuple[str, str]]:
 
 
 async def watch(fleet: Fleet, held: list[tuple[str, str]], taken_over: list[float]) -> None:
-    """Note how long it takes until somebody else has gone on with each of some runs."""
+    """Note how long it takes until somebody else has continued with each of some runs."""
     began, left = time.monotonic(), dict(held)
     while left:
         await asyncio.sleep(0.1)
@@ -205,8 +205,8 @@ async def watch(fleet: Fleet, held: list[tuple[str, str]], taken_over: list[floa
             del left[run_id]
 
 
-async def go_on_and_end(worker: subprocess.Popen[str], seconds: float) -> None:
-    """Let a worker that stands still go on after a while, and end it in the ordinary way."""
+async def continue_and_end(worker: subprocess.Popen[str], seconds: float) -> None:
+    """Let a worker that stands still continue after a while, and end it in the ordinary way."""
     await asyncio.sleep(seconds)
     worker.send_signal(signal.SIGCONT)
     await asyncio.sleep(3)
@@ -219,7 +219,7 @@ async def go_on_and_end(worker: subprocess.Popen[str], seconds: float) -> None:
 
 async def suspend_in_writes(fleet: Fleet, options: argparse.Namespace) -> dict[str, Any]:
     """Suspend a worker before and behind each statement that it writes for one run, a new worker and run each time;
-    return how long after the lease the run went on elsewhere, and what was found wrong."""
+    return how long after the lease the run continued elsewhere, and what was found wrong."""
     answering = asyncio.create_task(fleet.answer_all())
     waits, faults = list[float](), list[str]()
     for number in range(1, options.places // 2 + 1):
@@ -241,7 +241,7 @@ async def suspend_in_writes(fleet: Fleet, options: argparse.Namespace) -> dict[s
 
 async def _suspend_at(fleet: Fleet, place: int) -> tuple[float | None, Run]:
     """Play one run whose first worker suspends itself at a place; return how many seconds after the lease, and after
-    another worker was there, the run went on. None where it ended before the worker came to that place."""
+    another worker was there, the run continued. None where it ended before the worker came to that place."""
     victim = fleet.start(FLEET_SUSPENDS=str(place))
     run_id, late = (await fleet.app.submit("Build it")).id, None
     while not is_stopped(victim.pid) and not await _is_over(fleet, run_id):  # noqa: ASYNC110
@@ -263,7 +263,7 @@ async def _suspend_at(fleet: Fleet, place: int) -> tuple[float | None, Run]:
 
 
 def is_stopped(process: int) -> bool:
-    """Tell whether a process stands still (proc(5), the third field of stat)."""
+    """Return whether a process stands still (proc(5), the third field of stat)."""
     return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 

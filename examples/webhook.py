@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 from upcall import Run, Settings, Upcall, UpcallError, run_sync
 
 
-def tell(run: Run) -> None:
+def describe(run: Run) -> None:
     body = run.as_json() | {"reply_to": here}
     for url in sys.argv[1:]:
         urlopen(Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"}), timeout=10).close()
@@ -34,7 +34,7 @@ class Answers(BaseHTTPRequestHandler):
 server = HTTPServer(("127.0.0.1", 0), Answers)
 here = f"http://127.0.0.1:{server.server_port}/"
 app = Upcall(store="webhook.db", settings=Settings.read(model="demo"))
-tell(run := run_sync(app.start("Build me a user authentication system")))
+describe(run := run_sync(app.start("Build me a user authentication system")))
 while run.waiting:
     server.handle_request()
-    tell(run := run_sync(app.get(run.id)))
+    describe(run := run_sync(app.get(run.id)))

@@ -88,7 +88,7 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _strange_servers() -> None:
-    """Forget what servers of other tests told of themselves: another one may listen at their port now."""
+    """Forget what servers of other tests reported of themselves: another one may listen at their port now."""
     for module, name in (("model_size", "_known_sizes"), ("openai_client.client", "_rules")):
         if loaded := sys.modules.get(f"upcall.autogen.{module}"):
             getattr(loaded, name).clear()

@@ -1,7 +1,7 @@
 """`FirstLook`: the probabilities of a single token say whether something has to be asked.
 
 A small model asked for the decision nearly always finds a task clear. The probability that its reply begins like that
-to a task in which something is missing tells more. `upcall.autogen.token_odds` says which servers return it.
+to a task in which something is missing shows more. `upcall.autogen.token_odds` says which servers return it.
 """
 
 from __future__ import annotations

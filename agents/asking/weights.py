@@ -40,7 +40,7 @@ class Weights(AskPolicy):
 
     Args:
         ask: what the user wants to be asked for.
-        checks_quotes: whether words that are said to settle a question must be in the task.
+        checks_quotes: whether words claimed to settle a question must be in the task.
     """
 
     def __init__(self, ask: AskFor, *, checks_quotes: bool) -> None:
@@ -71,7 +71,7 @@ def weigh(candidate: Candidate, ask: AskFor, *, is_stated: bool, is_needed: bool
     """Return the weight of a question about this.
 
     Args:
-        is_stated: whether the task contains the words that are said to settle it.
+        is_stated: whether the task contains the words claimed to settle it.
         is_needed: whether the reply concludes that something must be asked.
         factor: what is left of its weight for other reasons.
     """

@@ -1,4 +1,4 @@
-"""The next steps of a structured agent: ask, wait for answers, hand over its turn, or return the result."""
+"""The next steps of a structured agent: ask, wait for answers, hand off its turn, or return the result."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def _first(given: Mapping[str, Any], names: Iterable[str]) -> str | None:
 
 
 def _merge_equal(options: list[Any]) -> list[Any]:
-    """Return the options without those whose label was there before, which people could not tell apart, if there is
+    """Return the options without those whose label was there before, which people could not distinguish, if there is
     still a choice."""
     seen, kept = set[str](), list[Any]()
     for option in options:

@@ -55,7 +55,7 @@ def serve_at_once(turn: Turn, serve: Serve) -> AsyncGenerator[Event, None]:
 def redeliver_answers(turn: Turn) -> bool:
     """Deliver the answers that arrived during the turn before it was interrupted; return whether there are any.
 
-    Its calls end in another order now, and a pause would tell the others what they were not told then.
+    Its calls end in another order now, and a pause would tell the others what they were not given then.
     """
     scope = current_scope()
     box, journal = scope.answers, scope.journal

@@ -75,8 +75,8 @@ def read_report_call(arguments: Mapping[str, Any], kind: type[BaseModel]) -> Bas
 def read_text(text: str, kind: type[BaseModel], *, insist: bool = False) -> BaseModel:
     """Return the output in a text: JSON that fits, or prose if the output type accepts it.
 
-    In prose no JSON is read: it is an example or a quote. Other JSON does not count as prose, unless the model was told
-    so and does `insist`.
+    In prose no JSON is read: it is an example or a quote. Other JSON does not count as prose, unless the model was
+    asked so and does `insist`.
 
     Raises:
         UnreadableReply: it is neither.

@@ -1,4 +1,4 @@
-"""Answer a nested agent's question if its parent was already told the answer: one structured call.
+"""Answer a nested agent's question if its parent already knows the answer: one structured call.
 
 Any error or doubt means that the question goes up.
 """
@@ -24,7 +24,7 @@ from upcall.words import holds_most_of
 def may_answer(question: Question) -> bool:
     """Return whether an agent may answer in the user's place.
 
-    A risk is the user's to take, a secret the user's to tell, and what is assigned is for the assignee.
+    A risk is the user's to take, a secret the user's to give, and what is assigned is for the assignee.
     """
     return not question.is_risk and not question.secret and not is_assigned(question)
 
@@ -41,7 +41,7 @@ async def answer_nested(
     prompts: Prompts = PROMPTS,
 ) -> tuple[Answer | None, RequestUsage | None]:
     """Return what `agent`, which knows `known`, answers to the question of its agent `nested` that works on `task`,
-    and the tokens spent. No answer where it was not told one, the decision matters much, or the user must choose
+    and the tokens spent. No answer where it knows none, the decision matters much, or the user must choose
     (S4-23)."""
     from upcall.prompts.contexts import ParentAnswerContext
 
@@ -54,10 +54,10 @@ async def answer_nested(
         answer = parse_answer(question, reply.answer)
     except AnswerRefused:
         return None, usage
-    reason = f"{agent} was told ({reply.known_from.value}): {' '.join(reply.quote.split())[:500]}"
+    reason = f"{agent} knew it ({reply.known_from.value}): {' '.join(reply.quote.split())[:500]}"
     return answer.model_copy(update={"by": AnsweredBy.PARENT, "reason": reason}), usage
 
 
 def _is_in(known: Sequence[LLMMessage], quote: str) -> bool:
-    """Whether the words that a model claims to have been told exist; a model may make them up."""
+    """Whether the words that a model claims to have read exist; a model may make them up."""
     return holds_most_of("\n".join(str(message.content) for message in known), quote)

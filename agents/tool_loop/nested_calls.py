@@ -59,7 +59,7 @@ class NestedCalls:
         if not asked or not self._answers:
             return False
         parts, name = self._parts, self._caller.name
-        frame.interrupted = True  # Cut off here, it goes on with what was answered so far.
+        frame.interrupted = True  # Cut off here, it continues with what was answered so far.
         for question in asked:
             with nested_call(name, frame.call.id):
                 answer, usage = await answer_nested(

@@ -40,10 +40,10 @@ class PausableSettings(BaseModel, frozen=True):
             ``output_type``. By default if a text alone cannot be the output, or the model is not small.
         search_first: whether a turn begins with a search of the agent's own documents for its task, made for the model;
             ``auto``: if the model is small.
-        answers_nested: whether it checks a nested agent's question before that goes up, and answers it if it was told
+        answers_nested: whether it checks a nested agent's question before that goes up, and answers it if it was given
             the answer, little depends on it, and the choice is not the user's (S4-23). One more model call each.
         catch_prose: whether a text that ends the turn with a question mark counts as a question to the user. The
-            model is told once that only `ask_user` reaches the user; a text that still asks becomes that call.
+            model is reminded once that only `ask_user` reaches the user; a text that still asks becomes that call.
         nested_timeout: how many seconds a nested agent may work until it pauses or ends, including waits for another
             call of the same team or stock agent; its questions may wait forever. Its call then ends with an error.
         stream: whether text is streamed from the model as it arrives.

@@ -36,7 +36,7 @@ _FAILED_BESIDE = "another call of the same reply failed; look at its result befo
 
 
 class NotYet(UnreadableReply):
-    """A final reply is usable, but the model is told something first; once for each ``kind`` in a turn."""
+    """A final reply is usable, but the model is given something first; once for each ``kind`` in a turn."""
 
     def __init__(self, kind: str, problem: str) -> None:
         super().__init__(problem)
@@ -44,7 +44,7 @@ class NotYet(UnreadableReply):
 
 
 def object_once(turn: Turn, kind: str, problem: str) -> None:
-    """Raise a `NotYet` if the model was not told of this kind of problem in the turn."""
+    """Raise a `NotYet` if the model does not know yet of this kind of problem in the turn."""
     if not turn.was_reminded(kind):
         raise NotYet(kind, problem)
 
@@ -88,7 +88,7 @@ class OutputValidator:
         return frame.call.name == REPORT and self.report_tool is not None
 
     def check_report(self, frame: Frame) -> None:
-        """Finish a call that reports the result: its arguments fit the output type, or the model is told."""
+        """Finish a call that reports the result: its arguments fit the output type, or the model is informed."""
         assert self.output_type is not None
         try:
             read_report_call(frame.arguments(), self.output_type)
@@ -160,7 +160,7 @@ class OutputValidator:
         """Return the report as far as the calls confirm it.
 
         Raises:
-            NotYet: they do not confirm it, and the model was not told so yet.
+            NotYet: they do not confirm it, and the model was not reminded yet.
         """
         verified = report.verify_against(await self.list_work(turn, token))
         lost = [each.rstrip(".") for each in verified.left_open if each not in report.left_open]
@@ -169,7 +169,7 @@ class OutputValidator:
         return verified
 
     def object(self, turn: Turn, problems: Sequence[str]) -> None:
-        """Raise a `NotYet` if there are problems, and the model was not told yet that its calls do not confirm its
+        """Raise a `NotYet` if there are problems, and the model does not know yet that its calls do not confirm its
         report."""
         if problems:
             object_once(turn, "backing", "; ".join(problems))

@@ -62,7 +62,7 @@ _CUT_OFF = {
 """What the user is warned of where the result is a text that was cut off."""
 
 _REPEATED = "each of your last calls was made before, with the same result"
-_UNASKED = "it tried to ask you something and could not ({}), so it went on without your answer"
+_UNASKED = "it tried to ask you something and could not ({}), so it continued without your answer"
 
 
 class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
@@ -366,8 +366,8 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     async def _conclude(
         self, reply: CreateResult, message_id: str, found: TextCalls, token: CancellationToken
     ) -> Response | ThoughtEvent:
-        """End the turn with a text, or tell the model once about each problem with it, also where it was `found` to be
-        a call that is not made."""
+        """End the turn with a text, or inform the model once about each problem with it, also where it was `found` to
+        be a call that is not made."""
         turn, text = self._state, text_of(reply)
         try:
             message = await self._output.take_text(turn, self._interpreter.read_result(turn, reply, found), token)

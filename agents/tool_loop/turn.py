@@ -223,7 +223,7 @@ class Turn(AgentState):
                     yield from ((call, results[call.id]) for call in asked.content if call.id in results)
 
     def handoff_context(self, agent: str, handoffs: Collection[str], left_out: str) -> list[LLMMessage]:
-        """Return what `agent` did in this turn, whose last batch hands over, but for calls of the tool `left_out`."""
+        """Return what `agent` did in this turn, whose last batch hands off, but for calls of the tool `left_out`."""
         history: list[LLMMessage] = []
         results: dict[str, FunctionExecutionResult] = {}
         is_last = True

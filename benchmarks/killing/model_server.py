@@ -21,7 +21,7 @@ from upcall.testing import LoopbackServer, Reply, Request, Script
 DELAY = 0.004
 """Seconds before each reply, so that parallel agents are in flight at the same time."""
 
-TOLD_BY_REQUEST = ("classifier", "clarifier", "check", "planner")
+DECIDED_BY_REQUEST = ("classifier", "clarifier", "check", "planner")
 
 _AGENT = re.compile(r"You are the (\w+)")
 _PART = re.compile(r"Work as (\w+)")
@@ -40,9 +40,9 @@ def asker(body: dict[str, Any]) -> str:
 
 def token_of(body: dict[str, Any]) -> str:
     """Return the token of the reply that a request asks for: ``left:2`` is the second reply of ``left``. An agent
-    that merges what was said into its prompt has no replies to count; its number stands for the whole request."""
+    that merges what was written into its prompt has no replies to count; its number stands for the whole request."""
     who = asker(body)
-    if who in TOLD_BY_REQUEST:
+    if who in DECIDED_BY_REQUEST:
         return f"{who}:{crc32(json.dumps(body['messages']).encode())}"
     # A hand-off brings along the calls of the agent that made it; this one's are those with its own tokens.
     text = json.dumps([each for each in body["messages"] if each["role"] == "assistant"])

@@ -127,7 +127,7 @@ class Scenario:
     ``answers`` are found by words of the question, the first one that fits; with ``one_by_one`` the human answers one
     open question at a time. ``in_turn`` names those who act one after the other: what one of them does shows that the
     ones before it are done. With ``branches``, the turns of the outermost agents have no order; ``timed`` are those who
-    are told more or less of the others, depending on when an answer comes. Without ``make`` it is the root team, with
+    are given more or less of the others, depending on when an answer comes. Without ``make`` it is the root team, with
     ``root_reply`` as its model.
     """
 
@@ -219,7 +219,7 @@ def round_robin(world: World) -> Team:
 
 
 def swarm(world: World) -> Team:
-    """Make a stock agent that hands over to one of ours, which hands back."""
+    """Make a stock agent that hands off to one of ours, which hands back."""
     members: list[ChatAgent] = [world.stock("opener", handoffs=["coder"]), world.agent("coder", handoffs=["opener"])]
     return Swarm(members, termination_condition=TextMessageTermination("opener"))
 

@@ -77,7 +77,7 @@ def attempt(job: Job, kills: Sequence[str]) -> Verdict:
 
 
 def _resume(stopped: int, verdict: Verdict, job: Job) -> None:
-    """Let a worker go on that stood still while others did its work."""
+    """Let a worker continue that stood still while others did its work."""
     note(job.folder, Reached(stopped, "", CONTINUED))
     os.kill(stopped, signal.SIGCONT)
     if ended(stopped) and not verdict.locked:
@@ -174,7 +174,7 @@ def state(job: Job) -> State:
     closed = [each for each in final["records"] if each["answer"] and each["answer"]["outcome"] != "cancelled"]
     pairs = [(each["question"], each["answer"]) for each in closed]
     asked = [pair for pair in pairs if SCENARIOS[job.scenario].answer_to(pair[0]["question"])]
-    run["answers"] = sorted(_asked_and_said(*pair) for pair in asked)
+    run["answers"] = sorted(_describe_answer(*pair) for pair in asked)
     if SCENARIOS[job.scenario].branches:
         run["execution_path"] = sorted(set(run["execution_path"]))
     for name in SCENARIOS[job.scenario].timed:
@@ -185,7 +185,7 @@ def state(job: Job) -> State:
     return State(run, Counter(lines(job.folder / EFFECTS)))
 
 
-def _asked_and_said(question: dict[str, Any], answer: dict[str, Any]) -> list[str]:
+def _describe_answer(question: dict[str, Any], answer: dict[str, Any]) -> list[str]:
     parts = (question["question"], *question["path"], *question["calls"], answer["outcome"], answer["by"])
     return [*parts, answer.get("text", ""), *answer.get("selected", [])]
 
@@ -198,7 +198,7 @@ def _doubts(log: Sequence[Reached], choice: str) -> set[str]:
 def _differences(expected: State, found: State, again: set[str], skipped: set[str]) -> Iterator[str]:
     for name, value in expected.run.items():
         if name == "usage" and skipped:
-            continue  # Who is told that a call was skipped is told more.
+            continue  # Who is informed that a call was skipped is given more.
         if found.run[name] != value:
             yield f"ends with another {name}: {found.run[name]!r}, not {value!r}"
     for effect in expected.effects.keys() | found.effects.keys():
@@ -221,7 +221,7 @@ def _repeated(log: Sequence[Reached], kind: str) -> Iterator[tuple[int, Reached]
 
 
 def _parted(log: Sequence[Reached]) -> tuple[Sequence[Reached], Sequence[Reached]]:
-    """Return the points before, and those after a worker that stood still goes on. It learns that it has lost the run
+    """Return the points before, and those after a worker that stood still continues. It learns that it has lost the run
     when it writes next, so that each of its agents may still make one model call, and begin what the
     human was asked about."""
     place = next((place for place, each in enumerate(log) if each.kind == CONTINUED), len(log))

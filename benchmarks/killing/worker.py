@@ -29,7 +29,7 @@ from upcall.testing.model import MODEL_INFO
 FINAL, OUTPUT = "final.json", "output.txt"
 
 MOVED_ON = (RunConflict, AlreadyAnswered, RunNotWaiting)
-"""What a worker is told when another process was faster."""
+"""What a worker is given when another process was faster."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Job:
 
     @property
     def disturbed(self) -> bool:
-        """Whether it is usual here that a worker is told that another one was faster."""
+        """Whether it is usual here that a worker is informed that another one was faster."""
         return self.eager or self.signal == signal.SIGSTOP
 
     @property
@@ -132,7 +132,7 @@ async def _do(job: Job, stage: str, run: Run | None) -> None:
         run = await _start(app, job)
     elif run.waiting:
         answered = run.questions[:1] if job.what.one_by_one else run.questions
-        run = await app.answer(job.run_id, {each.id: _said(job, points, each) for each in answered})
+        run = await app.answer(job.run_id, {each.id: _choose_answer(job, points, each) for each in answered})
     else:
         run = await app.resume(job.run_id)
     points.reach("pause after")
@@ -184,7 +184,7 @@ def _client(job: Job, points: Points) -> ChatCompletionClient:
     return OpenAIChatCompletionClient(**arguments)
 
 
-def _said(job: Job, points: Points, question: Question) -> str:
+def _choose_answer(job: Job, points: Points, question: Question) -> str:
     """Return what the human answers: what the scenario says, or to a call in doubt what the human sees of its side
     effect."""
     known = job.what.answer_to(question.question)

@@ -85,8 +85,8 @@ class System:
         self._states.close()
 
 
-def _begin(name: str, said: list[Json]) -> Json:
-    return {"name": name, "messages": [{"role": "system", "content": PROMPTS[name]}, *said], "open": {}}
+def _begin(name: str, wording: list[Json]) -> Json:
+    return {"name": name, "messages": [{"role": "system", "content": PROMPTS[name]}, *wording], "open": {}}
 
 
 def _waiting(agent: Json) -> list[str]:

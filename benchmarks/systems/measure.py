@@ -203,7 +203,7 @@ async def leave_paused(bench: Bench, count: int) -> Json:
     return {"runs": {f"r{i}": (await bench.start(f"r{i}"))[0].questions for i in range(count)}}
 
 
-async def go_on(bench: Bench, run: str, questions: list[str], made: float, spawned: float) -> Json:
+async def resume(bench: Bench, run: str, questions: list[str], made: float, spawned: float) -> Json:
     """Answer a run that another process has paused. `made` is when the imports were done."""
     await bench.system.open()
     rest, segment = await bench.answer(run, 0, questions)
@@ -237,7 +237,7 @@ def main() -> None:
         modes = {"runs": runs, "pauses": pauses, "rate": rate, "memory": memory, "leave": leave_paused}
         try:
             if chosen.mode == "go-on":
-                return await go_on(bench, chosen.run, json.loads(chosen.questions), made, chosen.spawned)
+                return await resume(bench, chosen.run, json.loads(chosen.questions), made, chosen.spawned)
             return await modes[chosen.mode](bench, chosen.count)
         finally:
             await bench.system.close()

@@ -1,8 +1,8 @@
 """Pydantic AI: deferred tools. The tool that asks raises `CallDeferred`, the run ends with `DeferredToolRequests`, and
-a new run goes on from the message history with the results.
+a new run continues from the message history with the results.
 
 For nested agents the documents have no recipe: the tool that calls one raises `CallDeferred` in its turn, and the
-program keeps the nested histories and goes on from the innermost one.
+program keeps the nested histories and continues from the innermost one.
 """
 
 from __future__ import annotations

@@ -78,7 +78,8 @@ SCENARIOS = {
 
 
 def conversation(run: str, length: int) -> list[tuple[str, str]]:
-    """Return what was said before the task: pairs of role and text, other words in each run, about 200 bytes each."""
+    """Return what was written before the task: pairs of role and text, other words in each run, about 200 bytes
+    each."""
     words = random.Random(run)
     return [("assistant" if i % 2 else "user", " ".join(words.choices(WORDS, k=40))) for i in range(length)]
 

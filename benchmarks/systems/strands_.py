@@ -34,7 +34,7 @@ class System:
         self._client = AsyncOpenAI(base_url=base_url, api_key="none", http_client=http_client)
         self._scenario, self._states = scenario, States(store)
 
-    def _agent(self, name: str, said: list[Any] | None = None) -> Agent:
+    def _agent(self, name: str, wording: list[Any] | None = None) -> Agent:
         nested = [self._agent(each).as_tool() for each in self._scenario.nested(name)]
         return Agent(
             OpenAIModel(client=self._client, model_id="scripted"),
@@ -42,7 +42,7 @@ class System:
             description=DESCRIPTIONS.get(name, "Plans."),
             system_prompt=PROMPTS[name],
             tools=[*nested] or [tool(look), tool(save), ask_user],
-            messages=said,
+            messages=wording,
             callback_handler=None,
             conversation_manager=NullConversationManager(),
         )

@@ -32,7 +32,7 @@ def is_of_this_machine(address: str) -> bool:
     ip = _parse(address)
     if ip is None or ip.is_loopback or ip.is_link_local or ip.is_unspecified or ip in _METADATA:
         return True
-    # Where one may listen at an address that nobody has, this tells nothing (Linux: ip_nonlocal_bind).
+    # Where one may listen at an address that nobody has, this says nothing (Linux: ip_nonlocal_bind).
     return _can_listen(str(ip)) and not _can_listen(_NOBODYS[ip.version])
 
 
@@ -60,7 +60,7 @@ def _parse(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None
 
 
 def _can_listen(address: str) -> bool:
-    """Tell whether an address is one of this machine's interfaces: only there a socket can be bound."""
+    """Return whether an address is one of this machine's interfaces: only there a socket can be bound."""
     try:
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as trial:
             trial.bind((address, 0))

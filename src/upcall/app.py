@@ -225,7 +225,7 @@ class Upcall(RunReader):
             UnknownRun, RunNotWaiting, UnknownQuestion, AnswerRefused, AlreadyAnswered: nothing was changed.
             QuestionExpired: the question has expired; `on_expiry` says what happens instead.
             NotAllowed: somebody else has to answer a question; nothing was changed.
-            TeamMismatch: the run cannot continue with this team; nothing was changed. `check` tells beforehand.
+            TeamMismatch: the run cannot continue with this team; nothing was changed. `check` says beforehand.
             RunConflict: another process has the run.
         """
         return await last(stream(self.driver.answer(run_id, answer, self._access_of(user), wait=wait)))
@@ -251,7 +251,7 @@ class Upcall(RunReader):
 
         The original run stays unchanged, and the work before the question is not done again. Any answer can be
         overruled, even one from a fact, an earlier answer or a parent agent. The fork has its own id, and a copy of
-        the run's workspace in its present state. `plan_fork` tells beforehand what may be done again.
+        the run's workspace in its present state. `plan_fork` says beforehand what may be done again.
 
         Raises:
             UnknownRun, AnswerRefused: nothing was done.
@@ -319,7 +319,7 @@ class Upcall(RunReader):
         Raises:
             RunNotWaiting: it waits for an answer instead, or is over.
             NotAllowed: it belongs to somebody else.
-            TeamMismatch: it cannot continue with this team; nothing was changed. `check` tells beforehand.
+            TeamMismatch: it cannot continue with this team; nothing was changed. `check` says beforehand.
         """
         return await last(stream(self._resume(run_id, self._access_of(user), wait=wait)))
 

@@ -1,4 +1,4 @@
-"""Settings as a YAML file gives them: each knows its line, and what is wrong is said in one line that names it."""
+"""Settings as a YAML file gives them: each knows its line, and what is wrong is stated in one line that names it."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def account() -> str:
 @cache
 def _account_token(path: Path) -> str:
     """Return the random part of the account's name, made when it is needed first. Where it cannot be kept, it is
-    another one for each process, and what an earlier one allowed has to be said again."""
+    another one for each process, and what an earlier one allowed has to be allowed again."""
     made = secrets.token_hex(16)
     with suppress(OSError):
         write_private(path, made.encode(), replace=False)

@@ -1,6 +1,6 @@
 """What is wrong with the address of a model server, its key, or the way there, in words that a user can act on.
 
-It is said before the first request: what the network says of such an address names neither the value nor the remedy.
+It is stated before the first request: what the network says of such an address names neither the value nor the remedy.
 No sentence here contains a key, a password, or the query of an address.
 """
 

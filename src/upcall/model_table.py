@@ -19,7 +19,7 @@ TokenParameter = Literal["max_tokens", "max_completion_tokens"]
 ApiName = Literal["chat_completions", "responses"]
 
 ApiChoice = ApiName | Literal["auto"]
-"""Which of OpenAI's APIs a model is called by: ``auto`` by its name, or as its server tells."""
+"""Which of OpenAI's APIs a model is called by: ``auto`` by its name, or as its server shows."""
 
 SMALL_BILLIONS = 10.0
 """A model with fewer parameters, in billions, is small."""
@@ -44,8 +44,8 @@ class ModelTraits:
         vision: whether it takes images.
         tools: whether it calls tools.
         parallel: whether it makes several calls in one reply.
-        json: whether it can be told to return JSON.
-        schema: whether it can be told to return JSON of a schema.
+        json: whether it can be asked to return JSON.
+        schema: whether it can be asked to return JSON of a schema.
         api: which of OpenAI's APIs it is called by.
         token_parameter: the parameter that limits the length of a reply.
         temperature: whether it takes a temperature.

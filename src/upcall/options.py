@@ -63,7 +63,7 @@ class ResolutionOptions(Options):
 
 
 class ClassificationOptions(Options):
-    """What the classifier is told.
+    """What the classifier is given.
 
     Attributes:
         user_info: what is known of the user, ``name`` and ``email`` (S2-15).

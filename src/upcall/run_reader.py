@@ -24,7 +24,7 @@ class RunReader:
     """The runs of a store, as far as a caller may see them.
 
     Attributes:
-        log: what happened in runs, and what was said.
+        log: what happened in runs, and what was written.
         access: who may do what.
 
     Args:
@@ -48,7 +48,7 @@ class RunReader:
 
     async def get(self, run_id: str, *, user: str | None = None) -> Run:
         """Return the run as it is stored. `run_id` may be the first characters of its id, four or more. For users with
-        only assigned questions in it, it contains these and nothing else of what was said.
+        only assigned questions in it, it contains these and nothing else of what was written.
 
         Raises:
             UnknownRun: there is no such run.

@@ -113,7 +113,7 @@ def _in_shared_loop(work: Coroutine[Any, Any, T]) -> T:
     try:
         return loop.run_until_complete(work)
     except (asyncio.CancelledError, KeyboardInterrupt):
-        _close()  # Nothing goes on behind the back of a script that was stopped.
+        _close()  # Nothing continues behind the back of a script that was stopped.
         raise
 
 

@@ -35,7 +35,7 @@ _HYPHEN = re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])")
 _SIBILANT_E = re.compile(r"(ch|sh|x|z)e$")
 
 _SHORT, _STEM = 3, 4
-"""Words of so few letters say little; so many letters of a longer one tell it from others."""
+"""Words of so few letters say little; so many letters of a longer one distinguish it from others."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`ask_user` calls in other shapes ask; those that mean nothing are refused, and the user hears of it."""
+"""`ask_user` calls in other shapes ask; those that mean nothing are refused, and the user learns of it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_right_and_ambiguous_shapes_stay(arguments: Any) -> None:
 
 
 REFUSED = Call("ask_user", {"question": "Which?", "options": 3})
-UNASKED = "it tried to ask you something and could not (options must be a list), so it went on without your answer"
+UNASKED = "it tried to ask you something and could not (options must be a list), so it continued without your answer"
 
 
 @pytest.mark.parametrize("replies", [[REFUSED, "Done."], [REFUSED] * 5, [*[REFUSED] * 4, "Done."]])

@@ -80,7 +80,7 @@ def reply_to(asked: HandoffMessage, value: AnswerValue) -> HandoffMessage:
     return answer_message(match_answers(value, questions), target=asked.source, questions=questions)
 
 
-async def asked_and_told(client: ScriptedModelClient, value: AnswerValue, **options: Any) -> HandoffMessage:
+async def ask_and_answer(client: ScriptedModelClient, value: AnswerValue, **options: Any) -> HandoffMessage:
     """Return what follows the answer to the first question."""
     agent = Clarifier(client, **options)
     return await turn(agent, reply_to(await turn(agent, TASK), value))
@@ -133,9 +133,11 @@ async def test_clarifier_sends_prompt_conversation_and_tools_first() -> None:
 
 async def test_clarifier_gets_findings_of_a_shallow_agents_handoff() -> None:
     """S0-05: what the classifier says of the task is no finding."""
-    said_of_it = {CLASSIFICATION: "{}"}
-    classified = HandoffMessage(source="classifier", target="researcher", content="A shallow task", metadata=said_of_it)
-    again = HandoffMessage(source="classifier", target="clarifier", content="A deep task", metadata=said_of_it)
+    classification_data = {CLASSIFICATION: "{}"}
+    classified = HandoffMessage(
+        source="classifier", target="researcher", content="A shallow task", metadata=classification_data
+    )
+    again = HandoffMessage(source="classifier", target="clarifier", content="A deep task", metadata=classification_data)
     found = HandoffMessage(source="researcher", target="clarifier", content="Unable to find numbers for Italy.")
     with ScriptedModelClient([REGION, CLEAR]) as client:
         agent = Clarifier(client)
@@ -205,7 +207,7 @@ async def test_prompts_of_ones_own_folder_replace_the_shipped_ones(tmp_path: Pat
 async def test_answer_goes_to_the_model_after_its_question() -> None:
     """S0-10, S0-19."""
     with ScriptedModelClient([REGION, asks("Until when?")]) as client:
-        await asked_and_told(client, "Japan")
+        await ask_and_answer(client, "Japan")
     assert [role for role, _ in dialog(client.requests[1])] == ["user", "assistant", "user"]
     assert json.loads(dialog(client.requests[1])[1][1])["clarification_question"] == "Which countries?"
     assert dialog(client.requests[1])[2] == ("user", "Japan")
@@ -280,7 +282,7 @@ async def test_how_the_human_is_asked_is_given_from_outside(reply: str) -> None:
 
 
 @pytest.mark.parametrize("max_turns", [0, 1, 2, 3])
-async def test_after_max_turns_questions_the_task_goes_on(max_turns: int) -> None:
+async def test_after_max_turns_questions_the_task_continues(max_turns: int) -> None:
     """S0-11, S0-22, X4: enforced in code, whatever the model says."""
     with ScriptedModelClient([asks(f"Question {number}?") for number in range(max_turns)]) as client:
         agent = Clarifier(client, max_turns=max_turns)
@@ -313,7 +315,7 @@ async def test_skip_command_ends_the_clarification_without_another_call(word: st
 async def test_answer_is_read_from_the_json_around_it(reply: str, meant: str) -> None:
     """S0-60: as if it had been typed."""
     with ScriptedModelClient([REGION, CLEAR]) as client:
-        message = await asked_and_told(client, reply)
+        message = await ask_and_answer(client, reply)
     assert client.requests[1].messages[-1]["content"] == meant
     assert message.metadata[CLARIFIER_LOG] == f"Question: Which countries?\nAnswer: {meant}"
 
@@ -594,7 +596,7 @@ NUDGE = PROMPTS.render(SearchFirstContext(("search",)))
 
 
 def nudges(client: ScriptedModelClient) -> list[int]:
-    """In which requests the model is told for the first time to look first, by number."""
+    """In which requests the model is asked for the first time to look first, by number."""
     last = [request.messages[-1]["content"] for request in client.requests]
     return [number for number, text in enumerate(last) if text == NUDGE]
 
@@ -751,7 +753,7 @@ async def test_unreadable_reply_asks_about_the_topic_without_a_look() -> None:
 
 
 async def test_fallback_asks_only_once() -> None:
-    """S0-62: with that answered, the task goes on as it is."""
+    """S0-62: with that answered, the task continues as it is."""
     with ScriptedModelClient(["?", "?", "?", "?"]) as client:
         agent = Clarifier(client)
         message = await turn(agent, reply_to(await turn(agent, TASK), "Jobs"))

@@ -41,7 +41,7 @@ async def turn(agent: Classifier, *messages: BaseChatMessage) -> BaseChatMessage
     return (await send(agent, *messages)).message
 
 
-async def said_to(replies: Sequence[Reply], **settings: Any) -> BaseChatMessage:
+async def system_message_of(replies: Sequence[Reply], **settings: Any) -> BaseChatMessage:
     """Return what a classifier whose model replies so says to QUERY; every reply must be used."""
     with ScriptedModelClient(replies) as client:
         return await turn(Classifier(client, **settings), QUERY)
@@ -61,7 +61,7 @@ def found_in(message: BaseChatMessage) -> Classification:
 )
 async def test_intent_and_depth_decide_who_gets_the_task(intent: str, depth: str | None, target: str) -> None:
     """S2-01, S2-08, S2-12, S2-39: one call is all that it takes."""
-    message = await said_to([json.dumps({"intent": intent, "research_depth": depth})])
+    message = await system_message_of([json.dumps({"intent": intent, "research_depth": depth})])
     assert isinstance(message, HandoffMessage)
     assert message.target == target
 
@@ -69,7 +69,7 @@ async def test_intent_and_depth_decide_who_gets_the_task(intent: str, depth: str
 @pytest.mark.parametrize("intent", ["research", "coding"])
 async def test_deep_task_without_clarifier_goes_to_the_planner(intent: str) -> None:
     """S0-06."""
-    message = await said_to([json.dumps({"intent": intent, "research_depth": "deep"})], deep_target="planner")
+    message = await system_message_of([json.dumps({"intent": intent, "research_depth": "deep"})], deep_target="planner")
     assert isinstance(message, HandoffMessage)
     assert message.target == "planner"
 
@@ -86,7 +86,7 @@ async def test_deep_task_without_clarifier_goes_to_the_planner(intent: str) -> N
 )
 async def test_meta_query_is_answered_at_once(meta: dict[str, Any], shown: str) -> None:
     """S2-01, S2-03, S2-11, S2-39."""
-    message = await said_to([json.dumps({"intent": "meta", **meta})])
+    message = await system_message_of([json.dumps({"intent": "meta", **meta})])
     assert isinstance(message, TextMessage)
     assert message.content == shown
 
@@ -107,7 +107,7 @@ async def test_intent_is_typed_everywhere_with_depth_for_work(
     replies: Sequence[Reply], intent: Intent, depth: Depth | None
 ) -> None:
     """S2-13, S2-17, S2-19, S2-20."""
-    found = found_in(await said_to(replies))
+    found = found_in(await system_message_of(replies))
     assert found.user_intent == IntentResult(intent=intent)
     assert found.depth_decision == (DepthDecision(decision=depth) if depth else None)
 
@@ -264,12 +264,12 @@ async def test_query_too_long_is_cut_but_handed_off_whole() -> None:
 
 
 @pytest.mark.parametrize(("verbose", "level"), [(False, "DEBUG"), (True, "INFO")])
-async def test_verbose_classifier_logs_what_the_model_said(
+async def test_verbose_classifier_logs_what_the_model_wrote(
     verbose: bool, level: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """S2-23."""
     caplog.set_level(logging.DEBUG, "upcall")
-    await said_to([SHALLOW], verbose=verbose)
+    await system_message_of([SHALLOW], verbose=verbose)
     assert [(each.levelname, each.getMessage()) for each in caplog.records if each.name == "upcall"] == [
         (level, f"classifier replied: {SHALLOW}")
     ]
@@ -384,7 +384,7 @@ async def test_whatever_else_is_raised_is_apologised_for() -> None:
 
 @pytest.mark.parametrize(("failure", "words"), FAILURES)
 async def test_state_lets_a_new_object_continue_after_a_failure(failure: Reply | Exception, words: str) -> None:
-    """And the model is not shown what was said of the failure."""
+    """And the model is not shown what was written of the failure."""
     client = ScriptedModelClient(Failing(failure, SHALLOW))
     first = Classifier(client, llm_timeout=0.05)
     failed = await turn(first, QUERY)
@@ -409,7 +409,7 @@ async def test_repair_that_fails_falls_back_to_deep_research(
 ) -> None:
     """S2-38: two calls, never a third."""
     monkeypatch.setattr("upcall.agents.classifier.REPAIR_TIMEOUT_S", repair_seconds)
-    message = await said_to(["no idea", failure], llm_timeout=llm_timeout)
+    message = await system_message_of(["no idea", failure], llm_timeout=llm_timeout)
     assert isinstance(message, HandoffMessage)
     assert message.target == "clarifier"
     assert found_in(message).depth_decision == DepthDecision(decision=Depth.DEEP)
@@ -418,7 +418,7 @@ async def test_repair_that_fails_falls_back_to_deep_research(
 async def test_first_call_has_the_whole_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """S2-24: the cap on the repair is for the repair alone."""
     monkeypatch.setattr("upcall.agents.classifier.REPAIR_TIMEOUT_S", 0.0)
-    message = await said_to([SHALLOW])
+    message = await system_message_of([SHALLOW])
     assert isinstance(message, HandoffMessage)
     assert message.target == "researcher"
 

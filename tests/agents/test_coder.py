@@ -84,7 +84,7 @@ def test_coder_fixes_a_test_over_questions_and_three_processes(shop: Path) -> No
 
 
 @pytest.mark.slow
-def test_it_is_said_which_executor_is_used(shop: Path) -> None:
+def test_it_is_reported_which_executor_is_used(shop: Path) -> None:
     coding = [Call("run_command", {"command": "touch x"}), DONE]
     with LoopbackServer({"You are the coder ": coding, "You are the classifier ": [SHALLOW]}) as server:
         model = ("--model", "scripted", "--base-url", server.base_url)
@@ -177,7 +177,7 @@ async def test_consent_to_unsandboxed_commands_is_never_imported(shop: Path) -> 
 async def test_unsandboxed_commands_never_run_for_another_persons_run(
     shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both use one store; the commands would have the rights of who goes on."""
+    """Both use one store; the commands would have the rights of who continues."""
     script = {"You are the classifier ": [SHALLOW], "You are the coder ": [Call("ask_user", ASK), DONE]}
     app = Upcall(ScriptedModelClient(script), store="x.db", settings=Settings.read(None, unsafe_local=True))
     run = await app.start("Do it", workspace=shop)

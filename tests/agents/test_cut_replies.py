@@ -26,7 +26,7 @@ from upcall.runs.states import RunStatus
 from upcall.testing.model import MODEL_INFO
 
 WRITE = FunctionCall(id="c", name="write", arguments='{"text": "line 1"}')
-TOLD = "was cut off at the limit of tokens"
+EXPECTED_TEXTS = "was cut off at the limit of tokens"
 
 
 class Replies(ReplayChatCompletionClient):
@@ -104,7 +104,7 @@ async def test_cut_call_is_not_made(stream: bool, reason: str, arguments: str, w
 async def test_cut_call_of_any_kind_is_not_made(call: FunctionCall, options: dict[str, Any], writer: Writer) -> None:
     rest = await reply(writer, cut(call), "Done.", **options)
     assert (rest.text, rest.questions, isinstance(rest.message, HandoffMessage)) == ("Done.", [], False)
-    assert TOLD in results(rest)[0]
+    assert EXPECTED_TEXTS in results(rest)[0]
 
 
 async def test_call_in_a_cut_text_is_not_made(writer: Writer) -> None:
@@ -162,7 +162,7 @@ async def test_cut_handoff_of_a_stock_agent_is_not_made(writer: Writer) -> None:
     client = Replies(cut(handoff), "Done.")
     run = await run_stock(client, writer, handoffs=["user"])
     assert (run.result, run.questions) == ("Done.", ())
-    assert TOLD in str(client.sent[-1][-1].content)
+    assert EXPECTED_TEXTS in str(client.sent[-1][-1].content)
 
 
 async def test_cut_replies_fail_a_stock_agent_in_one_line(writer: Writer) -> None:

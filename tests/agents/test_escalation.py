@@ -1,4 +1,4 @@
-"""Escalation: a shallow task that its agent did not manage goes on to the clarifier, as if it had been deep."""
+"""Escalation: a shallow task that its agent did not manage continues to the clarifier, as if it had been deep."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ async def test_what_was_found_goes_along() -> None:
 
 
 async def test_limit_of_a_turn_causes_no_escalation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The work done so far stands, and the text says how to let it go on; whatever its words are, they are ours."""
+    """The work done so far stands, and the text says how to let it continue; whatever its words are, they are ours."""
     monkeypatch.setattr("upcall.agents.escalating.FALLS_SHORT", ("without finishing",))
     with ScriptedModelClient([Call("missing")] * 2) as client:
         rest = await send(coder(client, tmp_path, escalates_to="clarifier", max_rounds=2), "unable to find it")

@@ -323,9 +323,9 @@ async def test_run_counts_the_looks_that_were_made(owned_by: str, looks: int) ->
 # -- what it reads ----------------------------------------------------------------------------------------------------
 
 
-def read(told: Mapping[str, float], ask: AskFor = "essential") -> float:
+def read(delivered: Mapping[str, float], ask: AskFor = "essential") -> float:
     """Return the score of a reply that is as likely as this to begin with these tokens."""
-    top = [TopLogprob(logprob=math.log(each), bytes=list(token.encode())) for token, each in told.items()]
+    top = [TopLogprob(logprob=math.log(each), bytes=list(token.encode())) for token, each in delivered.items()]
     tokens = [ChatCompletionTokenLogprob(token="", logprob=0.0, top_logprobs=top)]
     usage = RequestUsage(prompt_tokens=1, completion_tokens=1)
     found = read_first_look(

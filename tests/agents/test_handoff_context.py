@@ -1,4 +1,4 @@
-"""What an agent that hands over tells the next one of its turn, as AutoGen's own does."""
+"""What an agent that hands off tells the next one of its turn, as AutoGen's own does."""
 
 from __future__ import annotations
 

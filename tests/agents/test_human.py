@@ -188,7 +188,7 @@ async def test_dumped_human_loads() -> None:
 # -- in a team --------------------------------------------------------------------------------------------------------
 
 
-async def test_small_team_asks_and_goes_on_without_stopping() -> None:
+async def test_small_team_asks_and_continues_without_stopping() -> None:
     human = ScriptedHuman({"framework": OneAfterAnother(["Rails", "Express"])})
     with human, ScriptedModelClient([ASK, "Written with Express."]) as client:
         items = await run(small_team(client, HumanProxyAgent("user", input_func=human.input_func)), "Build it")

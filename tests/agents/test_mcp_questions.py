@@ -119,7 +119,7 @@ async def test_plain_script_is_asked_by_a_server() -> None:
         assert "accept {'sure': True}" in (await team.run(task="yes")).messages[-1].to_text()
 
 
-async def test_server_without_anybody_to_ask_is_told_so() -> None:
+async def test_server_without_anybody_to_ask_is_reported_so() -> None:
     tools = ours()
     assert "buy done without asking" in (await tools.call_tool("shop_confirm", {"what": "buy"})).to_text()
     await tools.stop()

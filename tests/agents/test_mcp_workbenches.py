@@ -325,7 +325,7 @@ async def test_failed_call_of_mcp_server_tools_is_no_warning() -> None:
     assert (run.warnings, "Notes on wind" in str(run.result)) == ((), True)
 
 
-async def test_clarifier_is_told_of_a_dead_server() -> None:
+async def test_clarifier_learns_of_a_dead_server() -> None:
     model = ScriptedModelClient(['{"need_clarification": false}'])
     agent = Clarifier(model, workbench=workbench_of(True, DEAD["no command"], 10))
     app = Upcall(team=lambda: RoundRobinGroupChat([agent], max_turns=1), store="runs.db")

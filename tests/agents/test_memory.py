@@ -55,7 +55,7 @@ _ASKED = Counter[int]()
 
 
 class Counted(ListMemory):
-    """A memory of one thing that counts how often it is asked, and fails as often as told."""
+    """A memory of one thing that counts how often it is asked, and fails as often as it is set to."""
 
     def __init__(self, failures: int = 0, error: Exception | None = None) -> None:
         super().__init__(memory_contents=[MemoryContent(content="The user likes tea", mime_type="text/plain")])
@@ -201,7 +201,7 @@ async def test_memory_that_hangs_is_let_go(how: str) -> None:
     assert (rest.text, notes_in(client.requests[0])) == ("Done.", 1)
 
 
-async def test_memory_that_finds_nothing_is_not_told_of() -> None:
+async def test_memory_that_finds_nothing_is_not_reported() -> None:
     with ScriptedModelClient(["Done."]) as client:
         rest = await send(coder(client, ListMemory()), "Build it")
     assert rest.events_of(MemoryQueryEvent) == []
@@ -261,7 +261,7 @@ def test_system_message_is_left_out_where_it_is_empty() -> None:
 # -- model context ----------------------------------------------------------------------------------------------------
 
 
-def said(number: int) -> UserMessage:
+def wording(number: int) -> UserMessage:
     return UserMessage(content=f"said {number}", source="user")
 
 
@@ -281,15 +281,15 @@ def results(*ids: str) -> FunctionExecutionResultMessage:
     ("messages", "kept"),
     [
         ([], []),
-        ([said(1), calls("a", "b"), results("a", "b"), said(2)], [0, 1, 2, 3]),
-        ([results("a"), said(1)], [1]),
-        ([said(1), calls("a")], [0]),
-        ([calls("a"), said(1), results("a")], [1]),
-        ([calls("a", "b"), results("a"), said(1)], [2]),
-        ([calls("a"), results("b"), said(1)], [2]),
+        ([wording(1), calls("a", "b"), results("a", "b"), wording(2)], [0, 1, 2, 3]),
+        ([results("a"), wording(1)], [1]),
+        ([wording(1), calls("a")], [0]),
+        ([calls("a"), wording(1), results("a")], [1]),
+        ([calls("a", "b"), results("a"), wording(1)], [2]),
+        ([calls("a"), results("b"), wording(1)], [2]),
         ([calls("a"), calls("b"), results("b")], [1, 2]),
         ([calls("a"), results("a"), results("a")], [0, 1]),
-        ([said(1), results()], [0]),
+        ([wording(1), results()], [0]),
     ],
     ids=["none", "whole", "result first", "call last", "apart", "one of two", "of another", "two", "twice", "empty"],
 )
@@ -298,7 +298,7 @@ def test_context_shows_calls_and_results_together_or_neither(messages: list[LLMM
 
 
 def filled() -> list[LLMMessage]:
-    return [said(1), AssistantMessage(content="said before", source="coder")]
+    return [wording(1), AssistantMessage(content="said before", source="coder")]
 
 
 class Words(ReplayChatCompletionClient):

@@ -99,7 +99,7 @@ def test_latest_answer_is_kept_even_without_room(limit: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_whatever_was_said_the_result_is_bounded(seed: int) -> None:
+def test_whatever_was_written_the_result_is_bounded(seed: int) -> None:
     request, output, limit = case(seed)
     shown = merge_messages(request, output, limit)
     note = LEFT_OUT.search(shown)
@@ -107,7 +107,7 @@ def test_whatever_was_said_the_result_is_bounded(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_whatever_was_said_the_request_keeps_its_share(seed: int) -> None:
+def test_whatever_was_written_the_request_keeps_its_share(seed: int) -> None:
     request, output, limit = case(seed)
     shown = merge_messages(request, output, limit)
     if len(request) <= limit // 2:
@@ -118,7 +118,7 @@ def test_whatever_was_said_the_request_keeps_its_share(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_whatever_was_said_the_newest_clarifications_win(seed: int) -> None:
+def test_whatever_was_written_the_newest_clarifications_win(seed: int) -> None:
     request, output, limit = case(seed)
     shown = merge_messages(request, output, limit)
     note = LEFT_OUT.search(shown)

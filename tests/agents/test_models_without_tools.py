@@ -39,7 +39,7 @@ def test_tools_for_a_model_that_calls_none_are_refused() -> None:
         PausableAgent("a", ScriptedModelClient([], NO_TOOLS), handoffs=["b"])
 
 
-async def test_what_a_client_refuses_is_told_in_its_words() -> None:
+async def test_what_a_client_refuses_is_reported_in_its_words() -> None:
     agent = PausableAgent("a", Refusing([]))
     with pytest.raises(ModelError) as failed:
         await agent.run(task="Build it")

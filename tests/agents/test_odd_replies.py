@@ -1,4 +1,4 @@
-"""Whatever a model replies, classifier, clarifier and planner go on: it is read, repaired once, or stood in for."""
+"""Whatever a model replies, classifier, clarifier and planner continue: it is read, repaired once, or stood in for."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Asked:
     understood: Callable[[TurnResult], bool]
     stood_in_for: Callable[[TurnResult], bool]
     next_message: Callable[[TurnResult], BaseChatMessage]
-    """What the agent is told after the fallback."""
+    """What the agent is given after the fallback."""
     next_replies: Sequence[Reply]
     after_fallback: Sequence[Reply] = ()
     """What the model replies to the calls that follow in the same turn where there is no reply to read."""

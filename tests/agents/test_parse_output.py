@@ -1,4 +1,4 @@
-"""From a model's text to a value: JSON is found wherever it stands, and what is wrong is said to the model."""
+"""From a model's text to a value: JSON is found wherever it stands, and the model learns what is wrong."""
 
 from __future__ import annotations
 

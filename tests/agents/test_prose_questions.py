@@ -1,4 +1,4 @@
-"""Questions in prose: the model is told once that only `ask_user` reaches the user; then its text is a call."""
+"""Questions in prose: the model is reminded once that only `ask_user` reaches the user; then its text is a call."""
 
 from __future__ import annotations
 

@@ -298,7 +298,7 @@ async def test_without_the_second_look_the_first_reply_decides() -> None:
     assert not rest.questions
 
 
-async def test_what_a_document_is_called_counts_as_said() -> None:
+async def test_what_a_document_is_called_counts_as_written() -> None:
     reply = needs(need("Nordic countries", "request"))
     assert await put(reply, documents=[Document("nordic_countries.md")]) == []
 
@@ -334,7 +334,7 @@ def test_no_task_of_the_benchmark_stands_among_the_examples() -> None:
     assert tasks.isdisjoint({request for request, _ in FIRST_LOOK_EXAMPLES})
 
 
-async def test_run_takes_the_second_look_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_run_takes_the_second_look_unless_set_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("UPCALL_CHECK_QUESTIONS")
     replies = script(classifier=[DEEP_CODING], clarifier=[asks("What is authentication?")], planner=[CLEAR, PLAN])
     with ScriptedModelClient({CHECK: [KNOWN], **replies}) as client:

@@ -1,4 +1,4 @@
-"""Seeds S1 and S4, item by item: the tool that asks, the pause, what is stored, and how a run goes on."""
+"""Seeds S1 and S4, item by item: the tool that asks, the pause, what is stored, and how a run continues."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def coder_state(run: Run) -> dict[str, Any]:
 
 
 async def test_agent_gets_tool_and_rule_after_its_own() -> None:
-    """S1-01, S1-02, S1-25, S4-41: the rule is the last that its system message says, and told events come first."""
+    """S1-01, S1-02, S1-25, S4-41: the rule is the last that its system message says, and emitted events come first."""
     with ScriptedModelClient([ASK]) as client:
         rest = await send(coder(client), TASK)
     (request,) = client.requests
@@ -178,7 +178,7 @@ async def test_answer_is_a_tool_result_in_the_next_turn() -> None:
     assert done.text == "Built."
 
 
-def test_why_it_matters_is_shown_where_it_is_said() -> None:
+def test_why_it_matters_is_shown_where_it_is_stated() -> None:
     """S1-13"""
     text = Question(question="Which framework?", context=" It shapes all files. ", path=("coder",))
     assert text.context == "It shapes all files."
@@ -328,7 +328,7 @@ async def test_several_options_may_be_separated_as_chinese_does(text: str) -> No
 
 
 async def test_question_moves_the_run_to_a_state_that_waits() -> None:
-    """S1-07, S1-10, S4-15: only an answer makes it go on, and that in the very turn that asked."""
+    """S1-07, S1-10, S4-15: only an answer makes it continue, and that in the very turn that asked."""
     with scripted([ASK, "Built."]) as client:
         asked = await app(client).start(TASK)
         later = app(client)
@@ -585,7 +585,7 @@ async def test_graph_has_conditional_edges_around_the_human(replies: list[Reply]
 
 
 async def test_autogen_s_own_user_proxy_pauses_for_the_human() -> None:
-    """S4-28: the agent waits while it is asked, and goes on with what it gets."""
+    """S4-28: the agent waits while it is asked, and continues with what it gets."""
     with ScriptedModelClient([ASK, "Built."]) as client:
         calls_made: list[int] = []
 

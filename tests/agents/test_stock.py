@@ -38,7 +38,7 @@ class Shop:
     """A scripted model, and a tool with a side effect."""
 
     def __init__(self, **replies: Sequence[Reply]) -> None:
-        self.client = ScriptedModelClient({f"<{name}>": list(said) for name, said in replies.items()})
+        self.client = ScriptedModelClient({f"<{name}>": list(wording) for name, wording in replies.items()})
         self.paid: list[str] = []
 
     def pay(self, amount: str) -> str:
@@ -76,7 +76,7 @@ async def run_to_end(make: Callable[[], Team], *answers: str, store: str = "runs
 FILTER = MessageFilterConfig(per_source=[PerSourceFilter(source="user", position="first", count=1)])
 
 
-async def test_filtered_agent_goes_on_with_its_answer() -> None:
+async def test_filtered_agent_continues_with_its_answer() -> None:
     shop = Shop(clerk=[Call("pay", {"amount": "5"}), ASK, "Bought."])
     run, (paused,) = await run_to_end(lambda: shop.team(MessageFilterAgent("till", shop.ours("clerk"), FILTER)), "eu")
     assert paused.questions[0].path == ("till", "clerk")
@@ -168,7 +168,7 @@ async def test_stock_rounds_of_one_turn_are_replayed_in_order() -> None:
     assert run.usage["clerk"].model_calls == 4
 
 
-async def test_what_comes_after_a_question_is_told() -> None:
+async def test_what_comes_after_a_question_is_reported() -> None:
     """A question is none of the events of AutoGen's own that are counted when the turn is repeated."""
     shop = Shop(clerk=[Calls([Call("confirm", {"amount": "1"}), Call("pay", {"amount": "2"})]), "Bought."])
     run, _ = await run_to_end(
@@ -339,7 +339,7 @@ async def test_approval_of_code_is_a_question(is_async: bool) -> None:
 
 
 async def test_approval_of_code_keeps_its_id_after_a_kill() -> None:
-    """It was told while another branch worked; what answers it may be on its way."""
+    """It was answered while another branch worked; what answers it may be on its way."""
     shop = Shop(start=["```python\nprint(42)\n```"], slow=[Hang(), Hang()])
 
     def approve(request: ApprovalRequest) -> ApprovalResponse:

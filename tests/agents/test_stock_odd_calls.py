@@ -64,7 +64,7 @@ async def test_hand_off_with_odd_arguments_is_one() -> None:
 
 @pytest.mark.parametrize("call", [{"name": "note", "id": 5}, {"name": None}], ids=["id", "name"])
 async def test_call_without_its_required_text_ends_a_plain_team(call: dict[str, Any]) -> None:
-    """Its result could not be told to the model."""
+    """Its result could not be instructed to the model."""
     with pytest.raises(RuntimeError, match="both must be strings"):
         await soon(make_resumable(team_of(Call(**call))).run(task="Go"))
 

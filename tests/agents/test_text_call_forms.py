@@ -95,7 +95,7 @@ async def test_marked_call_after_native_ones_is_made(text: str, kind: str) -> No
 
 @each_marked
 @each_agent
-async def test_call_of_an_unknown_tool_is_told(text: str, kind: str) -> None:
+async def test_call_of_an_unknown_tool_is_reported(text: str, kind: str) -> None:
     meeting = Meeting(kind)
     run = await meeting.run(text.replace("wipe", "burn"), "Nothing is removed.")
     assert (run.result, meeting.made) == ("Nothing is removed.", [])

@@ -84,7 +84,7 @@ async def test_several_calls_in_a_text_are_made_in_order(wiper: Wiper) -> None:
     assert wiper.made == ["a", "b"]
 
 
-async def test_unknown_tool_beside_a_known_one_is_told(wiper: Wiper) -> None:
+async def test_unknown_tool_beside_a_known_one_is_reported(wiper: Wiper) -> None:
     rest = await reply(wiper, f'[{WIPE}, {{"name": "burn", "arguments": {{}}}}]', "Removed.")
     (request,) = rest.events_of(ToolCallRequestEvent)
     assert [each.name for each in request.content] == ["wipe", "burn"]  # type: ignore[union-attr]
@@ -225,7 +225,7 @@ async def test_question_in_a_thought_asks_nothing(wiper: Wiper) -> None:
         ('{"summary": "<think>x</think>\\n"}', "", '{"summary": "<think>x</think>\\n"}'),
     ],
 )
-def test_thoughts_are_told_from_the_text(text: str, thought: str, output: str) -> None:
+def test_thoughts_are_distinguished_from_the_text(text: str, thought: str, output: str) -> None:
     assert split_thoughts(text) == (thought, output)
 
 

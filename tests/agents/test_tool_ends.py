@@ -1,4 +1,4 @@
-"""Tools that end in an odd way: the model is told, and the run goes on."""
+"""Tools that end in an odd way: the model is informed, and the run continues."""
 
 from __future__ import annotations
 

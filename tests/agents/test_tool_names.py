@@ -1,4 +1,5 @@
-"""Names that model servers refuse: told when the team is built; a workbench's tools get others, and keep their own."""
+"""Names that model servers refuse: reported when the team is built; a workbench's tools get others, and keep their
+own."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def named(name: str) -> PausableAgent:
     ],
     ids=["function", "static workbench", "agent", "team", "hand-off", "AgentTool"],
 )
-def test_name_that_servers_refuse_is_told_in_one_line(name: str, parts: Any, output: str) -> None:
+def test_name_that_servers_refuse_is_reported_in_one_line(name: str, parts: Any, output: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         PausableAgent("lead", CLIENT, **parts(name))
     text = str(refused.value)

@@ -1,4 +1,4 @@
-"""A `UserProxyAgent` in a run, and AutoGen's own hand-off to the user: the run pauses with what was said."""
+"""A `UserProxyAgent` in a run, and AutoGen's own hand-off to the user: the run pauses with what was written."""
 
 from __future__ import annotations
 

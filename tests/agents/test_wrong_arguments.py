@@ -37,7 +37,7 @@ def untyped(amount):  # type: ignore[no-untyped-def]
         ({"handoffs": "b"}, "Agent 'a': handoffs must be a list, not str"),
     ],
 )
-def test_wrong_part_is_told_in_one_line(options: dict[str, Any], text: str) -> None:
+def test_wrong_part_is_reported_in_one_line(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         PausableAgent("a", ScriptedModelClient([]), **options)
     assert str(refused.value).startswith(text)

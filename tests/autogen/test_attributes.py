@@ -41,7 +41,7 @@ class Note(BaseModel):
 
 class Sealed(BaseModel):
     text: str
-    _told: list[str] = PrivateAttr(default_factory=list)
+    _delivered: list[str] = PrivateAttr(default_factory=list)
 
 
 @dataclass
@@ -68,22 +68,22 @@ class Helper:
     """What an agent keeps its history in."""
 
     def __init__(self, server: object = None) -> None:
-        self.told: list[str] = []
+        self.delivered: list[str] = []
         self.server = server
 
 
 class Slotted:
-    __slots__ = ("told",)
+    __slots__ = ("delivered",)
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.delivered: list[str] = []
 
 
 class Opaque:
     """Neither data nor open: its class has no parts."""
 
 
-def hear_in(agent: BaseChatAgent) -> Callable[[Sequence[BaseChatMessage]], Any]:
+def pass_to(agent: BaseChatAgent) -> Callable[[Sequence[BaseChatMessage]], Any]:
     async def hear(messages: Sequence[BaseChatMessage]) -> str:
         return (await agent.on_messages(messages, CancellationToken())).chat_message.to_text()
 
@@ -102,14 +102,14 @@ class Memo(BaseChatAgent):
         return (TextMessage,)
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
-        told = [each.to_text() for each in messages]
+        delivered = [each.to_text() for each in messages]
         if self._change is None:
-            self.value = [*self.value, *told]
-            said = self.value
+            self.value = [*self.value, *delivered]
+            wording = self.value
         else:
-            said = self._change(self, told)
-            said = await said if asyncio.iscoroutine(said) else said
-        return Response(chat_message=TextMessage(content=f"I remember {said}", source=self.name))
+            wording = self._change(self, delivered)
+            wording = await wording if asyncio.iscoroutine(wording) else wording
+        return Response(chat_message=TextMessage(content=f"I remember {wording}", source=self.name))
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         pass
@@ -188,36 +188,36 @@ async def test_attributes_with_data_are_the_same_after_a_pause(kind: str) -> Non
 INNER: dict[str, tuple[Callable[[], Any], Callable[[Memo, list[str]], Any]]] = {
     "a list changed in place": (list, note_in(lambda memo: memo.value)),
     "a list in a dictionary": (lambda: {"told": []}, note_in(lambda memo: memo.value["told"])),
-    "a helper": (Helper, note_in(lambda memo: memo.value.told)),
-    "a helper with slots": (Slotted, note_in(lambda memo: memo.value.told)),
-    "a helper in a list": (lambda: [Helper(object())], note_in(lambda memo: memo.value[0].told)),
-    "an agent like it": (Memo, lambda memo, told: hear_in(memo.value)(as_messages(told))),
+    "a helper": (Helper, note_in(lambda memo: memo.value.delivered)),
+    "a helper with slots": (Slotted, note_in(lambda memo: memo.value.delivered)),
+    "a helper in a list": (lambda: [Helper(object())], note_in(lambda memo: memo.value[0].delivered)),
+    "an agent like it": (Memo, lambda memo, delivered: pass_to(memo.value)(as_messages(delivered))),
     "an AssistantAgent": (
-        lambda: AssistantAgent("inner", ScriptedModelClient(lambda request: f"{said_in(request)}")),
-        lambda memo, told: hear_in(memo.value)(as_messages(told)),
+        lambda: AssistantAgent("inner", ScriptedModelClient(lambda request: f"{texts_in(request)}")),
+        lambda memo, delivered: pass_to(memo.value)(as_messages(delivered)),
     ),
-    "an agent in a list": (lambda: [Memo()], lambda memo, told: hear_in(memo.value[0])(as_messages(told))),
-    "a model context": (UnboundedChatCompletionContext, lambda memo, told: add_to_context(memo.value, told)),
-    "a ListMemory": (ListMemory, lambda memo, told: add_to_memory(memo.value, told)),
+    "an agent in a list": (lambda: [Memo()], lambda memo, delivered: pass_to(memo.value[0])(as_messages(delivered))),
+    "a model context": (UnboundedChatCompletionContext, lambda memo, delivered: add_to_context(memo.value, delivered)),
+    "a ListMemory": (ListMemory, lambda memo, delivered: add_to_memory(memo.value, delivered)),
 }
 
 
-def as_messages(told: Sequence[str]) -> list[BaseChatMessage]:
-    return [TextMessage(source="user", content=each) for each in told]
+def as_messages(delivered: Sequence[str]) -> list[BaseChatMessage]:
+    return [TextMessage(source="user", content=each) for each in delivered]
 
 
-def said_in(request: Request) -> list[str]:
+def texts_in(request: Request) -> list[str]:
     return [str(each["content"]) for each in request.messages if each["role"] == "user"]
 
 
-async def add_to_context(context: UnboundedChatCompletionContext, told: Sequence[str]) -> list[str]:
-    for each in told:
+async def add_to_context(context: UnboundedChatCompletionContext, delivered: Sequence[str]) -> list[str]:
+    for each in delivered:
         await context.add_message(UserMessage(content=each, source="user"))
     return [str(each.content) for each in await context.get_messages()]
 
 
-async def add_to_memory(memory: ListMemory, told: Sequence[str]) -> list[str]:
-    for each in told:
+async def add_to_memory(memory: ListMemory, delivered: Sequence[str]) -> list[str]:
+    for each in delivered:
         await memory.add(MemoryContent(content=each, mime_type="text/plain"))
     return [str(each.content) for each in memory.content]
 
@@ -242,15 +242,15 @@ LOST = {
     "a function": (set_to(lambda: lambda: None), "value (function)"),
     "a generator": (set_to(lambda: (each for each in "ab")), "value (generator)"),
     "an object in a list": (add(Opaque()), "value.0 (Opaque)"),
-    "a model with a private field": (set_to(lambda: told_sealed()), "value.0 (Sealed)"),
+    "a model with a private field": (set_to(lambda: make_sealed()), "value.0 (Sealed)"),
     "a new agent": (set_to(Memo), "value (Memo)"),
     "a list in itself": (set_to(lambda: in_itself()), "value.0 (list)"),
 }
 
 
-def told_sealed() -> Any:
+def make_sealed() -> Any:
     sealed = Sealed(text="x")
-    sealed._told.append("secretly")
+    sealed._delivered.append("secretly")
     return [sealed]
 
 
@@ -333,29 +333,29 @@ async def test_filtered_agent_keeps_its_memory() -> None:
 
 
 class Asking(BaseChatAgent):
-    """Hands over to the user in its first turn, and then says all it has heard."""
+    """Hands off to the user in its first turn, and then says all it has received."""
 
     def __init__(self) -> None:
         super().__init__("asking", "Asks by a hand-off.")
-        self.heard: list[str] = []
+        self.received: list[str] = []
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
         return (TextMessage, HandoffMessage)
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
-        self.heard += [each.to_text() for each in messages]
-        if len(self.heard) == 1:
+        self.received += [each.to_text() for each in messages]
+        if len(self.received) == 1:
             return Response(chat_message=HandoffMessage(source=self.name, target="user", content="Which one?"))
-        return Response(chat_message=TextMessage(source=self.name, content=f"I heard {self.heard}"))
+        return Response(chat_message=TextMessage(source=self.name, content=f"I received {self.received}"))
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        self.heard = []
+        self.received = []
 
 
-async def test_agent_that_hands_over_hears_the_answer_alone() -> None:
+async def test_agent_that_hands_off_receives_the_answer_alone() -> None:
     app = Upcall(store="runs.db", team=lambda: RoundRobinGroupChat([Asking(), Memo()], max_turns=2))
     run = await app.start("the task")
     run = await app.answer(run.id, "that")
-    text = "I heard ['the task', 'that']"
+    text = "I received ['the task', 'that']"
     assert run.result == f"I remember {['the task', 'Which one?', 'that', text]}"

@@ -1,4 +1,4 @@
-"""The journal: what was recorded is not done again, and a call in doubt is put to the human.
+"""The journal: what was recorded is not done again, and a call in doubt is asked of the human.
 
 Where processes are killed is in `test_kill`; here a run segment is cut off in this process, at a chosen call.
 """
@@ -46,7 +46,7 @@ from upcall.testing import Call, Calls, Hang, Reply, Request, ScriptedModelClien
 
 
 class Scene:
-    """A script by agent, told by progress: what comes next in a context, however often it is asked for."""
+    """A script by agent, chosen by progress: what comes next in a context, however often it is asked for."""
 
     def __init__(self, **replies: list[Reply]) -> None:
         self.replies, self.hanging, self.done = replies, True, list[str]()
@@ -547,11 +547,11 @@ async def test_journal_writes_the_causes_before_a_model_call() -> None:
 async def test_journal_writes_a_reply_that_arrives_during_another(tmp_path: Path) -> None:
     store = RunStore(tmp_path / "runs.db")
     stored = await store.create(Run(task="Build it"), Checkpoint())
-    asking, writing, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    asking, writing, resume = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def write(new: Mapping[str, str | None]) -> None:
         writing.set()
-        await go_on.wait()
+        await resume.wait()
         await store.journal.write(stored, new)
 
     async def first() -> CreateResult:
@@ -567,7 +567,7 @@ async def test_journal_writes_a_reply_that_arrives_during_another(tmp_path: Path
     await asking.wait()
     await kept.replay_or_request("solo", [], [], first)
     await soon(other)
-    go_on.set()
+    resume.set()
     while len(await store.journal.read(stored.run.id)) < 2:
         await asyncio.sleep(0.01)
 

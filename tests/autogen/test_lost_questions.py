@@ -48,7 +48,7 @@ async def test_member_that_swallows_a_question_is_named() -> None:
     )
 
 
-async def test_run_goes_on_after_the_remedy() -> None:
+async def test_run_continues_after_the_remedy() -> None:
     client = models(clerk=[ASK, "Bought."])
     run = await failed(lambda: team(Deaf("deaf", agent("clerk", client))))
     app = Upcall(team=lambda: team(agent("clerk", client)), store="runs.db")

@@ -35,7 +35,7 @@ def make_stock(url: str, key: str) -> ChatCompletionClient:
 
 
 async def fail(make: Make, url: str, key: str = SECRET) -> str:
-    """Return what the user is told of a client that cannot be made, or of its first call."""
+    """Return what the user is given of a client that cannot be made, or of its first call."""
     try:
         client = make(url, key)
     except Exception as error:  # noqa: BLE001  (of any package)

@@ -101,7 +101,7 @@ async def test_refusal_does_not_show_the_key_in_part(shown: str) -> None:
     assert KEY[-4:] not in emitted
 
 
-async def test_unreachable_server_is_named_with_what_the_network_said() -> None:
+async def test_unreachable_server_is_named_with_what_the_network_wrote() -> None:
     client = OpenAICompatibleClient(model="m", api_key=KEY, base_url="http://127.0.0.1:1/v1", max_retries=0)
     call = call_model(
         client, [UserMessage(content="Go", source="user")], agent="a", cancellation_token=CancellationToken()

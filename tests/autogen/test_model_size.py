@@ -1,4 +1,4 @@
-"""Whether a model counts as small: what is said, what its name says, and what its server tells."""
+"""Whether a model counts as small: what is written, what its name says, and what its server shows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from upcall.testing import ScriptedModelClient
         ({"owned_by": "vllm"}, False),
     ],
 )
-async def test_small_is_what_the_server_tells_of_a_model(emitted: dict[str, Any], small: bool) -> None:
+async def test_small_is_what_the_server_shows_of_a_model(emitted: dict[str, Any], small: bool) -> None:
     listed = {"object": "list", "data": [{"id": "other", "meta": {"n_params": 1}}, {"id": "m", **emitted}]}
     with serving({"/v1/models": Sent(json.dumps(listed), "application/json")}) as server:
         client = OpenAICompatibleClient("m", base_url=f"{server.url}/v1")
@@ -40,7 +40,7 @@ async def test_small_by_its_name_asks_no_server() -> None:
     assert is_small(client)
 
 
-async def test_small_that_was_said_stands_above_the_name() -> None:
+async def test_small_that_is_set_stands_above_the_name() -> None:
     assert not is_small(OpenAICompatibleClient("qwen2.5-1.5b", base_url="http://127.0.0.1:9/v1", small=False))
     assert not is_small(ScriptedModelClient([], small=False))
 

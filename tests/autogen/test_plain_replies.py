@@ -16,7 +16,7 @@ from upcall import PausableAgent, make_resumable
 from upcall.autogen.group_chats import WAITING
 from upcall.testing import Call, Request, ScriptedModelClient
 
-SAID = "It is sunny."
+GIVEN_TEXT = "It is sunny."
 
 
 def after_asking(call: Call) -> ScriptedModelClient:
@@ -53,7 +53,11 @@ def swarm(agent: Any) -> Any:
     return Swarm([agent], termination_condition=TextMentionTermination("TERMINATE"))
 
 
-TASKS = [SAID, TextMessage(source="user", content=SAID), HandoffMessage(source="user", target="lazy", content=SAID)]
+TASKS = [
+    GIVEN_TEXT,
+    TextMessage(source="user", content=GIVEN_TEXT),
+    HandoffMessage(source="user", target="lazy", content=GIVEN_TEXT),
+]
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -63,14 +67,14 @@ async def test_plain_task_answers_the_question_that_is_open(shape: Any, agent: C
     team = make_resumable(shape(agent()))
     assert (await team.run(task="Weather?")).stop_reason == WAITING
     again = await team.run(task=task)
-    assert again.messages[-1].to_text().startswith(SAID)
+    assert again.messages[-1].to_text().startswith(GIVEN_TEXT)
 
 
 async def test_plain_task_stays_the_message_that_it_is() -> None:
     team = make_resumable(alone(hands_over()))
     await team.run(task="Weather?")
-    first = (await team.run(task=SAID)).messages[0]
-    assert (type(first), first.to_text()) == (TextMessage, SAID)  # type: ignore[union-attr]
+    first = (await team.run(task=GIVEN_TEXT)).messages[0]
+    assert (type(first), first.to_text()) == (TextMessage, GIVEN_TEXT)  # type: ignore[union-attr]
 
 
 async def test_plain_task_that_is_no_answer_asks_again() -> None:

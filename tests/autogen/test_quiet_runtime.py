@@ -1,4 +1,4 @@
-"""A group chat's messages are delivered as AutoGen delivers them; they are told of only where somebody looks."""
+"""A group chat's messages are delivered as AutoGen delivers them; they are informed of only where somebody looks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from upcall.autogen.group_chats import make_resumable
 from upcall.autogen.quiet_runtime import QuietRuntime
 from upcall.testing import Fail, Reply, ScriptedModelClient
 
-TOLD = ["user: Go", "one: First.", "two: Second."]
+EXPECTED_TEXTS = ["user: Go", "one: First.", "two: Second."]
 
 
 def team_of(*replies: Reply) -> Team:
@@ -33,7 +33,7 @@ async def test_nothing_is_written_of_messages_that_nobody_logs(monkeypatch: pyte
     # Another test of the process may have set one, which stays.
     monkeypatch.setattr("upcall.autogen.quiet_runtime.trace.get_tracer_provider", NoOpTracerProvider)
     team = team_of("First.", "Second.")
-    assert texts(await team.run(task="Go")) == TOLD
+    assert texts(await team.run(task="Go")) == EXPECTED_TEXTS
     runtime = team._runtime  # type: ignore[attr-defined]
     assert isinstance(runtime, QuietRuntime)
     assert not runtime.is_watched
@@ -41,7 +41,7 @@ async def test_nothing_is_written_of_messages_that_nobody_logs(monkeypatch: pyte
 
 async def test_whoever_logs_events_gets_those_of_autogen(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, EVENT_LOGGER_NAME):
-        assert texts(await team_of("First.", "Second.").run(task="Go")) == TOLD
+        assert texts(await team_of("First.", "Second.").run(task="Go")) == EXPECTED_TEXTS
     written = [each.getMessage() for each in caplog.records if each.name == EVENT_LOGGER_NAME]
     assert any('"delivery_stage": "DeliveryStage.DELIVER"' in each and "Second." in each for each in written)
 

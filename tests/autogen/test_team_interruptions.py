@@ -1,4 +1,4 @@
-"""A run whose team fails or is cut off at any level says what failed, and goes on with new objects, nothing repeated.
+"""A run whose team fails or is cut off at any level says what failed, and continues with new objects, nothing repeated.
 
 The model's script is strict, as in `test_shapes`: a call that is made again finds no reply.
 """
@@ -32,9 +32,9 @@ from shapes import (
     ask,
     join_branches,
     note,
-    said_to,
     script,
     some_slow,
+    system_message_of,
     task,
 )
 
@@ -166,7 +166,7 @@ async def test_function_tool_exception_reaches_its_agents_model(place: str) -> N
     with script(PLACES[place].others, fields) as client:
         world = World(client)
         completed(await app(PLACES[place].put(make), world).start("Build it"), place, "Tested.")
-    emitted = [each for each in client.requests if each.system.startswith(said_to("coder"))][-1]
+    emitted = [each for each in client.requests if each.system.startswith(system_message_of("coder"))][-1]
     assert list(emitted.tool_results.values()) == ["noted began", "Error: it broke"]
     once(world, "began")
 
@@ -177,7 +177,7 @@ async def test_function_tool_exception_reaches_its_agents_model(place: str) -> N
 @pytest.mark.parametrize("place", some_slow(LEVELS))
 async def test_stock_member_that_fails_is_named_and_starts_anew(place: str) -> None:
     def make(world: World) -> Team:
-        stock = AssistantAgent("helper", world.client, system_message=said_to("helper"), tools=[world.note])
+        stock = AssistantAgent("helper", world.client, system_message=system_message_of("helper"), tools=[world.note])
         return crew_of(world.agent("coder"), stock, world.agent("tester"))
 
     fields = {
@@ -197,7 +197,7 @@ async def test_stock_member_that_fails_is_named_and_starts_anew(place: str) -> N
 
 
 async def cut_off(app: Upcall, how: str, busy: Any, **given: Any) -> None:
-    """Start a run, or go on with it, wait until it is `busy`, and cut it off."""
+    """Start a run, or continue with it, wait until it is `busy`, and cut it off."""
     stream = app.start_stream("Build it") if not given else app.answer_stream(given["run"], given["answers"])
 
     async def consume() -> None:
@@ -324,7 +324,7 @@ async def test_question_of_a_branch_survives_another_branchs_failure(order: str,
 
 def by_progress(*parts: Replies) -> ScriptedModelClient:
     """Return a model that says what comes next in its context, so that a call that was in flight can be made again."""
-    replies = {said_to(name): text for part in parts for name, text in part.items()}
+    replies = {system_message_of(name): text for part in parts for name, text in part.items()}
 
     def respond(request: Request) -> Reply:
         (text,) = (text for system, text in replies.items() if request.system.startswith(system))
@@ -352,7 +352,7 @@ async def leaving(stream: AsyncGenerator[Any, None], at: int) -> bool:
 
 
 async def sure(app: Upcall, world: World, run: Run) -> Run:
-    """Return the run when no call is in doubt: the notes tell whether it took effect."""
+    """Return the run when no call is in doubt: the notes show whether it took effect."""
     while run.records.unknown_outcomes:
         asked = next(question for question in run.questions if question.id in run.records.unknown_outcomes)
         (text,) = re.findall('"text": "(.*?)"', str(asked.context))

@@ -27,7 +27,7 @@ END = {"is_request_satisfied": True, "is_in_loop": False, "is_progress_being_mad
 
 
 class World:
-    """A writer, and a critic whose model fails as often as it is told to, in a team of a shape."""
+    """A writer, and a critic whose model fails as often as it is instructed to, in a team of a shape."""
 
     def __init__(self, failures: int = 1) -> None:
         self.failures = failures

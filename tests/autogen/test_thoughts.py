@@ -1,4 +1,4 @@
-"""Thoughts told from text, whole and in pieces, in the marks that servers of 2026 leave in a reply."""
+"""Thoughts distinguished from text, whole and in pieces, in the marks that servers of 2026 leave in a reply."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def cut(text: str, size: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("text", "thought", "output"), MARKED, ids=[repr(text[:24]) for text, _, _ in MARKED])
-def test_thoughts_are_told_apart_wherever_a_piece_ends(text: str, thought: str, output: str) -> None:
+def test_thoughts_are_distinguished_wherever_a_piece_ends(text: str, thought: str, output: str) -> None:
     assert split_thoughts(text) == (thought, output)
     assert {read(cut(text, size)) for size in (1, 2, 3, 5, 8, 13)} == {(thought, output)}
 

@@ -62,7 +62,7 @@ def models(*owners: str | None) -> dict[str, Sent]:
 
 
 @pytest.mark.parametrize("owned_by", ["llamacpp", "vllm", "sglang"])
-async def test_server_that_tells_is_asked_for_one_token(owned_by: str, connect: Connect) -> None:
+async def test_server_that_reports_is_asked_for_one_token(owned_by: str, connect: Connect) -> None:
     with LoopbackServer([Say("yes", logprobs=ODDS)], owned_by=owned_by) as server:
         reply = await ask(connect(server.base_url))
     assert {name: server.requests[0].body[name] for name in FIRST_TOKEN} == FIRST_TOKEN
@@ -105,7 +105,7 @@ async def test_client_of_another_kind_is_never_asked() -> None:
         assert await ask(client) == NO_CALL
 
 
-async def test_what_a_cache_holds_may_be_told(connect: Connect) -> None:
+async def test_what_a_cache_holds_may_be_shown(connect: Connect) -> None:
     with LoopbackServer([Say("yes", logprobs=ODDS)], owned_by="vllm") as server:
         client = ChatCompletionCache(connect(server.base_url))
         assert may_report_odds(client)

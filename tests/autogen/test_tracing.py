@@ -197,7 +197,7 @@ print(run.status, *{{format(span.context.trace_id, "032x") for span in done}}, *
 
 
 @pytest.mark.slow
-async def test_another_process_goes_on_with_the_trace(spans: InMemorySpanExporter) -> None:
+async def test_another_process_continues_with_the_trace(spans: InMemorySpanExporter) -> None:
     run = await app_of(team_of({"lead": [ASK]})).start("Build it.")
     traced = the(spans, "start_run").context.trace_id
     done = await asyncio.to_thread(run_code, OTHER_PROCESS.format(tests=[str(SUPPORT)]), run.id)

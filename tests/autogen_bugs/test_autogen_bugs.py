@@ -57,7 +57,7 @@ def orchestrate(request: Request) -> Reply:
 
 
 def write_twice(tool: str) -> Callable[[Request], Reply]:
-    """Return a model that leads, and has a writer write two poems at once; the writer writes on all it is told."""
+    """Return a model that leads, and has a writer write two poems at once; the writer writes on all it is given."""
 
     def reply(request: Request) -> Reply:
         if "You write" in request.system:

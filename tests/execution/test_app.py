@@ -97,7 +97,7 @@ async def test_questions_asked_together_share_a_write(monkeypatch: pytest.Monkey
     assert (len(asked.questions), len(writes) < count / 4) == (count, True)
 
 
-async def test_answer_is_stored_before_the_team_goes_on() -> None:
+async def test_answer_is_stored_before_the_team_continues() -> None:
     app, _ = app_with(ASK, Fail(500), "Done.")
     asked = await app.start("Build it")
     failed = await app.answer(asked.id, "Express")
@@ -355,11 +355,11 @@ async def test_cancelled_run_drops_the_error_it_failed_with() -> None:
 
 async def test_stream_emits_no_question_before_it_is_stored() -> None:
     app, _ = app_with(ASK)
-    emitted = [str(getattr(item, "content", "")) async for item in told_before_stored(app)]
+    emitted = [str(getattr(item, "content", "")) async for item in emit_before_stored(app)]
     assert not any("Which framework?" in each for each in emitted)
 
 
-async def told_before_stored(app: Upcall) -> AsyncGenerator[Any, None]:
+async def emit_before_stored(app: Upcall) -> AsyncGenerator[Any, None]:
     """Yield the items of a stream that come before the question is stored."""
     async for item in app.start_stream("Build it"):
         if not (await app.list())[0].questions:
@@ -426,7 +426,7 @@ async def test_history_precedes_the_task_with_order_and_roles() -> None:
 
 
 async def test_history_is_no_part_of_the_planned_request() -> None:
-    """S3-36: the request is the task, and the history is not told again after a pause."""
+    """S3-36: the request is the task, and the history is not informed again after a pause."""
     ask = '{"needs_clarification": true, "clarification_question": "Which year?"}'
     with deep(clarifier=[ask, CLEAR]) as model:
         asked = await root_app(model).start("And in Japan?", history=EARLIER)
@@ -441,7 +441,7 @@ async def test_history_is_no_part_of_the_planned_request() -> None:
 
 @pytest.mark.parametrize("member", ["classifier", "researcher", "lead"])
 async def test_history_may_name_the_agents_of_earlier_runs(member: str) -> None:
-    """The result of a run is said by one of its agents; to give it as history must not end the next run with it."""
+    """The result of a run is stated by one of its agents; to give it as history must not end the next run with it."""
     with rooted(classifier=[SHALLOW], researcher=[FOUND]) as model:
         run = await root_app(model).start(
             "And in Japan?", history=[text("user", "Who leads in wind?"), text(member, "Germany.")]
@@ -519,7 +519,7 @@ COMPONENT: dict[str, Any] = {
 
 @pytest.mark.filterwarnings("ignore:(?s).*SECURITY WARNING")
 async def test_researcher_has_tools_of_the_program_and_settings() -> None:
-    """S2-22: and the classifier is told of both."""
+    """S2-22: and the classifier is informed of both."""
     look = Call("look_up_law", {"name": "EEG"})
     with rooted(classifier=[SHALLOW], researcher=[Call("search_web", {"query": "wind"}), look, FOUND]) as model:
         await root_app(model, search_web, tools=[COMPONENT]).start("And in Japan?")
@@ -561,7 +561,7 @@ async def test_run_keeps_how_its_team_works(chosen: dict[str, Any]) -> None:
     assert done.config == asked.config
 
 
-async def test_run_keeps_its_prompts_wherever_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_run_keeps_its_prompts_wherever_it_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "plan_generation.j2").write_text(
         "You are the planner with prompts of its own. {{ clarifier_context }}{{ feedback_history }}"

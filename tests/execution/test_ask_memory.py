@@ -28,13 +28,13 @@ def app_of(location: str = "runs.db", *, ask_memory: bool = True, **settings: An
     return Upcall(model, store=location, settings=Settings.read(ask_memory=ask_memory, **settings))
 
 
-async def close_one(said: Any, location: str = "runs.db", user: str | None = None, **options: Any) -> Run:
+async def close_one(wording: Any, location: str = "runs.db", user: str | None = None, **options: Any) -> Run:
     """Start a run, whose clarifier asks for the level, and close that question."""
     app = app_of(location)
     run = await app.start(TASK, user=user, **options)
     (question,) = run.questions
     assert question.question == "Which level?"
-    given = Answer(question_id=question.id, outcome=said) if isinstance(said, Outcome) else said
+    given = Answer(question_id=question.id, outcome=wording) if isinstance(wording, Outcome) else wording
     return await app.answer(run.id, given, user=user)
 
 
@@ -185,10 +185,10 @@ async def test_store_from_before_gets_the_table(location: str) -> None:
 # -- facts ------------------------------------------------------------------------------------------------------------
 
 
-async def answer_level(said: str, facts: str = "") -> tuple[Upcall, Run]:
+async def answer_level(wording: str, facts: str = "") -> tuple[Upcall, Run]:
     Path("facts.yaml").write_text(facts)
     app = app_of(facts=Path("facts.yaml"))
-    return app, await app.answer((await app.start(TASK)).id, said)
+    return app, await app.answer((await app.start(TASK)).id, wording)
 
 
 @pytest.mark.parametrize("facts", ["", "# Ours\nframework: Express\n", "framework: Express"])

@@ -1,4 +1,4 @@
-"""Nobody hears of a question before it is stored, and then in the order call, request, answer."""
+"""Nobody learns of a question before it is stored, and then in the order call, request, answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_call_is_emitted_with_the_last_of_its_questions() -> None:
     assert gate.open(RECORDS) == []
 
 
-def test_call_whose_questions_were_told_passes() -> None:
+def test_call_whose_questions_were_reported_passes() -> None:
     gate = EventGate()
     for request in REQUESTS:
         gate.let_through(request, RECORDS)
@@ -39,12 +39,12 @@ def test_handoff_with_questions_waits_for_the_end() -> None:
     assert gate.open(RECORDS) == [handoff]
 
 
-def test_what_tells_of_no_question_passes() -> None:
+def test_what_has_no_question_passes() -> None:
     chunk = ModelClientStreamingChunkEvent(source="solo", content="Hm")
     assert EventGate().let_through(chunk, RECORDS) == [chunk]
 
 
-def test_nothing_is_told_of_a_duplicate() -> None:
+def test_nothing_is_reported_of_a_duplicate() -> None:
     duplicate = QuestionRecord(question=ASKED[1]).attach_to(ASKED[0].id)
     records = QuestionRecords.build(ASKED[:1]).add([duplicate])
     assert EventGate().let_through(REQUESTS[1], records) == []

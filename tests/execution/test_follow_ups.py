@@ -1,4 +1,4 @@
-"""A run that follows another one knows what was said there."""
+"""A run that follows another one knows what was written there."""
 
 from __future__ import annotations
 

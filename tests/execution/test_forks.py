@@ -38,10 +38,10 @@ class Bench:
         self.app = Upcall(team=self._team, store="runs.db")
 
     def _reply(self, request: Request) -> Reply:
-        """Return what comes next in this context; what it was told last where it is to report."""
+        """Return what comes next in this context; what it was given last where it is to report."""
         (name,) = (name for name in self.replies if f"You are the {name}." in request.system)
-        said = self.replies[name][sum(each["role"] == "assistant" for each in request.messages)]
-        return f"{name}: {list(request.tool_results.values())}" if said == "report" else said
+        texts = self.replies[name][sum(each["role"] == "assistant" for each in request.messages)]
+        return f"{name}: {list(request.tool_results.values())}" if texts == "report" else texts
 
     def _team(self) -> Team:
         async def note(text: str) -> str:
@@ -51,8 +51,8 @@ class Bench:
             return f"noted {text}"
 
         def agent(name: str, *nested: PausableAgent) -> PausableAgent:
-            said = f"You are the {name}."
-            return PausableAgent(name, self.client, system_message=said, agents=nested, tools=[note])
+            texts = f"You are the {name}."
+            return PausableAgent(name, self.client, system_message=texts, agents=nested, tools=[note])
 
         workers = [agent(name) for name in self.replies if name != "lead"]
         return RoundRobinGroupChat([agent("lead", *workers)], max_turns=1)
@@ -86,7 +86,7 @@ TWO: dict[str, Sequence[Reply]] = {
 }
 
 
-def said(run: Run) -> list[str]:
+def texts(run: Run) -> list[str]:
     """Return the answers, in order."""
     return [answer.as_text() for answer in run.answers]
 
@@ -98,7 +98,7 @@ async def test_fork_continues_with_another_answer_without_repeating_earlier_work
     done = await bench.app.answer(asked.id, "Express")
     calls, stored = bench.calls(), await bench.app.store.load(done.id)
     forked = await bench.app.fork(done.id, asked.questions[0].id, "FastAPI")
-    assert (forked.status, said(forked)) == (RunStatus.COMPLETED, ["FastAPI"])
+    assert (forked.status, texts(forked)) == (RunStatus.COMPLETED, ["FastAPI"])
     assert "FastAPI" in str(forked.result)
     assert "Express" in str(done.result)
     assert (forked.forked_from, forked.forked_at, forked.user) == (done.id, asked.questions[0].id, "alice")
@@ -124,7 +124,7 @@ async def test_fork_keeps_earlier_answers_and_asks_later_ones_again(at: int, aga
     if at == 0:
         assert [question.question for question in forked.questions] == ["Which database?"]
         forked = await bench.app.answer(forked.id, "SQLite")
-    assert said(forked) == (["Other", "SQLite"] if at == 0 else ["Express", "Other"])
+    assert texts(forked) == (["Other", "SQLite"] if at == 0 else ["Express", "Other"])
     assert bench.notes == ["before", "between", "after", *again]
     again_calls = sum(plan.model_calls_again.values())
     assert bench.calls() == plan.kept_model_calls + 2 * again_calls
@@ -143,13 +143,13 @@ async def test_fork_changes_one_of_two_open_questions_answers(together: bool) ->
         run = await bench.app.answer(run.id, {first: "Express"})
         run = await bench.app.answer(run.id, {second: "Plain"})
     forked = await bench.app.fork(run.id, second, "Ornate")
-    assert (forked.status, sorted(said(forked))) == (RunStatus.COMPLETED, ["Express", "Ornate"])
+    assert (forked.status, sorted(texts(forked))) == (RunStatus.COMPLETED, ["Express", "Ornate"])
     assert "Ornate" in str(forked.result)
     forked = await bench.app.fork(run.id, first, "FastAPI")
     if not together:  # The other was still open when this one was answered.
         assert [question.id for question in forked.questions] == [second]
         forked = await bench.app.answer(forked.id, "Plain")
-    assert (forked.status, sorted(said(forked))) == (RunStatus.COMPLETED, ["FastAPI", "Plain"])
+    assert (forked.status, sorted(texts(forked))) == (RunStatus.COMPLETED, ["FastAPI", "Plain"])
 
 
 async def test_fork_overrules_a_fact_and_keeps_earlier_work() -> None:
@@ -159,7 +159,7 @@ async def test_fork_overrules_a_fact_and_keeps_earlier_work() -> None:
     assert run.status is RunStatus.COMPLETED
     calls = bench.calls()
     forked = await bench.app.fork(run.id, run.answered_questions[0].id, "FastAPI")
-    assert (forked.status, said(forked), forked.answers[0].by.value) == (RunStatus.COMPLETED, ["FastAPI"], "human")
+    assert (forked.status, texts(forked), forked.answers[0].by.value) == (RunStatus.COMPLETED, ["FastAPI"], "human")
     assert bench.notes == ["before", "after", "after"]
     assert bench.calls() == calls + 3
     again = await bench.app.fork(forked.id, run.answered_questions[0].id, "Express")
@@ -184,7 +184,7 @@ async def test_fork_within_a_segment_keeps_no_later_answer() -> None:
     plan = await app.forks.plan(run.id, first)
     assert (plan.kept_answers, plan.answers_again) == (0, 1)
     forked = await app.fork(run.id, first, "FastAPI")
-    assert (forked.result, said(forked)) == ("Built with FastAPI", ["FastAPI"])
+    assert (forked.result, texts(forked)) == ("Built with FastAPI", ["FastAPI"])
 
 
 async def test_branch_of_a_branch_and_where_they_part() -> None:
@@ -205,7 +205,7 @@ async def test_branch_of_a_branch_and_where_they_part() -> None:
     assert not any("Which framework?" in line for line in lines)
     assert (await bench.app.forks.diff(run.id, run.id))[1] == "No answer differs."
     three = await bench.app.fork(other.id, first, "Django")
-    assert said(await bench.app.answer(three.id, "Any")) == ["Django", "Any"]
+    assert texts(await bench.app.answer(three.id, "Any")) == ["Django", "Any"]
 
 
 async def test_fork_of_a_failed_run_starts_at_the_question() -> None:
@@ -215,7 +215,7 @@ async def test_fork_of_a_failed_run_starts_at_the_question() -> None:
     assert failed.status is RunStatus.FAILED
     bench.replies = {"lead": LEAD, "coder": [note("before"), ask(), "report", "report"]}
     forked = await bench.app.fork(run.id, run.questions[0].id, "FastAPI")
-    assert (forked.status, said(forked), forked.error) == (RunStatus.COMPLETED, ["FastAPI"], None)
+    assert (forked.status, texts(forked), forked.error) == (RunStatus.COMPLETED, ["FastAPI"], None)
     assert bench.notes == ["before"]
     assert (await bench.app.get(run.id)) == failed
 
@@ -298,11 +298,11 @@ async def test_fork_makes_later_calls_even_where_they_look_equal() -> None:
     written: list[str] = []
 
     def respond(request: Request) -> Reply:
-        said = list(request.tool_results.values())
+        texts = list(request.tool_results.values())
         turn = sum(each["role"] == "assistant" for each in request.messages)
         if turn == 0:
             return Call("ask_user", {"question": "Which framework?"}, id="a")
-        return [None, Call("write", {"what": said[0]}, id="b"), Call("look", id="c"), f"Saw {said[-1]}"][turn] or "?"
+        return [None, Call("write", {"what": texts[0]}, id="b"), Call("look", id="c"), f"Saw {texts[-1]}"][turn] or "?"
 
     def write(what: str) -> str:
         """Write."""
@@ -327,8 +327,8 @@ async def test_fork_makes_later_calls_even_where_they_look_equal() -> None:
 @pytest.mark.parametrize("kind", [PausableAgent, AssistantAgent])
 async def test_fork_gives_an_asking_tool_the_other_answer(kind: Any) -> None:
     def respond(request: Request) -> Reply:
-        said = list(request.tool_results.values())
-        return said[0] if said else Call("write", id="a")
+        texts = list(request.tool_results.values())
+        return texts[0] if texts else Call("write", id="a")
 
     def write() -> str:
         """Write."""
@@ -348,7 +348,7 @@ async def test_fork_of_a_run_ended_while_waiting_works() -> None:
     run = await bench.app.start("Build it")
     await bench.app.cancel(run.id)
     forked = await bench.app.fork(run.id, run.questions[0].id, "FastAPI")
-    assert (forked.status, said(forked)) == (RunStatus.COMPLETED, ["FastAPI"])
+    assert (forked.status, texts(forked)) == (RunStatus.COMPLETED, ["FastAPI"])
     assert bench.notes == ["before", "after"]
 
 
@@ -364,7 +364,7 @@ async def test_fork_of_an_expired_run_starts_at_its_question() -> None:
         return f"coded: {results[0]}" if len(results) > 1 else note("after") if results else ask()
 
     async def watch() -> str:
-        """Work on until the coder has gone on with its answer."""
+        """Work on until the coder has continued with its answer."""
         while not Path("notes.txt").exists():
             await asyncio.sleep(0)
         return "seen"
@@ -385,7 +385,7 @@ async def test_fork_of_an_expired_run_starts_at_its_question() -> None:
     run = await app.start("Build it", unattended=True)
     assert (run.status, run.answers[0].outcome) == (RunStatus.COMPLETED, Outcome.EXPIRED)
     forked = await app.fork(run.id, run.answers[0].question_id, "FastAPI")
-    assert (forked.status, said(forked)) == (RunStatus.COMPLETED, ["FastAPI"])
+    assert (forked.status, texts(forked)) == (RunStatus.COMPLETED, ["FastAPI"])
     assert "FastAPI" in str(forked.result)
 
 
@@ -403,7 +403,7 @@ async def test_fork_during_an_answer_leaves_the_answer_out(
 
     monkeypatch.setattr(RunStore, "checkpoints", read_late)
     forked = await bench.app.fork(run.id, run.questions[0].id, "FastAPI")
-    assert (said(forked), forked.result) == (
+    assert (texts(forked), forked.result) == (
         ["FastAPI"],
         "lead: [\"coder: ['noted before', 'FastAPI', 'noted after']\"]",
     )

@@ -1,4 +1,4 @@
-"""A run that is cut off at any step goes on with nothing repeated but what was in flight."""
+"""A run that is cut off at any step continues with nothing repeated but what was in flight."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ EVERY_STEP = [
 
 @pytest.mark.parametrize(("step", "turns"), EVERY_STEP)
 @pytest.mark.slow
-async def test_run_cut_off_at_a_step_goes_on(step: int, turns: int, steps: Steps, written: list[Any]) -> None:
+async def test_run_cut_off_at_a_step_continues(step: int, turns: int, steps: Steps, written: list[Any]) -> None:
     model = ScriptedModelClient(demo_reply)
     app = Upcall(model, store="runs.db", settings=Settings.read(None, **SETTINGS))
     cut = asyncio.create_task(to_the_end(app))

@@ -1,4 +1,4 @@
-"""Workers are killed with SIGKILL in the middle of their work; whoever goes on does nothing twice and loses nothing.
+"""Workers are killed with SIGKILL in the middle of their work; whoever continues does nothing twice and loses nothing.
 
 `benchmarks/kill.py` is the harness. It kills real processes, with a model server in a process of its own, and judges by
 the requests that the server got and the lines that the tools wrote.
@@ -52,7 +52,7 @@ def test_workers_killed_at_a_few_points() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_workers_killed_at_many_points(scenario: str) -> None:
-    """Points of all kinds in each scenario, and some runs in which the process that goes on is killed too."""
+    """Points of all kinds in each scenario, and some runs in which the process that continues is killed too."""
     found = kill("--scenario", scenario, "--points", "10", "--twice", "2", "--seed", "slow")
     assert found["faults"] == []
     assert found["figures"][0]["kills"] >= 10
@@ -75,7 +75,7 @@ def test_workers_killed_on_postgresql(postgres: Server) -> None:
 
 @pytest.mark.slow
 def test_worker_that_stood_still_has_lost_its_run() -> None:
-    """Its lease ends, others take the run to its end; when it goes on it is told, and records nothing more.
+    """Its lease ends, others take the run to its end; when it continues it is informed, and records nothing more.
 
     A tool that was recorded as begun in the moment before may still run: two at most here, which are in one batch.
     """

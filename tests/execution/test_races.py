@@ -1,7 +1,7 @@
-"""Eight processes do the same to one run at the same moment: it is done once, and the others are told so.
+"""Eight processes do the same to one run at the same moment: it is done once, and the others learn so.
 
 `benchmarks/race.py` starts the processes and judges by the requests that the model server got, the lines that the tools
-wrote, and what each process was told.
+wrote, and what each process was given.
 """
 
 from __future__ import annotations

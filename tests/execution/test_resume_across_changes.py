@@ -1,4 +1,4 @@
-"""A run that was stored with one team goes on with another: what is missing is listed, and the run stays as it is."""
+"""A run that was stored with one team continues with another: what is missing is listed, and the run stays as it is."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.tools import StaticWorkbench, ToolResult, ToolSchema, Workbench
 from foreign import ForeignAgent, ForeignWorkbench
 from scenario import TASK, script, upcall
-from shapes import ask, said_to, task
+from shapes import ask, system_message_of, task
 from stores import change_checkpoint
 
 from upcall import PausableAgent, Run, RunStatus, Upcall, idempotent
@@ -49,15 +49,15 @@ Make = Callable[[], Team]
 
 def models(**replies: Sequence[Reply]) -> ScriptedModelClient:
     """Return the model of all agents: what it says to each."""
-    return ScriptedModelClient({said_to(name): list(text) for name, text in replies.items()})
+    return ScriptedModelClient({system_message_of(name): list(text) for name, text in replies.items()})
 
 
 def agent(name: str, client: ScriptedModelClient, *nested: ChatAgent | Team, **options: Any) -> PausableAgent:
-    return PausableAgent(name, client, system_message=said_to(name), agents=nested, **options)
+    return PausableAgent(name, client, system_message=system_message_of(name), agents=nested, **options)
 
 
 def stock(name: str, client: ScriptedModelClient, **options: Any) -> AssistantAgent:
-    return AssistantAgent(name, client, system_message=said_to(name), **options)
+    return AssistantAgent(name, client, system_message=system_message_of(name), **options)
 
 
 def swarm(*members: ChatAgent) -> Team:
@@ -114,8 +114,8 @@ async def gone_on(team: Make, run: Run) -> Run:
 
 
 async def refused(team: Make, run: Run) -> list[str]:
-    """Return what does not fit, a line each: told beforehand as well as where the run is to go on, and nothing is
-    changed."""
+    """Return what does not fit, a line each: reported beforehand as well as where the run is to continue, and nothing
+    is changed."""
     app, before = Upcall(store=STORE, team=team), rows()
     beforehand = [str(each) for each in await app.team.check(run.id)]
     with pytest.raises(TeamMismatch) as emitted:
@@ -191,7 +191,7 @@ def sign() -> str:
 class Change:
     """A team whose run waits for an answer, the team of later, and the lines that refuse it."""
 
-    said: Mapping[str, Sequence[Reply]]
+    wording: Mapping[str, Sequence[Reply]]
     first: Callable[[ScriptedModelClient], Team]
     later: Callable[[ScriptedModelClient], Team]
     lines: Sequence[str]
@@ -328,7 +328,7 @@ CHANGES = {
 @pytest.mark.parametrize("changed", CHANGES)
 async def test_what_waits_for_an_answer_is_missed(changed: str) -> None:
     change = CHANGES[changed]
-    client = models(other=[], idle=[], **change.said)
+    client = models(other=[], idle=[], **change.wording)
     run = await begun(lambda: change.first(client))
     lines = await refused(lambda: change.later(client), run)
     assert [line.startswith(begin) for line, begin in zip(lines, change.lines, strict=True)] == [True] * len(lines), (
@@ -483,7 +483,7 @@ async def test_resume_misses_calls_begun_by_stock_agents_or_teams(place: str) ->
                 return swarm(agent("lead", client, coder))
             crew = RoundRobinGroupChat([coder], name="crew", termination_condition=MaxMessageTermination(2))
             if place == "society's team":
-                return row(SocietyOfMindAgent("mind", crew, client, instruction=said_to("mind")))
+                return row(SocietyOfMindAgent("mind", crew, client, instruction=system_message_of("mind")))
             return row(crew) if place == "team in a team" else swarm(agent("lead", client, crew))
 
         return make
@@ -592,7 +592,7 @@ async def test_resume_misses_a_member_in_the_middle_of_calls() -> None:
 
 
 async def test_resume_allows_members_without_open_work_to_change() -> None:
-    """Who is new hears what was said before it came."""
+    """Who is new hears what was written before it came."""
     client = models(a=["A says one."], b=["B."], c=[ASK, "C."], d=["D."], e=["E."])
     run = await begun(lambda: row(*(agent(name, client) for name in "abcd")))
     done = await gone_on(lambda: row(*(agent(name, client) for name in "ebcd"), turns=5), run)

@@ -32,7 +32,7 @@ PICTURE = MultiModalMessage(source="user", content=["What is this?", Image(Pictu
         ({"wrkspace": "."}, "There is no option 'wrkspace' of a run; did you mean 'workspace'? Known: user, "),
     ],
 )
-def test_wrong_option_is_told_in_one_line(options: dict[str, Any], problem: str) -> None:
+def test_wrong_option_is_reported_in_one_line(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         check_options(options)
     assert problem in str(refused.value)

@@ -1,4 +1,4 @@
-"""The transcript of a run: what its agents said and did, over pauses, failures, branches and stores."""
+"""The transcript of a run: what its agents wrote and did, over pauses, failures, branches and stores."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def sign() -> str:
     return f"signed with {len(ask_secret('Which key?'))} characters"
 
 
-async def told(app: Upcall, run: Run | str) -> list[tuple[str, str, str]]:
+async def delivered(app: Upcall, run: Run | str) -> list[tuple[str, str, str]]:
     """Who did what, and the words or the name."""
     entries = (await app.log.transcript(run)).entries
     return [("/".join(each.path), each.kind.value, each.text or each.name) for each in entries]
@@ -59,7 +59,7 @@ async def told(app: Upcall, run: Run | str) -> list[tuple[str, str, str]]:
 async def test_transcript_has_nested_agents_work_over_a_pause(tmp_path: Path) -> None:
     app = make_app(tmp_path / "runs.db", ASK, "Passed.")
     run = await app.answer((await app.start("See to it", user="ada")).id, "3.12", user="ada")
-    assert await told(app, run) == [
+    assert await delivered(app, run) == [
         ("user", "task", "See to it"),
         ("lead", "call", '{"task": "Test the parser"}'),
         ("lead/tester", "question", "Which Python? (3.11, 3.12)"),
@@ -75,7 +75,7 @@ async def test_transcript_keeps_the_conversation_before_a_task_once(tmp_path: Pa
     run = await (app := make_app(tmp_path / "runs.db", "Passed.")).start(
         [*texts, TextMessage(content="Go", source="user")]
     )
-    assert (await told(app, run))[:2] == [("user", "task", "Go"), ("lead", "call", '{"task": "Test the parser"}')]
+    assert (await delivered(app, run))[:2] == [("user", "task", "Go"), ("lead", "call", '{"task": "Test the parser"}')]
 
 
 async def test_question_that_is_put_again_is_kept_once(tmp_path: Path) -> None:
@@ -98,10 +98,10 @@ async def test_what_one_agent_did_comes_with_its_answers(tmp_path: Path) -> None
 async def test_transcript_keeps_a_failed_segment_once_after_resuming(tmp_path: Path) -> None:
     app = make_app(tmp_path / "runs.db", ASK, Fail(400), "Passed.")
     run = await app.answer((await app.start("See to it")).id, "3.12")
-    failed = await told(app, run)
+    failed = await delivered(app, run)
     assert (run.status.value, failed[-1][:2]) == ("failed", ("human", "answer"))
     run = await app.resume(run.id)
-    assert (await told(app, run))[: len(failed)] == failed
+    assert (await delivered(app, run))[: len(failed)] == failed
 
 
 def test_texts_that_end_in_another_order_keep_their_numbers() -> None:
@@ -124,14 +124,14 @@ def test_texts_that_end_in_another_order_keep_their_numbers() -> None:
 
 async def test_nothing_is_kept_where_the_settings_say_so(tmp_path: Path) -> None:
     app = make_app(tmp_path / "runs.db", ASK, transcripts=False)
-    assert await told(app, await app.start("See to it")) == []
+    assert await delivered(app, await app.start("See to it")) == []
 
 
 async def test_secret_is_not_in_the_transcript(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv(KEY, "k" * 43 + "=")
     app = make_app(tmp_path / "runs.db", Call("sign", {}), "Signed.")
     run = await app.answer((await app.start("Sign it")).id, "open sesame")
-    text = await told(app, run)
+    text = await delivered(app, run)
     assert ("human", "answer", "(secret)") in text
     assert ("lead/tester", "result", "signed with 11 characters") in text
     assert "sesame" not in str(text)
@@ -142,7 +142,7 @@ async def test_branch_has_the_transcript_of_what_it_shares(tmp_path: Path) -> No
     run = await app.start("See to it")
     await app.answer(run.id, "3.12")
     branch = await app.fork(run.id, run.questions[0].id, "3.11")
-    output = await told(app, branch)
+    output = await delivered(app, branch)
     assert output[1] == ("lead", "call", '{"task": "Test the parser"}')
     assert [text for _, kind, text in output if kind == "answer"] == ["3.11"]
 
@@ -152,7 +152,7 @@ async def test_exported_run_brings_its_transcript_along(tmp_path: Path) -> None:
     run = await app.start("See to it")
     other = RunStore(tmp_path / "other.db")
     await import_run(other, await export_run(app.store, run.id))
-    assert await told(Upcall(store=other, team=app.team.build), run.id) == await told(app, run)
+    assert await delivered(Upcall(store=other, team=app.team.build), run.id) == await delivered(app, run)
 
 
 async def test_removed_run_leaves_no_transcript(tmp_path: Path) -> None:
@@ -169,14 +169,14 @@ async def test_transcript_grows_while_the_team_works(tmp_path: Path) -> None:
     run = await app.start("See to it", user="ada")
     items = app.answer_stream(run.id, "3.12", user="ada")
     work = asyncio.create_task(last(items))
-    while len(text := await told(app, run)) < 4:
+    while len(text := await delivered(app, run)) < 4:
         await asyncio.sleep(0.1)
     assert text[-1] == ("ada", "answer", "3.12")
     work.cancel()
     await asyncio.wait([work])
 
 
-async def test_what_a_killed_segment_said_keeps_its_place(tmp_path: Path) -> None:
+async def test_what_a_killed_segment_wrote_keeps_its_place(tmp_path: Path) -> None:
     app = make_app(tmp_path / "runs.db", ASK, Hang())
     run = await app.start("See to it", user="ada")
     work = asyncio.create_task(app.answer(run.id, "3.12", user="ada"))
@@ -186,8 +186,8 @@ async def test_what_a_killed_segment_said_keeps_its_place(tmp_path: Path) -> Non
     await asyncio.wait([work])
     extra = TranscriptEntry(EntryKind.THOUGHT, ("lead",), identity.now(), "said before the kill")
     await app.store.database.write(write_transcript(run.id, 1, [extra]))
-    before = await told(app, run)
+    before = await delivered(app, run)
     await make_app(tmp_path / "runs.db", "Passed.").resume(run.id)
-    output = await told(app, run)
+    output = await delivered(app, run)
     assert (output[: len(before)], before[-1][2]) == (before, "said before the kill")
     assert [kind for _, kind, _ in output].count("answer") == 1

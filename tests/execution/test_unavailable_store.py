@@ -1,4 +1,5 @@
-"""A store that cannot be reached for a moment, at whichever call: the run goes on later, and nothing is done twice."""
+"""A store that cannot be reached for a moment, at whichever call: the run continues later, and nothing is done
+twice."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ async def insist(act: Callable[[], Coroutine[Any, Any, None]]) -> None:
 async def finish(app: Upcall, run: Run, answers: Mapping[str, str]) -> Run:
     """Do what a worker and its user do until the run ends."""
 
-    async def go_on() -> None:
+    async def resume() -> None:
         nonlocal run
         stored = await app.store.load(run.id)
         run = stored.run
@@ -87,7 +88,7 @@ async def finish(app: Upcall, run: Run, answers: Mapping[str, str]) -> Run:
         run = await app.get(run.id)
 
     while run.status is RunStatus.QUEUED or run.working or run.waiting:
-        await insist(go_on)
+        await insist(resume)
     return run
 
 
@@ -138,7 +139,7 @@ async def test_nor_in_a_team_of_any_shape(shape: str, is_made: bool) -> None:
     team, place, scenario = SHAPES[shape], PLACES["as a tool"], SCENARIOS["two at once"]
 
     async def play(fails: int) -> int:
-        with script(team.others, place.others, scenario.said) as client:  # It has no reply to a call made twice.
+        with script(team.others, place.others, scenario.wording) as client:  # It has no reply to a call made twice.
             world = World(client)
             make = place.put(team.make)
             app = Upcall(store="runs.db", team=lambda: make(world))

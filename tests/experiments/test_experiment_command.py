@@ -32,7 +32,7 @@ def _two_tasks() -> None:
 
 
 @pytest.mark.slow
-def test_plan_is_told_before_and_the_table_after() -> None:
+def test_plan_is_reported_before_and_the_table_after() -> None:
     plan = upcall("experiment", "two.yaml", "--dry-run").out
     assert "two: 2 tasks x 1 teams x 2 policies x 1 models x 1 seeds\n4 trials, 0 done" in plan
     done = upcall("experiment", "two.yaml", "--report", "out/rows.csv", "--report", "page.html")
@@ -61,7 +61,7 @@ def test_experiment_names_missing_packages_before_paying(monkeypatch: pytest.Mon
 @pytest.mark.slow
 def test_experiment_budget_stops_and_replay_needs_no_model() -> None:
     stopped = upcall("experiment", "two.yaml", "--json", "--budget", "0.0001").json
-    assert stopped["stopped"] == "The budget is spent; start it again with more to go on."
+    assert stopped["stopped"] == "The budget is spent; start it again with more to continue."
     done = upcall("experiment", "two.yaml", "--json", "--what-if").json
     assert [each["fact"] for each in done["what_if"]["questions"]] == ["language", "licence"]
     replayed = upcall("experiment", "two.yaml", "--json", "--replay").json

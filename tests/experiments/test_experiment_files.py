@@ -94,7 +94,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("text", "problem"), BAD, ids=[problem[:30] for _, problem in BAD])
-def test_what_is_wrong_is_said_in_one_line(text: str, problem: str, tmp_path: Path) -> None:
+def test_what_is_wrong_is_reported_in_one_line(text: str, problem: str, tmp_path: Path) -> None:
     WRITERS["rows.jsonl"](tmp_path / "rows.jsonl")
     (tmp_path / "exp.yaml").write_text(text)
     with pytest.raises(ConfigurationError) as refused:

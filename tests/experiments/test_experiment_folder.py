@@ -63,7 +63,7 @@ def test_who_is_killed_holds_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", ["lock.db", "replies.db"])
-async def test_what_is_no_database_is_said(name: str) -> None:
+async def test_what_is_no_database_is_reported(name: str) -> None:
     home = experiment().home
     home.mkdir(parents=True)
     (home / name).write_bytes(b"x" * 4096)

@@ -49,7 +49,7 @@ def test_numbers_of_a_table_stand_to_the_right() -> None:
     assert format_table(rows, names=1) == ["policy    trials", "never          4", "budget 1      16"]
 
 
-async def test_what_was_said_is_escaped(tmp_path: Path) -> None:
+async def test_what_was_written_is_escaped(tmp_path: Path) -> None:
     tasks = [task(0).model_copy(update={"id": HOSTILE, "task": f"Write it {HOSTILE}"})]
     page = await page_of(await experiment(tasks=tasks).run(), tmp_path)
     assert "<script>" not in page

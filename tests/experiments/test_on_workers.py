@@ -32,7 +32,7 @@ async def test_workers_do_the_trials_as_one_process_does(postgres: Server) -> No
     assert again.figures() == done.figures()
 
 
-async def test_it_is_said_that_no_worker_takes_the_runs(
+async def test_it_is_reported_that_no_worker_takes_the_runs(
     postgres: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(runner, "WORKER_WARNING_DELAY_S", 0.2)

@@ -113,11 +113,11 @@ async def test_change_calls_only_what_changed() -> None:
 
 
 @pytest.mark.slow
-async def test_spent_budget_stops_cleanly_and_more_goes_on() -> None:
+async def test_spent_budget_stops_cleanly_and_more_continues() -> None:
     emitted: list[ExperimentProgress] = []
     stopped = await experiment(4, parallel=1).run(budget="600 tokens", listener=emitted.append)
     assert 0 < len(stopped.records) < 16
-    assert stopped.stopped == "The budget is spent; start it again with more to go on."
+    assert stopped.stopped == "The budget is spent; start it again with more to continue."
     assert stopped.cost.tokens >= 600
     assert stopped.to_come is not None
     assert emitted[-1].cost == stopped.cost
@@ -236,7 +236,7 @@ async def test_rows_are_written_as_tables(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_forks_tell_which_questions_mattered() -> None:
+async def test_forks_show_which_questions_mattered() -> None:
     def curious(request: Request) -> Reply:
         """Ask first for what makes no difference."""
         first = {"question": "Which colour?", "options": ["red", "blue"]}

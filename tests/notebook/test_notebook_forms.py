@@ -70,7 +70,7 @@ def test_run_of_every_status_shows_itself(status: RunStatus) -> None:
     assert ("app.resume('run1')" in html.unescape(bundle["text/html"])) == (status is RunStatus.FAILED)
 
 
-def test_nothing_that_others_said_becomes_markup() -> None:
+def test_nothing_that_others_wrote_becomes_markup() -> None:
     plan = ReviewedPlan(
         title=HOSTILE,
         sections=[HOSTILE],
@@ -167,7 +167,7 @@ def button(form: Form, text: str, at: int = 0) -> Button:
     return [each for each in found(form.widget, Button) if each.description == text][at]
 
 
-def said(form: Form) -> str:
+def wording(form: Form) -> str:
     return html.unescape(re.sub("<[^>]+>", " ", " ".join(each.value for each in found(form.widget, HTML))))
 
 
@@ -189,9 +189,9 @@ async def test_option_answers_and_the_form_shows_what_follows() -> None:
     radio.index = 1
     done = await clicked(form, "Answer")
     assert (done.status, done.answers[0].text) == (RunStatus.COMPLETED, "FastAPI")
-    assert "Done with" in said(form)
+    assert "Done with" in wording(form)
     assert "<em>FastAPI</em>" in " ".join(each.value for each in found(form.widget, HTML))
-    assert "solo  ask_user: FastAPI" in said(form)
+    assert "solo  ask_user: FastAPI" in wording(form)
     assert found(form.widget, Button) == []
     assert len(model.requests) == 2
 
@@ -201,7 +201,7 @@ async def test_nothing_chosen_changes_nothing() -> None:
     form = app.form(await app.start("Build it"))
     run = await clicked(form, "Answer")
     assert run.status is RunStatus.AWAITING_CLARIFICATION
-    assert "Nothing is answered yet" in said(form)
+    assert "Nothing is answered yet" in wording(form)
     assert not button(form, "Answer").disabled
     assert len(model.requests) == 1
 
@@ -212,7 +212,7 @@ async def test_form_asks_back_about_words_beside_a_chosen_option() -> None:
     (radio,), (text,) = found(form.widget, RadioButtons), found(form.widget, Text)
     radio.index, text.value = 0, "Koa, please"
     await clicked(form, "Answer")
-    assert "clear the text, or choose" in said(form)
+    assert "clear the text, or choose" in wording(form)
     radio.index = 2
     assert (await clicked(form, "Answer")).answers[0].text == "Koa, please"
 
@@ -222,7 +222,7 @@ async def test_number_that_is_no_option_is_a_slip() -> None:
     form = app.form(await app.start("Build it"))
     found(form.widget, Text)[0].value = "7"
     run = await clicked(form, "Answer")
-    assert "There is no option 7" in said(form)
+    assert "There is no option 7" in wording(form)
     assert run.waiting
 
 
@@ -284,7 +284,7 @@ async def test_secret_is_a_password_field_emptied_after_sending(monkeypatch: pyt
     field.value = "hunter2"
     done = await clicked(form, "Answer")
     assert (had, done.status, field.value) == (["hunter2"], RunStatus.COMPLETED, "")
-    assert "hunter2" not in said(form) + repr(form._page_bundle())
+    assert "hunter2" not in wording(form) + repr(form._page_bundle())
 
 
 async def test_two_clicks_are_one_answer() -> None:
@@ -299,7 +299,7 @@ async def test_two_clicks_are_one_answer() -> None:
     done = await form.settle()
     assert done is not None
     assert (done.status, len(model.requests)) == (RunStatus.COMPLETED, 2)
-    assert "error" not in said(form).lower()
+    assert "error" not in wording(form).lower()
 
 
 async def test_click_from_another_thread_works_on_the_cells_loop() -> None:
@@ -323,7 +323,7 @@ async def test_form_answered_elsewhere_explains_it_and_shows_the_run() -> None:
     found(form.widget, RadioButtons)[0].index = 1
     run = await clicked(form, "Answer")
     assert run.status is RunStatus.COMPLETED
-    assert "was answered by bob" in said(form)
+    assert "was answered by bob" in wording(form)
     assert found(form.widget, RadioButtons) == []
 
 
@@ -348,7 +348,7 @@ async def test_form_is_made_from_an_id_after_a_restart() -> None:
 async def test_unknown_run_is_one_line() -> None:
     form = app_with()[0].form("nothing")
     assert await form.settle() is None
-    assert "nothing" in said(form)
+    assert "nothing" in wording(form)
 
 
 async def test_form_starts_a_run_and_shows_it_live() -> None:
@@ -358,7 +358,7 @@ async def test_form_starts_a_run_and_shows_it_live() -> None:
     run = await form.settle()
     assert run is not None
     assert run.waiting
-    assert "calls look" in said(form)
+    assert "calls look" in wording(form)
     assert found(form.widget, RadioButtons) != []
 
 
@@ -442,8 +442,8 @@ async def test_form_for_somebody_else_has_no_fields() -> None:
     run = await app.start("Build it", user="alice")
     run = await app.access.assign(run.id, run.questions[0].id, "bob", user="alice")
     form = app.form(run, user="alice")
-    assert "Which framework?" in said(form)
-    assert "For bob." in said(form)
+    assert "Which framework?" in wording(form)
+    assert "For bob." in wording(form)
     assert found(form.widget, RadioButtons) == []
     theirs = app.form(run.id, user="bob")
     await theirs.settle()
@@ -500,8 +500,8 @@ class Work:
 
     def team(self) -> Team:
         def worker(name: str, **options: Any) -> PausableAgent:
-            said = f"You are the {name}."
-            return PausableAgent(name, self.model, description=name, system_message=said, **options)
+            wording = f"You are the {name}."
+            return PausableAgent(name, self.model, description=name, system_message=wording, **options)
 
         helpers = [worker("coder"), worker("searcher", tools=[self.search]), worker("tester", tools=[self.test])]
         stops = HandoffTermination("user") | TextMessageTermination("lead")
@@ -530,10 +530,10 @@ async def test_form_answers_a_question_while_others_work() -> None:
         RunStatus.EXECUTING,
         (work.run.questions[0].id,),
     )
-    assert "Working" in said(work.form)
+    assert "Working" in wording(work.form)
     found(work.form.widget, RadioButtons)[0].index = 1
     button(work.form, "Answer").click()
-    await work.until(lambda: "It is coded." in said(work.form))
+    await work.until(lambda: "It is coded." in wording(work.form))
     assert found(work.form.widget, RadioButtons) == []
     assert not work.found.is_set()
     work.found.set()
@@ -541,7 +541,7 @@ async def test_form_answers_a_question_while_others_work() -> None:
     assert run is not None
     assert (run.status, run.result) == (RunStatus.COMPLETED, "All done.")
     assert [answer.text for answer in run.answers] == ["FastAPI"]
-    assert "Working" not in said(work.form)
+    assert "Working" not in wording(work.form)
 
 
 async def test_two_clicks_while_others_work_are_one_answer() -> None:
@@ -557,7 +557,7 @@ async def test_two_clicks_while_others_work_are_one_answer() -> None:
     run = await work.form.settle()
     assert run is not None
     assert [answer.text for answer in run.answers] == ["Express"]
-    assert (run.status, said(work.form).count("Nothing is answered")) == (RunStatus.COMPLETED, 0)
+    assert (run.status, wording(work.form).count("Nothing is answered")) == (RunStatus.COMPLETED, 0)
 
 
 async def test_form_keeps_typed_text_while_other_questions_arrive() -> None:
@@ -605,7 +605,7 @@ async def test_form_does_not_show_an_answered_question_again(
 
 
 async def test_form_ignores_late_events_of_an_earlier_state() -> None:
-    """An answer is left for a team, and the team is done before that is told."""
+    """An answer is left for a team, and the team is done before that is informed."""
     app, _ = app_with(ASK, "Done.")
     waiting = await app.start("Build it")
     done = await app.answer(waiting.id, "Express")
@@ -617,7 +617,7 @@ async def test_form_ignores_late_events_of_an_earlier_state() -> None:
 
     form = app.form(states())
     assert (await form.settle()) == done
-    assert "completed" in said(form)
+    assert "completed" in wording(form)
 
 
 @pytest.mark.slow
@@ -633,7 +633,7 @@ async def test_form_answers_the_second_question_during_the_first() -> None:
     found(work.form.widget, Textarea)[0].value = "SQLite"
     at = [question.question for question in run.questions].index("Which database?")
     button(work.form, "Answer", at).click()
-    await work.until(lambda: "calls search" in said(work.form))
+    await work.until(lambda: "calls search" in wording(work.form))
     assert work.run.status is RunStatus.EXECUTING
     found(work.form.widget, RadioButtons)[0].index = 0
     await work.until(lambda: work.can("Answer"))
@@ -650,7 +650,7 @@ async def test_form_leaves_a_question_open_after_a_refused_answer() -> None:
     await work.until(lambda: work.can("Answer"))
     found(work.form.widget, Text)[0].value = "7"
     button(work.form, "Answer").click()
-    await work.until(lambda: "There is no option 7" in said(work.form))
+    await work.until(lambda: "There is no option 7" in wording(work.form))
     await work.until(lambda: work.can("Answer"))
     work.found.set()
     run = await work.form.settle()

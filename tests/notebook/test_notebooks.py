@@ -306,7 +306,7 @@ def test_notebook_compares_two_policies_by_their_results(folder: Path) -> None:
     assert re.search(r"spare the user +8 +0\.75 \[[\d., ]+\] +1\.00 ", table)
     human = [[int(each) for each in line.split()] for line in shown(cells["before-end"]).splitlines()]
     assert [(answers, right) for answers, _, right in human] == [(24, 8), (8, 6)]
-    assert human[1][1] > human[0][1]  # The lead looks whether it was told.
+    assert human[1][1] > human[0][1]  # The lead looks whether it was informed.
     image = b64decode(bundle(cells["plot"])["image/png"])
     assert image.startswith(b"\x89PNG")
     assert int.from_bytes(image[16:20], "big") > 600  # Its width.
@@ -319,7 +319,7 @@ def test_notebook_compares_two_policies_by_their_results(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_experiment_tells_which_questions_mattered(folder: Path) -> None:
+def test_experiment_shows_which_questions_mattered(folder: Path) -> None:
     cells = executed("08_reading_an_experiment", folder)
     assert re.search(r"always +30 +1\.00 +1\.67 ", bundle(cells["experiment"])["text/html"])
     assert re.search(r"always - never: \+0\.33 \[\+0\.17, \+0\.50\], p 0\.0", shown(cells["differences"]))

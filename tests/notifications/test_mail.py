@@ -92,9 +92,9 @@ class Letters:
     def __init__(self, setting: dict[str, Any], location: str = "runs.db", public_url: str | None = PUBLIC) -> None:
         roles = {"legal": ["bob", "carol"]}
         self.settings = Settings.read(mail=setting, roles=roles, public_url=public_url)
-        self.told: Notifications = self.settings.notifications
+        self.delivered: Notifications = self.settings.notifications
         self.store, self.clock = (
-            RunStore(location, listeners=lambda: [each] if (each := listen_for(self.told)) else []),
+            RunStore(location, listeners=lambda: [each] if (each := listen_for(self.delivered)) else []),
             Clock(),
         )
 
@@ -107,7 +107,7 @@ class Letters:
     async def send(self) -> int:
         """Send what is due, after a long time."""
         self.clock.now += 100_000
-        return await Sender(self.store, self.told, clock=self.clock).send_due()
+        return await Sender(self.store, self.delivered, clock=self.clock).send_due()
 
 
 def parts(mail: EmailMessage) -> tuple[str, str]:

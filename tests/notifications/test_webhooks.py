@@ -194,7 +194,7 @@ async def test_run_takes_its_deliveries_along() -> None:
 
 @pytest.mark.parametrize("texts", [True, False])
 @pytest.mark.slow
-async def test_service_tells_a_run_from_start_to_end(texts: bool) -> None:
+async def test_service_shows_a_run_from_start_to_end(texts: bool) -> None:
     with receiving() as server:
         webhook = {"url": server.url, "secret": SECRET, "texts": texts}
         async with (

@@ -91,7 +91,7 @@ def everything_written(store: str = "runs.db") -> bytes:
     return b"".join(path.read_bytes() for path in sorted(Path().glob(f"{store}*")))
 
 
-def told(error: BaseException, run_id: str) -> tuple[Any, ...]:
+def delivered(error: BaseException, run_id: str) -> tuple[Any, ...]:
     """All that a caller can know of an error, with the id they gave taken out."""
     texts = [str(error), repr(error.args), repr(sorted(vars(error).items()))]
     cause = (type(error.__cause__), error.__suppress_context__)
@@ -101,7 +101,7 @@ def told(error: BaseException, run_id: str) -> tuple[Any, ...]:
 async def refusal(act: Callable[[str], Any], run_id: str) -> tuple[Any, ...]:
     with pytest.raises(UpcallError) as caught:
         await act(run_id)
-    return told(caught.value, run_id)
+    return delivered(caught.value, run_id)
 
 
 def actions(app: Upcall, user: str) -> list[Callable[[str], Any]]:
@@ -455,7 +455,7 @@ async def test_assignee_answers_while_the_others_still_work(tmp_path: Path) -> N
         await app().answer(run_id, {question.id: "no"}, user="alice")
     left = await app().answer(run_id, "yes", user="bob")
     assert (left.task, left.status) == (NOT_SHOWN, RunStatus.EXECUTING)
-    for given in ("yes", "no"):  # It is in the mail, or taken already: what it says is not told.
+    for given in ("yes", "no"):  # It is in the mail, or taken already: what it says is not given.
         with pytest.raises(AlreadyAnswered, match="that one stands"):
             await app().answer(run_id, {question.id: given}, user="carol")
     searched.set()
@@ -702,7 +702,7 @@ async def test_call_in_doubt_is_its_owners_to_judge() -> None:
         ("assign:\n  - to: bob\n    type: risk\n", "line 3: assign.0.type = 'risk' is wrong"),
     ],
 )
-def test_wrong_rule_is_told_with_its_line(text: str, message: str) -> None:
+def test_wrong_rule_is_reported_with_its_line(text: str, message: str) -> None:
     write_settings(f"{text}roles: {{reviewer: [bob]}}\n")
     with pytest.raises(ConfigurationError, match=message):
         Settings.read()

@@ -73,7 +73,7 @@ class Solo:
         return Upcall(store="runs.db", team=self.team, settings=Settings.read(None, **self.settings))
 
     @property
-    def told(self) -> list[str]:
+    def delivered(self) -> list[str]:
         """The results of tool calls in the last request."""
         return list(self.model.requests[-1].tool_results.values())
 
@@ -91,7 +91,7 @@ ASSUME = {"expires_after": 3600, "on_expiry": "assume"}
 # -- how long a question waits ----------------------------------------------------------------------------------------
 
 
-async def test_question_waits_for_ever_where_nothing_is_said(clock: Clock) -> None:
+async def test_question_waits_for_ever_where_nothing_is_reported(clock: Clock) -> None:
     solo = Solo(asks(FRAMEWORK), "Done.", on_expiry="fail")
     asked = await solo.app.start("Build it")
     clock.now += timedelta(days=5000)
@@ -220,7 +220,7 @@ async def test_expiry_assume_takes_the_default_and_continues(clock: Clock) -> No
     assert (done.id, done.status, done.result) == (asked.id, RunStatus.COMPLETED, "Done.")
     assert (answer.outcome, answer.by, answer.text) == (Outcome.ASSUMED, AnsweredBy.POLICY, "Express")
     assert (question.id, answer.reason) == (asked.questions[0].id, f"{LATE}.")
-    assert solo.told == [f"{LATE}; assumed: Express. Go on with this and list it as an assumption."]
+    assert solo.delivered == [f"{LATE}; assumed: Express. Go on with this and list it as an assumption."]
     assert await solo.app.expire() == []
     solo.model.assert_used_up()
 
@@ -232,7 +232,7 @@ async def test_without_a_default_and_for_a_risk_nobody_consented(clock: Clock, a
     clock.now += HOUR
     (done,) = await solo.app.expire()
     assert (done.result, done.answers[0].outcome, done.assumptions) == ("Done.", Outcome.EXPIRED, [])
-    assert solo.told == [f"{LATE}. Do not take this as consent; do without, or say what stays open."]
+    assert solo.delivered == [f"{LATE}. Do not take this as consent; do without, or say what stays open."]
 
 
 async def test_plan_that_nobody_reviewed_in_time_is_not_approved(clock: Clock) -> None:
@@ -261,7 +261,7 @@ async def test_expiry_wait_notes_it_once_and_accepts_the_answer(clock: Clock) ->
     with pytest.raises(RunNotWaiting, match="waits for an answer"):
         await solo.app.resume(asked.id)
     done = await solo.app.answer(asked.id, "FastAPI")
-    assert (done.result, done.answers[0].outcome, solo.told) == ("Done.", Outcome.ANSWERED, ["FastAPI"])
+    assert (done.result, done.answers[0].outcome, solo.delivered) == ("Done.", Outcome.ANSWERED, ["FastAPI"])
 
 
 async def test_cancel_cancels_the_run_and_records_its_questions(clock: Clock) -> None:
@@ -306,7 +306,7 @@ async def test_late_answer_is_refused_with_the_assumption_until_resumed(clock: C
     (emitted,) = [item for item in items if isinstance(item, ThoughtEvent) and EXPIRY in item.metadata]
     done = items[-1]
     assert isinstance(done, Run)
-    assert (done.result, emitted.metadata[EXPIRY], solo.told[0][: len(LATE)]) == ("Done.", EXPIRED, LATE)
+    assert (done.result, emitted.metadata[EXPIRY], solo.delivered[0][: len(LATE)]) == ("Done.", EXPIRED, LATE)
     with pytest.raises(AlreadyAnswered, match=f"was answered by policy .*{LATE}.*Express"):
         await solo.app.answer(asked.id, "FastAPI")
 
@@ -417,8 +417,8 @@ async def test_failure_beside_an_expired_question_resumes_with_its_assumption(cl
 class AtWork:
     """A run whose question is open while a sibling of its asker searches for as long as the test wants."""
 
-    def __init__(self, *said: Reply, on_expiry: str) -> None:
-        asker: list[Reply] = [Call("ask_user", FRAMEWORK), *said]
+    def __init__(self, *wording: Reply, on_expiry: str) -> None:
+        asker: list[Reply] = [Call("ask_user", FRAMEWORK), *wording]
         self.model = model_of(lead=[BOTH, "All done."], one=asker, two=[Call("search"), "2"])
         self.searched = asyncio.Event()
         self.settings = Settings.read(None, expires_after=3600, on_expiry=on_expiry)
@@ -444,7 +444,7 @@ class AtWork:
             if isinstance(event, UserInputRequestedEvent):
                 return
 
-    async def one_goes_on(self) -> None:
+    async def one_continues(self) -> None:
         while sum("<one>" in request.system for request in self.model.requests) < 2:
             await asyncio.sleep(0.01)
 
@@ -458,7 +458,7 @@ async def test_expiry_happens_while_other_agents_work(clock: Clock) -> None:
     emitted = [item async for item in work.app.expire_stream()]
     assert [item.metadata[EXPIRY] for item in emitted if isinstance(item, ThoughtEvent)] == [EXPIRED]
     rest = asyncio.create_task(read_to_end(work.stream))
-    await soon(work.one_goes_on())
+    await soon(work.one_continues())
     assert not rest.done()
     work.searched.set()
     done = await soon(rest)
@@ -602,9 +602,9 @@ def test_reminder_of_one_question_is_none_of_another() -> None:
     early, late = (Question(question="Which?", asked_at=NOON + HOUR * at) for at in (0, 0.5))
     run = Run(task="Build it", records=QuestionRecords.build([early, late]), config=RunConfig(remind_after=3_600))
     after_an_hour, emitted = note_due(run, NOON + HOUR)
-    later, told_later = note_due(after_an_hour, NOON + HOUR * 1.5)
+    later, answer_later = note_due(after_an_hour, NOON + HOUR * 1.5)
     assert (after_an_hour.records.reminders, len(emitted)) == ({early.id: 1}, 1)
-    assert (later.records.reminders, len(told_later)) == ({early.id: 1, late.id: 1}, 1)
+    assert (later.records.reminders, len(answer_later)) == ({early.id: 1, late.id: 1}, 1)
 
 
 # -- whose team it is, and who acts -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""An agent answers what its nested agents ask, as far as it was told the answer (S4-23)."""
+"""An agent answers what its nested agents ask, as far as it was given the answer (S4-23)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_parent_that_knows_the_answer_gives_it() -> None:
     (answer,) = done.answers
     assert (done.status, done.result) == (RunStatus.COMPLETED, "All done.")
     assert (answer.by, answer.text, answer.selected) == (AnsweredBy.PARENT, "Express", ("Express",))
-    assert answer.reason == "lead was told (instructions): Framework: Express.js"
+    assert answer.reason == "lead knew it (instructions): Framework: Express.js"
     assert done.answered_questions[0].path == ("lead", "coder")
     assert list(of(model, "coder")[-1].tool_results.values()) == ["Express"]
     assert done.usage["lead"].model_calls == 3
@@ -159,7 +159,7 @@ async def test_parent_levels_are_asked_one_after_the_other() -> None:
     )
     done = await app_of(tree(model, boss=True)).start("Use FastAPI")
     (answer,) = done.answers
-    assert (done.result, answer.text, answer.reason) == ("The end.", "FastAPI", "boss was told (user): Use FastAPI")
+    assert (done.result, answer.text, answer.reason) == ("The end.", "FastAPI", "boss knew it (user): Use FastAPI")
     assert done.answered_questions[0].path == ("boss", "lead", "coder")
     assert len(done.answered_questions[0].calls) == 3
     assert list(of(model, "coder")[-1].tool_results.values()) == ["FastAPI"]
@@ -211,7 +211,7 @@ async def test_parent_look_and_answer_are_streamed_without_a_request() -> None:
     thoughts = [item for item in items if isinstance(item, ThoughtEvent)]
     assert [each.content for each in thoughts] == [
         "(looks whether it can answer coder: yes)",
-        "Which framework should I use? - Express (parent: lead was told (instructions): Framework: Express.js)",
+        "Which framework should I use? - Express (parent: lead knew it (instructions): Framework: Express.js)",
     ]
     assert not any(isinstance(item, UserInputRequestedEvent) for item in items)
 

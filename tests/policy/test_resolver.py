@@ -334,7 +334,7 @@ async def test_answer_of_the_run_precedes_a_fact() -> None:
         ("facts: bad.yaml\n", "bad.yaml, line 2: the fact 'database' = a list is wrong"),
     ],
 )
-def test_wrong_fact_is_told_with_its_line(text: str, error: str) -> None:
+def test_wrong_fact_is_reported_with_its_line(text: str, error: str) -> None:
     write_settings(text)
     Path("bad.yaml").write_text("framework: Express\ndatabase: [a]\n")
     with pytest.raises(ConfigurationError, match=error.replace("[", r"\[")):
@@ -413,7 +413,7 @@ async def test_unattended_a_weighty_question_waits() -> None:
 
 
 async def test_unattended_a_question_comes_to_its_own_default() -> None:
-    """S4-22: assumed, told to the model as that, and listed with the run."""
+    """S4-22: assumed, instructed to the model as that, and listed with the run."""
     model, team = alone(ask(options=FRAMEWORKS, default="express"), "Done.")
     done = await app_of(team).start("Build it", unattended=True)
     ((question, answer),) = done.assumptions
@@ -536,7 +536,7 @@ async def test_question_budget_beyond_its_limit_is_explained_to_askers() -> None
     run = await app_of(team, max_questions_run=2).start("Build it")
     run = await app_of(team).answer(run.id, "red")
     done = await app_of(team).answer(run.id, "80")
-    limit = "This was not put to the user: 2 questions of this run were, the limit"
+    limit = "This was not asked of the user: 2 questions of this run were, the limit"
     assert (done.result, by_whom(done)) == ("Done.", ["human", "human", "policy", "policy"])
     assert results_in(model)[2:] == [
         f"{limit}. Do not take this as consent; do without, or say what stays open.",
@@ -588,14 +588,15 @@ async def test_risk_beyond_the_budget_is_no_consent() -> None:
     assert "Do not take this as consent" in results_in(model)[1]
 
 
-# -- what is told and stored ------------------------------------------------------------------------------------------
+# -- what is informed and stored
+# ------------------------------------------------------------------------------------------
 
 
 async def items_of(app: Upcall, **choices: Any) -> list[Any]:
     return [item async for item in app.start_stream("Build it", **choices)]
 
 
-async def test_stream_tells_who_answered_and_requests_nothing() -> None:
+async def test_stream_shows_who_answered_and_requests_nothing() -> None:
     model = model_of(lead=[at_once("one"), "Done."], one=[ask(), "1"])
     items = await items_of(app_of(team_of(model, "one")), facts={"framework": "Express"})
     (thought,) = [item for item in items if isinstance(item, ThoughtEvent)]

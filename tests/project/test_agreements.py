@@ -232,7 +232,7 @@ def test_agreement_is_private_and_holds_no_key() -> None:
     assert "secret" not in kept().read_text()
 
 
-def test_agreement_that_cannot_be_stored_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agreement_that_cannot_be_stored_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(Path("file").resolve()))
     Path("upcall.yaml").write_text("model: m\n")

@@ -1,4 +1,4 @@
-"""What contributors are told is what CI does, and CI does it on every Python that the package names."""
+"""What contributors are given is what CI does, and CI does it on every Python that the package names."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def started(name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def said_by(name: str, typed: str) -> str:
+def texts_by(name: str, typed: str) -> str:
     """Return what an example prints where this is typed."""
     with started(name) as process:
         out, error = process.communicate(typed, timeout=TIMEOUT_S)
@@ -67,20 +67,20 @@ def test_readme_lists_every_example() -> None:
 
 
 @pytest.mark.slow
-def test_tool_asks_and_goes_on() -> None:
-    out = said_by("ask_from_a_tool.py", "aisle\n1\n")
+def test_tool_asks_and_continues() -> None:
+    out = texts_by("ask_from_a_tool.py", "aisle\n1\n")
     assert "Which seat to Oslo? (window, aisle)" in out
     assert out.endswith("Done. Booked a seat to Oslo: aisle. Meal: soup.\n")
 
 
 @pytest.mark.slow
 def test_tool_call_is_changed_by_who_approves_it() -> None:
-    assert said_by("approve_a_tool.py", '{"to": "Bob"}\n').endswith("> Done. Sent to Bob: Hello Ann\n")
+    assert texts_by("approve_a_tool.py", '{"to": "Bob"}\n').endswith("> Done. Sent to Bob: Hello Ann\n")
 
 
 @pytest.mark.slow
 def test_batch_asks_as_often_as_its_budget_says() -> None:
-    out = said_by("batch.py", "Rust\nPython\n")
+    out = texts_by("batch.py", "Rust\nPython\n")
     assert out.count("Which licence? MIT (facts)") == 4
     languages = [line.removeprefix("  Which language? ") for line in out.splitlines() if line.startswith("  Which l")]
     assert languages[1::2] == ["Rust (human)", "Python (human)", "Python (policy)", "Python (policy)"]
@@ -89,7 +89,7 @@ def test_batch_asks_as_often_as_its_budget_says() -> None:
 
 @pytest.mark.slow
 def test_nested_agent_of_an_own_team_asks() -> None:
-    out = said_by("own_team.py", "3.12\n")
+    out = texts_by("own_team.py", "3.12\n")
     assert "writer reports: def parse(text): ...\nlead calls tester(Test the parser)\n" in out
     assert out.endswith("lead > tester: Which Python? Reported: The tests pass on 3.12.\n")
 
@@ -120,7 +120,7 @@ class Receiver(BaseHTTPRequestHandler):
     """What is posted goes to the queue of the server."""
 
     def do_POST(self) -> None:
-        self.server.told.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))  # type: ignore[attr-defined]
+        self.server.delivered.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))  # type: ignore[attr-defined]
         self.send_response(204)
         self.end_headers()
 
@@ -133,7 +133,7 @@ def receiver() -> Iterator[tuple[str, Queue[dict[str, Any]]]]:
     """Yield a server on loopback: its URL, and what is posted to it."""
     with HTTPServer(("127.0.0.1", 0), Receiver) as server:
         emitted: Queue[dict[str, Any]] = Queue()
-        server.told = emitted  # type: ignore[attr-defined]
+        server.delivered = emitted  # type: ignore[attr-defined]
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:

@@ -146,7 +146,7 @@ def make_none(settings):
 COUNT = "SELECT status FROM heard"
 
 
-def read_heard(connection: Connection) -> list[str]:
+def read_received(connection: Connection) -> list[str]:
     return [status for (status,) in connection.execute(COUNT).fetchall()]
 
 
@@ -155,14 +155,14 @@ def listening(guests: MadeGuests, location: str) -> RunStore:
     """Return the store of an application whose changes a guest writes into a table of its own."""
     code = LISTEN
     guests.add("ears", "listeners", code, all="make", none="make_none")
-    guests.add("eared", "tables", code, heard="HEARD")
+    guests.add("eared", "tables", code, received="HEARD")
     return RunReader(Settings.read(user="ada"), location).store
 
 
 async def test_listener_writes_with_the_change(listening: RunStore) -> None:
     stored = await listening.create(Run(id="a-run", task="do it"), Checkpoint())
     await listening.save(stored, stored.run.model_copy(update={"status": RunStatus.CANCELLED}))
-    assert await listening.database.read(read_heard) == ["ada initializing", "ada cancelled"]
+    assert await listening.database.read(read_received) == ["ada initializing", "ada cancelled"]
 
 
 async def test_listener_that_fails_refuses_the_change(listening: RunStore) -> None:
@@ -177,20 +177,20 @@ async def test_table_of_a_guest_loses_rows_with_the_run(listening: RunStore) -> 
     await listening.create(Run(id="a-run", task="do it"), Checkpoint())
     assert (await stats(listening)).rows["heard"] == 1
     await listening.database.write(lambda connection: delete_run(connection, "a-run"))
-    assert await listening.database.read(read_heard) == []
+    assert await listening.database.read(read_received) == []
 
 
 async def test_table_of_a_guest_comes_into_an_older_store(guests: MadeGuests, location: str) -> None:
     stored = await RunStore(location).create(Run(task="do it"), Checkpoint())
-    guests.add("eared", "tables", LISTEN, heard="HEARD")
+    guests.add("eared", "tables", LISTEN, received="HEARD")
     later = RunStore(location)
     assert (await later.load(stored.run.id)).version == 1
     await later.save(stored, stored.run)
-    assert await later.database.read(read_heard) == []
+    assert await later.database.read(read_received) == []
 
 
 async def test_table_of_the_store_is_never_replaced(guests: MadeGuests) -> None:
-    guests.add("rude", "tables", LISTEN.replace('"heard"', '"upcall_runs"'), heard="HEARD")
+    guests.add("rude", "tables", LISTEN.replace('"heard"', '"upcall_runs"'), received="HEARD")
     with pytest.raises(ConfigurationError, match="adds the table upcall_runs"):
         await RunStore("runs.db").create(Run(task="do it"), Checkpoint())
 

@@ -233,7 +233,7 @@ def test_model_name_that_is_undefined_is_refused() -> None:
         ("_type: intent_classifier\n    llm: x\n    llm: y", "line 5: 'llm' is given twice, first in line 4"),
     ],
 )
-def test_wrong_block_is_said_with_its_line(block: str, expected: str) -> None:
+def test_wrong_block_is_reported_with_its_line(block: str, expected: str) -> None:
     text = refusal(f"functions:\n  x:\n    {block}\n")
     assert text.startswith("upcall.yaml, line ")
     assert expected in text

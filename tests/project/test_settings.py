@@ -99,7 +99,7 @@ def test_key_is_not_shown() -> None:
     ],
     ids=lambda text: text[:30].replace("\n", " ").replace("\x00", "NUL"),
 )
-def test_wrong_configuration_is_said_in_one_line(yaml: str, message: str) -> None:
+def test_wrong_configuration_is_reported_in_one_line(yaml: str, message: str) -> None:
     write_settings(yaml)
     with pytest.raises(ConfigurationError) as refused:
         Settings.read()
@@ -107,7 +107,7 @@ def test_wrong_configuration_is_said_in_one_line(yaml: str, message: str) -> Non
     assert "\n" not in str(refused.value)
 
 
-def test_wrong_environment_variable_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_environment_variable_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPCALL_TIMEOUT", "soon")
     with pytest.raises(ConfigurationError, match=r"Setting timeout = 'soon' is wrong: .* UPCALL_TIMEOUT or \.env"):
         Settings.read()
@@ -130,7 +130,7 @@ def test_error_of_the_environment_does_not_blame_the_file(monkeypatch: pytest.Mo
         ("UPCALL_FUNCTIONS__X__LLM", "UPCALL_FUNCTIONS__X__LLM: functions can be set in the YAML file only"),
     ],
 )
-def test_wrong_nested_variable_is_said_without_its_value(
+def test_wrong_nested_variable_is_reported_without_its_value(
     variable: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, KEY)
@@ -152,7 +152,7 @@ def test_unknown_variable_of_ours_is_noted(monkeypatch: pytest.MonkeyPatch) -> N
     )
 
 
-def test_dotenv_that_is_not_utf_8_is_said() -> None:
+def test_dotenv_that_is_not_utf_8_is_reported() -> None:
     write_settings(b"UPCALL_MODEL=\xff\n", ".env")
     with pytest.raises(ConfigurationError, match="Cannot read the settings"):
         Settings.read()
@@ -344,7 +344,7 @@ def test_file_with_a_byte_order_mark_is_read() -> None:
     assert Settings.read().model == "m"
 
 
-def test_file_that_is_not_utf_8_is_said() -> None:
+def test_file_that_is_not_utf_8_is_reported() -> None:
     write_settings(b"model: \xff\n")
     with pytest.raises(ConfigurationError, match="not UTF-8"):
         Settings.read()

@@ -102,7 +102,7 @@ def test_any_stream_gives_its_last_item() -> None:
     assert run_sync(numbers()) == 2
 
 
-def test_stream_without_items_is_told_of() -> None:
+def test_stream_without_items_is_reported() -> None:
     with pytest.raises(CallerError, match=r"ended without any item.*app\.expire\(\)"):
         run_sync(demo().expire_stream())
 

@@ -1,4 +1,4 @@
-"""A folder of the user's own prompts: it replaces ours by name, and what is wrong in it is said before a run."""
+"""A folder of the user's own prompts: it replaces ours by name, and what is wrong in it is stated before a run."""
 
 from __future__ import annotations
 
@@ -182,13 +182,13 @@ def test_file_that_cannot_be_read_is_refused(folder: Path) -> None:
         ("{% include problem %}", "line 1: cannot be rendered: text (TemplateNotFound)."),
     ],
 )
-def test_wrong_template_is_said_with_its_line(folder: Path, text: str, expected: str) -> None:
+def test_wrong_template_is_reported_with_its_line(folder: Path, text: str, expected: str) -> None:
     output = refusal(write(folder, repair=text))
     assert output.startswith(str(folder / "repair.j2"))
     assert expected in output
 
 
-def test_wrong_variable_in_a_part_is_said_there(folder: Path) -> None:
+def test_wrong_variable_in_a_part_is_reported_there(folder: Path) -> None:
     write(folder, repair="{% include '_a.j2' %}", _a="{% include '_b.j2' %}", _b="\n{{ agents }}")
     assert f"{folder / '_b.j2'}, line 2: cannot be rendered: 'agents' is undefined" in refusal(folder)
 
@@ -197,7 +197,7 @@ def test_prompt_part_without_users_is_a_template(folder: Path) -> None:
     assert f"{folder / '_a.j2'}, line 1: unexpected '}}'" in refusal(write(folder, _a="{{ }"))
 
 
-def test_failure_in_a_part_is_said_there(folder: Path) -> None:
+def test_failure_in_a_part_is_reported_there(folder: Path) -> None:
     write(folder, repair="a\n\n{% include '_a.j2' %}", _a="\n{{ problem.nope }}")
     assert f"{folder / '_a.j2'}, line 2: cannot be rendered" in refusal(folder)
 

@@ -133,7 +133,7 @@ def test_consent_to_a_call_in_doubt_takes_words() -> None:
     assert resolve_record(parse_answer(asked, "yes"), "") is None
 
 
-def test_refusal_tells_the_model_that_the_human_said_no() -> None:
+def test_refusal_informs_the_model_that_the_human_wrote_no() -> None:
     emitted = str(read_decision(CALL, parse_answer(APPROVAL, "No, she has it already")))
     assert "The user said no. Nothing was done. They said: No, she has it already." in emitted
     assert "fail" not in emitted

@@ -40,7 +40,7 @@ READ: list[tuple[str, bool, ReplyIntent]] = [
 """A reply, whether it ends the clarification, and what it says of a plan."""
 
 
-def said(reply: Any, question: Question) -> Answer:
+def wording(reply: Any, question: Question) -> Answer:
     """Return the answer that the human gives with this reply."""
     (answer,) = match_answers(reply, [question])
     return answer
@@ -54,13 +54,13 @@ def test_table_is_long_and_has_every_reply_once() -> None:
 @pytest.mark.parametrize(("reply", "skips"), [(reply, skips) for reply, skips, _ in READ], ids=repr)
 def test_reply_while_clarifying_answers_unless_it_skips(reply: str, skips: bool) -> None:
     """S0-60, S0-61, X6"""
-    assert ends_clarification(said(reply, CLARIFYING)) is skips
+    assert ends_clarification(wording(reply, CLARIFYING)) is skips
 
 
 @pytest.mark.parametrize(("reply", "expected"), [(reply, expected) for reply, _, expected in READ], ids=repr)
 def test_reply_at_plan_review_is_feedback_unless_a_command(reply: str, expected: ReplyIntent) -> None:
     """S0-58 to S0-60, X6"""
-    assert read_verdict(said(reply, REVIEW)) is expected
+    assert read_verdict(wording(reply, REVIEW)) is expected
 
 
 def test_words_are_those_of_the_seed() -> None:
@@ -85,20 +85,20 @@ def test_words_are_those_of_the_seed() -> None:
 def test_reply_that_is_blank_skips_and_answers_nothing_else(reply: str) -> None:
     """S0-61, X7: it neither approves nor rejects a plan"""
     with pytest.raises(AnswerRefused, match="is empty"):
-        said(reply, REVIEW)
+        wording(reply, REVIEW)
     assert ends_clarification(Answer(question_id="q", text=reply))
     assert read_verdict(Answer(question_id="q", text=reply)) is ReplyIntent.FEEDBACK
 
 
 @pytest.mark.parametrize("reply", ["Approve", "APPROVE", " approve ", "1", [" 1 "], ["approve", "1"]], ids=repr)
 def test_option_to_approve_is_chosen_by_label_or_number(reply: Any) -> None:
-    answer = said(reply, REVIEW)
+    answer = wording(reply, REVIEW)
     assert (answer.selected, read_verdict(answer)) == (("Approve",), ReplyIntent.APPROVED)
 
 
 @pytest.mark.parametrize("reply", ["Reject", "rEJECT", "2", ["2", "Reject"]], ids=repr)
 def test_option_to_reject_is_chosen_by_label_or_number(reply: Any) -> None:
-    answer = said(reply, REVIEW)
+    answer = wording(reply, REVIEW)
     assert (answer.selected, read_verdict(answer)) == (("Reject",), ReplyIntent.REJECTED)
 
 
@@ -106,31 +106,31 @@ def test_option_to_reject_is_chosen_by_label_or_number(reply: Any) -> None:
     "reply", [["Approve", "but add costs"], ["2", "too long"], ["1", "yes"], ["yes", "no"]], ids=repr
 )
 def test_option_with_a_remark_is_feedback(reply: list[str]) -> None:
-    assert read_verdict(said(reply, REVIEW)) is ReplyIntent.FEEDBACK
+    assert read_verdict(wording(reply, REVIEW)) is ReplyIntent.FEEDBACK
 
 
 @pytest.mark.parametrize("reply", ["0", "3", 3])
 def test_number_that_is_neither_option_is_refused(reply: Any) -> None:
     with pytest.raises(AnswerRefused, match="choose 1 to 2"):
-        said(reply, REVIEW)
+        wording(reply, REVIEW)
 
 
 def test_both_options_at_once_are_refused() -> None:
     with pytest.raises(AnswerRefused, match="takes one option, not 2"):
-        said(["1", "2"], REVIEW)
+        wording(["1", "2"], REVIEW)
 
 
 @pytest.mark.parametrize("reply", ["no", "NO", "2", "continue", "3", "yes"])
 def test_option_that_resembles_a_skip_word_is_an_answer(reply: str) -> None:
     """X6"""
-    answer = said(reply, CHOICE)
+    answer = wording(reply, CHOICE)
     assert answer.selected
     assert not ends_clarification(answer)
 
 
 @pytest.mark.parametrize("reply", ["skip", "no.", "n", "proceed", '{"query": "no"}'])
 def test_skip_word_that_is_no_option_skips_beside_options(reply: str) -> None:
-    assert ends_clarification(said(reply, CHOICE))
+    assert ends_clarification(wording(reply, CHOICE))
 
 
 @pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.ANSWERED])
@@ -150,18 +150,18 @@ def test_no_answer_at_all_ends_the_clarification_and_rejects() -> None:
 
 @pytest.mark.parametrize("reply", rows("reply_intents/leaves it to the agent"), ids=repr)
 def test_reply_leaving_it_to_the_agent_dismisses_the_question(reply: str) -> None:
-    assert is_dismissed(said(reply, CLARIFYING))
+    assert is_dismissed(wording(reply, CLARIFYING))
 
 
 @pytest.mark.parametrize("reply", rows("reply_intents/is an answer"), ids=repr)
 def test_reply_that_adds_or_denies_is_an_answer(reply: str) -> None:
-    assert not is_dismissed(said(reply, CLARIFYING))
+    assert not is_dismissed(wording(reply, CLARIFYING))
 
 
 @pytest.mark.parametrize(("reply", "dismisses"), [("2", True), ("skip it", False), ("Continue", False)])
 def test_option_dismisses_where_its_label_says_so(reply: str, dismisses: bool) -> None:
     choice = Question(question="Which tone?", options=("Formal", "No preference", "Continue"), path=("clarifier",))
-    assert is_dismissed(said(reply, choice)) is dismisses
+    assert is_dismissed(wording(reply, choice)) is dismisses
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))

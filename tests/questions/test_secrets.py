@@ -339,14 +339,14 @@ async def test_where_nobody_is_there_a_secret_is_not_had() -> None:
 class Keeper(ForeignAgent):
     """An agent of somebody's own, which asks for a secret itself."""
 
-    told: str | None = None
+    delivered: str | None = None
 
     async def speak(self, messages: Sequence[BaseChatMessage]) -> BaseChatMessage | str:
         answers = [answer for message in messages for answer in message_answers(message)]
         if not answers:
             question = Question(question=ASKED, secret=True, path=(self.name,))
             return question_message([question], source=self.name, user_proxy="user")
-        Keeper.told = answers[0].unseal().as_text()
+        Keeper.delivered = answers[0].unseal().as_text()
         return "Done."
 
 
@@ -357,7 +357,7 @@ def keepers() -> Team:
 async def test_agent_of_ones_own_opens_its_answer_itself() -> None:
     asked = await app_of(keepers).start("Log in")
     done = await app_of(keepers).answer(asked.id, SECRET)
-    assert (done.status, Keeper.told) == (RunStatus.COMPLETED, SECRET)
+    assert (done.status, Keeper.delivered) == (RunStatus.COMPLETED, SECRET)
     assert SECRET not in await stored(app_of(keepers), done)
 
 
@@ -404,7 +404,7 @@ async def test_secret_question_of_any_agent_needs_a_key(monkeypatch: pytest.Monk
     monkeypatch.delenv(KEY)
     done = await app_of(keepers).start("Log in")
     assert (done.status, done.questions) == (RunStatus.COMPLETED, ())
-    assert (Keeper.told or "").startswith(NO_KEY)
+    assert (Keeper.delivered or "").startswith(NO_KEY)
 
 
 @pytest.mark.parametrize("wrong", ["swordfish", "x" * 44, "{new},swordfish"])

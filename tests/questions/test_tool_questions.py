@@ -1,4 +1,4 @@
-"""`upcall.ask`: a tool asks in the middle of its work, and goes on with the answer in another process."""
+"""`upcall.ask`: a tool asks in the middle of its work, and continues with the answer in another process."""
 
 from __future__ import annotations
 

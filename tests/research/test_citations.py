@@ -111,7 +111,7 @@ def test_quote_never_spans_a_gap(quote: str, place: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("wording", "shown"),
     [
         ("line 3", "line 3"),
         ("", "lines 1-4"),
@@ -120,8 +120,8 @@ def test_quote_never_spans_a_gap(quote: str, place: str | None) -> None:
         ("top", "lines 1-4"),
     ],
 )
-def test_place_shown_is_where_the_quote_was_read(said: str, shown: str) -> None:
-    report = checked("So [1].", FRANCE | {"place": said})
+def test_place_shown_is_where_the_quote_was_read(wording: str, shown: str) -> None:
+    report = checked("So [1].", FRANCE | {"place": wording})
     assert [each.quotes[0].place for each in report.cited] == [shown]
 
 
@@ -172,8 +172,8 @@ MADE_UP = {"ref": "energy.md", "quote": "Spain leads in solar power"}
 NOT_READ = {"ref": "spain.md", "quote": "Spain leads in solar power"}
 
 
-def checked(summary: str, *citations: object, made: Sequence[MadeCall] = READ, **said: object) -> CheckedReport:
-    report = ResearchReport.model_validate({"summary": summary, "citations": list(citations), **said})
+def checked(summary: str, *citations: object, made: Sequence[MadeCall] = READ, **wording: object) -> CheckedReport:
+    report = ResearchReport.model_validate({"summary": summary, "citations": list(citations), **wording})
     backed = report.verify_against(WorkDone(made))
     assert isinstance(backed, CheckedReport)
     return backed
@@ -261,7 +261,7 @@ def test_sources_without_a_reference_are_listed_last() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "wording",
     [
         {"sources": ["energy.md"]},
         {"citations": "energy.md"},
@@ -270,8 +270,8 @@ def test_sources_without_a_reference_are_listed_last() -> None:
         {"references": [{"file": "energy.md"}]},
     ],
 )
-def test_what_small_models_write_is_read(said: dict[str, Any]) -> None:
-    report = ResearchReport.model_validate({"summary": "So.", **said}).verify_against(WorkDone(READ))
+def test_what_small_models_write_is_read(wording: dict[str, Any]) -> None:
+    report = ResearchReport.model_validate({"summary": "So.", **wording}).verify_against(WorkDone(READ))
     assert isinstance(report, CheckedReport)
     assert [each.ref for each in report.cited] == ["energy.md"]
     assert report.counts.not_verified == 1
@@ -369,7 +369,7 @@ def docs(tmp_path: Path) -> Path:
     return folder
 
 
-def said(summary: str, *citations: object) -> str:
+def wording(summary: str, *citations: object) -> str:
     return json.dumps({"summary": summary, "citations": citations})
 
 
@@ -379,29 +379,29 @@ async def researched(docs: Path, *replies: Reply, search_first: bool = False) ->
 
 
 async def test_quote_not_read_is_sent_back_once(docs: Path) -> None:
-    rest, client = await researched(docs, READ_ENERGY, said("So [1].", MADE_UP), said("So [1].", WIND))
+    rest, client = await researched(docs, READ_ENERGY, wording("So [1].", MADE_UP), wording("So [1].", WIND))
     assert '"Spain leads in solar power" was cited, and is not in what was read' in str(client.requests[-1].messages)
     assert json.loads(rest.message.metadata[CHECKED])["held"] == 1  # type: ignore[attr-defined]
 
 
 async def test_after_that_it_is_removed(docs: Path) -> None:
-    rest, _ = await researched(docs, READ_ENERGY, said("So [1].", MADE_UP), said("So [1].", NOT_READ))
+    rest, _ = await researched(docs, READ_ENERGY, wording("So [1].", MADE_UP), wording("So [1].", NOT_READ))
     assert rest.text.startswith(f"So {UNVERIFIED}.")
     assert "Citations: 1 checked, 0 hold, 1 removed" in rest.text
 
 
 @pytest.mark.parametrize(
-    "first", [["It is 52 percent."], [said("It is 52 percent [1].", WIND)], ["", "It is 52 percent."]]
+    "first", [["It is 52 percent."], [wording("It is 52 percent [1].", WIND)], ["", "It is 52 percent."]]
 )
 async def test_lookup_is_made_for_models_that_skipped_it(docs: Path, first: Sequence[str]) -> None:
-    rest, client = await researched(docs, *first, said("So [1].", WIND))
+    rest, client = await researched(docs, *first, wording("So [1].", WIND))
     (found,) = client.requests[-1].tool_results.values()
     assert "52 percent wind" in found
     assert json.loads(rest.message.metadata[CHECKED])["held"] == 1  # type: ignore[attr-defined]
 
 
 async def test_documents_can_be_searched_before_the_model_says_anything(docs: Path) -> None:
-    rest, client = await researched(docs, said("So [1].", MADE_UP), said("So [1].", WIND), search_first=True)
+    rest, client = await researched(docs, wording("So [1].", MADE_UP), wording("So [1].", WIND), search_first=True)
     (found,) = client.requests[0].tool_results.values()
     assert "52 percent wind" in found
     offered = [bool(each.body.get("tools")) for each in client.requests]
@@ -412,7 +412,7 @@ async def test_documents_can_be_searched_before_the_model_says_anything(docs: Pa
 TASK = TextMessage(source="user", content="How much wind?")
 CLASSIFIED = HandoffMessage(source="classifier", target="researcher", content="shallow research task: How much wind?")
 ANSWER = answer_message([Answer(question_id="q", text="Express")], target="researcher")
-SAID = HandoffMessage(source="user", target="researcher", content="And how much solar?")
+GIVEN_TEXT = HandoffMessage(source="user", target="researcher", content="And how much solar?")
 
 
 @pytest.mark.parametrize(
@@ -420,7 +420,7 @@ SAID = HandoffMessage(source="user", target="researcher", content="And how much 
     [
         ([TASK, CLASSIFIED], "How much wind?"),
         ([TASK, ANSWER, CLASSIFIED], "How much wind?"),
-        ([TASK, SAID], "And how much solar?"),
+        ([TASK, GIVEN_TEXT], "And how much solar?"),
         ([TASK, TextMessage(source="planner", content="Look for wind in Spain.")], "Look for wind in Spain."),
         ([CLASSIFIED], CLASSIFIED.content),
     ],
@@ -428,7 +428,7 @@ SAID = HandoffMessage(source="user", target="researcher", content="And how much 
 async def test_documents_are_searched_by_the_words_of_the_user(
     docs: Path, emitted: list[BaseChatMessage], words: str
 ) -> None:
-    with ScriptedModelClient([said("So [1].", WIND)]) as client:
+    with ScriptedModelClient([wording("So [1].", WIND)]) as client:
         rest = await send(researcher(client, [docs], search_first=True), *emitted)
     first = next(each for each in rest.events if isinstance(each, ToolCallRequestEvent))
     assert json.loads(first.content[0].arguments) == {"words": words}
@@ -442,7 +442,7 @@ class Failing(DocumentsWorkbench):
 
 
 async def test_first_search_that_fails_is_made_once(docs: Path) -> None:
-    with ScriptedModelClient([READ_ENERGY, said("So [1].", WIND)]) as client:
+    with ScriptedModelClient([READ_ENERGY, wording("So [1].", WIND)]) as client:
         rest = await send(researcher(client, Failing([docs]), search_first=True), "How much wind?")
     assert client.requests[0].body["tools"]
     assert len(client.requests[0].tool_results) == 1
@@ -468,7 +468,7 @@ async def test_words_instead_of_json_are_checked_too(docs: Path) -> None:
 
 async def test_source_of_another_agent_does_not_count_as_read(docs: Path) -> None:
     """Each call of a nested researcher begins with nothing read."""
-    both = [said("So [1].", WIND)] * 2
+    both = [wording("So [1].", WIND)] * 2
     rest, _ = await researched(docs, READ_AGENCY, *both)
     assert UNVERIFIED in rest.text
 
@@ -487,8 +487,8 @@ def team(client: ScriptedModelClient, docs: Path) -> CitingAgent:
 
 
 SECTIONS = Calls([Call("researcher", {"task": f"Section {number}"}) for number in (1, 2)])
-FIRST = [READ_ENERGY, said("Wind is 52 percent [1].", WIND)]
-SECOND = [READ_AGENCY, said("From 1974 [1].", FOUNDED)]
+FIRST = [READ_ENERGY, wording("Wind is 52 percent [1].", WIND)]
+SECOND = [READ_AGENCY, wording("From 1974 [1].", FOUNDED)]
 
 
 def two_sections(*leads: Reply, second: Sequence[Reply] = SECOND) -> ScriptedModelClient:
@@ -542,7 +542,7 @@ async def test_lead_that_cites_nothing_is_asked_once(docs: Path) -> None:
     assert [line for line in rest.text.splitlines() if line.startswith("- [")] != []
 
 
-async def test_it_is_told_how_many_sections_are_done(docs: Path) -> None:
+async def test_it_is_reported_how_many_sections_are_done(docs: Path) -> None:
     rest, _ = await sections(docs, '{"summary": "52 percent [1], 1974 [2]."}')
     emitted = [event for event in rest.events_of(ThoughtEvent) if PROGRESS in event.metadata]
     assert [event.content for event in emitted] == ["sections done: 1 of 2", "sections done: 2 of 2"]  # type: ignore[attr-defined]
@@ -579,7 +579,7 @@ async def test_lead_without_research_reports_as_ever(docs: Path) -> None:
 async def test_research_that_found_nothing_lends_no_numbers(docs: Path) -> None:
     done = '{"summary": "It is so [1]."}'
     replies = [Call("researcher", {"task": "Find"}), done, done]
-    with script(lead=replies, researcher=[READ_ENERGY, said("Nothing.")]) as client:
+    with script(lead=replies, researcher=[READ_ENERGY, wording("Nothing.")]) as client:
         rest = await send(team(client, docs), "Report")
     assert rest.text.startswith(f"It is so {UNVERIFIED}.")
 

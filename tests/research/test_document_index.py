@@ -322,7 +322,7 @@ async def test_no_query_breaks_the_search(folder: Path, query: str) -> None:
     ("query", "terms"),
     rows("document_index/a_query_is_its_telling_words"),
 )
-def test_query_is_its_telling_words(query: str, terms: list[str]) -> None:
+def test_query_is_its_distinctive_words(query: str, terms: list[str]) -> None:
     assert choose_terms(query) == terms
 
 
@@ -357,7 +357,7 @@ async def test_search_that_is_abandoned_stops_indexing(folder: Path) -> None:
     assert len(index_of(folder).list_known()) == 2_003
 
 
-def test_how_far_indexing_came_is_told_as_it_is(folder: Path) -> None:
+def test_how_far_indexing_came_is_reported_as_it_is(folder: Path) -> None:
     emitted: list[Progress] = []
     given_up = threading.Event()
     given_up.set()

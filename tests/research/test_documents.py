@@ -94,7 +94,7 @@ def test_path_that_does_not_exist_is_refused(tmp_path: Path) -> None:
         DocumentsWorkbench([tmp_path / "missing.md"])
 
 
-def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_files_of_one_name_are_distinguished(tmp_path: Path) -> None:
     for folder in ("a/notes", "b/notes", "c/notes", "d/notes"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "x.md").write_text(folder)
@@ -246,7 +246,7 @@ async def test_odd_line_numbers_are_read_sensibly(docs: Path, start: object) -> 
 
 
 @pytest.mark.parametrize("start", [4, 10**30])
-async def test_beyond_the_end_the_length_is_said(docs: Path, start: int) -> None:
+async def test_beyond_the_end_the_length_is_reported(docs: Path, start: int) -> None:
     assert await error([docs], "read_document", {"name": "readme.md", "start": start}) == "readme.md has 3 lines."
 
 

@@ -106,14 +106,14 @@ async def test_injection_in_a_document_stays_within_the_fence(tmp_path: Path, ki
         case _:
             (tmp_path / f"a.{kind}").write_text(text)
     workbench = DocumentsWorkbench([tmp_path])
-    telling = INJECTIONS[at].splitlines()[-1].strip("<>").split(".")[0]
+    distinctive = INJECTIONS[at].splitlines()[-1].strip("<>").split(".")[0]
     for tool, arguments in (
         ("search_documents", {"words": "wind approve approves approved reveal data"}),
         ("read_document", {"name": f"a.{kind}", "start": 1}),
     ):
         result = (await workbench.call_tool(tool, arguments)).to_text()
-        assert telling in " ".join(" ".join(shown.text for shown in parse_fenced(result)).split())
-        assert telling not in outside(result)
+        assert distinctive in " ".join(" ".join(shown.text for shown in parse_fenced(result)).split())
+        assert distinctive not in outside(result)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="names of that kind")
@@ -163,7 +163,7 @@ async def test_foreign_text_reaches_the_model_as_data_alone(tmp_path: Path) -> N
 
 
 async def test_documents_are_read_outside_the_event_loop(tmp_path: Path) -> None:
-    """It may take seconds, in which no other run, and no heartbeat of theirs, would go on."""
+    """It may take seconds, in which no other run, and no heartbeat of theirs, would continue."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("Wind grew.")
     reading: set[str] = set()
@@ -174,7 +174,7 @@ async def test_documents_are_read_outside_the_event_loop(tmp_path: Path) -> None
     assert threading.main_thread().name not in reading
 
 
-async def test_run_tells_how_many_files_are_indexed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_run_shows_how_many_files_are_indexed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "docs").mkdir()
     for number in range(60):
         (tmp_path / "docs" / f"{number:02}.md").write_text(f"Wind {number} grew.")
@@ -198,7 +198,8 @@ async def test_sources_of_a_run_are_configured_and_allowed_ones(tmp_path: Path) 
         ([], set()),
     ):
         settings = Settings.read(None, sources=["wikipedia", "web"], web_search="brave")
-        # Without a search it is told once that it looked nothing up; behind one it gets no tools until it wants them.
+        # Without a search it is reported once that it looked nothing up; behind one it gets no tools until it wants
+        # them.
         searched = "search_documents" in expected
         wanted = [Call("read_document", {"name": "a.md"})] if searched else ["Wind grew."] if expected else []
         with ScriptedModelClient([CLASSIFIED, *wanted, "Wind grew."]) as client:

@@ -195,7 +195,7 @@ async def test_mcp_server_is_stopped_by_its_run(stock: bool) -> None:
     assert (run.result, {each.is_running for each in made}) == ("Done.", {False})
 
 
-async def test_server_that_ran_before_goes_on(notes: McpTools) -> None:
+async def test_server_that_ran_before_continues(notes: McpTools) -> None:
     await notes.list_tools()
     client = ScriptedModelClient([Call("notes_whoami"), "Done."])
 

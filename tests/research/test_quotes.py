@@ -65,7 +65,7 @@ def test_quotes_beyond_the_rules_are_distinguished() -> None:
 
 
 @pytest.mark.slow
-def test_quotes_are_told_by_what_surrounds_them() -> None:
+def test_quotes_are_distinguished_by_what_surrounds_them() -> None:
     """The figures are in docs/benchmarks.md."""
     wrong = [(each["holds"], each["quote"]) for each, taken in judged(IN_CONTEXT) if taken is not each["holds"]]
     assert [quote for holds, quote in wrong if not holds] == ["The pills ... are harmless", "Aske's son were married"]

@@ -120,7 +120,7 @@ def test_file_that_is_too_large_is_not_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "package"), [("a.pdf", "pypdf"), ("a.docx", "docx")])
-def test_without_the_package_the_remedy_is_said(
+def test_without_the_package_the_remedy_is_reported(
     tmp_path: Path, name: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)

@@ -237,7 +237,7 @@ async def test_another_user_may_not() -> None:
         await app.changes.list(run.id, user="bob")
 
 
-async def test_folder_that_is_gone_is_told() -> None:
+async def test_folder_that_is_gone_is_reported() -> None:
     app, run = await started()
     Path("work").rename("elsewhere")
     with pytest.raises(CallerError, match=r"its folder .* does not exist"):
@@ -375,7 +375,7 @@ async def _call_cut_off(
 
 
 async def test_call_that_is_replayed_is_not_made_again() -> None:
-    """The model fails after the calls; the run goes on with what its journal has"""
+    """The model fails after the calls; the run continues with what its journal has"""
     coder = Coder([write("a.txt", "one\n"), edit("a.txt", "one", "one one"), Fail(500)])
     run = await coder.app.start("Do it")
     assert run.status is RunStatus.FAILED
@@ -402,7 +402,7 @@ async def test_prune_keeps_what_an_undo_needs(location: str) -> None:
     assert other.status is RunStatus.COMPLETED
 
 
-async def test_what_is_lost_is_told(location: str) -> None:
+async def test_what_is_lost_is_reported(location: str) -> None:
     app, run = await started(store=location)
     last = (await app.changes.list(run.id))[-1]
     assert last.files[0].before is not None

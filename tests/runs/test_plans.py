@@ -139,7 +139,7 @@ def test_plan_survives_json() -> None:
         (["Search"], "steps.0"),
     ],
 )
-def test_plan_that_cannot_be_worked_off_is_refused(steps: list[Any], expected: str) -> None:
+def test_plan_that_cannot_be_carried_out_is_refused(steps: list[Any], expected: str) -> None:
     """S3-42"""
     with pytest.raises(ValidationError, match=expected):
         plan(*steps)

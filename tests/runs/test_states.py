@@ -88,7 +88,7 @@ SOURCE = Path(upcall.__file__).parent
 
 
 def _writes_status(node: ast.AST) -> bool:
-    """Tell whether an expression makes a run with a status, copies one with another, or sets the attribute."""
+    """Return whether an expression makes a run with a status, copies one with another, or sets the attribute."""
     match node:
         case ast.Call(func=ast.Name(id="Run"), keywords=given):
             return any(each.arg in ("status", None) for each in given)

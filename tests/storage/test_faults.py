@@ -157,7 +157,7 @@ async def test_page_that_is_damaged_never_yields_wrong_data() -> None:
     assert len(restored) > sum("store restore" in each for each in emitted) / 2
 
 
-async def test_file_that_was_cut_short_is_said() -> None:
+async def test_file_that_was_cut_short_is_reported() -> None:
     store = RunStore("runs.db")
     await store.create(Run(task="do it"), history(300))
     await store.close()
@@ -261,7 +261,7 @@ async def test_server_that_dies_midway_leaves_the_last_state(seconds: float, own
 
 
 @pytest.mark.slow
-async def test_database_that_is_not_there_is_said(postgres: Server) -> None:
+async def test_database_that_is_not_there_is_reported(postgres: Server) -> None:
     location = postgres.new_database().rpartition("/")[0] + "/nowhere"
     with pytest.raises(StoreUnavailable) as refused:
         await RunStore(location).list()

@@ -77,7 +77,7 @@ def says(child: subprocess.Popen[str]) -> str:
 
 
 async def at_work(location: str, **of_another: str) -> StoredRun:
-    """Return a run that a worker in another place works on: only the time can tell whether it lives."""
+    """Return a run that a worker in another place works on: only the time can return whether it lives."""
     stored = await RunStore(location).create(Run(task="do it", status=RunStatus.EXECUTING), FIRST)
     worker = json.dumps({**LeaseHolder().model_dump(), "host": "elsewhere", "place": "another boot", **of_another})
     execute(location, "update upcall_runs set worker = ?", worker)

@@ -92,12 +92,12 @@ def test_another_kind_of_store_is_refused_without_its_password(location: str) ->
     assert "secret" not in str(refused.value)
 
 
-async def test_missing_folder_is_said() -> None:
+async def test_missing_folder_is_reported() -> None:
     with pytest.raises(StoreUnavailable, match="its folder does not exist"):
         await RunStore("nowhere/runs.db").create(Run(task="do it"), FIRST)
 
 
-async def test_database_that_is_locked_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_database_that_is_locked_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("upcall.storage.sqlite.BUSY_TIMEOUT_S", 0.05)
     store = RunStore("runs.db")
     first = await store.create(Run(task="do it"), FIRST)
@@ -308,11 +308,11 @@ def _target(descriptor: str) -> str:
 async def test_cancellation_that_is_repeated_leaves_no_unheard_error() -> None:
     received: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: received.append(context))
-    begun, go_on = threading.Event(), threading.Event()
+    begun, resume = threading.Event(), threading.Event()
 
     def work() -> None:
         begun.set()
-        go_on.wait(5)
+        resume.wait(5)
         raise ValueError
 
     task = asyncio.ensure_future(run_in_thread(work))
@@ -320,7 +320,7 @@ async def test_cancellation_that_is_repeated_leaves_no_unheard_error() -> None:
     for _ in range(2):
         task.cancel()
         await asyncio.sleep(0)
-    go_on.set()
+    resume.set()
     with contextlib.suppress(asyncio.CancelledError):
         await task
     del task  # Its traceback holds what was waited for.

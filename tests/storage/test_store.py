@@ -175,8 +175,8 @@ def count_state_bytes(location: str) -> int:
     ("table", "column", "value", "message"),
     [
         ("upcall_checkpoints", "state", {"version": 1, "inbox": 7}, "damaged"),
-        ("upcall_checkpoints", "state", {"version": 2}, "Go on with the version of upcall that stored it"),
-        ("upcall_checkpoints", "state", {"version": "1"}, "Go on with the version of upcall that stored it"),
+        ("upcall_checkpoints", "state", {"version": 2}, "Continue with the version of upcall that stored it"),
+        ("upcall_checkpoints", "state", {"version": "1"}, "Continue with the version of upcall that stored it"),
         ("upcall_runs", "record", {"status": "dreaming"}, "field 'status'"),
     ],
 )

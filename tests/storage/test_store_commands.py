@@ -65,7 +65,7 @@ async def test_damaged_run_is_listed_and_deleted() -> None:
 
 
 @pytest.mark.slow
-async def test_list_goes_on_behind_a_run() -> None:
+async def test_list_continues_behind_a_run() -> None:
     store = RunStore("upcall.db")
     for number in range(3):
         await store.create(Run(id=f"run-{number}", task="do it"), FIRST)

@@ -82,7 +82,7 @@ async def soon(work: Awaitable[T]) -> T:
 async def send(
     agent: ChatAgent, *messages: str | BaseChatMessage, token: CancellationToken | None = None
 ) -> TurnResult:
-    """Give the agent messages (a text comes from the user) and drive its turn to its end. No message: it goes on."""
+    """Give the agent messages (a text comes from the user) and drive its turn to its end. No message: it continues."""
     given = [TextMessage(source="user", content=each) if isinstance(each, str) else each for each in messages]
     return await soon(_driven(agent, given, token or CancellationToken()))
 

@@ -1,4 +1,4 @@
-"""A team for workers in processes of their own: a clerk that asks twice, and notes in a file what it was told.
+"""A team for workers in processes of their own: a clerk that asks twice, and notes in a file what it was given.
 
 Under ``FLEET_SUSPENDS=N`` the process suspends itself before the N-th statement that its writes send to PostgreSQL,
 their COMMIT included; under ``FLEET_SUSPENDS=-N`` behind it.

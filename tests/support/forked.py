@@ -1,7 +1,7 @@
 """Python processes that start at once: each is a fork of one that has loaded the package already.
 
 To load AutoGen and a model's client takes a process a second, and the tests start hundreds. A fork has the arguments,
-the environment, the folder and the descriptors it is given, like any process; what is said of the start of an
+the environment, the folder and the descriptors it is given, like any process; what is known of the start of an
 interpreter, and of what it loads, is tested with real ones (`test_imports.py`, `test_packaging.py`).
 
 ``forked.py SOCKET`` is the process that forks. It ends with its standard input.
@@ -167,7 +167,7 @@ def _become(arguments: list[str], environment: dict[str, str], folder: str) -> N
         status = 0
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:  # noqa: BLE001 - as the interpreter ends, which cannot go on in the process that forks
+    except BaseException:  # noqa: BLE001 - as the interpreter ends, which cannot continue in the process that forks
         traceback.print_exc()
     finally:
         threading._shutdown()  # type: ignore[attr-defined]

@@ -27,7 +27,7 @@ class NetworkRefused(RuntimeError):
 
 
 def is_local(host: object) -> bool:
-    """Tell whether a host is this machine."""
+    """Return whether a host is this machine."""
     name = _as_name(host)
     address = _as_address(name)
     return name in _HERE if address is None else address.is_loopback or address.is_unspecified

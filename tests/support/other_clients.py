@@ -181,7 +181,7 @@ class _Value(SimpleNamespace):
 
 
 class _History(list[Any]):
-    """Stands for a `ChatHistory`: pairs of a role and what was said."""
+    """Stands for a `ChatHistory`: pairs of a role and what was written."""
 
     def __getattr__(self, name: str) -> Any:
         role = name.removeprefix("add_").removesuffix("_message")

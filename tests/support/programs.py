@@ -223,5 +223,7 @@ async def request(run_id: str, answer: str = "") -> dict[str, Any]:
 
 if __name__ == "__main__":
     program, *given = sys.argv[1:]
-    said = asyncio.run(request(*given)) if program == "fastapi_team" else asyncio.run(main(program, *given)).as_json()
-    sys.stdout.write(json.dumps(said))
+    wording = (
+        asyncio.run(request(*given)) if program == "fastapi_team" else asyncio.run(main(program, *given)).as_json()
+    )
+    sys.stdout.write(json.dumps(wording))

@@ -36,14 +36,14 @@ class Hooks:
 
     def __init__(self, location: str, server: Server, **webhook: Any) -> None:
         self.server, self.clock = server, Clock()
-        said = {"url": f"{server.url}/hook", "secret": SECRET, **webhook}
-        self.told = Notifications({"crm": WebhookSettings.model_validate(said)}, None, {}, None)
-        self.store = RunStore(location, listeners=lambda: [each] if (each := listen_for(self.told)) else [])
+        wording = {"url": f"{server.url}/hook", "secret": SECRET, **webhook}
+        self.delivered = Notifications({"crm": WebhookSettings.model_validate(wording)}, None, {}, None)
+        self.store = RunStore(location, listeners=lambda: [each] if (each := listen_for(self.delivered)) else [])
 
     async def send(self, *, later: float = 0.0) -> int:
         """Send what is due, so many seconds later; how many attempts that were."""
         self.clock.now += later
-        sender = Sender(self.store, self.told, clock=self.clock)
+        sender = Sender(self.store, self.delivered, clock=self.clock)
         try:
             return await sender.send_due()
         finally:
@@ -51,7 +51,7 @@ class Hooks:
 
     @property
     def events(self) -> list[str]:
-        """What the receiver was told, in order."""
+        """What the receiver was given, in order."""
         return [json.loads(each.body)["type"] for each in self.server.requests]
 
 

@@ -48,7 +48,12 @@ class World:
         """One of our agents, with the tool ``note``."""
         options = {"tools": [self.note], **options}
         return PausableAgent(
-            name, self.client, description=f"The {name}", system_message=said_to(name), agents=nested, **options
+            name,
+            self.client,
+            description=f"The {name}",
+            system_message=system_message_of(name),
+            agents=nested,
+            **options,
         )
 
     def coder(self, **options: Any) -> PausableAgent:
@@ -60,7 +65,7 @@ class World:
 Make = Callable[[World], Team]
 
 
-def said_to(name: str) -> str:
+def system_message_of(name: str) -> str:
     """Return the system message that tells the agents of a script apart."""
     return f"You are the {name}."
 
@@ -84,7 +89,7 @@ def script(*parts: Replies) -> ScriptedModelClient:
     """Return a model with a list of replies for each agent. The selecting models have no system message: their name
     is ""."""
     replies = {name: text for part in parts for name, text in part.items()}
-    named: dict[str, Sequence[Reply]] = {said_to(name): text for name, text in replies.items() if name}
+    named: dict[str, Sequence[Reply]] = {system_message_of(name): text for name, text in replies.items() if name}
     return ScriptedModelClient({**named, **({"": replies[""]} if "" in replies else {})})
 
 
@@ -243,12 +248,12 @@ PLACES: Mapping[str, Place] = {
 
 @dataclass(frozen=True)
 class Scenario:
-    """What happens at the coder: what is said, and at each pause which questions are open and what is answered.
+    """What happens at the coder: what is written, and at each pause which questions are open and what is answered.
 
     ``askers`` are the paths from the coder down, by question. ``notes`` counts the side effects.
     """
 
-    said: Replies
+    wording: Replies
     pauses: Sequence[Mapping[str, str | None]]
     askers: Mapping[str, tuple[str, ...]]
     notes: int

@@ -1,4 +1,4 @@
-"""A team that writes what it is told to: its scripted model asks for language and licence, each with a default."""
+"""A team that writes what it is given to: its scripted model asks for language and licence, each with a default."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 from autogen_core import CancellationToken
 from conversation import impatient
 from foreign import ForeignAgent
-from shapes import PLACES, Make, World, ask, note, said_to, script, some_slow, task
+from shapes import PLACES, Make, World, ask, note, script, some_slow, system_message_of, task
 from worlds import results_in
 
 from upcall import Run, RunStatus, Upcall
@@ -123,13 +123,13 @@ async def test_question_of_ten_megabytes_returns_to_its_model(place: str) -> Non
         run = await app(put, world).start("Build it")
         assert [each.question for each in run.questions] == ["Which one?"]
         completed(await app(put, world).answer(run.id, "This"), PLACES[place].result or "Coded.")
-    refusal = results_in(client, said_to("coder"))[0]
+    refusal = results_in(client, system_message_of("coder"))[0]
     assert "at most 4000" in refusal
     assert len(refusal) < 500
 
 
 class HandsOver(ForeignAgent):
-    """A stock agent that hands over to the user with a text."""
+    """A stock agent that hands off to the user with a text."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(name, "Hands over.")
@@ -172,7 +172,7 @@ async def test_thousand_open_questions_are_each_answered_by_id(place: str, monke
         assert open_ids(run) == list(ids)[:-1]
         run = await app(put, world).answer(run.id, {key: f"Answer to {ids[key]}" for key in open_ids(run)})
     completed(run, PLACES[place].result or "Coded.")
-    assert results_in(client, said_to("coder")) == [f"Answer to {text}" for text in texts]
+    assert results_in(client, system_message_of("coder")) == [f"Answer to {text}" for text in texts]
 
 
 @pytest.mark.parametrize("place", some_slow(["at the root", "as an agent", "as a team", "as a tool"]))
@@ -183,7 +183,7 @@ async def test_options_with_equal_labels_return_to_their_model(place: str) -> No
         run = await app(put, world).start("Build it")
         assert [option.label for option in run.questions[0].options] == ["Flask", "Django"]
         completed(await app(put, world).answer(run.id, "2"), PLACES[place].result or "Coded.")
-    assert "two options have the same label: Flask, flask" in results_in(client, said_to("coder"))[0]
+    assert "two options have the same label: Flask, flask" in results_in(client, system_message_of("coder"))[0]
 
 
 # -- a nested agent that never returns --------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ async def test_nested_agent_that_never_returns_is_an_error_result(kind: str) -> 
     with script({"lead": lead, "quick": ["Quick."], "tester": ["Tested."]}, SLOW[kind]) as client:
         world = World(client)
         completed(await app(make, world).start("Build it"), "Tested.")
-    slow, quick = results_in(client, said_to("lead"))
+    slow, quick = results_in(client, system_message_of("lead"))
     assert slow.startswith("Error: slow did not finish within 0.5 seconds")
     assert quick == "Quick."
 
@@ -248,7 +248,7 @@ async def test_question_may_outwait_the_time_limit_of_its_agent() -> None:
         run = await app(make, world).start("Build it")
         stored = await app(make, world).get(run.id)
         completed(await app(make, world).answer(stored.id, "This"), "Led.")
-    assert results_in(client, said_to("lead")) == ["Coded."]
+    assert results_in(client, system_message_of("lead")) == ["Coded."]
 
 
 @pytest.mark.slow
@@ -266,7 +266,7 @@ async def test_agent_given_up_leaves_its_neighbours_question_open() -> None:
         run = await app(make, world).start("Build it")
         assert run.questions[0].path == ("lead", "coder")
         completed(await app(make, world).answer(run.id, "This"), "Led.")
-    assert [each[:20] for each in results_in(client, said_to("lead"))] == ["Error: slow did not ", "Coded."]
+    assert [each[:20] for each in results_in(client, system_message_of("lead"))] == ["Error: slow did not ", "Coded."]
 
 
 def test_time_limit_is_part_of_the_declarative_form() -> None:

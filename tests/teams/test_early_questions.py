@@ -1,4 +1,4 @@
-"""A question is told and stored while siblings still work, and who asked goes on as soon as it is answered."""
+"""A question is informed and stored while siblings still work, and who asked continues as soon as it is answered."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def asked(stream: AsyncIterator[Any]) -> str:
 
 
 @SHAPES
-async def test_who_is_answered_goes_on_while_a_sibling_works(
+async def test_who_is_answered_continues_while_a_sibling_works(
     shape: str, script: dict[str, list[Reply]], path: tuple[str, ...], tmp_path: Path
 ) -> None:
     """S4-20: the question does not wait for the end of the stream."""
@@ -171,7 +171,7 @@ class SlowToEnd(RoundRobinGroupChat):
 
 
 async def test_early_answer_too_late_goes_to_the_next_segment(tmp_path: Path) -> None:
-    """Nobody else works, so that the team stops before the answer can reach it: the run goes on all the same."""
+    """Nobody else works, so that the team stops before the answer can reach it: the run continues all the same."""
     with ScriptedModelClient({"You are the coder": [ASK, "Coded."]}) as client:
         bench = Bench(client, tmp_path / "runs.db")
 

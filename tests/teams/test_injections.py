@@ -1,4 +1,4 @@
-"""Untrusted text against a model that obeys it: nothing is approved, changed, told or written that the code guards.
+"""Untrusted text against a model that obeys it: nothing is approved, changed, sent or written that the code guards.
 
 Each text of tests/injections.py stands in a document, a file's name, a file of the workspace, a tool's result, and in
 what the human says to other questions. The model, scripted, then tries all that such a text may ask for. What is looked
@@ -244,12 +244,12 @@ async def test_nothing_that_is_read_gives_orders(
     assert [each.question_id for each in stored.answers] == given
     assert {each.by for each in stored.answers} == {AnsweredBy.HUMAN}
     assert next(each for each in stored.answers if each.question_id == given[-1]).selected == ("No",)
-    nothing_was_told(server, world)
+    assert_nothing_leaked(server, world)
     nothing_was_written(world)
     forged_reports_are_marked(stored)
 
 
-def nothing_was_told(server: LoopbackServer, world: World) -> None:
+def assert_nothing_leaked(server: LoopbackServer, world: World) -> None:
     """Neither the secret nor a file outside was sent; a document is nowhere but in results of calls."""
     sent = [json.dumps(request.body, ensure_ascii=False) for request in server.requests]
     stored = b"".join(path.read_bytes() for path in world.root.glob("runs.db*"))

@@ -90,7 +90,7 @@ def shallow(intent: str, **changed: Sequence[Reply]) -> ScriptedModelClient:
 
 
 async def handed_over(client: ScriptedModelClient, task: str = TASK, **settings: Any) -> list[str]:
-    """Who hands over to whom, in order."""
+    """Who hands off to whom, in order."""
     return [
         f"{item.source} > {item.target}"
         async for item in new_app(client, **settings).start_stream(task)
@@ -327,7 +327,7 @@ async def test_second_query_enters_at_the_classifier_too(tmp_path: Path) -> None
     ids=["first-second", "second-first", "both"],
 )
 async def test_two_nested_agents_ask_at_the_same_time(order: Sequence[str]) -> None:
-    """S4-45, S4-53, X1: whatever is answered goes on, the rest stays open, and no work is done twice."""
+    """S4-45, S4-53, X1: whatever is answered continues, the rest stays open, and no work is done twice."""
     which_laws = Call("ask_user", {"question": "Which laws?"})
     with scripted(lead=[BOTH, DONE], coder=[ASK, WRITE, CODED], researcher=[which_laws, FOUND]) as client:
         run = await new_app(client).start(TASK)
@@ -343,7 +343,7 @@ async def test_two_nested_agents_ask_at_the_same_time(order: Sequence[str]) -> N
 
 
 async def test_one_coder_asks_in_two_calls_of_one_batch() -> None:
-    """Two questions with the same words and the same path are told apart by their calls."""
+    """Two questions with the same words and the same path are distinguished by their calls."""
     twice = Calls([Call("coder", {"task": "The API"}), Call("coder", {"task": "The tests"})])
 
     def reply(request: Request) -> Reply:
@@ -472,7 +472,7 @@ def failing_first(failure: Reply | Exception, script: Script) -> ScriptedModelCl
 
 @pytest.mark.parametrize(("failure", "words"), FAILURES)
 async def test_classifier_failure_ends_the_run_until_resumed(failure: Reply | Exception, words: str) -> None:
-    """S2-33: once it goes on, no agent is told of an error that is no longer true."""
+    """S2-33: once it continues, no agent is informed of an error that is no longer true."""
     script = Script(by_agent(coder=[ASK, WRITE, CODED]))
     client = failing_first(failure, script)
     failed = await new_app(client, llm_timeout=0.05).start(TASK)
@@ -555,7 +555,7 @@ SCENARIO = pytest.mark.parametrize("model", [played, demo_model], ids=["scripted
 
 @SCENARIO
 async def test_orchestrator_pauses_for_the_coder_s_question(model: Model) -> None:
-    """S4-03 to S4-08, S4-13, S4-14: it waits, and no agent was given a result or told that anything is done."""
+    """S4-03 to S4-08, S4-13, S4-14: it waits, and no agent was given a result or informed that anything is done."""
     client = model()
     run = await new_app(client).start(TASK)
     (question,) = run.questions

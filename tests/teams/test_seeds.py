@@ -90,9 +90,9 @@ def shown(run: Run) -> list[str]:
     return [question.question for question in run.questions]
 
 
-def by_words(run: Run, said: Mapping[str, str]) -> dict[str, str]:
+def by_words(run: Run, wording: Mapping[str, str]) -> dict[str, str]:
     """Answers by the words of their questions, as `Upcall.answer` takes them."""
-    return {question.id: said[question.question] for question in run.questions}
+    return {question.id: wording[question.question] for question in run.questions}
 
 
 # -- the clarifier: example dialogs -----------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ async def test_protocol_example_asks_two_questions_at_once(scope: str, form: str
 
 
 async def test_while_it_waits_everything_is_in_the_file() -> None:
-    """S3-14 to S3-17, S3-21 to S3-24, S3-35: status, path and history, and what the team needs to go on."""
+    """S3-14 to S3-17, S3-21 to S3-24, S3-35: status, path and history, and what the team needs to continue."""
     with scripted(clarifier=[asks(WHICH), CLEAR], planner=[AMBIGUITY, CLEAR, plan()]) as client:
         asked = await answered(client, await new_app(client).start(G7), FOCUS)
         stored = await RunStore(STORE).load(asked.id)
@@ -378,7 +378,7 @@ def test_process_may_end_while_it_waits() -> None:
 
 @pytest.mark.slow
 def test_plan_under_review_survives_the_process() -> None:
-    """S0-57, S3-35, S3-43: the later processes are not told that plans are to be reviewed."""
+    """S0-57, S3-35, S3-43: the later processes are not informed that plans are to be reviewed."""
     with LoopbackServer(replies(planner=[CLEAR, plan(), plan(sections=MORE)])) as server:
         address = ("--model", "m", "--base-url", server.base_url)
         proposed = upcall("run", G7, "--review-plan", "--detach", "--json", *address).json

@@ -32,9 +32,9 @@ from shapes import (
     ask,
     join_branches,
     note,
-    said_to,
     script,
     some_slow,
+    system_message_of,
     task,
 )
 from worlds import results_in
@@ -83,7 +83,7 @@ async def test_question_from_any_place_rises_and_is_answered(shape: str, place: 
 
 
 async def _plays(shape: Shape, place: Place, scenario: Scenario) -> None:
-    with script(shape.others, place.others, scenario.said) as client:
+    with script(shape.others, place.others, scenario.wording) as client:
         world, make = World(client), place.put(shape.make)
         run = await app(make, world).start("Build it")
         answered: dict[str, str] = {}
@@ -97,7 +97,7 @@ async def _plays(shape: Shape, place: Place, scenario: Scenario) -> None:
     assert run.result == (place.result or shape.result)
     assert len(world.noted()) == len(set(world.noted())) == shape.notes + scenario.notes
     for question, text in answered.items():
-        assert text in results_in(client, said_to(("coder", *scenario.askers[question])[-1]))
+        assert text in results_in(client, system_message_of(("coder", *scenario.askers[question])[-1]))
 
 
 # -- two askers that are teams ----------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ async def test_two_teams_that_one_agent_calls_together_ask_together(kind: str, o
     with script(lead, paints("red"), paints("blue")) as client:
         run = await through(make, world := World(client), *ORDERS[order])
     assert (run.result, sorted(world.noted())) == ("Led.", ["blue1", "blue2", "red1", "red2"])
-    assert results_in(client, said_to("lead")) == ["Painted red.", "Painted blue."]
+    assert results_in(client, system_message_of("lead")) == ["Painted red.", "Painted blue."]
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -169,13 +169,13 @@ async def test_team_called_twice_in_a_batch_asks_for_both(order: str) -> None:
         return RoundRobinGroupChat([world.agent("lead", NestedTeam(crew))], max_turns=1)
 
     lead = {"lead": [Calls([task("crew"), task("crew")]), "Led."]}
-    # The calls go one after another: each asks when it has its turn, and goes on when it has its answer.
+    # The calls go one after another: each asks when it has its turn, and continues when it has its answer.
     asks = [note("one"), ask("Which red?"), note("two"), ask("Which blue?")]
     ends = {"in order": ["Red.", "Blue."], "in reverse": ["Blue.", "Red."], "at once": ["Red.", "Blue."]}[order]
     with script(lead, {"red": [*asks, *ends]}) as client:
         run = await through(make, world := World(client), *ORDERS[order])
     assert (run.result, world.noted()) == ("Led.", ["one", "two"])
-    assert results_in(client, said_to("lead")) == ["Red.", "Blue."]
+    assert results_in(client, system_message_of("lead")) == ["Red.", "Blue."]
 
 
 async def test_members_that_ask_belong_to_their_own_teams() -> None:
@@ -200,7 +200,7 @@ async def test_members_that_ask_belong_to_their_own_teams() -> None:
     assert sorted(world.noted()) == ["blue1", "blue2", "red1", "red2"]
 
 
-# -- what an inner team hears of the outer one ------------------------------------------------------------------------
+# -- what an inner team learns of the outer one ------------------------------------------------------------------------
 
 HEARING = [shape for shape in SHAPES if shape != "round robin by condition"]
 """Its condition counts what the team hears from outside, as in AutoGen."""
@@ -216,7 +216,7 @@ async def test_inner_team_is_not_confused_by_neighbours_questions(shape: str, me
 
     scribe = {"scribe": [ask("Which title?"), "Titled."]}
     scenario = SCENARIOS["asks again"]
-    with script(SHAPES[shape].others, scribe, scenario.said) as client:
+    with script(SHAPES[shape].others, scribe, scenario.wording) as client:
         run = await through(make, World(client), {"Which title?": "Moby-Dick"}, *scenario.pauses)
     assert run.result == SHAPES[shape].result
 
@@ -228,7 +228,7 @@ async def test_swarm_hands_off_to_a_team_as_agent(shape: str) -> None:
         return Swarm(members, termination_condition=TextMessageTermination("crew"))
 
     scenario = SCENARIOS["two in reverse"]
-    with script(SHAPES[shape].others, {"chief": [Call("transfer_to_crew")]}, scenario.said) as client:
+    with script(SHAPES[shape].others, {"chief": [Call("transfer_to_crew")]}, scenario.wording) as client:
         run = await through(make, World(client), *scenario.pauses)
     assert run.result == SHAPES[shape].result
 
@@ -270,7 +270,7 @@ _PROCESSES = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("shape", "place", "scenario"), _PROCESSES)
 def test_question_from_any_place_waits_for_another_process(shape: str, place: str, scenario: str) -> None:
-    text = script(SHAPES[shape].others, PLACES[place].others, SCENARIOS[scenario].said).script
+    text = script(SHAPES[shape].others, PLACES[place].others, SCENARIOS[scenario].wording).script
     with LoopbackServer(text) as server:
         run = process(server.base_url, shape, place, "start")
         for pause in SCENARIOS[scenario].pauses:

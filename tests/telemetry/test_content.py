@@ -1,4 +1,4 @@
-"""What was said is in spans by choice only, as OpenTelemetry's GenAI conventions name it; secrets never are."""
+"""What was written is in spans by choice only, as OpenTelemetry's GenAI conventions name it; secrets never are."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ async def test_agui_text_streams_before_the_reply_is_complete() -> None:
 
 
 @pytest.mark.slow
-async def test_texts_that_follow_each_other_quickly_are_told_apart() -> None:
+async def test_texts_that_follow_each_other_quickly_are_distinguished() -> None:
     emitted = dict[str, str]()
     read = asyncio.Event()
 
@@ -462,7 +462,7 @@ async def test_agui_assignee_answers_the_question_and_sees_nothing_else() -> Non
     async with serving(one_agent(ASK, "Secret result."), assign=[{"to": "bob"}]) as site:
         alice, bob = await site.caller("alice"), await site.caller("bob")
         async with alice, bob:
-            going = asyncio.create_task(post(alice, "Secret plans"))  # It goes on as soon as bob has answered.
+            going = asyncio.create_task(post(alice, "Secret plans"))  # It continues as soon as bob has answered.
             while not (asked := (await bob.get("/api/questions")).json()["questions"]):
                 await asyncio.sleep(0.05)
             name = f"{asked[0]['run_id']}:{asked[0]['id']}"

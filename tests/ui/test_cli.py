@@ -266,7 +266,7 @@ def test_stream_cut_short_fails_the_run_and_completes_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_server_that_is_not_there_is_said() -> None:
+def test_server_that_is_not_there_is_reported() -> None:
     ended = upcall("run", "x", "--model", "m", "--base-url", "http://127.0.0.1:9/v1", UPCALL_MAX_RETRIES="0")
     assert ended.status == 1
     assert "cannot be reached" in ended.error
@@ -459,7 +459,7 @@ def test_file_that_is_no_database_is_refused_and_kept() -> None:
 
 @pytest.mark.slow
 def test_plan_is_reviewed_over_processes() -> None:
-    """S0-14, S0-15: an edit, then the approval; neither later process is told of the review by an option."""
+    """S0-14, S0-15: an edit, then the approval; neither later process is informed of the review by an option."""
     run_id = upcall("run", TASK, "--review-plan", "--json").json["run_id"]
     shown = upcall("answer", run_id, "edit step 1: Use Argon2", "--json").json["questions"][0]
     asked = upcall("answer", run_id, "OK!", "--json").json["questions"][0]

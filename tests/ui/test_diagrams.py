@@ -440,10 +440,10 @@ def stock_teams() -> Iterator[tuple[str, Team, list[str]]]:
         ["one", "search", "user"],
     )
     swarm = Swarm([agent("one", handoffs=["two", "user"]), agent("two", handoffs=["one"]), UserProxyAgent("user")])
-    yield "swarm", swarm, ["one", "two", "hands over to: two, user"]
+    yield "swarm", swarm, ["one", "two", "hands off to: two, user"]
     a, b, c = agent("a"), agent("b"), agent("c")
     builder = DiGraphBuilder().add_node(a).add_node(b).add_node(c).add_edge(a, b).add_edge(a, c)
-    yield "graph", GraphFlow([a, b, c], builder.build()), ["hands over to: b, c"]
+    yield "graph", GraphFlow([a, b, c], builder.build()), ["hands off to: b, c"]
     inner = RoundRobinGroupChat([agent("deep")], name="inner", description="inner")
     tools = [AgentTool(agent("helper")), TeamTool(inner, name="inner", description="inner"), search]
     yield "tools", RoundRobinGroupChat([agent("one", tools=tools)]), ["helper", "inner", "deep", "tools: search"]

@@ -113,7 +113,7 @@ def test_nested_agents_are_indented_with_what_it_took() -> None:
     ]
 
 
-def test_agents_of_two_parents_are_told_apart() -> None:
+def test_agents_of_two_parents_are_distinguished() -> None:
     lines = printed(
         calls("a/x", "look", 0), calls("b/x", "look", 1), calls("a/x", "look", 2), calls("a/x", "look", 3), width=50
     )

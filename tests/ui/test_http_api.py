@@ -192,7 +192,9 @@ async def test_documents_share_a_limit_and_leave_with_their_run() -> None:
         ("DELETE", "/api/runs", None, 405, "method-not-allowed"),
     ],
 )
-async def test_what_is_wrong_is_said_as_a_problem(method: str, path: str, body: Any, status: int, name: str) -> None:
+async def test_what_is_wrong_is_reported_as_a_problem(
+    method: str, path: str, body: Any, status: int, name: str
+) -> None:
     async with serving(one_agent(ASK)) as site, await site.caller() as me:
         run = await start(me)
         wanted = (
@@ -279,7 +281,7 @@ async def test_stream_that_breaks_off_at_each_event_misses_none() -> None:
 
 
 @pytest.mark.slow
-async def test_text_is_told_as_it_is_written() -> None:
+async def test_text_is_reported_as_it_is_written() -> None:
     async with serving(model="demo", stream=True) as site, await site.caller() as me:
         run = await start(me, TASK)
         path = f"/api/runs/{run['run_id']}"

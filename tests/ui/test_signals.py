@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: what is open is closed, and nothing is said that nobody asked for."""
+"""Ctrl-C and SIGTERM: what is open is closed, and nothing is printed that nobody asked for."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_question_is_asked_with_path_reason_and_options(terminal: Terminal) -> N
 def test_events_stream_above_the_question(terminal: Terminal) -> None:
     child = terminal.start("run", TASK)
     child.expect_exact("Which framework?")
-    assert "hands over to lead" in child.before
+    assert "hands off to lead" in child.before
     assert "list_files" in child.before
 
 

@@ -1,4 +1,4 @@
-"""`upcall transcript`: what the agents of a run said and did, as people read it."""
+"""`upcall transcript`: what the agents of a run wrote and did, as people read it."""
 
 from __future__ import annotations
 

@@ -297,9 +297,9 @@ async def test_each_caller_gets_what_is_theirs_of_each_run(method: str, path: st
                     response = await call(client, method, path, run, question)
                 expected, version = expect_of(who, right, whose), (await site.service.store.load(run)).version
                 outcome = name_outcome(response)
-                tells = not path.endswith("events") and "Secret plans" in response.text
-                if outcome != expected or (expected != "done" and (version != 1 or tells)):
-                    wrong.append((who, whose, response.status_code, f"not {expected}", version, tells))
+                shows = not path.endswith("events") and "Secret plans" in response.text
+                if outcome != expected or (expected != "done" and (version != 1 or shows)):
+                    wrong.append((who, whose, response.status_code, f"not {expected}", version, shows))
     assert wrong == []
 
 
@@ -496,7 +496,7 @@ async def test_json_form_of_too_many_nodes_is_refused(site: Site) -> None:
         start = json.dumps({"task": "x", "data_sources": [1] * 100_000})
         response = await me.post("/api/runs", data={"start": start}, files={"documents": ("a.md", b"text")})
         assert response.status_code == 413
-        form = {"Content-Type": "application/x-www-form-urlencoded"}  # As curl sends JSON where it is told nothing.
+        form = {"Content-Type": "application/x-www-form-urlencoded"}  # As curl sends JSON where it is given nothing.
         assert (await me.post("/api/runs", content=start, headers=form)).status_code == 413
 
 
@@ -515,7 +515,7 @@ async def test_slow_body_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.slow
-async def test_too_many_requests_are_told_to_wait(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_requests_are_asked_to_wait(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "REQUESTS_AT_ONCE", 5.0)
     monkeypatch.setattr(guard, "REQUESTS_PER_SECOND", 0.01)
     async with await site.caller("alice") as alice, await site.caller("bob") as bob:

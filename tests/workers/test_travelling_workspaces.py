@@ -38,7 +38,7 @@ WORK: list[Reply] = [
 
 
 class Coder:
-    """The root team with a scripted coder, which goes on behind what it has said, in whatever process."""
+    """The root team with a scripted coder, which continues behind what it has said, in whatever process."""
 
     def __init__(self, *work: Reply, store: str = "runs.db") -> None:
         self.work = work or WORK

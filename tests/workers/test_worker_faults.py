@@ -1,4 +1,5 @@
-"""What goes wrong around workers in the middle of runs: they wait and go on, nothing is lost and nothing done twice."""
+"""What goes wrong around workers in the middle of runs: they wait and continue, nothing is lost and nothing done
+twice."""
 
 from __future__ import annotations
 

@@ -48,8 +48,8 @@ async def test_worker_takes_runs_from_pause_to_pause(postgres: Server) -> None:
     assert sorted(notes().split()[1::4]) == ["first"] * 3 + ["second"] * 3
 
 
-async def test_runs_of_a_killed_worker_go_on_elsewhere(postgres: Server) -> None:
-    """Each is cut off in the middle of a tool call, which is put to the human and not made again unasked."""
+async def test_runs_of_a_killed_worker_continue_elsewhere(postgres: Server) -> None:
+    """Each is cut off in the middle of a tool call, which is asked of the human and not made again unasked."""
     location = postgres.new_database()
     app = open_app(location)
     with running(location, 2, FLEET_TIMEOUT_S="0.5") as workers:
@@ -227,7 +227,7 @@ def test_workers_killed_continually_lose_and_repeat_nothing() -> None:
 
 
 def test_suspended_writes_hold_up_no_run() -> None:
-    """Each run goes on elsewhere, wherever its worker was stopped while it wrote."""
+    """Each run continues elsewhere, wherever its worker was stopped while it wrote."""
     options = ["--lease", "4", "--places", "6", "--json"]
     command = [sys.executable, str(ROOT / "benchmarks" / "workers.py"), "suspend", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

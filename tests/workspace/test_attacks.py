@@ -61,7 +61,7 @@ def overlay(request: pytest.FixtureRequest) -> ViewName:
 
 
 async def attack(line: str, work: Path, overlay: ViewName) -> str:
-    """Return what became of a line: the question that it led to, or what the model was told."""
+    """Return what became of a line: the question that it led to, or what the model was given."""
     for name, path in (("outside", work.parent / "outside.txt"), ("canary", work.parent / "canary")):
         line = line.replace(f"{{{name}}}", str(path))
     before = read_tree(work.parent)

@@ -227,7 +227,7 @@ async def test_effect_is_kept_as_shown_without_another_run(folder: Path, overlay
     assert read_tree(folder) == before
 
 
-async def test_thrown_away_nothing_happened_and_the_model_is_told(folder: Path) -> None:
+async def test_thrown_away_nothing_happened_and_the_model_is_informed(folder: Path) -> None:
     before = read_tree(folder)
     first = await app_of(folder, [DESTROY]).start("x")
     app = app_of(folder, [DESTROY])

@@ -74,7 +74,7 @@ def ask_approval(name: str) -> str:
     return Question(**approval_fields(PendingCall(tool=name, arguments={}))).as_text().replace("\n| ", "\n")
 
 
-def tell_model(name: str) -> str:
+def inform_model(name: str) -> str:
     files = [FileChange(path=name, after=FileState())]
     emitted = describe_result(Execution(exit_status=0, output="", seconds=1), Limits(), files)
     assert list(read_changed(emitted)) == [name]
@@ -113,7 +113,7 @@ def refuse_ids(name: str) -> str:
 
 
 DOORS: list[Callable[[str], str]] = [
-    *(ask_change, ask_later, ask_approval, tell_model, refuse_link, show_diff, list_change, report, refuse_ids),
+    *(ask_change, ask_later, ask_approval, inform_model, refuse_link, show_diff, list_change, report, refuse_ids),
 ]
 
 
@@ -142,7 +142,7 @@ def test_name_that_is_plain_stays_as_it_is() -> None:
     assert [show_name(each) for each in names] == names
 
 
-def test_name_is_shown_so_that_two_are_told_apart() -> None:
+def test_name_is_shown_so_that_two_are_distinguished() -> None:
     assert len({show_name(each) for each in NAMES}) == len(NAMES)
 
 

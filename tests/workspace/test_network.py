@@ -34,7 +34,7 @@ except OSError as error:
 
 
 SAY = "exec 3<>/dev/tcp/127.0.0.1/${{{{HTTPS_PROXY##*:}}}}; printf '{} HTTP/1.1\\r\\n\\r\\n' >&3; cat <&3"
-"""What is said to the proxy word by word."""
+"""What is written to the proxy word by word."""
 
 
 class Server:

@@ -296,7 +296,7 @@ async def test_content_that_is_no_text_leaves_nothing(root: Path) -> None:
     ],
     ids=lambda value: value[:10].encode("ascii", "replace").decode(),
 )
-async def test_no_error_tells_where_the_workspace_is(root: Path, path: str, content: str) -> None:
+async def test_no_error_shows_where_the_workspace_is(root: Path, path: str, content: str) -> None:
     for output in (
         await error(root, "write_file", path=path, content=content),
         await error(root, "read_file", path=path),

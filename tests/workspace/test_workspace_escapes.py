@@ -321,7 +321,7 @@ async def test_search_does_not_read_a_files_replacement(root: Path) -> None:
 
 @pytest.mark.parametrize("tool", ["write_file", "edit_file", "apply_patch", "delete_file"])
 async def test_file_with_an_outside_name_keeps_it_there(root: Path, tool: str) -> None:
-    """A second name of a file cannot be told from its first; the name in the workspace gets a new file"""
+    """A second name of a file cannot be distinguished from its first; the name in the workspace gets a new file"""
     (root / "hard.txt").hardlink_to(root.parent / "outside" / "secret.txt")
     result = await call(root, tool, "hard.txt")
     assert not result.is_error, result.to_text()

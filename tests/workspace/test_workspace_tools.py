@@ -117,7 +117,7 @@ async def test_range_of_lines_comes_numbered(bench: WorkspaceWorkbench, first: A
     assert await text(bench, "read_file", path="src/app.py", first_line=first, last_line=last) == expected
 
 
-async def test_long_range_says_where_to_go_on(bench: WorkspaceWorkbench, root: Path) -> None:
+async def test_long_range_says_where_to_continue(bench: WorkspaceWorkbench, root: Path) -> None:
     (root / "big.txt").write_text("x" * 99 + "\n" + "y" * 99 + "\n")
     (root / "big.txt").write_text(("x" * 99 + "\n") * 2_000)
     output = (await text(bench, "read_file", path="big.txt", first_line=1)).splitlines()

@@ -1,8 +1,8 @@
 """Replies that a server cut off: their calls are never made, whoever asked for them.
 
 What the model meant to add is unknown: another argument, a second call, the reason against both. Some servers mend the
-JSON of such a call, so that it looks whole. The model is told that nothing was done; a model whose replies are cut off
-again and again ends its turn.
+JSON of such a call, so that it looks whole. The model is informed that nothing was done; a model whose replies are cut
+off again and again ends its turn.
 """
 
 from __future__ import annotations

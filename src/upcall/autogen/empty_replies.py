@@ -1,6 +1,7 @@
 """Replies with neither text nor calls: whose they are, how they ended, and what helps.
 
-AutoGen's agents pass on an empty text as a message, and a team may go on after it. So it is explained where it is the
+AutoGen's agents pass on an empty text as a message, and a team may continue after it. So it is explained where it is
+the
 end: the agent's message carries the explanation (`EMPTY`), which a team around it and the run read.
 """
 

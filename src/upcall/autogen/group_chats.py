@@ -91,7 +91,7 @@ TeamT = TypeVar("TeamT", bound=Team)
 
 @dataclass(frozen=True)
 class _Asked:
-    """By whom a question was asked; whether by handing over to the user instead of a tool call; and whether the group
+    """By whom a question was asked; whether by handing off to the user instead of a tool call; and whether the group
     was given that hand-off."""
 
     member: str
@@ -218,7 +218,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         return self._pending.copy()
 
     def find_asked(self, question_ids: Iterable[str]) -> list[_Asked]:
-        """Return how questions were asked, as far as the thread tells."""
+        """Return how questions were asked, as far as the thread shows."""
         known = self.waiting().asked
         return [known[each] for each in question_ids if each in known]
 
@@ -390,7 +390,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         if isinstance(last, HandoffMessage) and last.target not in self._participant_names:
             members = ", ".join(self._participant_names)
             raise AgentFailed(
-                f"Agent {last.source!r} handed over to {last.target!r}, which is not a member of the team: {members}."
+                f"Agent {last.source!r} handed off to {last.target!r}, which is not a member of the team: {members}."
             )
 
     @property
@@ -473,10 +473,10 @@ class KeepsOrchestratedTurns(ResumableGroupChatManager, MagenticOneOrchestrator)
     async def handle_start(self, message: GroupChatStart, ctx: MessageContext) -> None:  # type: ignore[override]
         """Continue if an answer or nothing new arrived; else plan the new task."""
         message = self._select_new(message)
-        goes_on = message.messages is None or any(
+        continues = message.messages is None or any(
             message_answers(each) or REPLY_TO in each.metadata for each in message.messages
         )
-        if not goes_on or not self._message_thread:
+        if not continues or not self._message_thread:
             with _name_failure(self._name):
                 await MagenticOneOrchestrator.handle_start(self, message, ctx)
         elif message.messages is None and not self._interrupted:
@@ -736,7 +736,7 @@ class _Turns:
 
     def select_for(self, member: ChatAgent | Team, message: BaseChatMessage) -> BaseChatMessage | None:
         """Return a message as a member hears it; None if it is of no use to it, or not its business: AutoGen shows the
-        group what hands over to the user and what the user says then, but nothing of a tool call."""
+        group what hands off to the user and what the user says then, but nothing of a tool call."""
         if is_question(message):
             return message if self.live and member.name == self.user_proxy else None
         answers = message_answers(message)

@@ -83,13 +83,13 @@ def assistant_parts(agent: AssistantAgent) -> AssistantParts:
 
 
 def is_model_client_for(service: str, client: object) -> bool:
-    """Return whether a model client is one of AutoGen's own for a service, such as ``openai``. Its module tells: the
+    """Return whether a model client is one of AutoGen's own for a service, such as ``openai``. Its module shows: the
     class itself is not needed, and importing it loads the service's SDK."""
     return type(client).__module__.startswith(f"autogen_ext.models.{service}.")
 
 
 def _is_from(package: str, part: object) -> bool:
-    """Return whether an object is of a class in a package of autogen-ext, or of a subclass. Its module tells: importing
+    """Return whether an object is of a class in a package of autogen-ext, or of a subclass. Its module shows: importing
     the class needs other packages."""
     names = (kind.__module__ for kind in type(part).__mro__)
     return any(f"{each}.".startswith(f"autogen_ext.{package}.") for each in names)
@@ -183,7 +183,7 @@ def fit_anthropic_client(client: Any) -> None:
 
 
 _ANTHROPIC_DEFAULTS = {"temperature": 1.0}
-"""What AutoGen's client for Anthropic sends though nobody said so."""
+"""What AutoGen's client for Anthropic sends though nobody asked for it."""
 
 
 def agent_of(tool: BaseTool[Any, Any]) -> BaseChatAgent | None:
@@ -457,7 +457,7 @@ def wrap_manager(team: BaseGroupChat, wrappers: Wrappers) -> None:
 
 
 class _Listed(StaticWorkbench):
-    """The tools of an agent as they were listed: a model is told of them, and calls none here."""
+    """The tools of an agent as they were listed: a model is informed of them, and calls none here."""
 
     def __init__(self, schemas: list[ToolSchema]) -> None:
         super().__init__([])

@@ -70,7 +70,7 @@ class _Needed(BaseModel, frozen=True):
     """What a call waits for; stored with its question.
 
     Attributes:
-        by: how the server said so: by a request, by an error that names pages, by its result.
+        by: how the server reported it: by a request, by an error that names pages, by its result.
         inputs: what it needs.
         state: its own, which goes back as it came.
         answered: digests of what it was answered in earlier rounds.

@@ -112,7 +112,7 @@ def handoff_question(message: HandoffMessage, words: str = "") -> HandoffMessage
 
 
 def words_before_handoff(known: Sequence[LLMMessage]) -> str:
-    """Return the last text of an agent in its context, from the reply that hands over or an earlier one; empty if it
+    """Return the last text of an agent in its context, from the reply that hands off or an earlier one; empty if it
     has said nothing since it last received a message."""
     for message in reversed(known):
         if isinstance(message, UserMessage):
@@ -151,7 +151,7 @@ def message_questions(message: object) -> list[Question]:
         return parse_questions(message.metadata[QUESTIONS])
     except ValidationError as error:
         raise SchemaMismatch(
-            f"The questions that {message.source!r} handed over cannot be read ({error.error_count()} problems): "
+            f"The questions that {message.source!r} handed off cannot be read ({error.error_count()} problems): "
             "the agent was built with another version of upcall."
         ) from error
 
@@ -208,7 +208,7 @@ def message_answers(message: BaseChatMessage) -> list[Answer]:
         return list(_read_answers(message.metadata[ANSWERS]))
     except ValidationError as error:
         raise SchemaMismatch(
-            f"The answers that {message.source!r} handed over cannot be read ({error.error_count()} problems): "
+            f"The answers that {message.source!r} handed off cannot be read ({error.error_count()} problems): "
             "the message was written by another version of upcall."
         ) from error
 

@@ -1,4 +1,4 @@
-"""Whether a model is small: as the settings or its `model_info` say, by the size in its name, or as its server tells.
+"""Whether a model is small: as the settings or its `model_info` say, by the size in its name, or as its server shows.
 
 Small models get more worked examples, a search before their first call, and no tool to report with. Nothing else asks
 for the size, and an unknown one is not small.
@@ -25,7 +25,7 @@ SIZE_REQUEST_TIMEOUT_S = 5.0
 """How long a server may take to tell the size of a model."""
 
 _known_sizes: dict[str, float | None] = {}
-"""The billions of parameters that servers told in this process; None for those that did not."""
+"""The billions of parameters that servers reported in this process; None for those that did not."""
 
 _log = logging.getLogger("upcall")
 

@@ -25,20 +25,20 @@ class Published:
     member: str = ""
     tool: tuple[str, str] | None = None
 
-    def explain_loss(self, go_on: str = "resume the run") -> str:
-        """Say who swallowed the question, and what to do about it; then one can `go_on`."""
+    def explain_loss(self, resume: str = "resume the run") -> str:
+        """Say who swallowed the question, and what to do about it; then one can `resume`."""
         asker, text = self.question.asker, one_line(self.question.question, MAX_QUOTED_CHARS)
         if self.tool is not None:
             tool, caller = self.tool
             return (
                 f"Agent {asker!r} asked {text!r} inside the function tool {tool!r} of agent {caller!r}, through which "
                 f"no question passes. Give {asker!r} to {caller!r} as an agent (agents=[...], or an AgentTool), and "
-                f"{go_on}."
+                f"{resume}."
             )
         who = f"member {self.member!r}" if self.member else "the team"
         return (
             f"Agent {asker!r} asked {text!r}, and {who} ended its turn without passing the question on. Let it end its "
-            f"turn with the HandoffMessage that it gets, or make {asker!r} a member of the team, and {go_on}."
+            f"turn with the HandoffMessage that it gets, or make {asker!r} a member of the team, and {resume}."
         )
 
 

@@ -1,7 +1,7 @@
 """Replies that arrive in pieces: what of them is text for a person, what is a thought, and what is neither.
 
 Every stream of a model passes here, ours and those of AutoGen's and a user's own clients, for our agents and for stock
-ones. Text goes on to the agent. Thoughts go to the listener of the run, with the path of who thinks: AutoGen's events
+ones. Text goes to the agent. Thoughts go to the listener of the run, with the path of who thinks: AutoGen's events
 have no place for a piece of a thought. Without a listener they come whole, with the reply.
 """
 

@@ -118,7 +118,7 @@ class RunScope:
         replies: keeps the replies of models beyond the run; like the clock, it applies to runs started in the scope.
         model_notes: what is kept for the servers of models.
         keeps_stock_clients: whether AutoGen's own clients for OpenAI's protocol make their calls themselves.
-        clock: the time as agents are told it; the machine's if there is none.
+        clock: the time as agents see it; the machine's if there is none.
         owner: the run itself; see `upcall.autogen.ownership`.
         interruptions: receives the cause when a turn is cut off, since AutoGen's group chat turns any exception into a
             `RuntimeError` with text only (autogen-agentchat 0.7.5). An entry also says that the team's state is whole.

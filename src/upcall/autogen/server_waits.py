@@ -40,7 +40,7 @@ async def call_when_free(client: ChatCompletionClient, fetch: Callable[[], Await
 async def _repeat_while_busy(fetch: Callable[[], Awaitable[T]], model: str, shared: SharedModelCalls | None) -> T:
     limit, began, pause = current_scope().server_wait, time.monotonic(), FIRST_PAUSE
     while True:
-        # If others were told to wait for longer than this call may, the server itself decides.
+        # If others were instructed to wait for longer than this call may, the server itself decides.
         while shared is not None and 0 < (left := await shared.read_wait(model)) <= limit - (time.monotonic() - began):
             await _wait(left, BUSY, time.monotonic() - began, limit)
         try:

@@ -1,4 +1,4 @@
-"""A model's thoughts and its text, told apart: the only place that knows how models mark them.
+"""A model's thoughts and its text, distinguished: the only place that knows how models mark them.
 
 A thought is shown apart from the text. It is never a result, and never read for calls, questions or JSON. Servers with
 a parser for their model send thoughts in a field of their own; the others leave them in the text, between marks. Most
@@ -166,7 +166,7 @@ class _OpenThought(NamedTuple):
 
 
 class ThoughtSplitter:
-    """Tells thoughts from text in a reply that arrives in pieces, wherever these are cut.
+    """Distinguishes thoughts from text in a reply that arrives in pieces, wherever these are cut.
 
     What is certain is passed on; what may be the beginning of a mark waits for the next piece.
 

@@ -1,7 +1,7 @@
 """The MCP servers behind workbenches, in a run: a dead one takes its tools with it, not the run, and nobody waits long.
 
 A server that cannot be started or reached, or that dies, is given up until the run's next segment. The run warns of it,
-and each agent that has it is told in one line. AutoGen's `McpWorkbench` waits for a silent HTTP server, and for one
+and each agent that has it learns so in one line. AutoGen's `McpWorkbench` waits for a silent HTTP server, and for one
 that died during a call, as long as it waits for events: five minutes (autogen-ext 0.7.5).
 """
 
@@ -73,7 +73,7 @@ class LostServers:
         self.warnings[f"MCP server {name_server(workbench)}: {what}"] = None
 
     def describe(self, workbench: object) -> str | None:
-        """Return what a model is told of a server that was given up."""
+        """Return what a model is given of a server that was given up."""
         _, warning = self._lost.get(id(_server_of(workbench)), (None, None))
         return warning
 

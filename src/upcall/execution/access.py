@@ -151,7 +151,7 @@ class RunAccess:
         return await self.store.events.read_all(after, types=AUDITED, user=user, limit=limit)
 
     async def record_refusal(self, run_id: str, action: str) -> None:
-        """Record a refusal: who, what for, which run (none if it does not exist), but nothing of what was said."""
+        """Record a refusal: who, what for, which run (none if it does not exist), but nothing of what was written."""
         try:
             await self.store.events.append(run_id, AccessRefused(user=self.user, action=action))
         except StoreUnavailable:  # A read-only store refuses too, in the same words.

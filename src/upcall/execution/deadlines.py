@@ -36,9 +36,9 @@ class DeadlineWatcher:
     Every action is a write conditional on the version it read, so if two processes look at once, only one acts.
     """
 
-    def __init__(self, store: RunStore, go_on: ResumeWith) -> None:
+    def __init__(self, store: RunStore, resume: ResumeWith) -> None:
         self._store = store
-        self._resume_with = go_on
+        self._resume_with = resume
 
     async def look_at_all(self, now: datetime) -> AsyncGenerator[Event | Run, None]:
         """Check every run that has something due. A damaged one does not keep the others from being checked."""

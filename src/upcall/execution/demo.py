@@ -158,7 +158,7 @@ def _framework(answer: str) -> tuple[str, bool]:
     named = [known for known in _FILES if known.casefold() in answer.casefold()]
     if len(named) == 1 and not _NOT.search(answer):
         return named[0], False
-    if answer.startswith(("The user skipped", "The user declined", "Nobody ", "This was not put")):
+    if answer.startswith(("The user skipped", "The user declined", "Nobody ", "This was not asked")):
         return "Express", True
     return first_line(answer)[:60], False
 

@@ -1,4 +1,4 @@
-"""Hold events back so that nobody hears of a question before it is stored."""
+"""Hold events back so that nobody learns of a question before it is stored."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class EventGate:
 
     def close(self) -> None:
         """Let nothing through until the end: the next question is stored with the pause, and what follows it must not
-        be told before it."""
+        be emitted before it."""
         self._is_closed = True
 
     def let_through(self, event: Event, records: QuestionRecords) -> list[Event]:

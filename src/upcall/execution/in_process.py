@@ -65,9 +65,9 @@ class InProcessWorker:
             _log.warning("Run %s waits for its store: %s", run_id, error)
             return REOPEN_DELAY_S
         except UpcallError as error:
-            _log.warning("Run %s was submitted and cannot go on: %s", run_id, error)
+            _log.warning("Run %s was submitted and cannot continue: %s", run_id, error)
         except Exception:  # noqa: BLE001  (stored with the run; nobody awaits this task)
-            _log.exception("Run %s was submitted and cannot go on", run_id)
+            _log.exception("Run %s was submitted and cannot continue", run_id)
         return None
 
 

@@ -5,7 +5,7 @@ Four things look at a question on its way, and this is the one place that holds 
 - the records (`AnswerResolver`): the truth about every question of the run, and what is stored;
 - the thread (`PendingQuestions`): which questions the outermost team waits for, according to its messages;
 - the sightings (`PublishedQuestions`): how far up each question came, so that a lost one is noticed;
-- the gate (`EventGate`): the events that nobody hears of before their question is stored.
+- the gate (`EventGate`): the events that nobody learns of before their question is stored.
 
 Store before you emit: a caller decides on questions, or takes answers in, stores the records, and then delivers.
 """
@@ -116,7 +116,7 @@ class QuestionPublisher:
 
     @contextmanager
     def undo_on_error(self) -> Iterator[None]:
-        """Inside, the records are as before if nothing is stored: what was cancelled may have got its answer."""
+        """Inside, the records keep their state if nothing is stored: what was cancelled may have got its answer."""
         known = self.records
         try:
             yield

@@ -158,7 +158,7 @@ def take_answers(
     question that the checkpoint does not know is asked again, and the resolver then has its answer.
 
     Args:
-        stored: the run, at the checkpoint it goes on from.
+        stored: the run, at the checkpoint it continues from.
         answers: answers to its open questions.
         reached: with which event it continues, unless the answers say whose turn it is.
         phase: what happens to it when an agent gets the turn.

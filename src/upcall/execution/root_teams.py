@@ -88,7 +88,7 @@ def _refuse_unsafe(pinned: RootTeamConfig, store_file: Path | None) -> None:
     if pinned.prompts is not None and Path(os.path.realpath(pinned.prompts)).is_relative_to(real):
         raise ConfigurationError(
             f"The folder of prompts {pinned.prompts} is in the workspace {folder}, where the coder's commands could "
-            "change what agents are told. Move it out, or name another --workspace."
+            "change the prompts of agents. Move it out, or name another --workspace."
         )
     if store_file is not None and real in Path(os.path.realpath(store_file)).parents:
         raise ConfigurationError(

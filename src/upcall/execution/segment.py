@@ -75,7 +75,7 @@ class SegmentOptions:
 
     Attributes:
         traced: whether they create OpenTelemetry spans.
-        trace_content: whether these contain what was said.
+        trace_content: whether these contain what was written.
         timed: whether the times of their calls are stored.
         keep_transcript: whether their transcripts are stored.
         server_wait: how many seconds a call waits for a model server that is loading or busy.
@@ -221,7 +221,7 @@ class RunSegment:
     async def _publish(self, events: Sequence[Event]) -> None:
         """Store the questions of a team that is still at work, so that they can be answered before the others are
         done. Questions that do not go to the human are answered at once. If the team has finished, its pause stores
-        them, and nobody hears of them before."""
+        them, and nobody learns of them before."""
         new = await self._questions.decide(events)
         if new and self._finished:
             self._questions.hold_back()
@@ -286,7 +286,7 @@ class RunSegment:
     async def _store_pause(self, team_state: dict[str, Any]) -> SegmentOutcome:
         self._questions.deliver()  # Nobody is left who would hear of it before it is stored.
         if lost := self._questions.find_lost():
-            # No checkpoint: with the remedy the run goes on from the one before.
+            # No checkpoint: with the remedy the run continues from the one before.
             return await self._store_failure(explain_loss(self._state.last, lost[0].explain_loss()), "AnswerLost")
         await self._questions.decide_waiting()
         with self._questions.undo_on_error():
@@ -298,7 +298,7 @@ class RunSegment:
         run, checkpoint = end_segment(self._state, self._questions.waiting, team_state, on_the_way, self._phase)
         if lacks_result(run) and (await self._discard_last_reply() or not self._writer.journal.records):
             return self._end(await self._writer.save(run), "NoResult")
-        # Otherwise the journal would bring the team to the same end again: it goes on behind it.
+        # Otherwise the journal would bring the team to the same end again: it continues behind it.
         kept = {"progress": RunProgress.of(run, self._writer.pauses + 1), "model_notes": self.model_notes.to_json()}
         stored = await self._writer.save(run, checkpoint.model_copy(update=kept))
         return self._end(stored, "NoResult" if lacks_result(run) else "AgentError")

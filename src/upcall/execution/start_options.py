@@ -58,7 +58,7 @@ class StartOptions(TypedDict, total=False):
         workspace: the folder of the coder's files; ``upcall-work/RUN`` by default.
         documents: files and folders that the researcher reads.
         history: the conversation before the task, oldest first, the user's messages with source ``user``.
-        user_info: name and email, told to the classifier.
+        user_info: name and email, given to the classifier.
         data_sources: ids of the tools that may be used; ``documents`` for the documents.
         facts: standing answers for this run, used before those of the settings: ``{"framework": "Express"}``.
         unattended: whether nobody is there to answer, so that questions get their default, listed in

@@ -255,7 +255,7 @@ class TeamFactory:
         if self._make_team is not None:
             if run.config.team is not None:
                 raise ConfigurationError(
-                    f"Run {run.id} has the built-in team, and this program brings one of its own: go on with it by "
+                    f"Run {run.id} has the built-in team, and this program brings one of its own: continue it by "
                     "Upcall() without team, or without --team."
                 )
             team, clients = renew_members(_call(self._make_team)), self._matcher_clients(run)

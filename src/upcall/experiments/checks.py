@@ -44,7 +44,7 @@ async def check_result(
     if expectation.function is not None:
         return await _call(expectation.function, task, run)
     assert judge is not None, "an experiment that judges names a judge"
-    assert expectation.judge is not None, "an expectation is said in one way"
+    assert expectation.judge is not None, "an expectation is given in one way"
     facts = tuple(f"{name}: {fact.answer}" for name, fact in task.facts.items())
     context = JudgeContext(task.task, facts, expectation.judge, run.result)
     verdict, _ = await request_once(judge, (), context, Verdict, agent="judge", token=CancellationToken())

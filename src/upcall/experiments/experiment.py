@@ -82,7 +82,7 @@ class Experiment(Spec):
         parallel: how many trials run at once.
         budget: the cost at which it stops: ``2.50`` in the currency of the prices, or ``200000 tokens``.
         pages: the address of ``upcall serve``, for links to the pages of runs.
-        clock: the time that the agents are told, so that a replay asks the same.
+        clock: the time that the agents are given, so that a replay asks the same.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]

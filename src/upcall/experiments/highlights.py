@@ -15,13 +15,13 @@ TRANSCRIPTS = 10
 """How many transcripts a report shows."""
 
 MAX_CHARS = 2_000
-"""Of one thing that was said or done."""
+"""Of one thing that was written or done."""
 
 _VERBS = {
     EntryKind.CALL: "calls",
     EntryKind.QUESTION: "asks",
     EntryKind.ANSWER: "answers",
-    EntryKind.HANDOFF: "hands over to",
+    EntryKind.HANDOFF: "hands off to",
 }
 
 

@@ -20,7 +20,7 @@ from upcall.html_templates import load_templates
 from upcall.text import escape_controls
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666", "#000000")
-"""Colours that are told apart by those who see few (Okabe and Ito); a cell has its number beside it, too."""
+"""Colours that are distinguished by those who see few (Okabe and Ito); a cell has its number beside it, too."""
 
 
 @dataclass(frozen=True)

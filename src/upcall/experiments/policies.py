@@ -37,7 +37,7 @@ _SILENT = {"max_turns": 0, "max_clarifications": 0, "skip_ambiguity_check": True
 
 
 def _never() -> Policy:
-    """Ask nothing before the work; agents that ask during it are told that nobody is there."""
+    """Ask nothing before the work; agents that ask during it are informed that nobody is there."""
     return Policy(settings={**_SILENT, "max_questions_run": 0, "unattended": True})
 
 

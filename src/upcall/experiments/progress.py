@@ -35,4 +35,4 @@ class ExperimentProgress:
 
 
 Listener: TypeAlias = Callable[[ExperimentProgress], None]
-"""Hears of each step."""
+"""Learns of each step."""

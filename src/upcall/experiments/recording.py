@@ -21,7 +21,7 @@ class Recording:
 
     Args:
         archive: where they are stored.
-        clock: the time that the agents are told.
+        clock: the time that the agents are given.
         replay: whether all trials are repeated with them.
     """
 

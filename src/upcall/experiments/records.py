@@ -30,7 +30,7 @@ class TrialRecord(BaseModel, frozen=True):
         hits: how many of the missing details were asked for.
         needless: questions that ask for no missing detail.
         repeated: questions asked before, or for a detail asked for before.
-        assumptions: answers that nobody gave: defaults, facts, what another agent was told.
+        assumptions: answers that nobody gave: defaults, facts, what another agent was given.
         wrong: assumptions that differ from what the user would have said.
         leaks: facts that the simulated user gave away unasked.
         turns: how often a model had its turn.

@@ -325,7 +325,7 @@ class Runner:
             to_come=self.tally.estimate_cost(Counter(trial.cell for trial in trials if trial.id not in done)),
             requested=self.archive.requested,
             found=self.archive.found,
-            stopped="The budget is spent; start it again with more to go on." if stops else None,
+            stopped="The budget is spent; start it again with more to continue." if stops else None,
             pages=self._experiment.pages,
             branches=[each for trial in trials for each in self._branches.get(trial.id, ())],
             highlights=highlights,

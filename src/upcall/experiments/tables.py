@@ -90,7 +90,7 @@ def _is_sure(difference: Difference | None) -> bool:
 
 
 def _heads(results: Results) -> list[str]:
-    """Name the columns that tell cells apart; the policy always."""
+    """Name the columns that distinguish cells; the policy always."""
     return [
         name for name in Cell._fields if name == "policy" or len({getattr(cell, name) for cell in results.cells}) > 1
     ]

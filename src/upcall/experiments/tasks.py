@@ -68,7 +68,7 @@ class Expectation(BaseModel, frozen=True, extra="forbid"):
         pattern: a regular expression that is found in the result.
         function: ``MODULE:FUNCTION``, given ``task``, ``run`` and ``result`` if it has parameters of these names; it
             returns whether the result is right.
-        judge: what a model is told to check the result for.
+        judge: what a model is given to check the result for.
     """
 
     exact: Annotated[str, BeforeValidator(_as_text)] | None = None
@@ -97,7 +97,7 @@ class Task(BaseModel, frozen=True, extra="forbid", str_strip_whitespace=True):
 
     Attributes:
         id: its name, unique in the experiment.
-        task: what the agents are told.
+        task: what the agents are given.
         facts: what else the user knows, by name.
         expect: the expected result; the experiment's if not given.
         split: the name of a part of the tasks, such as ``test``.

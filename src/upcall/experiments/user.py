@@ -36,7 +36,7 @@ class UserSpec(BaseModel, frozen=True, extra="forbid"):
     Attributes:
         kind: whether rules answer, or a model.
         model: the name of that model, among those of the experiment.
-        persona: who the model is told to be.
+        persona: who the model is instructed to be.
         unknown: how often it does not know the answer, from 0 to 1.
         errs: how often it gives the answer of another user (`HiddenFact.others`), or, if there is none, says that it
             does not know.

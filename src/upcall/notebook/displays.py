@@ -211,7 +211,8 @@ def _tokens(run: Run) -> str:
     return f'<div style="margin:6px 0 0;opacity:.7">{used.model_calls:,} model calls, {used.tokens:,} tokens</div>'
 
 
-# -- how to go on ------------------------------------------------------------------------------------------------------
+# -- how to continue
+# ----------------------------------------------------------------------------------------------------
 
 
 def _next_step_html(run: Run) -> str:

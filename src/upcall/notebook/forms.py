@@ -156,7 +156,7 @@ class Form:
     async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
-        except Exception as error:  # noqa: BLE001 - nobody awaits the task: who looks at the form is told.
+        except Exception as error:  # noqa: BLE001 - nobody awaits the task: who looks at the form is informed.
             if self.run is not None and not isinstance(error, AnswerRefused):
                 with suppress(UpcallError):  # Somebody else may have answered: show how it stands.
                     await self._load(self.run.id)
@@ -310,7 +310,7 @@ class _FormField:
         self.answer = widgets.Button(description="Answer", button_style="primary")
         self.outcomes = {Outcome.DECLINED: widgets.Button(description="Decline", tooltip="Do without an answer")}
         if self._form.may_skip:
-            skip = widgets.Button(description="Skip", tooltip="Go on with your best judgement")
+            skip = widgets.Button(description="Skip", tooltip="Continue with your best judgement")
             self.outcomes = {Outcome.SKIPPED: skip, **self.outcomes}
         self._inputs = [*self._choices, *([self._own] if self._own is not None else [])]
         heading = widgets.HTML(question_html(question, also, in_form=True))

@@ -121,8 +121,8 @@ def refuse_late(run: Run, answers: Sequence[Answer], seen: Run, now: datetime) -
         )
     instead = _explain_assumption(late) if how == "assume" else f"The run ends ({how}) as soon as its team pauses."
     resumable = seen is run and not run.under_way  # A user who sees only some questions cannot resume it.
-    go_on = f" Continue with: upcall resume {run.id}" if resumable else ""
-    return LateAnswer(QuestionExpired(f"{_explain_refusal(late)} {instead}{go_on}"), noted)
+    hint = f" Continue with: upcall resume {run.id}" if resumable else ""
+    return LateAnswer(QuestionExpired(f"{_explain_refusal(late)} {instead}{hint}"), noted)
 
 
 def _explain_refusal(question: Question) -> str:

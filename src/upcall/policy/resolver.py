@@ -216,7 +216,7 @@ class _Counter:
         limit = self._options.max_questions_run
         if is_duplicate or not _is_by_call(question) or self._asked < limit:
             return None
-        return f"This was not put to the user: {limit} questions of this run were, the limit."
+        return f"This was not asked of the user: {limit} questions of this run were, the limit."
 
 
 def answer_by_default(question: Question, reason: str) -> Answer:

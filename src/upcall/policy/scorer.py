@@ -76,7 +76,7 @@ class Interval(_Stored):
 
 
 class KindFigures(_Stored):
-    """How well tasks of a kind were told apart with weights and a threshold from the others.
+    """How well tasks of a kind were distinguished with weights and a threshold from the others.
 
     Attributes:
         area: the area under the curve.

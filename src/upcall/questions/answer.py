@@ -84,7 +84,7 @@ class Answer(BaseModel):
     sealed: bool = False
 
     def is_equivalent(self, other: Answer) -> bool:
-        """Tell whether both answers mean the same to the asker; who gave them, when and why does not count."""
+        """Return whether both answers mean the same to the asker; who gave them, when and why does not count."""
         mine, others = self.unseal(), other.unseal()
         return (mine.outcome, mine.text, mine.selected) == (others.outcome, others.text, others.selected)
 

@@ -1,7 +1,7 @@
 """Approval of a tool call: what an answer makes of it.
 
 The call is not made before the answer. Only an option itself, or a word that means it, allows it; a JSON object is the
-arguments to make it with, and whatever else is said is a no with its reason.
+arguments to make it with, and whatever else is answered is a no with its reason.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from upcall.text import show_name
 
 _ONCE, FOR_RUN, _DENY = "approval:once", "approval:run", "approval:deny"
 
-OR_WHY = "Or say in your own words why not; the agent is told."
+OR_WHY = "Or say in your own words why not; the agent gets it."
 
 NOTHING_DONE = "Nothing was done."
 
@@ -81,7 +81,7 @@ def read_decision(call: PendingCall, answer: Answer) -> Decision:
 
 
 def is_edit(text: str) -> bool:
-    """Tell whether an answer gives arguments."""
+    """Return whether an answer gives arguments."""
     return text.lstrip().startswith("{")
 
 
@@ -104,10 +104,10 @@ def explain_refusal(answer: Answer, outcome: str, options: Sequence[Option]) -> 
     remark = f" They said: {reason}{end}" if reason else ""
     return (
         f"{ANSWER_NO if is_no else NOT_YES} {outcome}{remark} Do not do the same in another way, unless "
-        "they said so; go on without it, or say in your report what stays open."
+        "they declined; go on without it, or say in your report what stays open."
     )
 
 
 def is_refusal(text: str) -> bool:
-    """Tell whether the result of a call says that the human did not agree to it."""
+    """Return whether the result of a call says that the human did not agree to it."""
     return text.startswith((ANSWER_NO, NOT_YES))

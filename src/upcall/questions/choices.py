@@ -1,4 +1,4 @@
-"""Several chosen options in one text: written so that each is told from its neighbours, and read back.
+"""Several chosen options in one text: written so that each is distinguished from its neighbours, and read back.
 
 Labels may hold commas (``Paris, Texas``). Where one of a question's does, several chosen ones are written in quotes, a
 quotation mark in them doubled as in CSV: otherwise ``Paris, Texas`` would stand for two choices and for one.

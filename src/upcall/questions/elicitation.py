@@ -38,7 +38,7 @@ _NO_PASSWORD = "No server may ask for a password or a key in this way."
 
 
 class UnusableRequest(Exception):
-    """A server asks for what cannot be put to the user; the text says why, in one line."""
+    """A server asks for what cannot be asked of the user; the text says why, in one line."""
 
 
 class _Spec(BaseModel):

@@ -91,7 +91,7 @@ def match_answers(
 def is_text(value: str) -> bool:
     """Return whether `value` can be stored and sent.
 
-    A terminal or a shell hands over broken UTF-8 as lone surrogates.
+    A terminal or a shell hands off broken UTF-8 as lone surrogates.
     """
     try:
         value.encode()

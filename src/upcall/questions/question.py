@@ -105,8 +105,8 @@ class ClarificationType(StrEnum):
     """Why the agent asks (seed S1).
 
     Attributes:
-        MISSING_INFO: it cannot go on without something that it was not told.
-        AMBIGUOUS_REQUIREMENT: what it was told can be read in more than one way.
+        MISSING_INFO: it cannot continue without something that it does not know.
+        AMBIGUOUS_REQUIREMENT: what it was given can be read in more than one way.
         APPROACH_CHOICE: there are several ways to do it.
         RISK_CONFIRMATION: it is about to do what cannot be taken back. Only the human's own choice answers it.
         SUGGESTION: it proposes something, and wants agreement.
@@ -205,7 +205,7 @@ class Question(BaseModel):
         approval: the tool call that the answer allows, changes or forbids, if it is about one.
         consent: what a yes is about, where a tool of ours asks for it.
         path: the agents from the outermost to the asker: ``("lead", "coder")``.
-        calls: the tool call id at each level of ``path``, so that two calls of one agent are told apart. The last is
+        calls: the tool call id at each level of ``path``, so that two calls of one agent are distinguished. The last is
             missing if the asker needed no tool call (classifier, clarifier and planner ask in structured output).
         asked_at: when it was asked, in UTC.
         expires_at: when it expires, in UTC; None means never.
@@ -353,6 +353,6 @@ class Question(BaseModel):
 
 
 def _is_empty_option(option: Any) -> bool:
-    """Tell whether a model left this entry of the options blank: ``""``, ``null``, ``{}``, ``{"label": ""}``."""
+    """Return whether a model left this entry of the options blank: ``""``, ``null``, ``{}``, ``{"label": ""}``."""
     parts = option.values() if isinstance(option, dict) else [option]
     return all(part is None or (isinstance(part, str) and not part.strip()) for part in parts)

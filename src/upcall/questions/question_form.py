@@ -22,7 +22,7 @@ class QuestionForm:
         several: whether an answer may have several parts.
         takes_text: whether there is a field for text; without choices there always is.
         hidden: whether the text stays hidden while it is typed, and afterwards.
-        may_skip: whether the asker can go on with its best judgement.
+        may_skip: whether the asker can continue with its best judgement.
         call: the tool call whose arguments may be changed, if it is about one.
         needs_own_choice: whether nothing may be chosen beforehand, and no key typed before counts.
     """

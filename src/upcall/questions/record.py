@@ -74,7 +74,7 @@ class QuestionRecord(BaseModel, frozen=True):
         return self.state in (QuestionState.OPEN, QuestionState.IN_DOUBT)
 
     def is_overdue(self, now: datetime) -> bool:
-        """Tell whether its time is over, by the clock or as it was noted. That of a call in doubt never is."""
+        """Return whether its time is over, by the clock or as it was noted. That of a call in doubt never is."""
         if self.is_closed or self.state is QuestionState.IN_DOUBT or self.question.expires_at is None:
             return False
         return self.noted_overdue or self.question.expires_at <= now

@@ -147,16 +147,16 @@ def unwrap_reply(reply: str) -> str:
 
 
 def ends_clarification(answer: Answer | None) -> bool:
-    """Tell whether this answer ends the clarification. An option that was chosen is an answer, "No" and "Continue" too,
-    and so are what was said elsewhere, which did not mean this stage, and what was assumed."""
+    """Return whether this answer ends the clarification. An option that was chosen is an answer, "No" and "Continue"
+    too, and so are what was written elsewhere, which did not mean this stage, and what was assumed."""
     if answer is None or answer.outcome not in (Outcome.ANSWERED, Outcome.ASSUMED):
         return True
     return answer.by is AnsweredBy.HUMAN and not answer.selected and _word(answer.text) in SKIP_WORDS
 
 
 def is_dismissed(answer: Answer) -> bool:
-    """Tell whether the human closed a question without an answer to it: skipped, declined, or left it to the agent, in
-    words or by an option that says so. "No" is an answer here: much is asked that can be answered with it."""
+    """Return whether the human closed a question without an answer to it: skipped, declined, or left it to the agent,
+    in words or by an option that says so. "No" is an answer here: much is asked that can be answered with it."""
     if answer.by is not AnsweredBy.HUMAN or answer.outcome is not Outcome.ANSWERED:
         return answer.by is AnsweredBy.HUMAN and answer.outcome in (Outcome.SKIPPED, Outcome.DECLINED)
     word = _word(answer.text).replace("’", "'")
@@ -164,7 +164,7 @@ def is_dismissed(answer: Answer) -> bool:
 
 
 def is_needless(question: Question, answer: Answer) -> bool:
-    """Tell whether it would have come to the same without asking: it was dismissed, or answered with what is assumed
+    """Return whether it would have come to the same without asking: it was dismissed, or answered with what is assumed
     where nobody answers."""
     assumed = question.default and _word(question.default)
     return is_dismissed(answer) or (answer.by is AnsweredBy.HUMAN and bool(assumed) and _word(answer.text) == assumed)

@@ -17,7 +17,7 @@ NO_KEY = (
     f"This asks for a secret, and {KEY} is not set, so that the answer could not be stored encrypted; nobody was "
     f"asked. Do without it, and tell the user that {KEY} must be set."
 )
-"""Why a secret question was not put, for the model whose tool asked."""
+"""Why a secret question was not asked, for the model whose tool asked."""
 
 HIDDEN = "(secret)"
 _MARK = "sealed:v1:"
@@ -25,7 +25,7 @@ _NEW_KEY = 'python -c "from cryptography.fernet import Fernet; print(Fernet.gene
 
 
 def can_seal() -> bool:
-    """Tell whether there is a key.
+    """Return whether there is a key.
 
     Raises:
         ConfigurationError: there is one, but it is no Fernet key.

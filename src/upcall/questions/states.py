@@ -51,7 +51,7 @@ class QuestionEvent(StrEnum):
         DECLINED: the human declined it.
         ASSUMED: nobody is there or answered in time, and it has a default.
         EXPIRED: nobody is there or answered in time, and it has none.
-        CANCELLED: the run ended, or its asker went on without the answer.
+        CANCELLED: the run ended, or its asker continued without the answer.
     """
 
     PUBLISHED = "published"
@@ -115,7 +115,7 @@ TRANSITIONS: dict[QuestionState, dict[QuestionEvent, QuestionState]] = {
 
 
 def is_closed(state: QuestionState) -> bool:
-    """Tell whether nothing more can happen."""
+    """Return whether nothing more can happen."""
     return not TRANSITIONS[state]
 
 

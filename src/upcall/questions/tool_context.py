@@ -169,8 +169,8 @@ def ask(
 def ask_consent(question: str, options: Sequence[Option], consent: ConsentSubject, *, context: str) -> Answer:
     """Return the human's answer to whether one thing may be done, as `ask` does for a risk.
 
-    It counts for this very thing: if its digest is another one the second time, the human is asked again, and told that
-    it is not what they were asked about before.
+    It counts for this very thing: if its digest is another one the second time, the human is asked again, and learns
+    that it is not what they were asked about before.
 
     Raises:
         UserInputRequired: the question has to be asked. Do not catch it.
@@ -189,7 +189,7 @@ def was_asked(act: str) -> bool:
 
 
 def ask_secret(question: str, options: Sequence[str] | None = None) -> str:
-    """Return a secret that the human tells only this tool: no model, no other agent, no log and no event gets it.
+    """Return a secret that the human gives only to this tool: no model, no other agent, no log and no event gets it.
 
     For function tools of a `PausableAgent`. If the human has not answered yet, it raises `UserInputRequired`: the
     call waits, and the tool is called again, from its beginning and with the same arguments, once the answer is there.
@@ -243,7 +243,7 @@ def redact_secrets(text: str) -> str:
 
 def question_fields(needed: UserInputRequired, tool: str) -> dict[str, Any]:
     """Return what a tool asks, as plain JSON for the journal: the fields of its question, and for which ``tool`` the
-    answer is, where that goes on with it. An option that is no JSON becomes None, which no question accepts."""
+    answer is, where that continues with it. An option that is no JSON becomes None, which no question accepts."""
     options = [
         each.model_dump(mode="json", exclude_none=True) if isinstance(each, Option) else each for each in needed.options
     ]

@@ -17,7 +17,7 @@ SHOWN_QUOTE_CHARS = 300
 
 
 class ReadText(NamedTuple):
-    """A text that was read: the ref of its source, and its place there if the tool said so."""
+    """A text that was read: the ref of its source, and its place there if the tool reported it."""
 
     ref: str
     text: str

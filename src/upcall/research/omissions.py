@@ -2,7 +2,7 @@
 
 Words that do occur in a text can still be a false quote: "recommended for children" out of "not recommended for
 children". So the rest of the sentence, and what surrounds it, is read too, by rules that would rather refuse a fair
-quote than accept a false one: the model is told why, with the whole sentence, and can quote more.
+quote than accept a false one: the model is informed why, with the whole sentence, and can quote more.
 
 1. A quote begins and ends where a phrase does: at a mark, at a conjunction, at a verb whose subject it leaves out. A
    clause with its own subject ("the sun was green") begins where a clause may, so that no verb in front governs it.
@@ -123,7 +123,7 @@ def find_objection_to_gap(text: Words, first: int, end: int) -> str:
     begins_a_phrase = following in (_OPENERS | SAYINGS if closed else links) or _ADVERB.fullmatch(following)
     inner = any(text.marks[first : end - 1])
     if not begins_a_phrase or _adds_a_clause(text, first, end) or (inner and not closed):
-        return "gives to one subject what is said of another, over its ellipsis"
+        return "gives to one subject what belongs to another, over its ellipsis"
     return ""
 
 
@@ -293,7 +293,7 @@ def _tail(text: Words, clause: int, first: int) -> str:
 
 
 def _is_clause(text: Words, first: int, end: int) -> bool:
-    """Return whether the words have a subject and then a verb of their own, as far as auxiliaries tell."""
+    """Return whether the words have a subject and then a verb of their own, as far as auxiliaries show."""
     if text.words[first] in AUXILIARIES | MODALS | PREPOSITIONS | CONJUNCTIONS:
         return False
     if text.words[first] in PRONOUNS:
@@ -449,7 +449,7 @@ def _opens_with_denial(text: Words, clause: range) -> bool:
 
 
 def _takes_back(text: Words, words: range) -> str:
-    """Return the words that say that what was just said is not so."""
+    """Return the words that say that what was just written is not so."""
     points_back = any(text.words[at] in DEMONSTRATIVES for at in words)
     return _find_doubt(text, words, REFUTATIONS | ({"question"} if points_back else frozenset()))
 

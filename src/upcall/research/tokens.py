@@ -187,8 +187,8 @@ def split_plain_words(text: str) -> Words:
 
 def _mark_block(found: re.Match[str]) -> str:
     """Mark the end of a block. A blank line within a sentence is the end of a page."""
-    goes_on = found[0].count("\n") > 1 and found.string[found.end() : found.end() + 1].islower()
-    return " " if goes_on else _BLOCK
+    continues = found[0].count("\n") > 1 and found.string[found.end() : found.end() + 1].islower()
+    return " " if continues else _BLOCK
 
 
 def _parts_sentences(text: str, end: re.Match[str], word: str) -> bool:

@@ -20,9 +20,9 @@ class Checkpoint(BaseModel, frozen=True, ser_json_inf_nan="constants"):
     """What a team needs to continue: its state, and the messages it has not yet been given.
 
     ``team_state`` is AutoGen's own (`Team.save_state`), None before the first turn. ``inbox`` holds the task of a new
-    run, or the answers that were taken since the team stopped. ``progress`` is what the team's work had told of the run
-    by then. ``journal`` is what was done on the way here from the checkpoint before, where a question was answered on
-    that way: a fork begins there. ``model_notes`` is what the team keeps for the servers of its models.
+    run, or the answers that were taken since the team stopped. ``progress`` is what the team's work had reported of the
+    run by then. ``journal`` is what was done on the way here from the checkpoint before, where a question was answered
+    on that way: a fork begins there. ``model_notes`` is what the team keeps for the servers of its models.
     """
 
     version: Literal[1] = CHECKPOINT_VERSION
@@ -81,7 +81,7 @@ class Checkpoint(BaseModel, frozen=True, ser_json_inf_nan="constants"):
                 raise _explain_damage(run_id) from error
         raise SchemaMismatch(
             f"The checkpoint of run {run_id} has version {version!r}; this version of upcall reads version "
-            f"{CHECKPOINT_VERSION}. Go on with the version of upcall that stored it."
+            f"{CHECKPOINT_VERSION}. Continue with the version of upcall that stored it."
         )
 
 

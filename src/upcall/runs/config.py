@@ -66,7 +66,7 @@ class RootTeamConfig(PinnedTeamOptions):
     asked_kinds: tuple[AskedKind, ...] = ()
 
     def has_own_workspace(self, run_id: str) -> bool:
-        """Tell whether the workspace was made for this run; else somebody named the folder."""
+        """Return whether the workspace was made for this run; else somebody named the folder."""
         return self.workspace.name == run_id
 
     def project(self, run_id: str) -> str:
@@ -111,8 +111,8 @@ class RunConfig(ResolutionOptions):
         return self.team is None
 
     def select_team(self, own: _Own) -> str | _Own | None:
-        """Return what goes on with the run: None for the root team, the name of a team that this account named, or else
-        `own`, what the program brings."""
+        """Return what continues with the run: None for the root team, the name of a team that this account named, or
+        else `own`, what the program brings."""
         if self.team is not None:
             return None
         if self.named_team is not None and self.named_team.account == identity.account():

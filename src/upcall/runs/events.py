@@ -1,4 +1,4 @@
-"""What can happen to a run: one frozen class per event, told apart by its ``type``.
+"""What can happen to a run: one frozen class per event, distinguished by its ``type``.
 
 All of a run's history is these events, in one order: its log, the transcript, the audit trail, timings, live streams
 and the changes of its files are filters of them. Of a question or an answer an event has the id and never the words.
@@ -398,8 +398,8 @@ class LogEntry:
 
     @property
     def detail(self) -> dict[str, Any]:
-        """Details, depending on kind, as plain JSON. They name questions by their ids and never contain what was said;
-        a change of files has its diff."""
+        """Details, depending on kind, as plain JSON. They name questions by their ids and never contain what was
+        written; a change of files has its diff."""
         return self.event.as_detail()
 
     def as_json(self) -> dict[str, Any]:

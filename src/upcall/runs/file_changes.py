@@ -45,12 +45,12 @@ class FileState(BaseModel, frozen=True):
     kept: bool = True
 
     def holds_same(self, other: FileState | None) -> bool:
-        """Tell whether both hold the same, whatever their permissions."""
+        """Return whether both hold the same, whatever their permissions."""
         return other is not None and (self.kind, self.digest) == (other.kind, other.digest)
 
 
 def holds_same(one: FileState | None, other: FileState | None) -> bool:
-    """Tell whether both hold the same, or both are nothing."""
+    """Return whether both hold the same, or both are nothing."""
     return one is other if one is None or other is None else one.holds_same(other)
 
 

@@ -295,7 +295,7 @@ class KnownTo(StrEnum):
 
 
 class NestedAnswer(Reply):
-    """What an agent makes of a question that one of its nested agents would put to the user (S4-23)."""
+    """What an agent makes of a question that one of its nested agents would ask the user (S4-23)."""
 
     # In this order for the same reason as in `ClarificationResponse`.
 

@@ -27,7 +27,7 @@ _ADD_STEP = re.compile(rf"add (?:a )?step(?: after (?P<id>{_ID}))?: *{_TEXT}", r
 _REMOVE_STEPS = re.compile(rf"remove steps? (?P<ids>{_ID}(?:(?:, *| and |, and ){_ID})*)\.?", re.IGNORECASE)
 
 EDITS_HINT = 'Single steps: "edit step 2: ...", "add step after 2: ...", "remove step 2", one a line.'
-"""How single steps are edited, as the user is told."""
+"""How single steps are edited, as the user reads it."""
 
 
 class PlanStep(Reply):

@@ -45,7 +45,7 @@ class WorkDone:
 
 
 class Report(Reply):
-    """What an agent with tools ends its work with. ``warnings`` are said by code: where the work does not bear out
+    """What an agent with tools ends its work with. ``warnings`` are stated by code: where the work does not bear out
     what a reader would take for granted."""
 
     summary: Annotated[str, SHOWN, Field(min_length=1, description="The result for the reader, in markdown.")]

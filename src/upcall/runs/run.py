@@ -70,8 +70,8 @@ def add_usage(usage: Mapping[str, Usage], path: str, spent: TokenCounts) -> dict
 
 
 class RunProgress(SparseModel, frozen=True):
-    """What a team's work had told of its run when a checkpoint was taken. A run that is resumed from there begins with
-    it again.
+    """What a team's work had reported of its run when a checkpoint was taken. A run that is resumed from there begins
+    with it again.
 
     Attributes:
         pauses: how many checkpoints there were before.
@@ -95,7 +95,7 @@ class RunProgress(SparseModel, frozen=True):
 
     @classmethod
     def of(cls, run: Run, pauses: int) -> Self:
-        """Return what the team's work has told of a run, with the number of checkpoints so far."""
+        """Return what the team's work has reported of a run, with the number of checkpoints so far."""
         return cls(
             pauses=pauses,
             answered=len(run.records.closed),
@@ -104,11 +104,11 @@ class RunProgress(SparseModel, frozen=True):
         )
 
     def restore(self, run: Run) -> Run:
-        """Return the run with what the team's work had told of it when its checkpoint was taken."""
+        """Return the run with what the team's work had reported of it when its checkpoint was taken."""
         return run.model_copy(update={name: getattr(self, name) for name in _FROM_WORK})
 
 
-# Told anew by a team that is resumed from a checkpoint, so that what came after it must not count twice.
+# Reported anew by a team that is resumed from a checkpoint, so that what came after it must not count twice.
 _FROM_WORK = ("classification", "clarifier_log", "plan", "execution_path", "usage", "tools", "failed_tools", "warnings")
 
 

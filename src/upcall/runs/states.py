@@ -126,7 +126,7 @@ ANSWERABLE = (_S.AWAITING_CLARIFICATION, *sorted(UNDER_WAY))
 
 
 def is_over(status: RunStatus) -> bool:
-    """Tell whether nothing more can happen, unless an operator takes the run back to an older checkpoint."""
+    """Return whether nothing more can happen, unless an operator takes the run back to an older checkpoint."""
     return TRANSITIONS[status].keys() <= RESTORES
 
 

@@ -1,4 +1,4 @@
-"""What the agents of a run said and did, in order: messages, tool calls with their results, questions and answers."""
+"""What the agents of a run wrote and did, in order: messages, tool calls with their results, questions and answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class EntryKind(StrEnum):
-    """What an entry tells of."""
+    """What an entry is about."""
 
     TASK = "task"
     MESSAGE = "message"
@@ -65,7 +65,7 @@ class TranscriptEntry:
     def as_json(self) -> dict[str, Any]:
         """Return it as plain JSON."""
         fields = asdict(self)
-        del fields["number"]  # A stream tells it as `text_id`.
+        del fields["number"]  # A stream emits it as `text_id`.
         return {**fields, "kind": self.kind.value, "path": list(self.path), "at": self.at.isoformat()}
 
 

@@ -19,7 +19,7 @@ RUN_AGAIN, SKIP = "Run it again", "Do not run it again"
 
 OPTIONS = (
     Option(label=RUN_AGAIN, description="It has not taken effect, or twice does no harm.", side=Side.YES),
-    Option(label=SKIP, description="The agent is told that the call may or may not have taken effect.", side=Side.NO),
+    Option(label=SKIP, description="The agent learns that the call may or may not have taken effect.", side=Side.NO),
 )
 
 
@@ -36,7 +36,7 @@ def ask_about_unknown_outcomes(run: Run, in_doubt: Mapping[str, ToolRecord]) -> 
 
 
 def is_about_unknown_outcome(question: Question) -> bool:
-    """Tell whether it is a question of ours about a call in doubt."""
+    """Return whether it is a question of ours about a call in doubt."""
     return question.options == OPTIONS
 
 

@@ -36,7 +36,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class LeaseHolder(BaseModel, frozen=True):
-    """A process at work on one run. ``started`` tells it from a later process of the same number.
+    """A process at work on one run. ``started`` distinguishes it from a later process of the same number.
 
     ``place`` is where process numbers mean the same: the boot of a machine, and the namespace in it. It is empty where
     that cannot be known; then only the lease's time tells whether the worker is alive.

@@ -296,7 +296,7 @@ def _for_update(connection: Connection) -> str:
 
 
 def _as_it_was(checkpoint: Checkpoint, run: Run) -> Run:
-    """Return the run as far as its checkpoint tells: waiting for what the team had asked, or to be resumed."""
+    """Return the run as far as its checkpoint shows: waiting for what the team had asked, or to be resumed."""
     if checkpoint.progress is not None:
         run = checkpoint.progress.restore(run)
     messages = [_message.validate_python(each) for each in checkpoint.thread() if each["type"] in _SPOKEN]

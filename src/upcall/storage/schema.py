@@ -39,7 +39,7 @@ class Table:
         kinds = _TYPES[dialect]
         columns = [f"{name} {_translate(declared, kinds)}" for name, declared in self.columns.items()]
         autoincrement = dialect == "sqlite" and self.columns.get(self.key) == "SERIAL"
-        if autoincrement:  # SQLite gives the number of a removed row away again, unless it is told not to.
+        if autoincrement:  # SQLite gives the number of a removed row away again, unless that is forbidden.
             columns[list(self.columns).index(self.key)] += " PRIMARY KEY AUTOINCREMENT"
         else:
             columns.append(f"PRIMARY KEY ({self.key})")

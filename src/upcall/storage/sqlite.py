@@ -72,7 +72,7 @@ class SQLite:
         return {}
 
     async def exists(self) -> bool:
-        """Return whether there is a file, or something that hides whether there is one: that is told when it is
+        """Return whether there is a file, or something that hides whether there is one: that is reported when it is
         opened."""
         try:
             self.path.stat()

@@ -244,7 +244,7 @@ class RunStore:
         *,
         also: Work[object] | None = None,
     ) -> StoredRun:
-        """As `save`, by who takes the run over and, where it is to be worked on, gets its lease. The journal goes on,
+        """As `save`, by who takes the run over and, where it is to be worked on, gets its lease. The journal continues,
         with `records` in it. `also` is done in the same transaction.
 
         Raises:

@@ -66,7 +66,7 @@ class RunLog(Subject):
         return await self.access_of(user).audit(run_id, after, limit)
 
     async def transcript(self, run: Run | str, *, user: str | None = None) -> Transcript:
-        """Return what the agents of a run said and did, oldest first; while they work, up to a second or so ago.
+        """Return what the agents of a run wrote and did, oldest first; while they work, up to a second or so ago.
 
         With ``transcripts: false`` it is empty.
 

@@ -1,6 +1,6 @@
 """What is counted and measured while runs are worked on: OpenTelemetry metrics, beside the spans.
 
-They contain numbers and the names of kinds and models, never whose run it was or what was said. Without a metrics
+They contain numbers and the names of kinds and models, never whose run it was or what was written. Without a metrics
 provider they go nowhere.
 """
 

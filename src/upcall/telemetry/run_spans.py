@@ -26,7 +26,7 @@ class RunSpans:
 
     Attributes:
         tracing: whether runs are traced; see `upcall.telemetry.spans.is_on`.
-        content: whether spans contain what was said; see `upcall.telemetry.spans.captures_content`.
+        content: whether spans contain what was written; see `upcall.telemetry.spans.captures_content`.
     """
 
     tracing: bool | None
@@ -68,7 +68,7 @@ def _identify(record: QuestionRecord) -> Attributes:
 
 
 def _describe_question(record: QuestionRecord, *, content: bool) -> Attributes:
-    """Return what is said of a question; of one that was closed without the human, who closed it how."""
+    """Return what is known of a question; of one that was closed without the human, who closed it how."""
     question = record.question
     attributes: Attributes = {"upcall.question.options": len(question.options)}
     attributes |= {"upcall.question.assignee": question.assignee} if question.assignee else {}

@@ -4,8 +4,8 @@ A run is one trace. A span cannot stay open while a run waits, perhaps for a wee
 zero-length span marks the run's start, its ``traceparent`` is stored with the run, and each segment, question and wait
 is a child of it.
 
-Spans contain names, ids and counts. What was said is in them by choice only (`captures_content`), and never the text of
-an exception, nor a secret: calls return their results with secrets removed, and answers to secret questions are not
+Spans contain names, ids and counts. What was written is in them by choice only (`captures_content`), and never the text
+of an exception, nor a secret: calls return their results with secrets removed, and answers to secret questions are not
 put into spans at all.
 """
 
@@ -32,7 +32,7 @@ SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
 """The version of the conventions."""
 
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-"""The variable by which OpenTelemetry's own GenAI instrumentations are told to record what was said."""
+"""The variable by which OpenTelemetry's own GenAI instrumentations are instructed to record what was written."""
 
 _IN_SPANS = frozenset({"true", "1", "span_only", "span_and_event"})
 """Its values that ask for content in spans. ``EVENT_ONLY`` does not, and we make no events."""
@@ -51,7 +51,7 @@ class RunTrace:
         tracer: makes them.
         attributes: those that each of them has: which run, and whose.
         traceparent: the start of the run, None where it has not been stored.
-        content: whether they contain what was said.
+        content: whether they contain what was written.
     """
 
     tracer: Tracer
@@ -118,7 +118,7 @@ def is_recorded() -> bool:
 
 
 def captures_content(setting: bool | None) -> bool:
-    """Return whether spans contain what was said: as the setting says, or else as the environment does."""
+    """Return whether spans contain what was written: as the setting says, or else as the environment does."""
     return os.environ.get(CAPTURE, "").lower() in _IN_SPANS if setting is None else setting
 
 

@@ -199,7 +199,7 @@ class Script:
 
 
 def lengthen(reply: Reply) -> LongReply:
-    """Write a reply in its long form: a string is said, a call is a batch of one."""
+    """Write a reply in its long form: a string is a text, a call is a batch of one."""
     if isinstance(reply, str):
         return Say(reply)
     if isinstance(reply, LongReply):

@@ -38,9 +38,9 @@ def describe_event(event: Event) -> str:
         case HandoffMessage() if event.source == "user":
             return _describe_answers(event)
         case HandoffMessage():
-            return f"hands over to {event.target}{' with the plan' if PLAN in event.metadata else ''}"
+            return f"hands off to {event.target}{' with the plan' if PLAN in event.metadata else ''}"
         case TextMessage() if ERROR in event.metadata or event.source in ("user", EARLIER):
-            return ""  # An error is printed as the run's; what was said before a run was printed then.
+            return ""  # An error is printed as the run's; what was written before a run was printed then.
         case TextMessage():
             return f"reports: {_shorten(event.content)}"
         case _:
@@ -56,7 +56,7 @@ def _describe_answers(message: HandoffMessage) -> str:
     answers = message_answers(message)
     if {answer.by for answer in answers} == {AnsweredBy.POLICY}:
         return ""  # The asker's own line says it.
-    is_long = len(message.content) > LINE_CHARS  # A plan that was reviewed would hide what was said of it.
+    is_long = len(message.content) > LINE_CHARS  # A plan that was reviewed would hide what was written of it.
     text = "; ".join(answer.as_text() for answer in answers) if is_long else message.content
     return f"answers: {_shorten(text)}"
 

@@ -16,7 +16,7 @@ _ONE_LINE = 100
 
 
 def transcript_lines(transcript: Transcript) -> list[str]:
-    """Return a transcript as lines: time and agent, then what was said or done, indented."""
+    """Return a transcript as lines: time and agent, then what was written or done, indented."""
     lines: list[str] = []
     before: tuple[str, ...] | None = None
     for entry in transcript.entries:
@@ -51,7 +51,7 @@ def _describe(entry: TranscriptEntry) -> tuple[str, str]:
             label = f"{entry.name}{' failed' if entry.failed else ''}:"
             return (label, entry.text.rstrip()) if "\n" in entry.text.strip() else (f"{label} {entry.text.strip()}", "")
         case EntryKind.HANDOFF:
-            return f"hands over to {entry.name}", entry.text
+            return f"hands off to {entry.name}", entry.text
         case EntryKind.QUESTION:
             return f"asks: {entry.text}", ""
         case EntryKind.ANSWER:
@@ -71,7 +71,7 @@ def _as_markdown(entry: TranscriptEntry) -> Iterator[str]:
         case EntryKind.RESULT:
             yield f"{_code(entry.name)} {'failed' if entry.failed else 'returned'}:\n\n{_fence(entry.text)}"
         case EntryKind.HANDOFF:
-            yield f"Hands over to **{entry.name}**."
+            yield f"Hands off to **{entry.name}**."
             if entry.text:
                 yield entry.text
         case EntryKind.QUESTION:

@@ -172,14 +172,15 @@ class Worker:
             upkeep.periodic(cron=f"* * * * * */{seconds}")(task)
 
     async def _work(self, runs: App, upkeep: App, jobs: IntroducedWorkers) -> None:
-        """Work until one of the two parts ends: because it is told to, the database is gone, or the queue is empty."""
+        """Work until one of the two parts ends: because it is instructed to, the database is gone, or the queue is
+        empty."""
         common: dict[str, Any] = {
             "install_signal_handlers": False,
             "delete_jobs": "always",
             "fetch_job_polling_interval": self._times.poll,
             "update_heartbeat_interval": self._times.heartbeat,
             # Each worker that starts deletes entries silent for longer, and with an entry the name of the worker that
-            # a run has lost: `count_lost` tells workers apart by it.
+            # a run has lost: `count_lost` distinguishes workers by it.
             "stalled_worker_timeout": self._times.lease * 20,
         }
         parts = [

@@ -57,7 +57,7 @@ def _show_name(path: str) -> str:
 
 
 def read_changed(result: str) -> Sequence[str]:
-    """Read the names of changed files, if named, from what the model was told about a command."""
+    """Read the names of changed files, if named, from what the model was given about a command."""
     head = re.match(r'\[exit status (?:"(?:[^"\\]|\\.)*"|[^"\]])*\]', result.partition("\n")[0])
     parts = re.findall(r'; (?:wrote|deleted) ((?:"(?:[^"\\]|\\.)*"|[^";])*)', head[0].removesuffix("]")) if head else ()
     names = (name.strip() for part in parts for name in re.findall(r'"(?:[^"\\]|\\.)*"|[^",]+', part))

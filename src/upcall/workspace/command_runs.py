@@ -103,7 +103,7 @@ class CommandRunner:
         """Run a command on a view of the folder, unless it was run before, and take over its changes.
 
         Returns:
-            what the model is told: how it ended, what it changed, its output.
+            what the model is given: how it ended, what it changed, its output.
 
         Raises:
             Denied: the human did not allow it, or did not keep its changes.

@@ -1,4 +1,4 @@
-"""Consent: risks are put to the human as a risk confirmation, and only its own option allows them.
+"""Consent: risks are asked of the human as a risk confirmation, and only its own option allows them.
 
 The question names the act and its object, the options the outcome. A yes holds for one exact subject: the digest of a
 whole change or of a command belongs to the question, and another one is asked about again. What was allowed for a whole
@@ -25,7 +25,7 @@ from upcall.workspace.effects import FileEffect, Finding, ProposedChange
 from upcall.workspace.sandboxes.proxy import NetworkAccess
 
 MAX_SHOWN = 3_000
-"""A longer command is not put to the human: nobody would read it, and nobody can consent to what is not shown."""
+"""A longer command is not asked of the human: nobody would read it, and nobody can consent to what is not shown."""
 
 MAX_CONTEXT_SHOWN = 3_700
 MAX_NAMES_SHOWN = 8

@@ -344,7 +344,7 @@ def _schemas() -> tuple[ToolSchema, ...]:
 
 
 def _report(name: str, given: Mapping[str, Any], change: Change) -> str:
-    """Tell the model that made a change what it did."""
+    """Inform the model that made a change what it did."""
     if name == "write_file":
         return f"Wrote {given['path']} ({len(given['content'])} characters).{_describe_lost(change.files[-1])}"
     if name == "delete_file":

@@ -35,7 +35,7 @@ from PIL import Image as Pictures
 from pydantic import BaseModel
 
 from shelf.rows import Build, Outcome, Row
-from shelf.world import ANSWER, World, tell
+from shelf.world import ANSWER, World, describe
 from upcall.testing import Call
 
 AGENTS, BASE, MESSAGES = "autogen_agentchat.agents", "autogen_agentchat.base", "autogen_agentchat.messages"
@@ -46,32 +46,32 @@ class Paint(BaseModel):
 
 
 class Diary(BaseChatAgent):
-    """An agent of one's own, which says all that it has heard."""
+    """An agent of one's own, which says all that it has received."""
 
     def __init__(self, say: Any = None) -> None:
         super().__init__("member", "Writes a diary.")
-        self._heard: list[str] = []
-        self._say, self._has_said = say, False
+        self._received: list[str] = []
+        self._say, self._has_sent = say, False
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
         return (TextMessage, *([type(self._say)] if self._say is not None else []))
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
-        self._heard += [f"{each.source}: {each.to_text()}" for each in messages]
+        self._received += [f"{each.source}: {each.to_text()}" for each in messages]
         emitted = TextMessage(content=f"told {self._heard}", source=self.name)
-        if self._say is None or self._has_said:
+        if self._say is None or self._has_sent:
             return Response(chat_message=emitted)
-        self._has_said = True
+        self._has_sent = True
         return Response(chat_message=self._say, inner_messages=[ThoughtEvent(content="Hm.", source=self.name)])
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        self._heard.clear()
+        self._received.clear()
 
 
 def says(message: BaseChatMessage) -> Build:
     def build(world: World) -> Team:
-        """Return a team whose member begins with the message, and whose reader tells what it was told."""
+        """Return a team whose member begins with the message, and whose reader tells what it was given."""
         members = [Diary(message), world.asker(), world.member("reader")]
         return RoundRobinGroupChat(members, max_turns=6, custom_message_types=[StructuredMessage[Paint]])
 
@@ -90,7 +90,9 @@ def coding(world: World, **options: Any) -> Team:
 
 
 def handing(world: World) -> Team:
-    model = world.model(lambda request: tell(request) if "blue" in str(request.messages) else Call("transfer_to_asker"))
+    model = world.model(
+        lambda request: describe(request) if "blue" in str(request.messages) else Call("transfer_to_asker")
+    )
     member = world.member(model=model, handoffs=[Handoff(target="asker")])
     return world.beside(member)
 
@@ -127,7 +129,7 @@ def team_tool(agent: ChatAgent) -> TeamTool:
 
 PICTURE = Image.from_pil(Pictures.new("RGB", (1, 1)))
 
-SAID: Mapping[str, BaseChatMessage] = {
+GIVEN_TEXT: Mapping[str, BaseChatMessage] = {
     "TextMessage": TextMessage(content="Hello.", source="member", metadata={"a": "b"}),
     "StopMessage": StopMessage(content="Enough.", source="member"),
     "HandoffMessage": HandoffMessage(content="Go on.", target="asker", source="member"),
@@ -147,7 +149,7 @@ ROWS = [
         lambda world: world.beside(
             world.member(model=world.caller("note", text="dry"), tools=[world.note], reflect_on_tool_use=True)
         ),
-        "calls a tool and says what it was told, before the question and after the answer",
+        "calls a tool and says what it was given, before the question and after the answer",
         parts=[
             "autogen_agentchat.state.AssistantAgentState",
             "autogen_agentchat.state.BaseState",
@@ -199,10 +201,10 @@ ROWS = [
         Row(
             f"{MESSAGES}.{name}",
             says(message),
-            "said by an agent, read by another after the answer",
+            "sent by an agent, read by another after the answer",
             parts=[f"{MESSAGES}.{each}" for each in MESSAGE_PARTS.get(name, ())],
         )
-        for name, message in SAID.items()
+        for name, message in GIVEN_TEXT.items()
     ),
     Row(
         f"{MESSAGES}.ModelClientStreamingChunkEvent",

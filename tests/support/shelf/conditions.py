@@ -32,20 +32,20 @@ class Third(TerminationCondition):
     """A condition of one's own, which counts what the member says."""
 
     def __init__(self) -> None:
-        self._said = 0
+        self._choose_answer = 0
 
     @property
     def terminated(self) -> bool:
-        return self._said > 2
+        return self._choose_answer > 2
 
     async def __call__(self, messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> StopMessage | None:
         if self.terminated:
             raise TerminatedException("It has ended.")
-        self._said += sum(each.source == "member" for each in messages)
+        self._choose_answer += sum(each.source == "member" for each in messages)
         return StopMessage(content="The third time.", source="third") if self.terminated else None
 
     async def reset(self) -> None:
-        self._said = 0
+        self._choose_answer = 0
 
 
 def ends(make: Callable[[], TerminationCondition], turns: int = 9) -> Build:
@@ -53,7 +53,7 @@ def ends(make: Callable[[], TerminationCondition], turns: int = 9) -> Build:
     return lambda world: world.beside(world.member(), turns, termination_condition=make())
 
 
-def has_told_twice(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> bool:
+def has_sent_twice(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> bool:
     return any("assistant: told" in str(each.to_text()) for each in messages if isinstance(each, TextMessage))
 
 
@@ -83,7 +83,7 @@ ROWS = [
     Row(
         f"{CONDITIONS}.TextMentionTermination",
         ends(lambda: TextMentionTermination("say blue")),
-        "reads what is said, no question and no answer",
+        "reads what is written, no question and no answer",
         result="I say blue.",
     ),
     Row(f"{CONDITIONS}.StopMessageTermination", ends_by_stop, "a member says it after the answer"),
@@ -131,8 +131,8 @@ ROWS = [
     Row(f"{CONDITIONS}.FunctionCallTermination", ends_by_call, "a member calls the function after the answer"),
     Row(
         f"{CONDITIONS}.FunctionalTermination",
-        ends(lambda: FunctionalTermination(has_told_twice)),
-        "its function gets what is said, no question and no answer",
+        ends(lambda: FunctionalTermination(has_sent_twice)),
+        "its function gets what is written, no question and no answer",
     ),
     Row(
         f"{BASE}.TerminationCondition",

@@ -18,7 +18,7 @@ from autogen_core.models import ModelInfo
 from PIL import Image as Pictures
 
 from shelf.rows import Build, Outcome, Row
-from shelf.world import ANSWER, World, tell
+from shelf.world import ANSWER, World, describe
 from upcall.testing import Call, LoopbackServer, Reply
 from upcall.testing.model import MODEL_INFO
 from upcall.testing.script import Request
@@ -31,7 +31,7 @@ SEES = ModelInfo(**{**MODEL_INFO, "vision": True})
 
 
 def reading_files(world: World) -> Team:
-    """Return a team with a surfer on a folder: it opens a file, and tells what it was told."""
+    """Return a team with a surfer on a folder: it opens a file, and tells what it was given."""
     from autogen_ext.agents.file_surfer import FileSurfer
 
     converter: Any = sys.modules["markitdown"]
@@ -182,10 +182,10 @@ def drawing(world: World) -> Team:
     memory = TextCanvasMemory()
 
     def script(request: Request) -> Reply:
-        from shelf.world import tell
+        from shelf.world import describe
 
         written = "I say blue" in str(request.messages) or bool(request.tool_results)
-        return tell(request) if written else Call("update_file", {"filename": "a.md", "new_content": "red"})
+        return describe(request) if written else Call("update_file", {"filename": "a.md", "new_content": "red"})
 
     member = world.member(
         model=world.model(script), tools=[memory.get_update_file_tool()], memory=[memory], reflect_on_tool_use=True
@@ -239,7 +239,7 @@ def adding_to(world: World, memory: Any) -> Team:
 
     def script(request: Request) -> Reply:
         noted = "I say blue" in str(request.messages) or bool(request.tool_results)
-        return tell(request) if noted else Call("note", {"text": "dry"})
+        return describe(request) if noted else Call("note", {"text": "dry"})
 
     model = world.model(script)
     return world.beside(world.member(model=model, tools=[note], memory=[memory], reflect_on_tool_use=True))
@@ -311,7 +311,7 @@ def serving(make: Callable[[str], Any]) -> Build:
     """Return a team with a client of OpenAI's protocol, on a server on loopback."""
 
     def build(world: World) -> Team:
-        server = LoopbackServer(world.model(tell).script)
+        server = LoopbackServer(world.model(describe).script)
         server.start()
         return world.beside(world.member(model=make(server.base_url)))
 
@@ -377,7 +377,7 @@ ROWS = [
         result="Paint dries slowly.",
         stand_ins=["markitdown"],
     ),
-    Row(f"{EXT}.agents.magentic_one.MagenticOneCoderAgent", writing_code, "says what it was told"),
+    Row(f"{EXT}.agents.magentic_one.MagenticOneCoderAgent", writing_code, "says what it was given"),
     Row(
         f"{EXT}.agents.video_surfer.VideoSurfer",
         watching,

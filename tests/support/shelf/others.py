@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 EXT = "autogen_ext"
 
 
-def _below(module: str, names: str, said: str) -> Iterator[tuple[str, str]]:
-    yield from ((f"{module}.{name}", said) for name in names.split())
+def _below(module: str, names: str, wording: str) -> Iterator[tuple[str, str]]:
+    yield from ((f"{module}.{name}", wording) for name in names.split())
 
 
 _MCP = "tests/agents/test_mcp_workbenches.py::test_mcp_workbench_is_called_after_kill_and_pause"

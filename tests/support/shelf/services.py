@@ -24,7 +24,7 @@ from web_servers import Answer, Request, Sent, serving
 
 from shelf.extensions import EXT, adding_to, executing
 from shelf.rows import Build, Outcome, Row
-from shelf.world import World, tell
+from shelf.world import World, describe
 from upcall.autogen.client_quirks import fit_client
 from upcall.testing import Reply
 from upcall.testing.model import MODEL_INFO
@@ -59,7 +59,7 @@ class ThreadService:
     """Stands for the service of OpenAI's assistants and for that of Azure's agents: threads, in a file.
 
     Its model calls a tool in each of its turns, then tells what its thread contains. A message that came twice, since
-    a turn was repeated, is told once.
+    a turn was repeated, is reported once.
     """
 
     def __init__(self, world: World) -> None:
@@ -541,7 +541,7 @@ def azure_openai(world: World) -> Team:
 
     def answer(request: Request) -> Sent:
         world.count()
-        return _json(**completion({"content": tell(ModelRequest(json.loads(request.body)))}))
+        return _json(**completion({"content": describe(ModelRequest(json.loads(request.body)))}))
 
     credential: Any = SimpleNamespace()
     client: Any = AzureOpenAIChatCompletionClient(
@@ -562,7 +562,7 @@ def bedrock(world: World) -> Team:
 
     def answer(request: Request) -> Sent:
         world.count()
-        texts = [{"type": "text", "text": tell(ModelRequest(json.loads(request.body)))}]
+        texts = [{"type": "text", "text": describe(ModelRequest(json.loads(request.body)))}]
         whole = {"id": "m", "type": "message", "role": "assistant", "model": "m", "stop_sequence": None}
         return _json(**whole, content=texts, stop_reason="end_turn", usage={"input_tokens": 5, "output_tokens": 2})
 
@@ -684,7 +684,7 @@ ROWS = [
         recording,
         "records what is said",
         outcome=Outcome.REMARKED,
-        remark="it records what is said in its own process; replay a run in one process",
+        remark="it records what is written in its own process; replay a run in one process",
         stand_ins=["chromadb"],
     ),
     Row(

@@ -16,7 +16,7 @@ from autogen_agentchat.teams import (
 )
 
 from shelf.rows import Outcome, Row
-from shelf.world import ANSWER, World, tell
+from shelf.world import ANSWER, World, describe
 from upcall.testing import Call
 from upcall.testing.script import Request
 
@@ -33,20 +33,20 @@ def selecting(world: World) -> Team:
 
 def handing(world: World) -> Team:
     """Return a team whose member hands off to the one that asks, which hands back."""
-    model = world.model(lambda request: tell(request) if request.tool_results else Call("transfer_to_asker"))
+    model = world.model(lambda request: describe(request) if request.tool_results else Call("transfer_to_asker"))
     members: list[ChatAgent] = [world.member(model=model, handoffs=["asker"]), world.asker(then="member")]
     return Swarm(members, termination_condition=TextMentionTermination("told"))
 
 
-def tell_sorted(request: Request) -> str:
-    """Say what was told in no order: a branch that waits ends after the other one."""
-    return " | ".join(sorted(tell(request).split(" | ")))
+def describe_sorted(request: Request) -> str:
+    """Say what was informed in no order: a branch that waits ends after the other one."""
+    return " | ".join(sorted(describe(request).split(" | ")))
 
 
 def branching(world: World) -> Team:
     """Return a graph in which the one that asks works beside another, and both lead to a third."""
     start, asker, other = world.member("start"), world.asker(), world.member("other")
-    end = world.member("end", world.model(tell_sorted))
+    end = world.member("end", world.model(describe_sorted))
     graph = DiGraphBuilder().add_node(start).add_node(asker).add_node(other).add_node(end)
     graph.add_edge(start, asker).add_edge(start, other).add_edge(asker, end).add_edge(other, end)
     return GraphFlow([start, asker, other, end], graph.build())
@@ -105,7 +105,7 @@ ROWS = [
     Row(
         f"{TEAMS}.SelectorGroupChat",
         selecting,
-        "its model selects by what was said",
+        "its model selects by what was written",
         parts=[
             f"{STATE}.SelectorManagerState",
             "autogen_agentchat.messages.SelectSpeakerEvent",

@@ -1,7 +1,7 @@
-"""What the rows of the shelf are built with: models that show what they were told, and who asks.
+"""What the rows of the shelf are built with: models that show what they were given, and who asks.
 
 A row's team is run by AutoGen alone, with an agent that says ``blue``, and by upcall, with one that asks for it.
-Nothing else may differ: the models reply with what they were told, so a result holds what every turn before it held.
+Nothing else may differ: the models reply with what they were given, so a result holds what every turn before it held.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class World:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def echo(self, **given: Any) -> ScriptedModelClient:
-        """Return a model that says what it was told."""
-        return self.model(tell, **given)
+        """Return a model that says what it was given."""
+        return self.model(describe, **given)
 
     def caller(self, tool: str, **arguments: Any) -> ScriptedModelClient:
-        """Return a model that calls a tool in each of its turns, then says what it was told."""
-        return self.model(lambda request: tell(request) if _is_answered(request) else Call(tool, arguments))
+        """Return a model that calls a tool in each of its turns, then says what it was given."""
+        return self.model(lambda request: describe(request) if _is_answered(request) else Call(tool, arguments))
 
     def asker(self, name: str = "asker", then: str = "") -> ChatAgent:
         """Return the agent that asks which colour, and says it; in AutoGen's own team it just says it. Instead it may
@@ -88,7 +88,7 @@ class World:
         return AssistantAgent(name, model, description="Asks.", handoffs=[*handoffs])
 
     def member(self, name: str = "member", model: ScriptedModelClient | None = None, **parts: Any) -> AssistantAgent:
-        """Return a stock agent, which says what it was told."""
+        """Return a stock agent, which says what it was given."""
         return AssistantAgent(name, model or self.echo(), description="Works.", **parts)
 
     def beside(self, member: ChatAgent | Team, turns: int = 3, **options: Any) -> Team:
@@ -102,8 +102,8 @@ class World:
         return f"noted {text}"
 
 
-def tell(request: Request) -> str:
-    """Return all that a model was told, in short."""
+def describe(request: Request) -> str:
+    """Return all that a model was given, in short."""
     return "told " + " | ".join(f"{each['role']}: {_shorten(each.get('content'))}" for each in request.messages)
 
 

@@ -64,7 +64,8 @@ def choose_api(choice: ApiChoice, known: Api, rules: Container[str]) -> Api:
 def is_refused_here(api: Api, status: int | None, words: str) -> bool:
     """Return whether a refusal says that this API is the wrong one for the model, or that the server has none such.
 
-    A missing path is told from a missing model, or a form of reply that is not there, by what a server says of it.
+    A missing path is distinguished from a missing model, or a form of reply that is not there, by what a server says of
+    it.
     """
     lower = words.lower()
     if _NAMES_OTHER[api].search(lower) or _UNKNOWN_PATH.search(lower):

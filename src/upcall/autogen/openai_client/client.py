@@ -86,7 +86,7 @@ _rules: dict[tuple[str, str], list[str]] = {}
 BYTES_PER_TOKEN = 4
 """How many bytes of text make a token, for the estimate."""
 
-TOKENS_AN_IMAGE = 1_000
+TOKENS_PER_IMAGE = 1_000
 
 
 class ClientConfig(BaseModel, extra="allow"):
@@ -458,7 +458,7 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         texts = [each for each in written if not isinstance(each.get("content"), list)]
         texts += [part for part in parts if part.get("type") == "text"]
         size = sum(len(str(each).encode()) for each in [*texts, *write_tools(tools)])
-        return size // BYTES_PER_TOKEN + images * TOKENS_AN_IMAGE
+        return size // BYTES_PER_TOKEN + images * TOKENS_PER_IMAGE
 
     def remaining_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
         """Estimate how many tokens are left of the model's context; a large number if its length is unknown."""

@@ -56,7 +56,7 @@ ENDINGS: Final[dict[str, Ending]] = {
     "spii": Ending.FILTER,
     "refusal": Ending.FILTER,  # Anthropic
     "sensitive": Ending.FILTER,  # GLM
-    # The server could not go on.
+    # The server could not continue.
     "error": Ending.FAILED,  # OpenRouter
     "failed": Ending.FAILED,
     "abort": Ending.FAILED,  # vLLM, SGLang
@@ -89,7 +89,7 @@ STATUSES: Final[dict[str, Ending]] = {
     "canceled": Ending.FAILED,
 }
 """The statuses of a reply of the Responses API, and the events that end its stream. Others ("queued", "in_progress")
-are those of a reply that goes on."""
+are those of a reply that continues."""
 
 
 def read_status(response: Mapping[str, Any], event: str = "") -> Ending | None:

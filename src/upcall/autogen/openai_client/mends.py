@@ -21,7 +21,7 @@ class Mend:
     """One thing to leave out or to write in another way.
 
     Attributes:
-        name: what the user is told that the server does not take.
+        name: what the user reads that the server does not take.
         words: how refusals say it, in lower case.
         apply: changes a body, and returns whether there was anything to change.
         harmless: whether nothing is lost by it.

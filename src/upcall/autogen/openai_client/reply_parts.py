@@ -104,7 +104,7 @@ class Reader(ABC):
 
         Raises:
             ReplyCutShort: it ended in the middle.
-            ServerError: its server could not go on.
+            ServerError: its server could not continue.
         """
 
 

@@ -137,7 +137,7 @@ class ReplyReader(Reader):
 
         Raises:
             ReplyCutShort: it ended in the middle.
-            ServerError: its server could not go on.
+            ServerError: its server could not continue.
         """
         ending = read_ending(self._reason)
         if ending is Ending.FAILED:

@@ -237,7 +237,7 @@ class ResponsesReader(Reader):
         final = [each for each in spoken if each.get("phase") != "commentary"] or spoken
         thought, text = split_thoughts(_GAP.join(map(_text_of, spoken if calls else final)))
         text = text or _join(items, "content", "refusal")
-        # As in chat completions: beside calls a thought is what was said, for the next request shows it as that.
+        # As in chat completions: beside calls a thought is what was written, for the next request shows it as that.
         reasoned = [thought, _join(items, "summary", "summary_text"), _join(items, "content", "reasoning_text")]
         comments = _GAP.join(_text_of(each) for each in spoken if each not in final)
         thoughts = [text] if calls else [*reasoned, comments]

@@ -1,8 +1,8 @@
 """What a server refuses of a request, learned from its refusals (HTTP 400): it is sent again without it.
 
-Nobody knows all servers. What one refuses is said in its own words, which name the field or the rule; so each `Mend`
+Nobody knows all servers. What one refuses is stated in its own words, which name the field or the rule; so each `Mend`
 has a pattern for these, and is tried only where the request has what it takes away. Any optional field of the request
-that the refusal names is left out as well, without a pattern. Where the words tell nothing, all that costs nothing is
+that the refusal names is left out as well, without a pattern. Where the words say nothing, all that costs nothing is
 left out at once. What helped is remembered for the server and model, in this process, in the run's checkpoints, and for
 a while in the store (`upcall.storage.server_rules`).
 """

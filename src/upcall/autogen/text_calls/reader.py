@@ -6,9 +6,9 @@ This is the only place that decides it, for our agents and for stock ones, for a
   otherwise. A call beside other words is a mention: an example, a refusal, a quoted page. If calls were read out of
   prose, a page could act through a quote.
 - For the same reason a call that stands in what the model has read is not made.
-- A model that makes calls by itself writes bare JSON as JSON, so it is told what it may mean. The marks of calls,
+- A model that makes calls by itself writes bare JSON as JSON, so it learns what it may mean. The marks of calls,
   which are tokens of the model, count nevertheless: a server often reads most calls and lets some through.
-- What begins with such a mark and is broken, or is a call of no tool, is no result: the model is told.
+- What begins with such a mark and is broken, or is a call of no tool, is no result: the model is informed.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ class TextCalls:
 
     Attributes:
         calls: those to make.
-        problem: what the model is told, instead of taking the text for its result; empty if there is nothing.
+        problem: what the model is given, instead of taking the text for its result; empty if there is nothing.
         is_result: whether the text may be the result nevertheless, if the model insists.
-        warning: what the user is told if the text is the result.
+        warning: what the user reads if the text is the result.
     """
 
     calls: Sequence[FunctionCall] = ()

@@ -221,7 +221,7 @@ def _html(data: bytes) -> Text:
 
 
 def read_html(page: str) -> Text:
-    """Return a page's main text, without the parts around it; all of its text if that cannot be told apart."""
+    """Return a page's main text, without the parts around it; all of its text if that cannot be distinguished."""
     title = html.unescape(found[1]) if (found := re.search(r"<title[^>]*>(.*?)</title", page, re.I | re.S)) else ""
     text = _main_text(page) or _all_text(page)
     return Text("line", text.splitlines(), title)

@@ -109,7 +109,7 @@ class Command:
             self.screen.settle()
             if is_stopped:
                 self.explain_stop()
-        except KeyboardInterrupt:  # A second stop does not wait for how to go on.
+        except KeyboardInterrupt:  # A second stop does not wait for how to continue.
             Command.explain_stop(self)
             is_stopped = True
         if is_stopped:

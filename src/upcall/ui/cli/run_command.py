@@ -164,7 +164,7 @@ class RunCommand(Command):
             with self.borrow_settings():
                 self._answer_here(run_id, question_id)
         except typer.Exit:
-            pass  # The run failed, and has said so.
+            pass  # The run failed, and has reported it.
         except (KeyboardInterrupt, EOFError):
             self.explain_stop()
         except UpcallError as error:

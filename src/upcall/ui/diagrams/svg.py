@@ -1,7 +1,8 @@
 """Shared drawing code: an SVG that grows downwards, text of known width, and colours.
 
-Texts are in a monospaced font, and positions are absolute: whether two of them overlap can be told from the file alone.
-The colours are those of Okabe and Ito, distinguishable without colour vision; shapes carry the same information.
+Texts are in a monospaced font, and positions are absolute: whether two of them overlap can be seen from the
+file alone. The colours are those of Okabe and Ito, distinguishable without colour vision; shapes carry the same
+information.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def _read_nested(agent: ChatAgent, above: frozenset[int]) -> tuple[Member, ...]:
 
 
 def _targets(agent: ChatAgent) -> tuple[str, ...]:
-    """Return the agents that an agent hands over to without a tool: classifier, clarifier and planner."""
+    """Return the agents that an agent hands off to without a tool: classifier, clarifier and planner."""
     return tuple(getattr(agent, "targets", ()))
 
 
@@ -330,7 +330,7 @@ def _rows(member: Member, width: float, *, named: bool) -> Iterator[str]:
     if member.tools:
         yield from _wrap("tools: ", _some(member.tools), width)
     if member.hands_to:
-        yield from _wrap("hands over to: ", _some(member.hands_to), width)
+        yield from _wrap("hands off to: ", _some(member.hands_to), width)
     if member.calls:
         yield from _wrap("calls like tools: ", _some(member.calls), width)
     if member.asks:

@@ -21,7 +21,7 @@ def _lines(member: Member, depth: int) -> Iterator[str]:
     yield _INDENT * depth + one_line(f"{member.name}{kind}{', may ask you' if member.asks else ''}")
     for label, names in (
         ("tools", member.tools),
-        ("hands over to", member.hands_to),
+        ("hands off to", member.hands_to),
         ("calls like tools", member.calls),
     ):
         if names:

@@ -157,7 +157,7 @@ class LineAsker:
         self._screen.question(question, turn.mark, turn.also)
         leave = f"{SKIP}, {DECLINE}" if form.may_skip else DECLINE
         back = "" if turn.is_first else f"{GO_BACK} to the previous question, "
-        self._screen.note(f"  ({leave} to go on without, {back}Ctrl-C to answer later)")
+        self._screen.note(f"  ({leave} to continue without, {back}Ctrl-C to answer later)")
         while True:
             self._screen.prompt(PROMPT)
             text = self._read_hidden() if form.hidden else read_line()
@@ -278,7 +278,7 @@ class ListAsker:
         question, form = turn.question, turn.form
         skip = "Enter alone skips, " if form.may_skip else ""
         back = "" if turn.is_first else "Esc back, "
-        self._screen.note(f"  ({skip}{DECLINE} to go on without, {back}Ctrl-C to answer later)")
+        self._screen.note(f"  ({skip}{DECLINE} to continue without, {back}Ctrl-C to answer later)")
         begun = "" if form.hidden or not isinstance(turn.earlier, str) else turn.earlier
         while True:
             text = await ask_line(PROMPT, hidden=form.hidden, begun=begun, back=not turn.is_first)

@@ -64,7 +64,7 @@ class LiveRegion:
         )
         self._live.start(refresh=True)
         self._console.show_cursor()  # A process that is killed could not bring it back.
-        # A thread, since the seconds go on where a tool holds up the event loop.
+        # A thread, since the seconds continue where a tool holds up the event loop.
         threading.Thread(target=self._keep_fresh, args=(self._live, self._hidden), daemon=True).start()
 
     def _keep_fresh(self, live: Live, hidden: threading.Event) -> None:

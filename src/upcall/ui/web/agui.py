@@ -193,7 +193,7 @@ class _AguiExchange:
         return reader, Conversation(run_id, self._given.messages)
 
     async def _recall(self, reader: RunFollower, conversation: Conversation) -> tuple[BaseEvent, BaseEvent]:
-        """Read what was said and done so far, and yield it at once, with the run's state."""
+        """Read what was written and done so far, and yield it at once, with the run's state."""
         for each in await reader.read_new():
             if isinstance(each.item, TranscriptEntry):
                 conversation.remember(each.item, each.position, each.text_id, reader.find_question(each.item))
@@ -263,7 +263,7 @@ class StreamEnded(UpcallError):
     """The run continues, and this stream does not: the service stops, the caller lost their rights, or time is up."""
 
     def __init__(self, run_id: str) -> None:
-        super().__init__(f"The stream of run {run_id} ended before the run did. Call again to see how it goes on.")
+        super().__init__(f"The stream of run {run_id} ended before the run did. Call again to follow it.")
 
 
 class _Task(NamedTuple):

@@ -115,7 +115,7 @@ def make_router(service: Service, authenticator: Authenticator, streams: Streams
 
     @router.get("/runs/{run_id}/transcript")
     async def show_transcript(run_id: str, caller: CurrentUser) -> list[Entry]:
-        """Show what the agents of a run said and did."""
+        """Show what the agents of a run wrote and did."""
         found = await service.app_for(caller).log.transcript(run_id, user=caller.user)
         return [Entry.model_validate(each) for each in found.as_json()]
 

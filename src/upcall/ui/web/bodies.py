@@ -33,7 +33,7 @@ class Start(Body):
         open: whether everybody who is let in may read the run.
         expires_after: how long each question waits: seconds, or a text like ``2h``.
         on_expiry: what happens then.
-        user_info: name and email, told to the classifier.
+        user_info: name and email, given to the classifier.
         data_sources: ids of the tools that may be used.
     """
 
@@ -142,7 +142,7 @@ class QuestionList(BaseModel):
 
 
 class Entry(BaseModel):
-    """One thing that was said or done; see `upcall.runs.transcript.TranscriptEntry`."""
+    """One thing that was written or done; see `upcall.runs.transcript.TranscriptEntry`."""
 
     kind: str
     path: list[str]

@@ -155,7 +155,7 @@ class _State(BaseModel, frozen=True):
         forms: ids of the questions asked by a form.
         pages: ids of those asked on our page.
         tries: how often in a row the answers did not fit.
-        rounds: how many results of the call said so.
+        rounds: how many results of the call reported it.
     """
 
     run_id: str

@@ -29,8 +29,8 @@ POLL_INTERVAL_S = 5.0
 """How often to look for questions whose time is over."""
 
 FIRST_EVENT_TIMEOUT_S = 5.0
-"""How long a request waits for the first event of a run that it lets go on: it may come behind a model's reply. What is
-wrong is told till then, and afterwards by the run."""
+"""How long a request waits for the first event of a run that it lets continue: it may come behind a model's reply. What
+is wrong is reported till then, and afterwards by the run."""
 
 _log = logging.getLogger(__name__)
 

@@ -147,7 +147,7 @@ def transcript(
     agent: Annotated[str | None, typer.Option(metavar="NAME", help="Only this agent: coder, or lead/coder.")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print it as Markdown.")] = False,
 ) -> None:
-    """Show what the agents of a run said and did: messages, tool calls, results, questions and answers."""
+    """Show what the agents of a run wrote and did: messages, tool calls, results, questions and answers."""
     with command:
         from upcall.ui.transcript_text import transcript_lines, transcript_markdown
 

@@ -93,7 +93,7 @@
     };
     source.addEventListener("token", write);
     source.addEventListener("thought", write);
-    source.addEventListener("open", () => written.clear()); // What is half written is told again from its beginning.
+    source.addEventListener("open", () => written.clear()); // What is half written is given again from its beginning.
     source.addEventListener("run", refresh);
     source.addEventListener("log", (event) => {
       if (JSON.parse(event.data).kind === "changed") refresh();
