@@ -40,7 +40,7 @@ def measure(count: int, shape: str) -> dict[str, float]:
                 lead = PausableAgent("lead", client, system_message="You are the lead", agents=[coder], ask_user=False)
                 return RoundRobinGroupChat([coder if shape == "agent" else lead], max_turns=1)
 
-            app = Upcall(team=make, store=store, settings=Settings.read(None, max_questions_run=count))
+            app = Upcall(team=make, store=store, settings=Settings.read(None, questions={"max_questions_run": count}))
             spent = {}
             begin = time.process_time()
             run = await app.start("Build it")

@@ -49,7 +49,7 @@ async def run_server(store: str, users: int) -> None:
     def make_team() -> Team:
         return RoundRobinGroupChat([PausableAgent("agent", model, max_rounds=500, max_questions=500)], max_turns=1)
 
-    settings = Settings.read(None, store=store, max_questions_run=1_000)
+    settings = Settings.read(None, store={"path": store}, questions={"max_questions_run": 1_000})
     service = Service(settings, team=make_team)
     secrets = [(await create_token(service.store, f"user{number}"))[1] for number in range(users)]
 

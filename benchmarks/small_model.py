@@ -26,7 +26,7 @@ from typing import Any
 from upcall import Upcall, run_sync
 
 DATA = Path(__file__).with_name("data")
-CONFIG = "timeout: {timeout}\nllm_timeout: {timeout}\nmax_reply_tokens: 1000\ntemperature: 0\n"
+CONFIG = "models:\n  timeout: {timeout}\n  max_reply_tokens: 1000\n  temperature: 0\nteam:\n  llm_timeout: {timeout}\n"
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,11 @@ def nested() -> Team:
 
 def app_with(team: Callable[[], Team], location: str) -> Upcall:
     """Return a driver that asks as often as its agents like."""
-    return Upcall(team=team, store=location, settings=Settings.read(None, max_questions_run=10_000, ledger=False))
+    return Upcall(
+        team=team,
+        store=location,
+        settings=Settings.read(None, questions={"max_questions_run": 10_000, "ledger": False}),
+    )
 
 
 async def one_pause(location: str) -> None:

@@ -57,10 +57,10 @@ class Fleet:
 
     def __init__(self, location: str, lease: float) -> None:
         self.location, self.lease = location, lease
-        settings = Settings.read(lease_seconds=lease)
+        settings = Settings.read(store={"lease_seconds": lease})
         self.app = Upcall(store=location, team=make_team, settings=settings)
         self.workers: list[subprocess.Popen[str]] = []
-        self.environment = {"UPCALL_LEASE_SECONDS": str(lease), "UPCALL_CONCURRENCY": "8"}
+        self.environment = {"UPCALL_STORE__LEASE_SECONDS": str(lease), "UPCALL_QUEUE__CONCURRENCY": "8"}
 
     def start(self, *options: str, **environment: str) -> subprocess.Popen[str]:
         """Start one more worker."""

@@ -38,7 +38,7 @@ def played() -> dict[str, str]:
     removed."""
     with TemporaryDirectory() as folder:
         files = Path(folder, "files")
-        settings = Settings(model="demo", executor="none", workspace=files)
+        settings = Settings(models={"model": "demo"}, workspace={"executor": "none", "path": files})
         app = Upcall(store=Path(folder, "runs.db"), settings=settings)
         run = run_sync(app.start("Build me a user authentication system", run_id="demo"))
         time.sleep(_SECONDS)

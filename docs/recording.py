@@ -65,7 +65,7 @@ def record(folder: Path) -> list[Frame]:
         cwd=folder,
         encoding="utf-8",
         dimensions=(ROWS, COLUMNS),
-        env={**os.environ, "TERM": "xterm-256color", "UPCALL_EXECUTOR": "none"},
+        env={**os.environ, "TERM": "xterm-256color", "UPCALL_WORKSPACE__EXECUTOR": "none"},
     )
     stream.feed(f'$ upcall {COMMAND[0]} "{COMMAND[1]}"\r\n')
     frames, keys, since = [Frame(_draw(screen), 0)], list(KEYS), time.monotonic()

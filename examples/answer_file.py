@@ -10,7 +10,7 @@ from pathlib import Path
 from upcall import Run, Settings, Upcall, run_sync
 from upcall.errors import AnswerError
 
-app = Upcall(store="job.db", settings=Settings.read(model="demo"))
+app = Upcall(store="job.db", settings=Settings.read(models={"model": "demo"}))
 
 
 def put(run: Run) -> None:

@@ -24,7 +24,9 @@ def make_team() -> RoundRobinGroupChat:
     return RoundRobinGroupChat([PausableAgent("coder", ScriptedModelClient(reply))], max_turns=1)
 
 
-settings = Settings.read(facts={"licence": "MIT"}, max_questions_run=1)  # At most one question per task.
+settings = Settings.read(
+    questions={"facts": {"licence": "MIT"}, "max_questions_run": 1}
+)  # At most one question per task.
 app = Upcall(store="batch.db", team=make_team, settings=settings)
 left, runs = BUDGET, []
 for task in TASKS:  # First every task goes as far as it can, so that all questions come together.

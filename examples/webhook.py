@@ -33,7 +33,7 @@ class Answers(BaseHTTPRequestHandler):
 
 server = HTTPServer(("127.0.0.1", 0), Answers)
 here = f"http://127.0.0.1:{server.server_port}/"
-app = Upcall(store="webhook.db", settings=Settings.read(model="demo"))
+app = Upcall(store="webhook.db", settings=Settings.read(models={"model": "demo"}))
 describe(run := run_sync(app.start("Build me a user authentication system")))
 while run.waiting:
     server.handle_request()

@@ -83,7 +83,7 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             continue
         monkeypatch.delenv(name)
     # A script has the replies of the agents; what the second look at a question does has tests of its own.
-    monkeypatch.setenv("UPCALL_CHECK_QUESTIONS", "false")
+    monkeypatch.setenv("UPCALL_QUESTIONS__CHECK_QUESTIONS", "false")
 
 
 @pytest.fixture(autouse=True)

@@ -363,7 +363,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         },
         root_reply=_root_asks,
         in_turn=_CHAIN,
-        settings={"enable_plan_approval": True},
+        settings={"planning": {"enable_plan_approval": True}},
     ),
     "demo": Scenario(FRAMEWORK, root_reply=_demo, in_turn=_CHAIN, task="Build me a user authentication system"),
 }

@@ -154,7 +154,7 @@ async def _start(app: Upcall, job: Job) -> Run:
 def app_for(job: Job, points: Points | None) -> Upcall:
     """Return the program that works on the run; without points it can only look at it."""
     store = RunStore(job.store, lease_seconds=job.lease_seconds)
-    scenario, settings = job.what, Settings.read(check_questions=False, **job.what.settings)
+    scenario, settings = job.what, Settings.read(questions={"check_questions": False}, **job.what.settings)
     if points is None:
         return Upcall(store=store, settings=settings)
     world = World(_client(job, points), points)

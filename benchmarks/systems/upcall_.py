@@ -31,7 +31,7 @@ class System:
             model="scripted", base_url=base_url, api_key="none", http_client=http_client, model_info=MODEL_INFO
         )
         self._scenario = scenario
-        settings = Settings.read(model="demo", max_questions_run=1000)
+        settings = Settings.read(models={"model": "demo"}, questions={"max_questions_run": 1000})
         self._app = Upcall(store=store, team=self._team, settings=settings)
 
     def _team(self) -> RoundRobinGroupChat:

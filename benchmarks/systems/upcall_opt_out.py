@@ -15,5 +15,7 @@ class System(upcall_.System):
 
     def __init__(self, base_url: str, http_client: object, store: Path, scenario: Scenario) -> None:
         super().__init__(base_url, http_client, store, scenario)
-        settings = Settings.read(model="demo", max_questions_run=1000, take_over_clients=False)
+        settings = Settings.read(
+            models={"model": "demo", "take_over_clients": False}, questions={"max_questions_run": 1000}
+        )
         self._app = Upcall(store=store, team=self._team, settings=settings)

@@ -129,10 +129,10 @@ class Upcall(RunReader):
         self.log = RunLog(self._access_of, self.driver.active)
         self.changes = RunChanges(self._access_of)
         self.plans = KnownPlans(self._access_of)
-        self.memory = UserMemory(self._access_of, self.settings.facts)
+        self.memory = UserMemory(self._access_of, self.settings.questions.facts)
         self.forks = RunForks(self._access_of)
         self.team = AppTeam(self._access_of, self._teams)
-        spans = RunSpans(self.settings.tracing, self.settings.trace_content)
+        spans = RunSpans(self.settings.telemetry.tracing, self.settings.telemetry.trace_content)
         self.store.on_change = spans.trace_change
 
     @property
@@ -208,8 +208,8 @@ class Upcall(RunReader):
     def _begin_trace(self, run: Run, *, link: str | None = None) -> Run:
         """Return a new run with the start of its trace, if there is one."""
         settings = self.settings
-        content = captures_content(settings.trace_content)
-        parent = start_run(run, content=content, link=link) if is_on(settings.tracing) else None
+        content = captures_content(settings.telemetry.trace_content)
+        parent = start_run(run, content=content, link=link) if is_on(settings.telemetry.tracing) else None
         return run.model_copy(update={"config": run.config.model_copy(update={"traceparent": parent})})
 
     async def answer(self, run_id: str, answer: AnswersInput, *, user: str | None = None, wait: bool = True) -> Run:
@@ -416,11 +416,11 @@ def _check_types(model_client: object, store: object, tools: object, settings: o
         "model_client": (
             model_client,
             (ChatCompletionClient,),
-            "an AutoGen model client; a model's name goes into settings=Settings.read(model=NAME)",
+            "an AutoGen model client; a model's name goes into settings=Settings.read(models={'model': NAME})",
         ),
         "store": (store, (str, Path, RunStore), "a file name, a database URL or a RunStore"),
         "tools": (tools, (list, tuple), "a list of functions or AutoGen tools"),
-        "settings": (settings, (Settings,), "Settings; Settings.read(None, NAME=VALUE) makes some"),
+        "settings": (settings, (Settings,), "Settings; Settings.read(SECTION={NAME: VALUE}) makes some"),
     }
     for name, (value, kinds, what) in wanted.items():
         if value is not None:

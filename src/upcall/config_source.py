@@ -17,6 +17,7 @@ Place = tuple[str | int, ...]
 """Where a value stands: the names, and the positions in lists, that lead to it."""
 
 _SECRET = ("key", "client", "token", "secret", "password", ".env", ".headers")
+_NOTHING = object()
 _values = reprlib.Repr()
 _values.maxstring = 80
 
@@ -66,24 +67,29 @@ class ConfigSource:
 
     @property
     def texts(self) -> dict[str, str]:
-        """A text for each setting, by name, that is another where the setting is: what the file writes, without its
-        layout."""
+        """A text for each setting, by section and name, that is another where the setting is: what the file writes,
+        without its layout."""
         pairs = self.root.value if self.root is not None else ()
-        return {name.value: _write(value, []) for name, value in pairs}
+        texts: dict[str, str] = {}
+        for section, value in pairs:
+            inside = [each for each in value.value if isinstance(each, tuple)] if isinstance(value.value, list) else []
+            texts |= {f"{section.value}.{name.value}": _write(each, []) for name, each in inside}
+            if not inside:
+                texts[section.value] = _write(value, [])
+        return texts
 
     def at(self, *place: str | int) -> str:
         """How a message begins that is about a place: the source and, as far as it is known, the line."""
         line = self._line(place)
         return self.source if line is None else f"{self.source}, line {line}"
 
+    def has(self, place: Place) -> bool:
+        """Whether anything stands at a place."""
+        return self._find(place) is not _NOTHING
+
     def holds(self, place: Place, value: object) -> bool:
         """Whether just this value stands at a place."""
-        found: Any = self.data
-        for part in place:
-            try:
-                found = found[part]
-            except (LookupError, TypeError):
-                return False
+        found = self._find(place)
         if isinstance(found, float) and isinstance(value, float) and isnan(found):
             return isnan(value)  # It equals nothing, itself neither.
         return type(found) is type(value) and found == value
@@ -104,6 +110,15 @@ class ConfigSource:
                 raise ConfigurationError(
                     f"{self.at(*place, name)}: unknown setting {name!r}{inside}{suggest(name, allowed)} Known: {known}."
                 )
+
+    def _find(self, place: Place) -> Any:
+        found: Any = self.data
+        for part in place:
+            try:
+                found = found[part]
+            except (LookupError, TypeError):
+                return _NOTHING
+        return found
 
     def _line(self, place: Place) -> int | None:
         """Return the line of a place, or of what is nearest around it."""

@@ -211,7 +211,7 @@ class TooLarge(StoredStateError):
     def __init__(self, what: str, size: int, limit: int) -> None:
         super().__init__(
             f"{what} has {size / 1e6:.1f} MB, more than the {limit / 1e6:.1f} MB that the store accepts; nothing was "
-            "written. Raise the setting max_state_bytes, or keep less in the team's state."
+            "written. Raise store.max_state_bytes in the settings, or keep less in the team's state."
         )
 
 
@@ -243,7 +243,8 @@ class UserAtLimit(RunConflict):
 
     def __init__(self, run_id: str, user: str, limit: int, seconds: float) -> None:
         StoredStateError.__init__(
-            self, f"Run {run_id} stays queued: {limit} runs of {user} are at work (user_limit); nothing was written."
+            self,
+            f"Run {run_id} stays queued: {limit} runs of {user} are at work (queue.user_limit); nothing was written.",
         )
         self.run_id, self.seconds = run_id, seconds
 

@@ -16,7 +16,7 @@ from upcall.errors import ConfigurationError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-Point: TypeAlias = Literal["commands", "displays", "forms", "listeners", "tables"]
+Point: TypeAlias = Literal["commands", "displays", "forms", "listeners", "settings", "tables"]
 """What can be added. `docs/guides/extending.md` says what each takes.
 
 ``commands``: commands of ``upcall``, by their names: a function as `typer` takes it, or a `typer.Typer` of several.
@@ -24,6 +24,7 @@ Point: TypeAlias = Literal["commands", "displays", "forms", "listeners", "tables
 ``forms``: what `Upcall.form` returns, by where it is shown (``notebook``): a function of the application, the run, and
 ``user``, which returns a `upcall.run_form.RunForm`.
 ``listeners``: functions that make a `upcall.storage.store.Listener` of the settings, or None.
+``settings``: a section of the settings, a `upcall.setting_types.Section` whose fields all have defaults.
 ``tables``: a `upcall.storage.schema.Table` of the store, or several.
 """
 

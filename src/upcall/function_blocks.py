@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, ValidationError
@@ -9,7 +10,7 @@ from pydantic import BaseModel, Field, ValidationError
 from upcall.config_source import ConfigSource, Place, describe_wrong, dot_path, render_value, suggest
 from upcall.errors import ConfigurationError
 from upcall.options import AgentName
-from upcall.setting_types import AtLeastOne, Count, Seconds
+from upcall.setting_types import AtLeastOne, Count, Seconds, Section
 
 Name = Annotated[str, Field(min_length=1)]
 
@@ -17,8 +18,8 @@ Name = Annotated[str, Field(min_length=1)]
 class _Block(BaseModel, extra="forbid", frozen=True, populate_by_name=True):
     """What all blocks have. A block says more than its defaults only by what is in ``model_fields_set``."""
 
-    SETTINGS: ClassVar[frozenset[str]] = frozenset()
-    """The fields that are settings of the same name."""
+    SETTINGS: ClassVar[Mapping[str, str]] = {}
+    """The fields that are settings of the same name, with their sections."""
 
     llm: Name
     tools: list[Name] = []
@@ -36,7 +37,12 @@ class ClarifierConfig(_Block):
     ``planner_llm`` falls back to ``llm``. ``tools`` are the clarifier's.
     """
 
-    SETTINGS = frozenset({"max_turns", "enable_plan_approval", "max_plan_iterations", "log_response_max_chars"})
+    SETTINGS = {
+        "max_turns": "questions",
+        "enable_plan_approval": "planning",
+        "max_plan_iterations": "planning",
+        "log_response_max_chars": "team",
+    }
 
     type_: Literal["clarifier_agent"] = Field(default="clarifier_agent", alias="_type")
     planner_llm: Name | None = None
@@ -54,7 +60,7 @@ class ClarifierConfig(_Block):
 class IntentClassifierConfig(_Block):
     """A block of the type ``intent_classifier`` (S2-21 to S2-25). ``llm_timeout`` is in seconds."""
 
-    SETTINGS = frozenset({"llm_timeout"})
+    SETTINGS = {"llm_timeout": "team"}
 
     type_: Literal["intent_classifier"] = Field(default="intent_classifier", alias="_type")
     llm_timeout: Seconds = 90.0
@@ -82,8 +88,20 @@ def apply_blocks(given: ConfigSource) -> dict[str, Any]:
     if "functions" not in given.data:
         return given.data
     blocks = _blocks(given)
-    flat = {name: value for at, block in blocks.items() for name, value in _flat(given, at, block).items()}
-    return given.data | flat | _verbose(given, blocks) | {"functions": blocks}
+    data = {**given.data, "functions": blocks}
+    for at, block in blocks.items():
+        for section, name, value in _list_settings(given, at, block):
+            data[section] = {**_table(data, section), name: value}
+    if agents := _list_verbose(given, blocks):
+        data["team"] = {**_table(data, "team"), "verbose": agents}
+    return data
+
+
+def _table(data: Mapping[str, Any], section: str) -> dict[str, Any]:
+    value = data.get(section, {})
+    return (
+        {name: getattr(value, name) for name in value.model_fields_set} if isinstance(value, Section) else dict(value)
+    )
 
 
 def _blocks(given: ConfigSource) -> dict[str, Block]:
@@ -136,24 +154,26 @@ def _type(given: ConfigSource, place: Place, data: dict[str, Any]) -> type[Block
     return TYPES[name]
 
 
-def _flat(given: ConfigSource, name: str, block: Block) -> dict[str, Any]:
-    """Return the settings that a block gives, as far as it says them and not only defaults them."""
-    fields = {field: getattr(block, field) for field in sorted(block.SETTINGS & block.model_fields_set)}
-    for field, value in fields.items():
-        if field in given.data and given.data[field] != value:
+def _list_settings(given: ConfigSource, name: str, block: Block) -> Iterator[tuple[str, str, Any]]:
+    """Yield section, name and value of each setting that a block gives, not those that it only defaults."""
+    for field, section in block.SETTINGS.items():
+        if field not in block.model_fields_set:
+            continue
+        value, beside = getattr(block, field), _table(given.data, section)
+        if field in beside and beside[field] != value:
             raise ConfigurationError(
-                f"{given.at(field)}: {field} = {render_value(given.data[field])}, but functions.{name}.{field} = "
-                f"{value!r} "
-                f"({given.at('functions', name, field)}), and both are the same setting; keep one."
+                f"{given.at(section, field)}: {section}.{field} = {render_value(beside[field])}, but "
+                f"functions.{name}.{field} = {value!r} ({given.at('functions', name, field)}), and both are the same "
+                "setting; keep one."
             )
-    return fields
+        yield section, field, value
 
 
-def _verbose(given: ConfigSource, blocks: dict[str, Block]) -> dict[str, Any]:
-    """Return the setting ``verbose`` with the agents of the blocks that are."""
+def _list_verbose(given: ConfigSource, blocks: Mapping[str, Block]) -> list[str]:
+    """Return what the setting ``verbose`` becomes by the agents of the blocks that are; nothing if it stays."""
     agents: list[str] = [agent for block in blocks.values() if block.verbose for agent in block.llms]
-    beside = given.data.get("verbose", False)
+    beside = _table(given.data, "team").get("verbose", False)
     if not agents or not isinstance(beside, bool | list) or beside is True:
-        return {}
+        return []
     named = beside if isinstance(beside, list) else []
-    return {"verbose": [*named, *(agent for agent in agents if agent not in named)]}
+    return [*named, *(agent for agent in agents if agent not in named)]

@@ -1,4 +1,4 @@
-"""What a model can, by its name: rows of a table, `model_table.toml`, which the setting `model_families` extends.
+"""What a model can, by its name: rows of a table, `model_table.toml`, which the setting `models.families` extends.
 
 Three properties that used to be one ("is its family known?"): whether a model takes images, which parameters it takes,
 and whether it is *small*. An unknown name is neither blind nor small. Small is what has few parameters, as the server

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, Field
 
 from upcall.questions.question import ClarificationType
-from upcall.setting_types import AtLeastOne, Count, Duration, Seconds, no_flag
+from upcall.setting_types import About, AtLeastOne, Count, Duration, Seconds, no_flag
 
 AgentName = Literal["classifier", "clarifier", "planner", "lead", "coder", "researcher"]
 WorkKind = Literal["planning", "coding", "research", "small", "embeddings"]
@@ -45,43 +45,117 @@ Share: TypeAlias = Annotated[float, BeforeValidator(no_flag), Field(ge=0, le=1)]
 class ResolutionOptions(Options):
     """Who answers before the human is asked, which human is asked, and how long a question waits.
 
-    Attributes:
-        unattended: whether nobody is there to answer.
-        unattended_limit: the weight of a question (`upcall.agents.asking.weights`) beyond which an unattended run waits
-            for its answer all the same.
+    A question's weight, for ``unattended_limit``, is explained in `upcall.agents.asking.weights`.
     """
 
-    ledger: bool = True
-    ledger_model: bool = False
-    unattended: bool = False
-    unattended_limit: Share = 1
-    max_questions_run: Count = 10
-    assign: list[AssignRule] = []
-    expires_after: Duration | None = None
-    on_expiry: OnExpiry = "wait"
-    remind_after: Duration | None = None
+    ledger: Annotated[
+        bool,
+        About(
+            "whether an answer is reused in the run when the same is asked again, and open questions with the same "
+            "meaning are shown as one",
+            when="to be asked everything, every time",
+        ),
+    ] = True
+    ledger_model: Annotated[
+        bool,
+        About(
+            "whether a model decides which answered question means the same when the words differ; one call per "
+            "question",
+            when="when the same is asked in other words",
+        ),
+    ] = False
+    unattended: Annotated[
+        bool,
+        About(
+            "nobody is there to answer: a question gets its own default, listed in the result, or expires; a risk "
+            "confirmation waits",
+            when="in a job with no human in the loop",
+            short="Nobody is there to answer: questions get their default.",
+            effect="you are not asked",
+        ),
+    ] = False
+    unattended_limit: Annotated[
+        Share,
+        About(
+            "the weight above which even an `unattended` run waits for an answer; each assumption is listed with "
+            "its weight as its risk",
+            when="where some guesses are too risky",
+        ),
+    ] = 1
+    max_questions_run: Annotated[
+        Count,
+        About(
+            "questions that agents may ask the user in tool calls in one run; clarifier and planner have their own "
+            "limits",
+            when="when agents ask too much",
+        ),
+    ] = 10
+    assign: Annotated[
+        list[AssignRule],
+        About(
+            "which questions are for whom; see [below](#users)",
+            when="when others than the owner answer",
+        ),
+    ] = []
+    expires_after: Annotated[
+        Duration | None,
+        About(
+            "how long each question waits: seconds, or `30m`, `2h`, `3d`, `1w`; a run keeps the value it started with",
+            when="when a question must not wait for ever",
+            shown="for ever",
+            short="How long each question waits: 30m, 2h, 3d [for ever].",
+        ),
+    ] = None
+    on_expiry: Annotated[
+        OnExpiry,
+        About(
+            "what happens then: `wait` (the question is noted as overdue and can still be answered), `assume` (its "
+            "own default is assumed and listed in the result; without one, or for a risk confirmation, the asker "
+            "is told that nobody answered), `cancel` or `fail` (the run ends as `cancelled` or `expired`)",
+            when="with `expires_after`",
+            short="What happens to expired questions: wait, assume, cancel or fail [wait].",
+        ),
+    ] = "wait"
+    remind_after: Annotated[
+        Duration | None,
+        About(
+            "how long after it was asked, and how often from then on, a reminder of an open question is due",
+            when="to be reminded of open questions",
+            shown="never",
+        ),
+    ] = None
 
 
 class ClassificationOptions(Options):
-    """What the classifier is given.
+    """What the classifier is given (S2-15)."""
 
-    Attributes:
-        user_info: what is known of the user, ``name`` and ``email`` (S2-15).
-    """
-
-    user_info: dict[str, str] = {}
+    user_info: Annotated[
+        dict[str, str],
+        About(
+            "`name` and `email` of the user, told to the classifier",
+            when="to be addressed by name",
+        ),
+    ] = {}
 
 
 class ClassifierLimits(Options):
-    """How much the classifier's one call may take.
+    """How much the classifier's one call may take: seconds (S2-24), and messages of the conversation, the present one
+    included (S2-40)."""
 
-    Attributes:
-        llm_timeout: seconds for the call (S2-24).
-        max_history: messages of the conversation that the model is shown, the present one included (S2-40).
-    """
-
-    llm_timeout: Seconds = 90
-    max_history: Count = 20
+    llm_timeout: Annotated[
+        Seconds,
+        About(
+            "seconds for the classifier's whole call",
+            when="when classifying is too slow",
+        ),
+    ] = 90
+    max_history: Annotated[
+        Count,
+        About(
+            "messages of the conversation that the classifier sees",
+            when="with long conversations",
+        ),
+    ] = 20
 
 
 class QuestionCheckOptions(Options):
@@ -95,106 +169,287 @@ class QuestionCheckOptions(Options):
     check_questions: bool = False
 
 
-class ClarificationOptions(QuestionCheckOptions):
-    """What the clarifier asks for and how much, and what it may look up.
+class AskingOptions(QuestionCheckOptions):
+    """What the clarifier asks for and how much; after ``max_turns`` questions clarification is complete whatever the
+    model says (S0-11)."""
 
-    Attributes:
-        ask: ``essential`` asks where a wrong guess would spoil the work, ``preferences`` also where users different
-            things.
-        ask_threshold: the weight, between 0 and 1, from which a question is put (`upcall.agents.asking.weights`).
-        ask_scorer: the file of a trained scorer (`upcall.policy.scorer`), which decides whether a task needs a
-            question.
-        max_turns: questions a task; then clarification is complete whatever the model says (S0-11).
-        data_sources: the ids of the sources that a run may use (S0-20); None is all.
-    """
+    ask: Annotated[
+        AskFor,
+        About(
+            "what the clarifier asks for: `essential` where a wrong guess would spoil the work, `preferences` also "
+            "where users' tastes differ; see [asking](architecture/asking-well.md)",
+            when="to be asked about tastes too",
+        ),
+    ] = "essential"
+    ask_threshold: Annotated[
+        Share,
+        About(
+            "the weight, between 0 and 1, from which the clarifier asks a question; with a small model on "
+            "llama.cpp's server, vLLM or SGLang, first of all how likely it is that the task lacks something ([the "
+            "first look](architecture/asking-well.md))",
+            when="to be asked less (towards 1) or more",
+        ),
+    ] = 0.5
+    ask_scorer: Annotated[
+        Path | None,
+        About(
+            "the file of a trained scorer, which decides instead of the model whether the clarifier asks about a "
+            "task; see [A decision beside the model](guides/experiments.md#a-decision-beside-the-model)",
+            when="when a small model asks too much or too little",
+        ),
+    ] = None
+    max_turns: Annotated[
+        Count,
+        About(
+            "questions the clarifier may ask",
+            when="when the clarifier does",
+        ),
+    ] = 3
 
-    ask: AskFor = "essential"
-    ask_threshold: Share = 0.5
-    ask_scorer: Path | None = None
-    max_turns: Count = 3
-    data_sources: list[str] | None = None
+
+class SourceOptions(Options):
+    """The sources that a run may use (S0-20); None is all."""
+
+    data_sources: Annotated[
+        list[str] | None,
+        About(
+            "ids of the sources a run may use: `documents` (the user's), `web`, `arxiv`, `wikipedia`, names of "
+            "tools and of MCP servers",
+            when="to leave some sources out of a run",
+            shown="all",
+        ),
+    ] = None
+
+
+class ClarificationOptions(AskingOptions, SourceOptions):
+    """What the clarifier asks for and how much, and what it may look up."""
 
 
 class ApprovalOptions(Options):
-    """Which tool calls the human is asked to approve.
+    """Which tool calls the human is asked to approve."""
 
-    Attributes:
-        approve: names of tools, or patterns of them such as ``github_*``.
-    """
+    approve: Annotated[
+        list[Annotated[str, Field(min_length=1)]],
+        About(
+            "tools, or patterns of their names, whose calls need your approval; see [Approving tool "
+            "calls](guides/approval.md)",
+            when="to see calls before they are made",
+            short="Ask before calls of this tool, or 'web_*'; repeatable.",
+        ),
+    ] = []
 
-    approve: list[Annotated[str, Field(min_length=1)]] = []
 
-
-class PlanOptions(QuestionCheckOptions):
+class PlanLimits(Options):
     """How much the planner asks, and how its plan is reviewed.
 
-    Attributes:
-        max_clarifications: rounds of questions (S3-34); a round may hold several questions.
-        skip_ambiguity_check: plan at once, whatever is unclear.
-        enable_plan_approval: show the plan to the user, who approves it, rejects it, says what to change, or edits
-            single steps (``upcall.runs.plan.EDITS_HINT``). Without it the plan goes straight to the lead.
-        max_plan_iterations: how often the plan is made anew after feedback (S0-46).
-        at_plan_limit: what becomes of feedback beyond that (X7): the plan is approved and recorded as
-            ``auto_approved`` with that feedback as its remark, it is rejected, or the user has to choose (``pause``).
+    A round of questions (S3-34) may hold several. Without ``enable_plan_approval`` the plan goes straight to the
+    lead; with it the user approves it, rejects it, says what to change, or edits single steps (``upcall.runs.plan``).
+    Feedback beyond ``max_plan_iterations`` (S0-46, X7) has the plan approved and recorded as ``auto_approved`` with
+    that feedback as its remark, rejected, or the user has to choose (``pause``).
     """
 
-    max_clarifications: Count = 3
-    skip_ambiguity_check: bool = False
-    enable_plan_approval: bool = False
-    max_plan_iterations: Count = 10
-    at_plan_limit: AtLimit = "approve"
+    max_clarifications: Annotated[
+        Count,
+        About(
+            "rounds of questions the planner may ask",
+            when="when the planner does",
+        ),
+    ] = 3
+    skip_ambiguity_check: Annotated[
+        bool,
+        About(
+            "whether the planner skips its check for ambiguities that it cannot plan around",
+            when="to save a call per plan",
+        ),
+    ] = False
+    enable_plan_approval: Annotated[
+        bool,
+        About(
+            "whether the user is asked about the plan before it is carried out",
+            when="to read each plan before work begins",
+            short="Review the plan before work begins.",
+        ),
+    ] = False
+    max_plan_iterations: Annotated[
+        Count,
+        About(
+            "times a plan is revised after feedback",
+            when="when plans are revised often",
+        ),
+    ] = 10
+    at_plan_limit: Annotated[
+        AtLimit,
+        About(
+            "what happens to a plan that gets more feedback than that: `approve`, `reject` or `pause`",
+            when="to be shown the plan again, or to have none that you did not approve",
+        ),
+    ] = "approve"
+
+
+class PlanOptions(PlanLimits, QuestionCheckOptions):
+    """What the planner goes by."""
 
 
 class PromptLimits(Options):
-    """How much of a text is sent or logged.
+    """How much of a text is sent or logged, in characters."""
 
-    Attributes:
-        max_context_chars: characters of what the user said that a prompt holds.
-        log_response_max_chars: characters of a reply that are logged.
-    """
-
-    max_context_chars: Annotated[int, BeforeValidator(no_flag), Field(ge=1000)] = 24_000
-    log_response_max_chars: AtLeastOne = 2_000
+    max_context_chars: Annotated[
+        Annotated[int, BeforeValidator(no_flag), Field(ge=1000)],
+        About(
+            "characters of the conversation so far in the prompts of clarifier and planner, at least 1000",
+            when="with a model that has a small context",
+        ),
+    ] = 24_000
+    log_response_max_chars: Annotated[
+        AtLeastOne,
+        About(
+            "how many characters of a reply are logged",
+            when="to read whole replies in the log",
+        ),
+    ] = 2_000
 
 
 class AgentOptions(ClassifierLimits, PromptLimits):
-    """Limits of single agents, and what is logged of them. A run does not pin them: raise a limit and resume.
+    """Limits of single agents, and what is logged of them. A run does not pin them: raise a limit and resume."""
 
-    Attributes:
-        max_rounds: model calls a turn of lead, coder and researcher.
-        stream: whether text is streamed from the model as it comes.
-        verbose: whether replies are logged at level INFO: of all agents, or of those named.
-    """
+    max_rounds: Annotated[
+        AtLeastOne,
+        About(
+            "model calls per turn of lead, coder and researcher",
+            when="when a result says that it is not finished",
+        ),
+    ] = 30
+    stream: Annotated[
+        bool,
+        About(
+            "whether text is streamed from the model. On a terminal `upcall run` streams unless this is set, or "
+            "`--no-stream` given",
+            when="to get tokens as they arrive in your program, or none on a terminal",
+            short="Show tokens as they arrive [if the terminal can be redrawn].",
+        ),
+    ] = False
+    verbose: Annotated[
+        bool | list[AgentName],
+        About(
+            "whether the replies of all agents are logged, or a list of the agents to log",
+            when="to see what the model replied",
+        ),
+    ] = False
 
-    max_rounds: AtLeastOne = 30
-    stream: bool = False
-    verbose: bool | list[AgentName] = False
+
+class TeamAskingOptions(AskingOptions, ApprovalOptions):
+    """What the root team asks the user."""
+
+    check_questions: Annotated[
+        bool,
+        About(
+            "whether a second call checks a question of clarifier or planner before it is asked, and drops it if "
+            "its two likeliest answers lead to the same result; a request for a text or a file is not checked, nor "
+            "is the weightiest question of a model that is not small",
+            when="to save a call per question",
+        ),
+    ] = True  # It costs a call a question: worth it in the root team.
+    parent_answers: Annotated[
+        bool,
+        About(
+            "whether the lead answers questions of its agents from what it was told",
+            when="when the lead knows most answers",
+        ),
+    ] = False
+    ask_memory: Annotated[
+        bool,
+        About(
+            "whether the clarifier counts, by user and workspace, which kinds of questions you answer, and asks "
+            "less of those that you skip, decline, leave to the agent or answer with what would have been assumed; "
+            "see [Learning from what you dismiss](guides/facts-and-budgets.md#learning-from-what-you-dismiss). "
+            "`upcall asked` shows and deletes the counts",
+            when="when the clarifier asks what does not matter to you",
+        ),
+    ] = False
 
 
-class PinnedTeamOptions(ClassificationOptions, ClarificationOptions, ApprovalOptions, PlanOptions):
-    """What a run of the root team keeps from its start: who takes part, what the user is asked, in which words.
+class TeamPlanOptions(PlanLimits):
+    """How the root team plans."""
 
-    Attributes:
-        parent_answers: whether the lead answers what its agents ask, as far as it knows.
-        sources: those on the network that the researcher has.
-        prompts: the folder of the user's own prompts.
-        executor: what runs the coder's commands.
-        unsafe_local: whether they may run without a sandbox.
-        plan_memory: whether a plan that the user approves is kept, and offered for a like task.
-        ask_memory: whether it is counted which kinds of questions the user answers, and those are asked less that they
-            do not.
-    """
+    plan_memory: Annotated[
+        bool,
+        About(
+            "whether a plan that you approved is kept with its run, and shown first, labelled as an earlier plan, "
+            "when you review the plan for a similar task (at least 0.7 of the words in common, by Dice's "
+            "coefficient). It is never used without your approval; `upcall plans` lists these plans, and `--delete "
+            "RUN` removes one",
+            when="when no task may show up in the review of another",
+        ),
+    ] = True
 
-    check_questions: bool = True  # A second look costs a call a question: worth it in the root team.
-    enable_clarifier: bool = True
-    enable_escalation: bool = True
-    parent_answers: bool = False
-    sources: list[NetworkSource] = []
-    prompts: Path | None = None
-    executor: ExecutorName = "auto"
-    unsafe_local: bool = False
-    plan_memory: bool = True
-    ask_memory: bool = False
+
+class MemberOptions(Options):
+    """Who takes part in the root team, and in which words."""
+
+    enable_clarifier: Annotated[
+        bool,
+        About(
+            "whether deep tasks go through the clarifier",
+            when="to plan at once, without clarifying",
+        ),
+    ] = True
+    enable_escalation: Annotated[
+        bool,
+        About(
+            "whether a shallow task that falls short is passed to the clarifier",
+            when="to keep shallow tasks shallow",
+        ),
+    ] = True
+    prompts: Annotated[
+        Path | None,
+        About(
+            "folder of your own prompts; see [below](#your-own-prompts)",
+            when="to reword what agents are given",
+            effect="agents follow the files in this folder",
+        ),
+    ] = None
+
+
+class NetworkOptions(SourceOptions):
+    """What the researcher has on the network."""
+
+    sources: Annotated[
+        list[NetworkSource],
+        About(
+            "sources on the network, besides the documents: `web`, `arxiv`, `wikipedia`; none by default; see "
+            "[below](#sources)",
+            when="to let the researcher use the network",
+        ),
+    ] = []
+
+
+class ExecutorOptions(Options):
+    """What runs the coder's commands."""
+
+    executor: Annotated[
+        ExecutorName,
+        About(
+            "what runs the coder's commands: `auto` (bubblewrap where it works), `bubblewrap`, `docker`, `none`; "
+            "see [below](#commands-of-the-coder)",
+            when="to choose the sandbox",
+            effect="chooses what runs the coder's commands",
+        ),
+    ] = "auto"
+    unsafe_local: Annotated[
+        bool,
+        About(
+            "whether they run on this machine without a sandbox, with your rights (`--unsafe-local`)",
+            when="where there is no sandbox, and you trust the model",
+            short="Run the coder's commands without a sandbox, with your permissions.",
+            effect="commands may run without a sandbox, with your rights",
+        ),
+    ] = False
+
+
+class PinnedTeamOptions(
+    ClassificationOptions, TeamAskingOptions, TeamPlanOptions, MemberOptions, NetworkOptions, ExecutorOptions
+):
+    """What a run of the root team keeps from its start."""
 
 
 class TeamOptions(PinnedTeamOptions, AgentOptions):

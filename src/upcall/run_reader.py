@@ -36,10 +36,10 @@ class RunReader:
         self.settings = settings
         if not isinstance(store, RunStore):
             store = RunStore(
-                store or settings.store,
-                lease_seconds=settings.lease_seconds,
-                max_state_bytes=settings.max_state_bytes,
-                synchronous=settings.synchronous,
+                store or settings.store.path,
+                lease_seconds=settings.store.lease_seconds,
+                max_state_bytes=settings.store.max_state_bytes,
+                synchronous=settings.store.synchronous,
                 listeners=lambda: _make_listeners(settings),
             )
         self.store = store
@@ -81,7 +81,7 @@ class RunReader:
         return access.rights.inbox(await self.store.list_open(access.rights.viewer, limit=limit))
 
     def _access_of(self, user: str | None) -> RunAccess:
-        return RunAccess(self.store, Authorization.of(user, self.settings))
+        return RunAccess(self.store, Authorization.of(user, self.settings.users))
 
     if not TYPE_CHECKING:
 

@@ -1,13 +1,14 @@
-"""Types of settings: hosts, counts, seconds, lengths of time as people write them (``90``, ``30m``, ``2h``, ``3d``)."""
+"""Sections of settings and the types in them: hosts, counts, seconds, lengths of time as people write them (``3d``)."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -78,6 +79,21 @@ HostName = Annotated[str, AfterValidator(check_host)]
 """A host that may be reached, for https alone or at the port that it says."""
 
 
+def check_url(value: str) -> str:
+    """Refuse anything but the address of a page, and an address with a user or password: it would be shown."""
+    try:
+        parts = urlsplit(value)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_url = False
+    if not is_url or "@" in parts.netloc or parts.fragment or not value.isascii() or any(map(str.isspace, value)):
+        raise PydanticCustomError("url", "it is no address such as https://example.org/hook, without user and password")
+    return value
+
+
+Url = Annotated[str, AfterValidator(check_url)]
+
+
 Count = Annotated[int, BeforeValidator(no_flag), Field(ge=0)]
 
 
@@ -85,3 +101,39 @@ AtLeastOne = Annotated[int, BeforeValidator(no_flag), Field(ge=1)]
 
 
 Seconds = Annotated[float, BeforeValidator(no_flag), Field(gt=0, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True)
+class About:
+    """What is to be known of a setting besides its name, type and default, declared with its field.
+
+    Attributes:
+        text: what it is, for the tables of the documentation (Markdown).
+        when: when somebody changes it.
+        shown: its default in words, where the value does not tell.
+        short: what it is, in a line of the command line's help; by default `text`.
+        effect: what it does that its name does not say, shown first to whoever is asked to agree to a file that sets
+            it: it names programs, servers or keys, or takes a question away.
+        takes_key: the setting beside it whose key goes to the server that this one names.
+        env: a variable of other programs that is read too.
+    """
+
+    text: str
+    when: str = ""
+    shown: str | None = None
+    short: str | None = None
+    effect: str | None = None
+    takes_key: str | None = None
+    env: str | None = None
+
+    @property
+    def help(self) -> str:
+        """Return the line for the command line's help."""
+        return self.short or self.text
+
+
+AnySection = TypeVar("AnySection", bound="Section")
+
+
+class Section(BaseModel, extra="forbid", frozen=True, protected_namespaces=(), defer_build=True):
+    """The base of a section of the settings: frozen values by name; unknown names are refused."""

@@ -1,202 +1,283 @@
-"""Settings from the command line, the environment, a `.env` file and a YAML file, in this order of precedence.
+"""The settings in sections, from the command line, the environment, a `.env` file and a YAML file, in this order.
 
 The two files are found in the current folder, where a command of the coder may have put them, and there is no setting
 that is harmless in all hands: together they name the programs that are started, the servers that get the keys, and who
 is asked before something is done. So none is read from there before a person has agreed to the file
 (`upcall.agreements`). The command line, the environment and a file that these or a program name are the person's own.
+
+Each option is declared once, in the class of its section: its name, type, default and what is to be known of it
+(`upcall.setting_types.About`). The tables of the documentation and the options of the command line are made from that.
+A package outside the core brings a section of its own (`upcall.sections`).
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextvars import ContextVar
-from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self, get_args, get_origin
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import (
-    AfterValidator,
-    AliasChoices,
-    BaseModel,
-    BeforeValidator,
-    Field,
-    SecretStr,
-    ValidationError,
-)
-from pydantic_core import PydanticCustomError
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    SettingsError,
-)
+from pydantic import AfterValidator, BaseModel, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from upcall import identity
 from upcall.agreements import select_agreed, show_path
-from upcall.config_source import ConfigSource, Place, closest, describe_wrong, dot_path, list_known, suggest
+from upcall.config_source import ConfigSource, describe_wrong, dot_path, list_known, suggest
 from upcall.errors import ConfigurationError
 from upcall.function_blocks import FunctionConfig, apply_blocks
-from upcall.model_table import FIELDS, ApiChoice
-from upcall.notifications.config import MailSettings, Notifications, Url, WebhookSettings
-from upcall.options import AgentName, AssignRule, ResolutionOptions, TeamOptions, WorkKind
+from upcall.model_settings import AGENTS_OF, ModelSettings, ModelsSettings, Price, Small
+from upcall.options import (
+    AgentName,
+    AgentOptions,
+    ClassificationOptions,
+    MemberOptions,
+    Options,
+    ResolutionOptions,
+    TeamAskingOptions,
+    TeamPlanOptions,
+    WorkKind,
+)
 from upcall.policy.facts import FactValue, parse_facts, read_facts_file
 from upcall.policy.routing import ROLE
-from upcall.proxy_settings import ProxySettings
-from upcall.questions.secrets import KEY
-from upcall.research.mcp_server import McpServer
+from upcall.research.settings import ResearchSettings
 from upcall.runs.config import Fact, RootTeamConfig
-from upcall.runs.run import Usage
-from upcall.setting_types import AtLeastOne, Count, HostName, Seconds, no_flag
+from upcall.sections import Root
+from upcall.setting_paths import find_place, normalize, refuse_unknown, type_at, variable
+from upcall.setting_types import About, AnySection, AtLeastOne, Seconds, Section
 from upcall.settings_files import CONFIG_FILE, ENV_FILE, SettingsFile, read_config_file, read_env_file
-from upcall.workspace.limits import Limits
+from upcall.settings_sources import FUNCTIONS, list_unknown, merge, read_variables
+from upcall.workspace.settings import WorkspaceSettings
 
-WebSearch = Literal["auto", "tavily", "brave", "ddgs"]
-ServiceName = Literal["tavily", "brave", "arxiv", "arxiv_pdf", "wikipedia"]
-PREFIX = "UPCALL_"
-_NO_SETTINGS = {KEY, "UPCALL_UPDATE_GOLDEN", "UPCALL_UPDATE_DOCS"}
-"""Variables that others read: what is secret, and our tests."""
+__all__ = ["ModelSettings", "Price", "Section", "Settings", "Small"]
 
 
-Small = bool | Literal["auto"]
-"""Whether a model counts as small: ``auto`` by its size, as its name or its server tells."""
+class StoreSettings(Section):
+    """Where runs are stored, and how."""
+
+    path: Annotated[
+        str,
+        About(
+            "SQLite file, `sqlite:///FILE`, or `postgresql://USER:PASSWORD@HOST/DATABASE` (needs `pip install "
+            "'.[postgres]'`); the password is never shown",
+            when="to keep runs in one place, or on a server",
+            short="SQLite file or PostgreSQL URL of the store [upcall.db].",
+            effect="runs, and answers to their questions, are read from here",
+        ),
+    ] = "upcall.db"
+    synchronous: Annotated[
+        Literal["normal", "full"],
+        About(
+            "for an SQLite store: `full` waits for the disk at each write; `normal` may lose the last writes in a "
+            "power failure, but never leaves half of one",
+            when="when the power may fail",
+        ),
+    ] = "normal"
+    lease_seconds: Annotated[
+        Seconds,
+        About(
+            "how long a worker that gives no sign of life keeps its lease on a run; one whose process on this "
+            "machine has ended loses it at once",
+            when="when machines lose contact with each other",
+        ),
+    ] = 15.0
+    max_state_bytes: Annotated[
+        AtLeastOne,
+        About(
+            "bytes of JSON in one checkpoint, one run's record or one step of its journal; anything larger is refused",
+            when="when a large run is refused",
+        ),
+    ] = 100_000_000
+    transcripts: Annotated[
+        bool,
+        About(
+            "whether a run keeps what its agents said and did, for `upcall transcript RUN`; about 0.1 KB at a "
+            "first pause",
+            when="when nothing said may be stored",
+        ),
+    ] = True
+    timings: Annotated[
+        bool,
+        About(
+            "whether a run keeps when its model and tool calls were made, for `upcall show RUN --svg`; about 0.1 "
+            "KB per run segment",
+            when="to save a few bytes",
+        ),
+    ] = True
 
 
-class ModelSettings(BaseModel, extra="forbid", protected_namespaces=()):
-    """Which model to talk to: a name on an OpenAI-compatible server, or any AutoGen model client as a component."""
+class QueueSettings(Section):
+    """How many submitted runs are worked on at once."""
 
-    model: str | None = None
-    base_url: str | None = None
-    api_key: SecretStr | None = None
-    model_client: dict[str, Any] | None = None
-    model_info: dict[str, Any] | None = None
-    small: Small | None = None
-    api: ApiChoice | None = None
-
-
-_AGENTS_OF: dict[WorkKind, tuple[AgentName, ...]] = {
-    "planning": ("clarifier", "planner", "lead"),
-    "coding": ("coder",),
-    "research": ("researcher",),
-}
-"""Who works with the model for a kind of work. ``small`` is for looks and repairs, whoever makes them, ``embeddings``
-for the scorer."""
-
-
-def _check_family(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of the table of models; refuse one that says nothing of a name."""
-    if unknown := sorted(row.keys() - FIELDS):
-        raise PydanticCustomError("family", f"unknown {unknown[0]!r}; known: {', '.join(sorted(FIELDS))}")
-    try:
-        re.compile(row["name"])
-    except (KeyError, TypeError, re.error) as error:
-        raise PydanticCustomError("family", "name must be a regular expression for names of models") from error
-    return row
+    concurrency: Annotated[
+        AtLeastOne,
+        About(
+            "how many submitted runs one process works on at a time",
+            when="raise it for runs that mostly wait for the model",
+            short="How many runs to work on at a time [4].",
+        ),
+    ] = 4
+    user_limit: Annotated[
+        AtLeastOne | None,
+        About(
+            "how many submitted runs of one user are worked on at once, across all workers; the others wait",
+            when="when one user's many tasks must not hold up the rest",
+            shown="no limit",
+            short="How many runs of one user at once, across all workers [no limit].",
+        ),
+    ] = None
 
 
-def _model_of_name(value: object) -> object:
-    return {"model": value} if isinstance(value, str) else value
+class QuestionsSettings(Section, ResolutionOptions, TeamAskingOptions):
+    """What is asked, who answers, and what happens while nobody does."""
+
+    facts: Annotated[
+        dict[str, FactValue] | Path,
+        About(
+            "standing answers by what is asked, or a YAML file of them; see [below](#facts)",
+            when="when every run asks the same questions",
+            effect="these answers are given in your place",
+        ),
+    ] = {}
 
 
-class Price(BaseModel, extra="forbid"):
-    """What a million tokens of a model cost, in the currency of the settings."""
-
-    prompt: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    completion: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-
-    def cost(self, used: Usage) -> float:
-        """Return what so many tokens cost."""
-        return (used.prompt_tokens * self.prompt + used.completion_tokens * self.completion) / 1_000_000
+class PlanningSettings(Section, TeamPlanOptions):
+    """How the team plans, and whether you review it."""
 
 
-class Settings(BaseSettings, ResolutionOptions, TeamOptions):
-    """All that can be set. Environment variables are named ``UPCALL_...``; ``OPENAI_API_KEY`` is read too.
+def _check_tool(tool: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(tool.get("provider"), str):
+        raise PydanticCustomError(
+            "tool",
+            "it has no provider: name the class of an AutoGen tool, such as provider: "
+            "autogen_ext.tools.http.HttpTool, and its config",
+        )
+    return tool
 
-    ``timeout`` is for one model request, ``llm_timeout`` for the classifier's call as a whole, both in seconds.
-    ``agents`` gives single agents another model, ``models`` a kind of work, ``llms`` gives models names that these and
-    the blocks of ``functions`` use.
-    What such a block sets is in the setting of the same name as well. ``docs/settings.md`` says what each is for.
+
+ToolComponent = Annotated[dict[str, Any], AfterValidator(_check_tool)]
+
+
+class TeamSettings(Section, MemberOptions, AgentOptions):
+    """Who works on a task, and how much a turn may take."""
+
+    tools: Annotated[
+        list[ToolComponent],
+        About(
+            "further tools, as AutoGen components; see [below](#tools)",
+            when="to give the team a tool without a program",
+            effect="loads these classes; a FunctionTool is code, which runs with your rights",
+        ),
+    ] = []
+
+
+class UsersSettings(Section, ClassificationOptions):
+    """Who you are, and who else there is."""
+
+    user: Annotated[
+        str | None,
+        About(
+            "who you are: stored with runs and answers, and decides what you see; see [below](#users)",
+            when="when several people share a store",
+            short="Your user name; kept with runs and answers.",
+        ),
+    ] = None
+    admins: Annotated[
+        list[str],
+        About(
+            "users who may do everything",
+            when="to look after the runs of others",
+        ),
+    ] = []
+    roles: Annotated[
+        dict[str, list[str]],
+        About(
+            "users by role",
+            when="to assign questions to a role",
+        ),
+    ] = {}
+
+
+class TelemetrySettings(Section):
+    """What OpenTelemetry gets."""
+
+    tracing: Annotated[
+        bool | None,
+        About(
+            "whether runs produce OpenTelemetry [spans and metrics](guides/observability.md); none: where "
+            "OpenTelemetry is set up",
+            when="true: the command line [sends](#traces) them; false: nothing is traced",
+            shown="none",
+        ),
+    ] = None
+    trace_content: Annotated[
+        bool | None,
+        About(
+            "whether spans contain [what was said](guides/observability.md#what-was-said); none: "
+            "`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` says so",
+            when="to read prompts and replies in a tracing tool",
+            shown="none",
+        ),
+    ] = None
+
+
+class TerminalSettings(Section):
+    """What a terminal shows."""
+
+    plain: Annotated[
+        bool,
+        About(
+            "whether a terminal gets only lines: no lists to move through, no redrawn lines",
+            when="with a screen reader",
+            short="Print plain lines only, without lists or redrawing, for screen readers.",
+        ),
+    ] = False
+
+
+class Settings(BaseModel, extra="allow", frozen=True, protected_namespaces=()):
+    """All that can be set, in sections: ``Settings(store={"path": "runs.db"}, team={"max_rounds": 50})``.
+
+    What is not given comes from the environment (``UPCALL_STORE__PATH``; ``OPENAI_API_KEY`` is read too) or has its
+    default; `read` reads the files too. ``docs/settings.md`` says what each setting is for.
+
+    ``llms`` gives models names that ``models`` and the blocks of ``functions`` use. What such a block sets is in the
+    setting of the same name as well. Sections of packages outside the core are reached by `section` and by
+    ``sections``.
+
+    Raises:
+        ConfigurationError: a setting is unknown or wrong.
     """
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        env_nested_delimiter="__",
-        extra="ignore",
-        protected_namespaces=(),
-        populate_by_name=True,
-    )
-
-    model: str | None = None
-    base_url: str | None = Field(default=None, validation_alias=AliasChoices("UPCALL_BASE_URL", "OPENAI_BASE_URL"))
-    api_key: SecretStr | None = Field(default=None, validation_alias=AliasChoices("UPCALL_API_KEY", "OPENAI_API_KEY"))
-    model_client: dict[str, Any] | None = None
-    model_info: dict[str, Any] | None = None
-    small: Small = "auto"
-    api: ApiChoice = "auto"
-    model_families: list[Annotated[dict[str, Any], AfterValidator(_check_family)]] = []
-    take_over_clients: bool = True
-    agents: dict[AgentName, ModelSettings] = {}
-    models: dict[WorkKind, Annotated[ModelSettings, BeforeValidator(_model_of_name)]] = {}
+    models: ModelsSettings = ModelsSettings()
     llms: dict[str, ModelSettings] = {}
     functions: dict[str, FunctionConfig] = {}
-    tools: list[dict[str, Any]] = []
-    store: str = "upcall.db"
-    max_state_bytes: AtLeastOne = 100_000_000
-    uploads_limit: AtLeastOne = 5_000_000_000
-    lease_seconds: Seconds = 15.0
-    concurrency: AtLeastOne = 4
-    user_limit: AtLeastOne | None = None
-    model_limits: dict[str, AtLeastOne] = {}
-    grace_seconds: Annotated[float, BeforeValidator(no_flag), Field(ge=0, allow_inf_nan=False)] = 30.0
-    synchronous: Literal["normal", "full"] = "normal"
-    user: str | None = None
-    admins: list[str] = []
-    roles: dict[str, list[str]] = {}
-    workspace: Path | None = None
-    documents: list[Path] = []
-    docker_image: str = "python:3-slim"
-    readable: list[Path] = []
-    allow_commands: list[str] = []
-    allow_changes: list[Literal["overwrite", "delete"]] = []
-    network_hosts: list[HostName] = []
-    overlay: Literal["auto", "kernel", "fuse", "copy"] = "auto"
-    limits: Limits = Limits()
-    document_index: Path | None = None
-    web_search: WebSearch = "auto"
-    tavily_api_key: SecretStr | None = Field(
-        default=None, validation_alias=AliasChoices("UPCALL_TAVILY_API_KEY", "TAVILY_API_KEY")
-    )
-    brave_api_key: SecretStr | None = Field(
-        default=None, validation_alias=AliasChoices("UPCALL_BRAVE_API_KEY", "BRAVE_API_KEY")
-    )
-    wikipedia_language: Annotated[str, Field(pattern=r"^[a-z][a-z-]{1,15}$")] = "en"
-    private_hosts: list[str] = []
-    source_urls: dict[ServiceName, str] = {}
-    mcp_servers: dict[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,30}$")], McpServer] = {}
-    webhooks: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,30}$")], WebhookSettings] = {}
-    mail: MailSettings | None = None
-    public_url: Url | None = None
-    proxy: ProxySettings | None = None
-    timeout: Seconds = 120
-    max_retries: Count = 2
-    max_reply_tokens: AtLeastOne | None = None
-    temperature: Annotated[float, BeforeValidator(no_flag), Field(ge=0, le=2)] | None = None
-    server_wait: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 300.0
-    facts: dict[str, FactValue] | Path = {}
-    prices: dict[str, Price] = {}
-    currency: str = "USD"
-    plain: bool = False
-    tracing: bool | None = None
-    trace_content: bool | None = None
-    timings: bool = True
-    transcripts: bool = True
+    store: StoreSettings = StoreSettings()
+    queue: QueueSettings = QueueSettings()
+    team: TeamSettings = TeamSettings()
+    questions: QuestionsSettings = QuestionsSettings()
+    planning: PlanningSettings = PlanningSettings()
+    users: UsersSettings = UsersSettings()
+    workspace: WorkspaceSettings = WorkspaceSettings()
+    research: ResearchSettings = ResearchSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    terminal: TerminalSettings = TerminalSettings()
 
     _unknown_variables: tuple[str, ...] = ()
     _left_out: tuple[str, ...] = ()
-    _given: ConfigSource | None = None
+    _source: ConfigSource | None = None
+
+    def __init__(self, source: ConfigSource | None = None, /, **sections: Any) -> None:
+        """Check what is given; with `source`, in which it stands, the environment has been read already."""
+        root = settings_root()
+        given = source or ConfigSource("Settings", sections)
+        data: dict[str, Any] = sections
+        if source is None:
+            refuse_unknown(given, root, (FUNCTIONS,))
+            data = merge(read_variables(os.environ, root), apply_blocks(given))
+        try:
+            super().__init__(**data | _validate_added(data, root))
+        except ValidationError as error:
+            raise ConfigurationError(_problem(error, given, root)) from error
 
     @classmethod
     def read(cls, config: Path | None = None, **explicit: Any) -> Settings:
@@ -208,40 +289,78 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
             UnagreedSettings: nobody has agreed to a file in the current folder.
             ConfigurationError: a file cannot be read, or a setting is unknown or of the wrong type.
         """
+        root = settings_root()
         files = find_files(Path(), config_too=config is None)
         found = {file.path.name: file for file in select_agreed(files)}
         given = ConfigSource.read(config) if config else ConfigSource("the configuration")
         if (in_folder := found.get(CONFIG_FILE)) is not None and in_folder.config is not None:
             given = in_folder.config
         from_env_file = found[ENV_FILE].variables if ENV_FILE in found else {}
-        _refuse_unknown(given)
-        arguments = ConfigSource("Settings", {name: value for name, value in explicit.items() if value is not None})
-        arguments.refuse_unknown((), Settings.model_fields)
-        if (
-            "functions" in arguments.data
-        ):  # A program's blocks come in the place of the file's, and are not mixed with them.
-            given.data.pop("functions", None)
-        from_file, variables = apply_blocks(given), set[str]()
+        refuse_unknown(given, root, (FUNCTIONS,))
+        named = ConfigSource("Settings", _drop_none(explicit))
+        refuse_unknown(named, root, (FUNCTIONS,))
+        if FUNCTIONS in named.data:  # A program's blocks come in the place of the file's, and are not mixed with them.
+            given.data.pop(FUNCTIONS, None)
+        data = apply_blocks(given)
+        for above in (read_variables(from_env_file, root), read_variables(os.environ, root), apply_blocks(named)):
+            data = merge(data, above)
         try:
-            sources = _sources.set(_Sources(from_file, from_env_file, variables))
-            try:
-                values = _reading()(**apply_blocks(arguments))
-                read = Settings.model_construct(_fields_set=values.model_fields_set, **dict(values))
-            finally:
-                _sources.reset(sources)
-        except ValidationError as error:
-            raise ConfigurationError(_problem(error, given)) from error
-        except SettingsError as error:
-            raise ConfigurationError(f"{error}. Lists and tables in the environment are written as JSON.") from error
+            read = cls(given, **data)
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"Cannot read the settings: {error}.") from error
-        read._unknown_variables = tuple(_unknown_variables(variables))
+        read._unknown_variables = tuple(list_unknown({**from_env_file, **os.environ}, root))
         read._left_out = tuple(show_path(file.path) for file in files if file.path.name not in found)
-        read._given = given
+        read._source = given
         read.standing_facts()
         read._refuse_unknown_roles()
-        read._refuse_unknown_llms(arguments if "functions" in arguments.data else given)
+        read._refuse_unknown_llms(named if FUNCTIONS in named.data else given)
         return read
+
+    # -- sections -----------------------------------------------------------------------------------------------------
+
+    @property
+    def sections(self) -> Mapping[str, Section]:
+        """All sections by name, those of packages outside the core too."""
+        own = {name: getattr(self, name) for name in type(self).model_fields}
+        added = {name: kind() for name, kind in settings_root().added.items()}
+        found = {**own, **added, **(self.model_extra or {})}
+        return MappingProxyType({name: value for name, value in found.items() if isinstance(value, Section)})
+
+    def section(self, kind: type[AnySection]) -> AnySection:
+        """Return a section by its class, as a package outside the core reads its own.
+
+        Raises:
+            ConfigurationError: nobody has registered it.
+        """
+        for value in self.sections.values():
+            if isinstance(value, kind):
+                return value
+        raise ConfigurationError(
+            f"No package registers the section {kind.__name__} of the settings. Install upcall anew: pip install -e ."
+        )
+
+    def replace(self, **sections: Mapping[str, Any] | Section) -> Self:
+        """Return a copy with other values, by section: ``settings.replace(store={"path": "other.db"})``. They are
+        taken as they are, without validation."""
+        update = {
+            name: value if isinstance(value, Section) else self._section_named(name).model_copy(update=dict(value))
+            for name, value in sections.items()
+        }
+        return self.model_copy(update=update)
+
+    def _section_named(self, name: str) -> Section:
+        return getattr(self, name) if name in type(self).model_fields else self.sections[name]
+
+    def choose(self, kind: type[Options]) -> dict[str, Any]:
+        """Return the options of a kind, whichever section each is in."""
+        return {name: getattr(self._section_named(_home(name)), name) for name in kind.model_fields}
+
+    def with_options(self, options: Mapping[str, Any]) -> Self:
+        """Return a copy with other values of options, as a run pins them, whichever section each is in."""
+        by_section: dict[str, dict[str, Any]] = {}
+        for name, value in options.items():
+            by_section.setdefault(_home(name), {})[name] = value
+        return self.replace(**by_section)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -255,28 +374,23 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
         Raises:
             ConfigurationError: their file cannot be read, or one of them is wrong.
         """
-        if isinstance(self.facts, Path):
+        if isinstance(self.questions.facts, Path):
             try:
-                return read_facts_file(self.facts)
+                return read_facts_file(self.questions.facts)
             except ConfigurationError as error:
-                raise ConfigurationError(f"facts = {str(self.facts)!r}: {error}") from error
-        return parse_facts(self.facts, self._place_of_fact)
+                raise ConfigurationError(f"questions.facts = {str(self.questions.facts)!r}: {error}") from error
+        return parse_facts(self.questions.facts, self._place_of_fact)
 
     def _place_of_fact(self, asked: str) -> str:
-        in_file = self._given.data.get("facts") if self._given is not None and self._given.root is not None else None
-        if self._given is not None and isinstance(in_file, dict) and asked in in_file:
-            return self._given.at("facts", asked)
-        return f"{PREFIX}FACTS or the program"
+        place = ("questions", "facts", asked)
+        if self._source is not None and self._source.root is not None and self._source.has(place):
+            return self._source.at(*place)
+        return f"{variable(place[:2])} or the program"
 
     @property
     def names_a_model(self) -> bool:
         """Whether a common model is configured, or asked for as the demo; single agents may have one without it."""
-        return not (self.model is None and self.base_url is None and self.model_client is None)
-
-    @property
-    def notifications(self) -> Notifications:
-        """Who else is told what happens to runs."""
-        return Notifications(self.webhooks, self.mail, self.roles, self.public_url)
+        return not (self.models.model is None and self.models.base_url is None and self.models.model_client is None)
 
     def with_model_of(self, team: RootTeamConfig | None, base_url: str | None = None) -> Self:
         """Return these settings with the model that a run was started with, if that is known, perhaps at another
@@ -287,21 +401,23 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
         """
         if team is None or team.model is None:
             return self
-        models = {kind: ModelSettings(model=each.model, base_url=each.base_url) for kind, each in team.models.items()}
+        kinds = {kind: ModelSettings(model=each.model, base_url=each.base_url) for kind, each in team.models.items()}
         address = base_url or team.model.base_url
-        model = {"model": team.model.model, "base_url": address, "model_client": None, "models": models}
-        is_given = base_url is not None or address == self.base_url or team.account == identity.account()
-        return self.model_copy(update=model if is_given else {**model, **self._drop_common_keys()})
+        model = {"model": team.model.model, "base_url": address, "model_client": None, "kinds": kinds}
+        is_given = base_url is not None or address == self.models.base_url or team.account == identity.account()
+        known = self if is_given else self._drop_common_keys()
+        return known.replace(models=model)
 
-    def _drop_common_keys(self) -> dict[str, Any]:
-        """Return what takes the keys away that go to the common server."""
+    def _drop_common_keys(self) -> Self:
+        """Return a copy without the keys that go to the common server."""
 
         def drop(named: Mapping[Any, ModelSettings]) -> dict[Any, ModelSettings]:
             return {
                 at: each if each.base_url else each.model_copy(update={"api_key": None}) for at, each in named.items()
             }
 
-        return {"api_key": None, "agents": drop(self.agents), "llms": drop(self.llms)}
+        without = self.replace(models={"api_key": None, "agents": drop(self.models.agents)})
+        return without.model_copy(update={"llms": drop(self.llms)})
 
     def for_agent(self, name: str) -> ModelSettings:
         """Return the model of one agent: its own where it has one, else the one that its block names, else that for its
@@ -315,15 +431,7 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
 
     def _complete(self, own: ModelSettings | None) -> ModelSettings:
         """Return a model with what it leaves out from the common one."""
-        common = ModelSettings(
-            model=self.model,
-            base_url=self.base_url,
-            api_key=self.api_key,
-            model_client=self.model_client,
-            model_info=self.model_info,
-            small=self.small,
-            api=self.api,
-        )
+        common = ModelSettings(**{name: getattr(self.models, name) for name in ModelSettings.model_fields})
         if own is None:
             return common
         if own.model_client is not None:
@@ -347,24 +455,24 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
 
     def _own(self, agent: str) -> ModelSettings | None:
         named = {each: llm for block in self.functions.values() for each, llm in block.llms.items()}
-        own: ModelSettings | None = self.agents.get(agent)  # type: ignore[call-overload]
+        own: ModelSettings | None = self.models.agents.get(agent)  # type: ignore[call-overload]
         own = own or self.llms.get(named.get(agent))  # type: ignore[call-overload]
-        return own or next((self._of_kind(kind) for kind, agents in _AGENTS_OF.items() if agent in agents), None)
+        return own or next((self._of_kind(kind) for kind, agents in AGENTS_OF.items() if agent in agents), None)
 
     def _of_kind(self, kind: WorkKind) -> ModelSettings | None:
         """Return what is said of the model for a kind of work: an entry of ``llms`` where it names one."""
-        choice = self.models.get(kind)
+        choice = self.models.kinds.get(kind)
         return self.llms.get(choice.model or "", choice) if choice is not None else None
 
     def _refuse_unknown_roles(self) -> None:
         """Refuse a role that nobody has: nobody could answer its questions."""
-        for at, rule in enumerate(self.assign):
+        for at, rule in enumerate(self.questions.assign):
             role = rule.to.removeprefix(ROLE)
-            if rule.to.startswith(ROLE) and role not in self.roles:
-                at_line = self._given.at("assign", at, "to") if self._given is not None else "assign"
+            if rule.to.startswith(ROLE) and role not in self.users.roles:
+                at_line = self._source.at("questions", "assign", at, "to") if self._source is not None else "Settings"
                 raise ConfigurationError(
-                    f"{at_line}: assign.{at}.to = {rule.to!r} is a role that is not defined under "
-                    f"roles{suggest(role, self.roles)} Defined: {', '.join(self.roles) or 'none'}."
+                    f"{at_line}: questions.assign.{at}.to = {rule.to!r} is a role that is not defined under "
+                    f"users.roles{suggest(role, self.users.roles)} Defined: {', '.join(self.users.roles) or 'none'}."
                 )
 
     def _refuse_unknown_llms(self, given: ConfigSource) -> None:
@@ -388,46 +496,12 @@ class Settings(BaseSettings, ResolutionOptions, TeamOptions):
         """Where some agents have a model and there is no common one, the others would play the demo unnoticed."""
         played = [agent for agent in get_args(AgentName) if self._own(agent) is None]
         if not self.names_a_model and 0 < len(played) < len(get_args(AgentName)):
-            yield f"No common model is set, so the scripted demo plays {', '.join(played)}; set model."
+            yield f"No common model is set, so the scripted demo plays {', '.join(played)}; set models.model."
 
 
-class _Sources(NamedTuple):
-    """What is read now: the data of the YAML file, the variables of ``.env``, and a set that gets the names of all
-    variables."""
-
-    from_file: dict[str, Any]
-    from_env_file: Mapping[str, str | None]
-    variables: set[str]
-
-
-_sources: ContextVar[_Sources] = ContextVar("upcall_sources")
-
-
-@cache
-def _reading() -> type[Settings]:
-    """Make settings that are read from all sources when made. A class takes longer to make than settings to read."""
-
-    class Reading(Settings):  # pydantic-settings takes its sources from the class.
-        @classmethod
-        def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,
-            file_secret_settings: PydanticBaseSettingsSource,
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            from_file, from_env_file, variables = _sources.get()
-            env_file = EnvSettingsSource(settings_cls)
-            env_file.env_vars = {name.lower(): text for name, text in from_env_file.items()}
-            for source in (env_settings, env_file):
-                assert isinstance(source, EnvSettingsSource)
-                variables.update(name.upper() for name in source.env_vars)
-            _refuse_blocks(variables)
-            yaml = InitSettingsSource(settings_cls, init_kwargs=from_file)
-            return init_settings, env_settings, env_file, yaml
-
-    return Reading
+def settings_root() -> Root:
+    """Return the sections by name, each with its type."""
+    return Root({name: field.annotation for name, field in Settings.model_fields.items()})
 
 
 def find_files(folder: Path, *, config_too: bool = True) -> Sequence[SettingsFile]:
@@ -436,8 +510,9 @@ def find_files(folder: Path, *, config_too: bool = True) -> Sequence[SettingsFil
     Raises:
         ConfigurationError: one cannot be read.
     """
+    root = settings_root()
     try:
-        found = [read_env_file(folder, lambda name: field_of(name) is not None)]
+        found = [read_env_file(folder, lambda name: find_place(name, root) is not None)]
         if config_too:
             found.append(read_config_file(folder))
     except OSError as error:
@@ -445,108 +520,51 @@ def find_files(folder: Path, *, config_too: bool = True) -> Sequence[SettingsFil
     return [file for file in found if file is not None]
 
 
-def field_of(variable: str) -> str | None:
-    """Return the name of the setting that a variable is about, nested names included; None for those of others."""
-    name = variable.upper().partition("__")[0]
-    if name.startswith(PREFIX):
-        return name.removeprefix(PREFIX).lower()
-    for field, info in Settings.model_fields.items():
-        if isinstance(info.validation_alias, AliasChoices) and name in info.validation_alias.choices:
-            return field
-    return None
+def _home(option: str) -> str:
+    """Return the name of the section that an option is in."""
+    fields = Settings.model_fields.items()
+    return next(name for name, field in fields if option in getattr(field.annotation, "model_fields", {}))
 
 
-def _refuse_unknown(given: ConfigSource) -> None:
-    """Check the names in a file, and that its tools are components."""
-    given.refuse_unknown((), Settings.model_fields)
-    if isinstance(given.data.get("limits"), dict):
-        given.refuse_unknown(("limits",), Limits.model_fields)
-    if "agents" in given.data:
-        given.refuse_unknown(("agents",), get_args(AgentName))
-    if "models" in given.data:
-        given.refuse_unknown(("models",), get_args(WorkKind))
-    for table in ("agents", "models", "llms"):
-        named = given.data.get(table)
-        for name, value in named.items() if isinstance(named, dict) else ():
-            if isinstance(value, str) and table == "models":
-                continue
-            given.refuse_unknown((table, name), ModelSettings.model_fields, listed=ModelSettings.model_fields)
-    rules = given.data.get("assign")
-    for at in range(len(rules)) if isinstance(rules, list) else ():
-        given.refuse_unknown(("assign", at), AssignRule.model_fields)
-    tools = given.data.get("tools")
-    for at, tool in enumerate(tools if isinstance(tools, list) else ()):
-        if isinstance(tool, dict) and not isinstance(tool.get("provider"), str):
-            raise ConfigurationError(
-                f"{given.at('tools', at)}: tools.{at} has no provider: name the class of an AutoGen tool, such as "
-                "provider: autogen_ext.tools.http.HttpTool, and its config."
-            )
+def _drop_none(explicit: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out sections, and settings in them, that nobody gave."""
+    given = {name: value for name, value in explicit.items() if value is not None}
+    return {
+        name: {key: each for key, each in value.items() if each is not None} if isinstance(value, dict) else value
+        for name, value in given.items()
+    }
 
 
-def _unknown_variables(variables: Iterable[str]) -> Iterable[str]:
-    """Yield a note for each variable with our prefix that is no setting."""
-    known = [name.upper() for name in Settings.model_fields]
-    for variable in sorted(variables):
-        if variable == KEY and KEY not in os.environ:
-            yield f"{KEY} is read from the environment itself, not from .env; export it."
-        if not variable.startswith(PREFIX) or variable in _NO_SETTINGS:
-            continue
-        name, nested, _ = variable.removeprefix(PREFIX).partition("__")
-        if name not in known or (nested and not _is_table(name.lower())):
-            close = closest(name, known)
-            yield f"{variable} is no setting" + (f"; did you mean {PREFIX}{close}?" if close else ".")
+def _validate_added(data: Mapping[str, Any], root: Root) -> dict[str, Section]:
+    """Return the sections of packages outside the core that something is said of."""
+    found: dict[str, Section] = {}
+    for name in data.keys() - root.own.keys():
+        try:
+            found[name] = root[name].model_validate(data[name])
+        except ValidationError as error:
+            details = [_inside(name, each) for each in error.errors(include_url=False)]
+            raise ValidationError.from_exception_data("Settings", details) from error
+    return found
 
 
-def _refuse_blocks(variables: Iterable[str]) -> None:
-    """Refuse a block in the environment, which would be without what it sets: its ``_type`` tells that elsewhere."""
-    for variable in sorted(variables):
-        if variable.partition("__")[0] == f"{PREFIX}FUNCTIONS":
-            raise ConfigurationError(
-                f"{variable}: functions can be set in the YAML file only. What a block sets has a variable of its own, "
-                f"such as {PREFIX}MAX_TURNS."
-            )
+def _inside(name: str, error: Any) -> InitErrorDetails:
+    problem = PydanticCustomError(error["type"], "{problem}", {"problem": error["msg"]})
+    return InitErrorDetails(type=problem, loc=(name, *error["loc"]), input=error["input"])
 
 
-def _is_table(setting: str) -> bool:
-    kind = Settings.model_fields[setting].annotation
-    kinds = (kind, *get_args(kind))
-    return any(get_origin(each) is dict or (isinstance(each, type) and issubclass(each, BaseModel)) for each in kinds)
-
-
-def _problem(error: ValidationError, given: ConfigSource) -> str:
+def _problem(error: ValidationError, given: ConfigSource, root: Root) -> str:
     """One line: which setting, what it was (never a key), what it must be, and where it was said."""
-    every = error.errors(include_url=False)
-    errors = [each for each in every if each["loc"][0] == every[0]["loc"][0]]
+    every = [(normalize(each["loc"], root), each) for each in error.errors(include_url=False)]
     # A value that can be of several types has an error for each; the one that got furthest is about what was meant.
-    first = max(errors, key=lambda each: len(each["loc"]))
-    place, value = _place(first["loc"]), first["input"]
+    same = [(place, each) for place, each in every if place[:2] == every[0][0][:2]]
+    place, first = max(same, key=lambda pair: len(pair[1]["loc"]))
+    value = first["input"]
     if first["type"] == "extra_forbidden":
-        tables: dict[str, type[BaseModel]] = {
-            "assign": AssignRule,
-            "limits": Limits,
-            "mcp_servers": McpServer,
-            "webhooks": WebhookSettings,
-            "mail": MailSettings,
-            "proxy": ProxySettings,
-        }
-        fields = tables.get(str(place[0]), ModelSettings).model_fields
-        text = f"{dot_path(place)} is unknown{list_known(str(place[-1]), fields)}"
+        known = getattr(type_at(place[:-1], root), "model_fields", {})
+        text = f"{dot_path(place)} is unknown{list_known(str(place[-1]), known)}"
     else:
-        text = describe_wrong(
-            place, value, ", or ".join(each["msg"] for each in errors if _place(each["loc"]) == place)
-        )
+        text = describe_wrong(place, value, ", or ".join(each["msg"] for at, each in same if at == place))
     stands = place[:-1] if first["type"] == "missing" else place  # What lacks it is what stands in the file.
     if stands and given.holds(stands, value):
         return f"{given.at(*place)}: {text}"
-    variable = PREFIX + "__".join(str(part) for part in place).upper()
-    return f"Setting {text.removesuffix('.')} (command line, {variable} or .env)."
-
-
-def _place(loc: Place) -> Place:
-    """Where a value stands, of pydantic's account of it: without aliases and without the types that were tried."""
-    first, *rest = loc
-    for name, field in Settings.model_fields.items():
-        aliases = field.validation_alias.choices if isinstance(field.validation_alias, AliasChoices) else []
-        if str(first).upper() in aliases:
-            first = name
-    return (first, *(rest[1:] if first in ("verbose", "facts") else (part for part in rest if part != "[key]")))
+    return f"Setting {text.removesuffix('.')} (command line, {variable(place)} or .env)."

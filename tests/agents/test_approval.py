@@ -151,9 +151,9 @@ async def test_approval_reaches_agents_in_tools_of_stock_agents() -> None:
         with_questions(lead, approve=["sned"])
 
 
-@pytest.mark.parametrize("settings", [{"unattended": True}, {"max_questions_run": 0}])
-async def test_nobody_asked_is_no_approval(settings: dict[str, Any]) -> None:
-    post = Post(SEND, **settings)
+@pytest.mark.parametrize("questions", [{"unattended": True}, {"max_questions_run": 0}])
+async def test_nobody_asked_is_no_approval(questions: dict[str, Any]) -> None:
+    post = Post(SEND, questions=questions)
     run = await post.app.start("Mail bob")
     assert (run.waiting, post.sent) == (True, [])
 
@@ -195,16 +195,16 @@ async def test_pattern_is_checked_once_a_server_lists_its_tools(names: list[str]
 )
 def test_settings_refuse_a_name_that_is_no_tool(name: str, expected: str) -> None:
     with pytest.raises(ConfigurationError, match=expected):
-        Upcall(settings=Settings.read(approve=[name])).team.build()
+        Upcall(settings=Settings.read(questions={"approve": [name]})).team.build()
 
 
 def test_team_of_ones_own_refuses_the_setting() -> None:
     with pytest.raises(ConfigurationError, match="approve is for the built-in team"):
-        Upcall(team=lambda: RoundRobinGroupChat([]), settings=Settings.read(approve=["send"]))
+        Upcall(team=lambda: RoundRobinGroupChat([]), settings=Settings.read(questions={"approve": ["send"]}))
 
 
 async def test_coder_asks_before_it_writes() -> None:
-    app = Upcall(settings=Settings.read(model="demo", approve=["write_*"]), store="runs.db")
+    app = Upcall(settings=Settings.read(models={"model": "demo"}, questions={"approve": ["write_*"]}), store="runs.db")
     run = await app.start("Build me a user authentication system")
     while run.waiting and run.questions[0].approval is None:
         run = await app.answer(run.id, {each.id: "1" for each in run.questions})

@@ -35,7 +35,7 @@ def write(*weights: float, **changes: Any) -> None:
 
 
 def clarifier(client: ScriptedModelClient, server: Server, **options: Any) -> Clarifier:
-    settings = Settings.read(model="m", base_url=f"{server.url}/v1", timeout=5, max_retries=0)
+    settings = Settings.read(models={"model": "m", "base_url": f"{server.url}/v1", "timeout": 5, "max_retries": 0})
     return Clarifier(client, ask_scorer=FILE, embed=embedder_for(settings), **options)
 
 
@@ -81,7 +81,9 @@ async def test_scorer_sends_the_wrapped_task_to_its_configured_server() -> None:
     write()
     with serving(embed) as server, ScriptedModelClient([]) as client:
         address = {"base_url": f"{server.url}/v1", "api_key": "secret"}
-        settings = Settings.read(model="m", base_url="http://127.0.0.1:9/v1", models={"embeddings": address})
+        settings = Settings.read(
+            models={"model": "m", "base_url": "http://127.0.0.1:9/v1", "kinds": {"embeddings": address}}
+        )
         await send(Clarifier(client, ask_scorer=FILE, embed=embedder_for(settings)), CLEAR_TASK)
     (request,) = server.requests
     sent = json.loads(request.body)
@@ -110,7 +112,10 @@ async def test_scorer_that_fails_leaves_it_to_the_model(weights: tuple[float, ..
 
 async def test_run_whose_scorer_fails_warns_of_it() -> None:
     write()
-    settings = Settings.read(ask_scorer=FILE, max_retries=0, models={"embeddings": {"base_url": "http://127.0.0.1:9"}})
+    settings = Settings.read(
+        questions={"ask_scorer": FILE},
+        models={"max_retries": 0, "kinds": {"embeddings": {"base_url": "http://127.0.0.1:9"}}},
+    )
     with ScriptedModelClient(script(classifier=[DEEP_CODING], clarifier=[CLEAR], planner=[CLEAR, PLAN])) as client:
         run = await Upcall(client, settings=settings).start(TASK, unattended=True)
     assert run.status is RunStatus.COMPLETED
@@ -119,7 +124,11 @@ async def test_run_whose_scorer_fails_warns_of_it() -> None:
 
 async def test_run_keeps_its_scorer_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write()
-    app = Upcall(settings=Settings.read(ask_scorer=FILE, models={"embeddings": {"base_url": "http://127.0.0.1:9"}}))
+    app = Upcall(
+        settings=Settings.read(
+            questions={"ask_scorer": FILE}, models={"kinds": {"embeddings": {"base_url": "http://127.0.0.1:9"}}}
+        )
+    )
     run = await app.start("Hello")
     assert run.config.team is not None
     assert run.config.team.ask_scorer == tmp_path / FILE
@@ -141,7 +150,7 @@ async def test_scorer_refuses_an_unusable_file_before_any_call(content: str | No
     if content is not None:
         FILE.write_text(content)
     with ScriptedModelClient([]) as client:
-        app = Upcall(client, settings=Settings.read(ask_scorer=FILE))
+        app = Upcall(client, settings=Settings.read(questions={"ask_scorer": FILE}))
         with pytest.raises(ConfigurationError, match=expected):
             await app.start(TASK)
 

@@ -313,8 +313,12 @@ FAILURES: list[Any] = [
     pytest.param(Fail(404, KEY), "(HTTP 404). Check the model name, the base URL and the API key.", id="S2-31 404"),
     pytest.param(Fail(429, KEY), "limits the rate or the quota (HTTP 429). Try again later.", id="429"),
     pytest.param(Fail(500, KEY), "failed (HTTP 500). Try again later.", id="S2-10 500"),
-    pytest.param(Fail(504, KEY), "did not answer in time. Raise the setting timeout (llm_timeout", id="S2-32 504"),
-    pytest.param(Hang(), "did not answer in time. Raise the setting timeout (llm_timeout", id="S2-32 hangs"),
+    pytest.param(
+        Fail(504, KEY), "did not answer in time. Raise models.timeout in the settings (team.llm_timeout", id="S2-32 504"
+    ),
+    pytest.param(
+        Hang(), "did not answer in time. Raise models.timeout in the settings (team.llm_timeout", id="S2-32 hangs"
+    ),
     pytest.param(TypeError(KEY), f"{READ_NO_REPLY} (TypeError). Check that the base URL", id="S2-41 TypeError"),
     pytest.param(
         RuntimeError(f"{KEY}\nTraceback"), "the model call failed (RuntimeError). Try again.", id="S2-41 other"
@@ -359,7 +363,9 @@ async def test_failed_call_ends_the_turn_with_a_friendly_message(failure: Reply 
 async def test_server_error_is_quoted_without_the_key(status: int, emitted: bool) -> None:
     """S2-31, S2-32."""
     with LoopbackServer([Fail(status, f"No model for {KEY}\nhere")], api_key=KEY) as server:
-        settings = Settings.read(None, model="m", base_url=server.base_url, api_key=KEY, max_retries=0)
+        settings = Settings.read(
+            None, models={"model": "m", "base_url": server.base_url, "api_key": KEY, "max_retries": 0}
+        )
         client = ModelClients(settings)
         message = await turn(Classifier(client("classifier")), QUERY)
         await client.close()

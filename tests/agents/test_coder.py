@@ -116,7 +116,7 @@ def test_coder_without_sandbox_or_consent_runs_nothing(shop: Path) -> None:
 def test_with_executor_none_the_coder_has_no_such_tools(shop: Path) -> None:
     with LoopbackServer({"You are the coder ": [DONE, DONE], "You are the classifier ": [SHALLOW]}) as server:
         model = ("--model", "scripted", "--base-url", server.base_url)
-        done = upcall("run", "Do it", "--workspace", str(shop), *model, UPCALL_EXECUTOR="none")
+        done = upcall("run", "Do it", "--workspace", str(shop), *model, UPCALL_WORKSPACE__EXECUTOR="none")
     assert "commands run" not in done.err
     tools = {tool["function"]["name"] for tool in server.requests[-1].body["tools"]}
     assert "write_file" in tools
@@ -125,12 +125,12 @@ def test_with_executor_none_the_coder_has_no_such_tools(shop: Path) -> None:
 
 @pytest.mark.slow
 def test_settings_that_contradict_each_other_are_refused(shop: Path) -> None:
-    done = upcall("run", "Do it", "--unsafe-local", UPCALL_EXECUTOR="docker")
+    done = upcall("run", "Do it", "--unsafe-local", UPCALL_WORKSPACE__EXECUTOR="docker")
     assert done.error == (
         "error: unsafe_local is true and executor is 'docker': leave out unsafe_local to use that, or executor to run "
         "commands without a sandbox."
     )
-    wrong = upcall("run", "Do it", UPCALL_LIMITS__SECONDS="0")
+    wrong = upcall("run", "Do it", UPCALL_WORKSPACE__LIMITS__SECONDS="0")
     assert "limits.seconds" in wrong.error
 
 
@@ -166,12 +166,12 @@ async def test_command_of_a_killed_process_without_effect_runs_again(shop: Path)
 
 async def test_consent_to_unsandboxed_commands_is_never_imported(shop: Path) -> None:
     model = ScriptedModelClient({"You are the classifier ": [SHALLOW], "You are the coder ": [Call("ask_user", ASK)]})
-    app = Upcall(model, store="theirs.db", settings=Settings.read(None, unsafe_local=True))
+    app = Upcall(model, store="theirs.db", settings=Settings.read(None, workspace={"unsafe_local": True}))
     run = await app.start("Do it", workspace=shop)
-    assert app.team.settings_of(run).unsafe_local is True
+    assert app.team.settings_of(run).workspace.unsafe_local is True
     brought = await import_run(RunStore("mine.db"), await export_run(app.store, run.id))
     mine = Upcall(model, store="mine.db", settings=Settings.read(None))
-    assert mine.team.settings_of(brought).unsafe_local is False
+    assert mine.team.settings_of(brought).workspace.unsafe_local is False
 
 
 async def test_unsandboxed_commands_never_run_for_another_persons_run(
@@ -179,13 +179,15 @@ async def test_unsandboxed_commands_never_run_for_another_persons_run(
 ) -> None:
     """Both use one store; the commands would have the rights of who continues."""
     script = {"You are the classifier ": [SHALLOW], "You are the coder ": [Call("ask_user", ASK), DONE]}
-    app = Upcall(ScriptedModelClient(script), store="x.db", settings=Settings.read(None, unsafe_local=True))
+    app = Upcall(
+        ScriptedModelClient(script), store="x.db", settings=Settings.read(None, workspace={"unsafe_local": True})
+    )
     run = await app.start("Do it", workspace=shop)
     other = Upcall(ScriptedModelClient(script), store="x.db", settings=Settings.read(None))
-    assert other.team.settings_of(run).unsafe_local is True
+    assert other.team.settings_of(run).workspace.unsafe_local is True
     monkeypatch.setattr("platform.node", lambda: "elsewhere")
-    assert other.team.settings_of(run).unsafe_local is False
-    assert app.team.settings_of(run).unsafe_local is True
+    assert other.team.settings_of(run).workspace.unsafe_local is False
+    assert app.team.settings_of(run).workspace.unsafe_local is True
 
 
 @pytest.mark.parametrize("home", ["", "sub/home"])
@@ -213,7 +215,7 @@ async def test_workspace_holding_the_store_or_the_home_is_refused(
 async def test_workspace_that_holds_the_prompts_is_refused(prompts: str, shop: Path) -> None:
     (shop / "prompts").mkdir()
     (shop.parent / "link").symlink_to(shop / "prompts")
-    app = Upcall(ScriptedModelClient({}), store="x.db", settings=Settings.read(None, prompts=shop / prompts))
+    app = Upcall(ScriptedModelClient({}), store="x.db", settings=Settings.read(None, team={"prompts": shop / prompts}))
     with pytest.raises(ConfigurationError, match=r"The folder of prompts .* is in the workspace"):
         await app.start("Do it", workspace=shop)
 

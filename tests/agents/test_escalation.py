@@ -249,14 +249,14 @@ async def test_clarifier_may_ask_before_the_task_is_planned() -> None:
 async def test_without_escalation_the_report_is_the_result() -> None:
     """S2-42: `enable_escalation: false`."""
     with scripted(researcher=[report(SHORT)], clarifier=[], planner=[], lead=[]) as client:
-        run = await new_app(client, enable_escalation=False).start(TASK)
+        run = await new_app(client, team={"enable_escalation": False}).start(TASK)
     assert (run.status, run.result) == (RunStatus.COMPLETED, SHORT)
     assert not any("transfer_to" in str(request.body["tools"]) for request in requests_of(client, "researcher"))
 
 
 async def test_empty_report_without_escalation_fails_and_can_be_resumed() -> None:
     with scripted(researcher=["", "", DONE], clarifier=[], planner=[], lead=[]) as client:
-        failed = await new_app(client, enable_escalation=False).start(TASK)
+        failed = await new_app(client, team={"enable_escalation": False}).start(TASK)
         done = await new_app(client).resume(failed.id)
     assert (failed.status, "gave no text" in str(failed.error)) == (RunStatus.FAILED, True)
     assert (done.status, done.result) == (RunStatus.COMPLETED, "CUDA is a platform.")
@@ -265,7 +265,7 @@ async def test_empty_report_without_escalation_fails_and_can_be_resumed() -> Non
 async def test_without_a_clarifier_the_planner_gets_the_task() -> None:
     """S0-06, S2-42."""
     with scripted(researcher=[report(f"CUDA is from 2007. {SHORT}")], clarifier=[]) as client:
-        run = await new_app(client, enable_clarifier=False).start(TASK)
+        run = await new_app(client, team={"enable_clarifier": False}).start(TASK)
     assert run.execution_path == ("classifier", "researcher", "planner", "lead")
     assert all("CUDA is from 2007." in request.system for request in requests_of(client, "planner"))
 

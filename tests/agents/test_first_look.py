@@ -238,7 +238,9 @@ async def test_call_that_fails_leaves_it_to_the_model(servers: Any, build: Build
 async def test_scorer_has_precedence(servers: Any, build: Build) -> None:
     write()
     with serving(embed) as embeddings:
-        settings = Settings.read(model="m", base_url=f"{embeddings.url}/v1", timeout=5, max_retries=0)
+        settings = Settings.read(
+            models={"model": "m", "base_url": f"{embeddings.url}/v1", "timeout": 5, "max_retries": 0}
+        )
         agent = build(server := servers(), ask_scorer=FILE, embed=embedder_for(settings))
         rest = await send(agent, "Add two and two")
     assert rest.text == "Nothing needs to be clarified."
@@ -314,7 +316,9 @@ async def test_run_counts_the_looks_that_were_made(owned_by: str, looks: int) ->
     replies = for_run(looks=[LACKING_LOOK, NAMED][:looks], clarifier=[WEIGHTY])
     with LoopbackServer(replies, owned_by=owned_by) as server:
         settings = Settings.read(
-            None, model="m", base_url=server.base_url, max_retries=0, check_questions=False, small=True
+            None,
+            models={"model": "m", "base_url": server.base_url, "max_retries": 0, "small": True},
+            questions={"check_questions": False},
         )
         run = await Upcall(settings=settings).start(TASK)
     assert run.total_usage.model_calls == server.calls == 2 + looks

@@ -393,7 +393,9 @@ async def served(asked: Asked, replies: Sequence[Reply], structured: bool) -> Tu
     """How the turn ends where a server says just this."""
     with LoopbackServer(replies) as server:
         info = {"structured_output": structured}
-        clients = ModelClients(Settings.read(None, model="m", base_url=server.base_url, model_info=info))
+        clients = ModelClients(
+            Settings.read(None, models={"model": "m", "base_url": server.base_url, "model_info": info})
+        )
         rest = await send(asked.agent(clients("classifier")), TASK)
         await clients.close()
     assert rest.text.strip()

@@ -272,7 +272,7 @@ async def test_question_keeps_its_weight_and_gets_answers_as_options() -> None:
 
 async def test_unattended_what_is_assumed_is_listed_by_its_risk() -> None:
     asked = [needs(need(weight="medium", assumed="the EU")), needs(need(question="Until when?", assumed="2030"))]
-    settings = Settings.read(check_questions=False, max_turns=2)
+    settings = Settings.read(questions={"check_questions": False, "max_turns": 2})
     with ScriptedModelClient(script(classifier=[DEEP_CODING], clarifier=asked, planner=[CLEAR, PLAN])) as client:
         run = await Upcall(client, settings=settings).start(TASK, unattended=True)
     assert list_assumptions(run) == [
@@ -335,7 +335,7 @@ def test_no_task_of_the_benchmark_stands_among_the_examples() -> None:
 
 
 async def test_run_takes_the_second_look_unless_set_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("UPCALL_CHECK_QUESTIONS")
+    monkeypatch.delenv("UPCALL_QUESTIONS__CHECK_QUESTIONS")
     replies = script(classifier=[DEEP_CODING], clarifier=[asks("What is authentication?")], planner=[CLEAR, PLAN])
     with ScriptedModelClient({CHECK: [KNOWN], **replies}) as client:
         run = await Upcall(client, settings=Settings.read()).start(TASK)
@@ -351,8 +351,8 @@ def looks(client: ScriptedModelClient) -> list[Request]:
 async def test_run_keeps_whether_it_takes_the_second_look() -> None:
     replies = script(clarifier=[asks("For whom?"), asks("Why?"), CLEAR])
     with ScriptedModelClient(replies) as client:
-        off = await Upcall(client, settings=Settings.read(check_questions=False)).start(TASK)
-        run = await Upcall(client, settings=Settings.read(check_questions=True)).answer(off.id, "Staff")
+        off = await Upcall(client, settings=Settings.read(questions={"check_questions": False})).start(TASK)
+        run = await Upcall(client, settings=Settings.read(questions={"check_questions": True})).answer(off.id, "Staff")
         while run.status is RunStatus.AWAITING_CLARIFICATION:
             run = await Upcall(client).answer(run.id, "As you like")
     assert looks(client) == []

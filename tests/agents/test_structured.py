@@ -57,7 +57,13 @@ async def served(
     """Yield a server that replies so, and the client that the settings make for it."""
     with LoopbackServer(replies) as server:
         settings = Settings.read(
-            None, model="scripted", base_url=server.base_url, model_info=model_info, max_retries=max_retries
+            None,
+            models={
+                "model": "scripted",
+                "base_url": server.base_url,
+                "model_info": model_info,
+                "max_retries": max_retries,
+            },
         )
         clients = ModelClients(settings)
         try:

@@ -272,7 +272,7 @@ async def test_replay_client_asks_and_resumes() -> None:
 )
 def test_component_of_a_new_model_needs_no_model_info(provider: str, model: str) -> None:
     config = {"model": model} | ({} if "ollama" in provider else {"api_key": "k"})
-    settings = Settings.read(model_client={"provider": f"autogen_ext.models.{provider}", "config": config})
+    settings = Settings.read(models={"model_client": {"provider": f"autogen_ext.models.{provider}", "config": config}})
     assert ModelClients(settings)("lead").model_info["vision"]
 
 

@@ -233,7 +233,12 @@ async def test_api_of_a_wrong_address_gives_the_first_refusal() -> None:
 async def test_api_is_a_setting_for_all_or_one_model() -> None:
     with ZooServer(ZOO["Responses: text"]) as server:
         settings = Settings.read(
-            model="m", base_url=server.base_url, api="responses", agents={"coder": {"api": "chat_completions"}}
+            models={
+                "model": "m",
+                "base_url": server.base_url,
+                "api": "responses",
+                "agents": {"coder": {"api": "chat_completions"}},
+            }
         )
         assert (settings.for_agent("lead").api, settings.for_agent("coder").api) == ("responses", "chat_completions")
         from upcall.execution.model_clients import ModelClients

@@ -22,7 +22,14 @@ LOADING, BUSY = Fail(503, "Loading model", retry_after=0.05), Fail(429, "slow do
 async def run_with(server: LoopbackServer, tmp_path: Path, *, stock: bool = False, wait: float = 60) -> tuple[Run, str]:
     """Return a run of one agent, and what it reported meanwhile."""
     settings = Settings.read(
-        None, model="scripted", base_url=server.base_url, server_wait=wait, max_retries=2, api_key="sk-scripted"
+        None,
+        models={
+            "model": "scripted",
+            "base_url": server.base_url,
+            "server_wait": wait,
+            "max_retries": 2,
+            "api_key": "sk-scripted",
+        },
     )
     client = ModelClients(settings)("coder")
 
@@ -66,7 +73,9 @@ async def test_quota_that_is_used_up_is_not_awaited(tmp_path: Path) -> None:
 
 async def test_reply_is_bounded_and_cool_where_settings_want(tmp_path: Path) -> None:
     with LoopbackServer(["Hello."]) as server:
-        settings = Settings.read(None, model="scripted", base_url=server.base_url, max_reply_tokens=700, temperature=0)
+        settings = Settings.read(
+            None, models={"model": "scripted", "base_url": server.base_url, "max_reply_tokens": 700, "temperature": 0}
+        )
         client = ModelClients(settings)("coder")
         await client.create([UserMessage(content="Say hello", source="user")])
         await client.close()

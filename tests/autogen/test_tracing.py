@@ -167,7 +167,7 @@ async def test_trace_of_a_fork_is_linked_to_its_run(spans: InMemorySpanExporter)
 
 
 async def test_without_the_setting_there_is_nothing_of_ours(spans: InMemorySpanExporter) -> None:
-    run = await app_of(team_of({"lead": ["Done."]}), tracing=False).start("Build it.")
+    run = await app_of(team_of({"lead": ["Done."]}), telemetry={"tracing": False}).start("Build it.")
     assert run.config.traceparent is None
     assert not [span for span in spans.get_finished_spans() if span.instrumentation_scope.name == "upcall"]
 
@@ -175,9 +175,9 @@ async def test_without_the_setting_there_is_nothing_of_ours(spans: InMemorySpanE
 async def test_trace_begins_where_an_untraced_run_is_resumed(spans: InMemorySpanExporter) -> None:
     replies: dict[str, Sequence[Reply]] = {"lead": [ASK, ASK, "Done."]}
     make = team_of(replies)
-    run = await app_of(make, tracing=False).start("Build it.")
+    run = await app_of(make, telemetry={"tracing": False}).start("Build it.")
     spans.clear()
-    app = app_of(make, tracing=True)
+    app = app_of(make, telemetry={"tracing": True})
     run = await app.answer(run.id, "Express")
     while run.questions:
         run = await app.answer(run.id, "Express")
@@ -231,7 +231,7 @@ def test_without_the_setting_the_sdk_is_not_even_imported() -> None:
 
 @pytest.mark.slow
 def test_command_line_exports_to_the_console() -> None:
-    done = upcall("run", TASK, "--detach", "--json", UPCALL_TRACING="true", OTEL_TRACES_EXPORTER="console")
+    done = upcall("run", TASK, "--detach", "--json", UPCALL_TELEMETRY__TRACING="true", OTEL_TRACES_EXPORTER="console")
     assert done.json["status"] == "awaiting_clarification", done.err
     emitted = re.findall(r'^    "name": "(.*)"', done.err, re.MULTILINE)
     assert {"start_run", "invoke_workflow Swarm", "invoke_agent lead", "invoke_agent coder", "chat"} <= set(emitted)
@@ -241,7 +241,7 @@ def test_command_line_exports_to_the_console() -> None:
 @pytest.mark.slow
 def test_trace_is_not_exported_where_the_environment_forbids() -> None:
     nowhere = {"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
-    done = upcall("run", TASK, "--detach", "--json", UPCALL_TRACING="true", **nowhere)
+    done = upcall("run", TASK, "--detach", "--json", UPCALL_TELEMETRY__TRACING="true", **nowhere)
     assert done.json["status"] == "awaiting_clarification"
     assert "export" not in done.err
 
@@ -263,7 +263,7 @@ def test_command_line_exports_by_otlp() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}"
-        done = upcall("run", TASK, "--detach", UPCALL_TRACING="true", OTEL_EXPORTER_OTLP_ENDPOINT=address)
+        done = upcall("run", TASK, "--detach", UPCALL_TELEMETRY__TRACING="true", OTEL_EXPORTER_OTLP_ENDPOINT=address)
         server.shutdown()
     assert done.status == 0, done.err
     assert {path for path, _ in came} == {"/v1/traces"}
@@ -275,7 +275,9 @@ def test_trace_collector_that_is_missing_is_one_line() -> None:
     with socket.socket() as taken:  # Bound and not listening: whoever connects is refused.
         taken.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        done = upcall("run", TASK, "--detach", "--json", UPCALL_TRACING="true", OTEL_EXPORTER_OTLP_ENDPOINT=address)
+        done = upcall(
+            "run", TASK, "--detach", "--json", UPCALL_TELEMETRY__TRACING="true", OTEL_EXPORTER_OTLP_ENDPOINT=address
+        )
     assert done.status == 0, done.err
     assert done.json["status"] == "awaiting_clarification"
     assert len([line for line in done.err.splitlines() if "export" in line]) == 1

@@ -91,7 +91,7 @@ async def test_questions_asked_together_share_a_write(monkeypatch: pytest.Monkey
     app = Upcall(
         store="runs.db",
         team=solo(ScriptedModelClient([asks]), max_questions=count),
-        settings=Settings.read(None, max_questions_run=count),
+        settings=Settings.read(None, questions={"max_questions_run": count}),
     )
     asked = await app.start("Build it")
     assert (len(asked.questions), len(writes) < count / 4) == (count, True)
@@ -329,7 +329,7 @@ def test_one_app_can_be_used_from_several_event_loops() -> None:
     """A script may call asyncio.run for each step; a model client's connections belong to one loop."""
     asked = '{"intent": "coding", "research_depth": "shallow"}'
     with LoopbackServer([asked, ASK, "Done.", "Done."]) as server:
-        app = Upcall(store="runs.db", settings=Settings.read(model="m", base_url=server.base_url))
+        app = Upcall(store="runs.db", settings=Settings.read(models={"model": "m", "base_url": server.base_url}))
         run = asyncio.run(app.start("Build it"))
         done = asyncio.run(app.answer(run.id, "Express"))
     assert done.result == "Done."
@@ -369,7 +369,7 @@ async def emit_before_stored(app: Upcall) -> AsyncGenerator[Any, None]:
 async def test_run_keeps_its_own_model_where_none_is_named() -> None:
     shallow = '{"intent": "coding", "research_depth": "shallow"}'
     with LoopbackServer([shallow, ASK, "Done.", "Done."]) as server:
-        started = Upcall(store="runs.db", settings=Settings.read(model="m", base_url=server.base_url))
+        started = Upcall(store="runs.db", settings=Settings.read(models={"model": "m", "base_url": server.base_url}))
         run = await started.start("Build it")
         done = await Upcall(store="runs.db").answer(run.id, "Express")
     assert done.result == "Done."
@@ -486,7 +486,9 @@ async def test_user_info_and_sources_come_from_start_or_settings() -> None:
     ada, bob = {"name": "Ada"}, {"name": "Bob"}
     for given, expected in (({}, (bob, [])), ({"user_info": ada, "data_sources": ["documents"]}, (ada, ["documents"]))):
         with rooted(classifier=[SHALLOW], researcher=[FOUND]) as model:
-            run = await root_app(model, user_info=bob, data_sources=[]).start("And in Japan?", **given)
+            run = await root_app(model, users={"user_info": bob}, research={"data_sources": []}).start(
+                "And in Japan?", **given
+            )
         assert run.config.team
         assert (run.config.team.user_info, run.config.team.data_sources) == expected
         assert f"The user is {expected[0]['name']}." in model.requests[0].system
@@ -522,7 +524,7 @@ async def test_researcher_has_tools_of_the_program_and_settings() -> None:
     """S2-22: and the classifier is informed of both."""
     look = Call("look_up_law", {"name": "EEG"})
     with rooted(classifier=[SHALLOW], researcher=[Call("search_web", {"query": "wind"}), look, FOUND]) as model:
-        await root_app(model, search_web, tools=[COMPONENT]).start("And in Japan?")
+        await root_app(model, search_web, team={"tools": [COMPONENT]}).start("And in Japan?")
     emitted = model.requests[0].system
     assert "- search_web: Search the web." in emitted
     assert "- look_up_law: Look up a law." in emitted
@@ -535,28 +537,27 @@ def test_tools_and_a_team_together_are_refused() -> None:
 
 
 PINNED: list[Any] = [
-    pytest.param({"enable_clarifier": False}, id="enable_clarifier"),
-    pytest.param({"enable_escalation": False}, id="enable_escalation"),
-    pytest.param({"skip_ambiguity_check": True}, id="skip_ambiguity_check"),
-    pytest.param({"enable_plan_approval": True}, id="enable_plan_approval"),
-    pytest.param({"max_plan_iterations": 2}, id="max_plan_iterations"),
-    pytest.param({"at_plan_limit": "pause"}, id="at_plan_limit"),
-    pytest.param({"check_questions": True}, id="check_questions"),
-    pytest.param({"max_turns": 7}, id="max_turns"),
-    pytest.param({"max_clarifications": 7}, id="max_clarifications"),
-    pytest.param({"user_info": {"name": "Ada"}}, id="user_info"),
-    pytest.param({"data_sources": ["documents"]}, id="data_sources"),
+    pytest.param("team", "enable_clarifier", False, id="enable_clarifier"),
+    pytest.param("team", "enable_escalation", False, id="enable_escalation"),
+    pytest.param("planning", "skip_ambiguity_check", True, id="skip_ambiguity_check"),
+    pytest.param("planning", "enable_plan_approval", True, id="enable_plan_approval"),
+    pytest.param("planning", "max_plan_iterations", 2, id="max_plan_iterations"),
+    pytest.param("planning", "at_plan_limit", "pause", id="at_plan_limit"),
+    pytest.param("questions", "check_questions", True, id="check_questions"),
+    pytest.param("questions", "max_turns", 7, id="max_turns"),
+    pytest.param("planning", "max_clarifications", 7, id="max_clarifications"),
+    pytest.param("users", "user_info", {"name": "Ada"}, id="user_info"),
+    pytest.param("research", "data_sources", ["documents"], id="data_sources"),
 ]
 
 
-@pytest.mark.parametrize("chosen", PINNED)
-async def test_run_keeps_how_its_team_works(chosen: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("section", "name", "value"), PINNED)
+async def test_run_keeps_how_its_team_works(section: str, name: str, value: Any) -> None:
     """S3-35: through the file, and through drivers whose settings say something else."""
     ask = Call("ask_user", {"question": "Which year?"})
     with rooted(classifier=[SHALLOW], researcher=[ask, FOUND]) as model:
-        asked = await root_app(model, **chosen).start("And in Japan?")
+        asked = await root_app(model, **{section: {name: value}}).start("And in Japan?")
         done = await root_app(model).answer(asked.id, "2020")
-    ((name, value),) = chosen.items()
     assert getattr(done.config.team, name) == value
     assert done.config == asked.config
 
@@ -570,7 +571,7 @@ async def test_run_keeps_its_prompts_wherever_it_continues(tmp_path: Path, monke
     ask = '{"needs_clarification": true, "clarification_question": "Which year?"}'
     store = tmp_path / "runs.db"
     with deep(clarifier=[ask, CLEAR]) as model:
-        first = Upcall(model, store=store, settings=Settings.read(None, prompts="mine"))
+        first = Upcall(model, store=store, settings=Settings.read(None, team={"prompts": "mine"}))
         asked = await first.start("And in Japan?")
         (tmp_path / "elsewhere").mkdir()
         monkeypatch.chdir(tmp_path / "elsewhere")
@@ -581,7 +582,7 @@ async def test_run_keeps_its_prompts_wherever_it_continues(tmp_path: Path, monke
 async def test_plan_of_a_run_is_stored_as_reviewed() -> None:
     """S0-25 to S0-29, S0-37."""
     with deep(planner=[CLEAR, PLAN, PLAN.replace('"Wind"', '"Wind", "Sun"')]) as model:
-        app = root_app(model, enable_plan_approval=True)
+        app = root_app(model, planning={"enable_plan_approval": True})
         run = await app.start("And in Japan?")
         for output in ("Add the sun", "approve"):
             run = await app.answer(run.id, output)

@@ -23,9 +23,9 @@ LEVEL = json.dumps({"candidates": [{**CANDIDATE, "assumed": "Advanced"}], "needs
 """A clarifier that would ask this."""
 
 
-def app_of(location: str = "runs.db", *, ask_memory: bool = True, **settings: Any) -> Upcall:
+def app_of(location: str = "runs.db", **questions: Any) -> Upcall:
     model = ScriptedModelClient(script(clarifier=[LEVEL, CLEAR]))
-    return Upcall(model, store=location, settings=Settings.read(ask_memory=ask_memory, **settings))
+    return Upcall(model, store=location, settings=Settings.read(questions={"ask_memory": True, **questions}))
 
 
 async def close_one(wording: Any, location: str = "runs.db", user: str | None = None, **options: Any) -> Run:
@@ -247,7 +247,7 @@ async def test_memory_fact_needs_file_answered_question_and_own_run() -> None:
 @pytest.mark.slow
 async def test_command_lists_corrects_forgets_and_makes_facts() -> None:
     _, run = await answer_level("Beginners")
-    write_settings("store: runs.db\nfacts: facts.yaml\n")
+    write_settings("store: {path: runs.db}\nquestions: {facts: facts.yaml}\n")
     assert upcall("asked").out == "level: asked 1, dismissed 0, weighs 1.00\n"
     assert upcall("asked", "--json").json == [  # type: ignore[comparison-overlap]
         {"project": "", "detail": "level", "asked": 1, "dismissed": 0, "factor": 1.0}

@@ -48,7 +48,9 @@ async def test_run_that_waits_has_no_follow_up_yet() -> None:
 
 
 async def test_follow_up_of_the_root_team_keeps_its_folder(tmp_path: Path) -> None:
-    app = Upcall(store="runs.db", settings=Settings.read(None, model="demo", executor="none"))
+    app = Upcall(
+        store="runs.db", settings=Settings.read(None, models={"model": "demo"}, workspace={"executor": "none"})
+    )
     first = await app.start("Hello! What can you do?", workspace=tmp_path / "files")
     second = await app.start("Hello! What can you do?", follows=first)
     assert second.workspace == tmp_path / "files"

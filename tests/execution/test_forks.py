@@ -256,7 +256,7 @@ async def test_log_says_who_forked_what() -> None:
 
 @pytest.mark.slow
 async def test_fork_of_the_root_team_copies_the_files() -> None:
-    app = Upcall(ScriptedModelClient(demo_reply), store="runs.db", settings=Settings.read(model="demo"))
+    app = Upcall(ScriptedModelClient(demo_reply), store="runs.db", settings=Settings.read(models={"model": "demo"}))
     run = await app.start(TASKS[0])
     done = await app.answer(run.id, "FastAPI")
     files = {path.name: path.read_text() for path in (done.workspace or Path()).iterdir() if path.is_file()}
@@ -270,7 +270,7 @@ async def test_fork_of_the_root_team_copies_the_files() -> None:
 @pytest.mark.slow
 async def test_files_are_copied_outside_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the leases of the other runs of a process are not renewed meanwhile."""
-    app = Upcall(ScriptedModelClient(demo_reply), store="runs.db", settings=Settings.read(model="demo"))
+    app = Upcall(ScriptedModelClient(demo_reply), store="runs.db", settings=Settings.read(models={"model": "demo"}))
     run = await app.start(TASKS[0])
     done = await app.answer(run.id, "FastAPI")
     copying = list[threading.Thread]()

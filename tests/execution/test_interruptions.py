@@ -20,7 +20,10 @@ from upcall.workspace.sandboxes.bubblewrap import explain_unusable
 SANDBOXED = explain_unusable() is None
 """Whether the demo's coder can compile what it wrote. It does: code that was never run is a warning of its report."""
 
-SETTINGS = {"model": "demo", "executor": "bubblewrap" if SANDBOXED else "none"}
+SETTINGS: dict[str, Any] = {
+    "models": {"model": "demo"},
+    "workspace": {"executor": "bubblewrap" if SANDBOXED else "none"},
+}
 MODEL_CALLS = 10 + SANDBOXED
 FILES = 2
 STEPS = 54 + 6 * SANDBOXED

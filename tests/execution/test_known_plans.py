@@ -15,8 +15,8 @@ from upcall.testing import ScriptedModelClient
 LIKE_TASK = f"{TASK} with FastAPI"
 
 
-def app_of(model: ScriptedModelClient, **settings: Any) -> Upcall:
-    return Upcall(model, store="runs.db", settings=Settings.read(enable_plan_approval=True, **settings))
+def app_of(model: ScriptedModelClient, **planning: Any) -> Upcall:
+    return Upcall(model, store="runs.db", settings=Settings.read(planning={"enable_plan_approval": True, **planning}))
 
 
 async def approve_one(user: str | None = None) -> Run:
@@ -27,8 +27,8 @@ async def approve_one(user: str | None = None) -> Run:
     return await app.answer(run.id, "Approve", user=user)
 
 
-async def plan_question(task: str = LIKE_TASK, user: str | None = None, **settings: Any) -> str:
-    run = await app_of(ScriptedModelClient(script()), **settings).start(task, user=user)
+async def plan_question(task: str = LIKE_TASK, user: str | None = None, **planning: Any) -> str:
+    run = await app_of(ScriptedModelClient(script()), **planning).start(task, user=user)
     return run.questions[0].question
 
 

@@ -62,7 +62,7 @@ def test_argument_of_another_type_is_refused_in_one_line(make: Callable[[], obje
 
 
 async def test_run_is_named_by_its_id_alone() -> None:
-    app = Upcall(store="runs.db", settings=Settings.read(None, model="demo"))
+    app = Upcall(store="runs.db", settings=Settings.read(None, models={"model": "demo"}))
     run = await app.start("What is CUDA?")
     with pytest.raises(CallerError, match="by its id, a string, not by RunResult"):
         await app.get(run)  # type: ignore[arg-type]
@@ -118,4 +118,4 @@ async def test_imported_run_names_nothing_of_its_machine(tmp_path: Path) -> None
 @pytest.mark.parametrize("workspace", ["a\0b", "\ud800"])
 async def test_workspace_that_is_no_path_is_refused(workspace: str) -> None:
     with pytest.raises(ConfigurationError, match=r"is not a path\. Name another --workspace"):
-        await Upcall(settings=Settings.read(model="demo")).start("Build it", workspace=workspace)
+        await Upcall(settings=Settings.read(models={"model": "demo"})).start("Build it", workspace=workspace)

@@ -31,7 +31,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY, Fernet.generate_key().decode())
 
 
-def make_app(store: Path, *tester: Any, **settings: Any) -> Upcall:
+def make_app(store: Path, /, *tester: Any, **settings: Any) -> Upcall:
     """Return a lead with a nested tester, which says what is given."""
     model = ScriptedModelClient(
         {"You lead": [Call("tester", {"task": "Test the parser"}), "All is well."], "You test": [*tester]}
@@ -123,7 +123,7 @@ def test_texts_that_end_in_another_order_keep_their_numbers() -> None:
 
 
 async def test_nothing_is_kept_where_the_settings_say_so(tmp_path: Path) -> None:
-    app = make_app(tmp_path / "runs.db", ASK, transcripts=False)
+    app = make_app(tmp_path / "runs.db", ASK, store={"transcripts": False})
     assert await delivered(app, await app.start("See to it")) == []
 
 

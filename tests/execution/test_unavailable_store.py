@@ -157,7 +157,7 @@ async def test_nor_in_a_team_of_any_shape(shape: str, is_made: bool) -> None:
 @both
 async def test_store_failure_is_not_shown_to_models_as_tools(is_made: bool) -> None:
     async def play(fails: int) -> int:
-        app = Upcall(store="runs.db", settings=Settings.read(model="demo"))
+        app = Upcall(store="runs.db", settings=Settings.read(models={"model": "demo"}))
         run, calls = await play_with(app, fails, is_made, {"Which framework?": "Express"})
         assert run.result is not None
         assert run.result.endswith("Files:\n- server.js\n- package.json")

@@ -94,7 +94,7 @@ def test_preference_is_missing_only_for_interested_users() -> None:
 
 async def test_training_counts_declined_as_needless_and_answered_right() -> None:
     outcomes = {"a": Outcome.ANSWERED, "b": Outcome.DECLINED, "c": Outcome.SKIPPED, "d": None, "e": Outcome.ANSWERED}
-    settings = Settings.read(check_questions=False, max_turns=1)
+    settings = Settings.read(questions={"check_questions": False, "max_turns": 1})
     for name, outcome in outcomes.items():
         replies = script(classifier=[DEEP_CODING], clarifier=[list_needs(area="high")])
         app = Upcall(ScriptedModelClient(replies), settings=settings, store="mine.db")

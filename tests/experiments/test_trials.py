@@ -76,12 +76,12 @@ async def test_trial_of_the_built_in_team_replays_separately() -> None:
     assert (again.requested, again.figures()) == (0, first.figures())
 
 
-@pytest.mark.parametrize(("settings", "learns"), [({}, False), ({"ask_memory": True}, True)])
-def test_trial_ignores_question_memory_unless_requested(settings: dict[str, bool], learns: bool) -> None:
-    write_settings("ask_memory: true\n")
+@pytest.mark.parametrize(("settings", "learns"), [({}, False), ({"questions": {"ask_memory": True}}, True)])
+def test_trial_ignores_question_memory_unless_requested(settings: dict[str, Any], learns: bool) -> None:
+    write_settings("questions: {ask_memory: true}\n")
     chosen = Experiment(name="root", tasks=[task(1)], teams={"root": {"settings": settings}}, models={"demo": "demo"})
     app, _ = Apps(chosen, RunStore("runs.db"), Path("work")).for_trial(chosen.trials[0])
-    assert app.settings.ask_memory is learns
+    assert app.settings.questions.ask_memory is learns
 
 
 def test_function_makes_one_client_for_each_seed() -> None:
@@ -135,7 +135,7 @@ def test_budget_is_money_or_tokens(text: str, budget: Budget) -> None:
 async def test_days_pass_on_a_simulated_clock() -> None:
     patient = experiment(2, policies=["always"], user={"takes": "2d"})
     assert values(await patient.run(), "waited") == {"always": 1.5 * 2 * 86_400}
-    settings = {"expires_after": "1h", "on_expiry": "assume"}
+    settings = {"questions": {"expires_after": "1h", "on_expiry": "assume"}}
     hasty = experiment(2, policies=[{"name": "always", "settings": settings}], user={"takes": "2d"}, name="hasty")
     results = await hasty.run()
     assert values(results, "waited") == {"always": 0}

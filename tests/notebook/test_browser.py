@@ -21,14 +21,14 @@ pytestmark = [
 TASK = "Build me a user authentication system"
 START = f"""
 from upcall import Settings, Upcall
-app = Upcall(store="STORE", settings=Settings.read(model="demo"))
+app = Upcall(store="STORE", settings=Settings.read(models={{"model": "demo"}}))
 run = await app.start({TASK!r}, user="alice", workspace="STORE-files")
 run
 """
 FORM = "app.form(run, user='alice')"
 AFTER_RESTART = """
 from upcall import Settings, Upcall
-app = Upcall(store="STORE", settings=Settings.read(model="demo"))
+app = Upcall(store="STORE", settings=Settings.read(models={"model": "demo"}))
 inbox = await app.inbox(user="alice")
 inbox
 """
@@ -63,7 +63,7 @@ async def opened(notebook: Notebook, lab: Lab, name: str, *cells: str, front_end
 
 async def answered(store: Path) -> list[tuple[str, str | None]]:
     """Return the answers in a store, and who gave them; each was given once."""
-    app = Upcall(store=store, settings=Settings.read(None, model="demo"))
+    app = Upcall(store=store, settings=Settings.read(models={"model": "demo"}))
     (run,) = await app.list()
     entries = [entry for entry in await app.log.audit(run.id, user=run.user) if entry.kind == "answered"]
     assert len(entries) == len(run.answers)

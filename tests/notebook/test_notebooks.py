@@ -43,7 +43,7 @@ class OwnKernelManager(AsyncKernelManager):
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return an empty folder; what the machine says of models and of IPython does not reach the kernels, and they
     have the settings that a user has."""
-    monkeypatch.delenv("UPCALL_CHECK_QUESTIONS")
+    monkeypatch.delenv("UPCALL_QUESTIONS__CHECK_QUESTIONS")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setenv("OPENAI_API_KEY", "no-key")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")

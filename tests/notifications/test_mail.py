@@ -24,7 +24,7 @@ from stores import FIRST
 from upcall import Settings
 from upcall.errors import ConfigurationError
 from upcall.notifications.announcement import listen_for
-from upcall.notifications.config import Notifications
+from upcall.notifications.config import Notifications, NotificationsSettings, notifications_of
 from upcall.notifications.sender import Sender
 from upcall.questions.question import Option, Question
 from upcall.questions.record import QuestionRecord, QuestionRecords
@@ -91,8 +91,10 @@ class Letters:
 
     def __init__(self, setting: dict[str, Any], location: str = "runs.db", public_url: str | None = PUBLIC) -> None:
         roles = {"legal": ["bob", "carol"]}
-        self.settings = Settings.read(mail=setting, roles=roles, public_url=public_url)
-        self.delivered: Notifications = self.settings.notifications
+        self.settings = Settings.read(
+            notifications={"mail": setting}, users={"roles": roles}, server={"public_url": public_url}
+        )
+        self.delivered: Notifications = notifications_of(self.settings)
         self.store, self.clock = (
             RunStore(location, listeners=lambda: [each] if (each := listen_for(self.delivered)) else []),
             Clock(),
@@ -185,7 +187,9 @@ async def test_nothing_written_becomes_a_header_or_markup(written: str) -> None:
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 async def test_link_scanner_answers_nothing(method: str) -> None:
     with postbox() as (box, setting):
-        async with serving(one_agent(ASK, "Done."), mail=setting, public_url=PUBLIC) as site:
+        async with serving(
+            one_agent(ASK, "Done."), notifications={"mail": setting}, server={"public_url": PUBLIC}
+        ) as site:
             async with await site.caller("alice") as alice:
                 asked = await start(alice)
                 while not box.mails:
@@ -211,30 +215,31 @@ async def test_link_scanner_answers_nothing(method: str) -> None:
         ({"addresses": {"alice": "a@b.org, eve@b.org"}}, "mail address"),
         ({"password": "hunter2"}, "a user and a password"),
         ({"port": 0}, "port"),
-        ({"hots": "x"}, "hots is unknown"),
+        ({"hots": "x"}, "unknown setting 'hots' in notifications.mail; did you mean"),
     ],
 )
 def test_wrong_mail_setting_is_refused_in_a_line(wrong: dict[str, Any], text: str) -> None:
     right = {"host": "localhost", "sender": "upcall@example.org", "addresses": {}}
     with pytest.raises(ConfigurationError, match=text) as refused:
-        Settings.read(mail={**right, **wrong})
+        Settings.read(notifications={"mail": {**right, **wrong}})
     assert "hunter2" not in str(refused.value)
 
 
 def test_password_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    write_settings("mail: {host: localhost, user: me, sender: a@example.org, addresses: {}}\n")
-    monkeypatch.setenv("UPCALL_MAIL__PASSWORD", "hunter2")
+    write_settings("notifications: {mail: {host: localhost, user: me, sender: a@example.org, addresses: {}}}\n")
+    monkeypatch.setenv("UPCALL_NOTIFICATIONS__MAIL__PASSWORD", "hunter2")
     settings = Settings.read()
-    assert settings.mail is not None
-    password = settings.mail.password
+    mail = settings.section(NotificationsSettings).mail
+    assert mail is not None
+    password = mail.password
     assert password is not None
     assert (password.get_secret_value(), "hunter2" in repr(settings)) == ("hunter2", False)
     assert settings.notes == ()
 
 
 def test_damaged_setting_is_refused_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UPCALL_MAIL", '{"password": "hunter2"')
-    with pytest.raises(ConfigurationError, match="mail is wrong") as refused:
+    monkeypatch.setenv("UPCALL_NOTIFICATIONS__MAIL", '{"password": "hunter2"')
+    with pytest.raises(ConfigurationError, match="written as JSON") as refused:
         Settings.read()
     assert "hunter2" not in str(refused.value)
 
@@ -242,7 +247,7 @@ def test_damaged_setting_is_refused_without_its_password(monkeypatch: pytest.Mon
 @pytest.mark.slow
 def test_mail_is_sent_by_the_command() -> None:
     with postbox() as (box, setting):
-        given = {"UPCALL_MAIL": json.dumps(setting), "UPCALL_USER": "alice"}
+        given = {"UPCALL_NOTIFICATIONS__MAIL": json.dumps(setting), "UPCALL_USERS__USER": "alice"}
         upcall("run", TASK, "--detach", "--model", "demo", **given)
         upcall("deliveries", "send", **given)
         assert [each["to"] for each in box.mails] == ["alice@example.org"]

@@ -24,6 +24,7 @@ from upcall import Settings
 from upcall.errors import ConfigurationError
 from upcall.notifications import sender
 from upcall.notifications.attempt import Attempt
+from upcall.notifications.config import NotificationsSettings
 from upcall.runs.run import Run
 from upcall.runs.states import RunStatus
 from upcall.storage.connection import Connection
@@ -169,7 +170,7 @@ async def test_webhook_killed_before_recording_resends_its_id() -> None:
         return Sent()
 
     with receiving(kill) as server:
-        write_settings(f"webhooks: {{crm: {{url: '{server.url}', secret: {SECRET}}}}}\n")
+        write_settings(f"notifications: {{webhooks: {{crm: {{url: '{server.url}', secret: {SECRET}}}}}}}\n")
         hooks = Hooks("upcall.db", server)
         await hooks.store.create(Run(id="r1", task="do it"), FIRST)
         workers.append(subprocess.Popen([sys.executable, "-m", "upcall", "deliveries", "send"]))
@@ -198,7 +199,7 @@ async def test_service_shows_a_run_from_start_to_end(texts: bool) -> None:
     with receiving() as server:
         webhook = {"url": server.url, "secret": SECRET, "texts": texts}
         async with (
-            serving(one_agent(ASK, "Done."), webhooks={"crm": webhook}) as site,
+            serving(one_agent(ASK, "Done."), notifications={"webhooks": {"crm": webhook}}) as site,
             await site.caller("alice") as alice,
         ):
             asked = await start(alice)
@@ -226,7 +227,8 @@ def test_workers_of_a_fleet_send_each_delivery_once(postgres: Postgres) -> None:
     location = postgres.new_database()
     with receiving() as server:
         write_settings(
-            f"store: {location}\nlease_seconds: 2\nwebhooks: {{crm: {{url: '{server.url}', secret: {SECRET}}}}}\n"
+            f"store: {{path: '{location}', lease_seconds: 2}}\n"
+            f"notifications: {{webhooks: {{crm: {{url: '{server.url}', secret: {SECRET}}}}}}}\n"
         )
         for _ in range(4):
             upcall("run", TASK, "--submit", "--model", "demo")
@@ -248,7 +250,10 @@ def test_workers_of_a_fleet_send_each_delivery_once(postgres: Postgres) -> None:
 @pytest.mark.slow
 def test_command_lists_retries_and_sends() -> None:
     with receiving([Sent(status=410), Sent()]) as server:
-        write_settings(f"webhooks: {{crm: {{url: '{server.url}', secret: {SECRET}, events: [question.asked]}}}}\n")
+        write_settings(
+            "notifications: {webhooks: {crm: "
+            f"{{url: '{server.url}', secret: {SECRET}, events: [question.asked]}}}}}}\n"
+        )
         upcall("run", TASK, "--detach", "--model", "demo")
         (waiting,) = upcall("deliveries", "list", "--state", "pending", "--json").json
         assert isinstance(waiting, dict)
@@ -274,19 +279,19 @@ def test_command_lists_retries_and_sends() -> None:
         ({"secret": "hunter2hunter2"}, "whsec_"),
         ({"secret": "whsec_aGk="}, "24 to 64 random bytes"),
         ({"events": ["run.sleeping"]}, "run.started"),
-        ({"sercet": "x"}, "sercet is unknown"),
+        ({"sercet": "x"}, "unknown setting 'sercet' in notifications.webhooks.crm; did you mean"),
     ],
 )
 def test_webhook_that_is_wrong_is_refused_without_secrets(webhook: dict[str, object], text: str) -> None:
     with pytest.raises(ConfigurationError, match=text) as refused:
-        Settings.read(webhooks={"crm": {"url": "https://example.org", "secret": SECRET, **webhook}})
+        Settings.read(notifications={"webhooks": {"crm": {"url": "https://example.org", "secret": SECRET, **webhook}}})
     assert not {"hunter2", SECRET} & {word for word in ("hunter2", SECRET) if word in str(refused.value)}
     assert "\n" not in str(refused.value)
 
 
 def test_secret_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    write_settings("webhooks: {crm: {url: 'https://example.org'}}\n")
-    monkeypatch.setenv("UPCALL_WEBHOOKS__CRM__SECRET", SECRET)
+    write_settings("notifications: {webhooks: {crm: {url: 'https://example.org'}}}\n")
+    monkeypatch.setenv("UPCALL_NOTIFICATIONS__WEBHOOKS__CRM__SECRET", SECRET)
     settings = Settings.read()
-    assert settings.webhooks["crm"].secret.get_secret_value() == SECRET
+    assert settings.section(NotificationsSettings).webhooks["crm"].secret.get_secret_value() == SECRET
     assert (SECRET in repr(settings), settings.notes) == (False, ())

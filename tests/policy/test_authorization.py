@@ -56,7 +56,7 @@ DELETE = Call(
     },
 )
 RISKS = {"type": "risk_confirmation", "to": "role:reviewer"}
-PEOPLE: dict[str, Any] = {"roles": {"reviewer": ["bob", "carol"]}, "admins": ["root"]}
+PEOPLE: dict[str, Any] = {"users": {"roles": {"reviewer": ["bob", "carol"]}, "admins": ["root"]}}
 
 
 def two_agents(model: ScriptedModelClient, **options: Any) -> Team:
@@ -74,7 +74,7 @@ def both_ask(coder: Sequence[Reply], tester: Sequence[Reply]) -> ScriptedModelCl
 
 def app_of(model: ScriptedModelClient, store: str = "runs.db", **settings: Any) -> Upcall:
     """Return a new application on the same file, as another process would have it."""
-    chosen = Settings.read(**{**PEOPLE, "assign": [RISKS], **settings})
+    chosen = Settings.read(**{**PEOPLE, "questions": {"assign": [RISKS]}, **settings})
     return Upcall(team=lambda: two_agents(model), store=store, settings=chosen)
 
 
@@ -307,7 +307,7 @@ async def test_name_that_is_no_text_is_refused(name: str, problem: str) -> None:
     with pytest.raises(CallerError, match="holds a NUL, or bytes"):
         await create_token(app.store, name)
     with pytest.raises(ConfigurationError, match=r"assign\.0\.to = .* is wrong"):
-        Settings.read(None, assign=[{"to": name}])
+        Settings.read(None, questions={"assign": [{"to": name}]})
 
 
 @pytest.mark.slow
@@ -440,7 +440,7 @@ async def test_assignee_answers_while_the_others_still_work(tmp_path: Path) -> N
             [PausableAgent("lead", model, system_message="You are the lead.", agents=[coder, tester])], max_turns=1
         )
 
-    settings = Settings.read(**PEOPLE, assign=[RISKS])
+    settings = Settings.read(**PEOPLE, questions={"assign": [RISKS]})
 
     def app() -> Upcall:
         return Upcall(team=team, store=tmp_path / "runs.db", settings=settings)
@@ -485,7 +485,7 @@ def test_rule_fits_by_type_asker_and_words(rule: dict[str, str], fits: bool) -> 
 
 async def test_assignment_takes_the_first_matching_rule_by_nested_path() -> None:
     rules = [{"agent": "lead/tester", "to": "dave"}, RISKS, {"to": "erin"}]
-    _, _, questions = await asked_by_both(assign=rules)
+    _, _, questions = await asked_by_both(questions={"assign": rules})
     assert {asker: question.assignee for asker, question in questions.items()} == {"tester": "dave", "coder": "erin"}
 
 
@@ -497,11 +497,11 @@ async def test_assignment_is_never_taken_from_a_model() -> None:
 
 async def test_run_keeps_the_rules_it_was_started_with() -> None:
     app, run, questions = await asked_by_both(
-        assign=[{"words": "framework", "to": "bob"}, {"words": "database", "to": "dave"}]
+        questions={"assign": [{"words": "framework", "to": "bob"}, {"words": "database", "to": "dave"}]}
     )
     del app
     model = both_ask([DATABASE, "Coded."], [])
-    done = await app_of(model, assign=[]).answer(run.id, {questions["coder"].id: "Express"}, user="bob")
+    done = await app_of(model, questions={"assign": []}).answer(run.id, {questions["coder"].id: "Express"}, user="bob")
     assert done.task == NOT_SHOWN
     asked = {question.asker: question.assignee for question in (await app_of(model).get(run.id)).questions}
     assert asked == {"coder": "dave", "tester": None}
@@ -544,7 +544,9 @@ async def test_questions_shown_as_one_are_assigned_as_one() -> None:
 
 
 async def test_same_question_of_two_assignees_reaches_both() -> None:
-    app = app_of(both_ask([DATABASE, "Coded."], [DATABASE, "Tested."]), assign=[{"agent": "tester", "to": "bob"}])
+    app = app_of(
+        both_ask([DATABASE, "Coded."], [DATABASE, "Tested."]), questions={"assign": [{"agent": "tester", "to": "bob"}]}
+    )
     run = await app.start("Build it", user="alice")
     assert [(each.asker, each.assignee) for each in run.questions] == [("coder", None), ("tester", "bob")]
     partly = await app.answer(run.id, "SQLite", user="alice")
@@ -559,7 +561,7 @@ async def test_what_others_know_does_not_answer_for_an_assignee(assign: list[dic
         "You are the coder.": [DATABASE, "Coded."],
         "You are the tester.": [DATABASE, FRAMEWORK, "Tested."],
     }
-    app = app_of(ScriptedModelClient(one_after_the_other), assign=assign)
+    app = app_of(ScriptedModelClient(one_after_the_other), questions={"assign": assign})
     run = await app.start("Build it", user="alice", facts={"framework": "Express"})
     run = await app.answer(run.id, "SQLite", user="alice")
     if not assign:
@@ -576,7 +578,7 @@ async def test_parent_agent_does_not_answer_for_an_assignee() -> None:
         "You are the coder.": [DATABASE, "Coded."],
     }
     model = ScriptedModelClient(replies)
-    settings = Settings.read(**PEOPLE, assign=[{"agent": "coder", "to": "bob"}])
+    settings = Settings.read(**PEOPLE, questions={"assign": [{"agent": "coder", "to": "bob"}]})
     app = Upcall(team=lambda: two_agents(model, answers_nested=True), store="runs.db", settings=settings)
     run = await app.start("Build it with SQLite", user="alice")
     assert [each.assignee for each in run.questions] == ["bob"]
@@ -680,7 +682,7 @@ async def test_call_in_doubt_is_its_owners_to_judge() -> None:
     _, run, questions = await asked_by_both()
     about = QuestionRecord(question=questions["tester"]).doubt("0/key")
     doubted = run.model_copy(update={"records": run.records.replace([about])})
-    bob, alice = Authorization("bob", PEOPLE["roles"]), Authorization("alice")
+    bob, alice = Authorization("bob", PEOPLE["users"]["roles"]), Authorization("alice")
     assert (bob.sees(run), bob.sees(doubted), bob.answerable(doubted)) == (True, False, ())
     assert len(alice.answerable(doubted)) == 2
     with pytest.raises(NotAllowed, match="cut off"):
@@ -694,23 +696,31 @@ async def test_call_in_doubt_is_its_owners_to_judge() -> None:
     ("text", "message"),
     [
         (
-            "assign:\n  - to: role:revewer\n",
-            "line 2.*'role:revewer' is a role that is not defined under roles; did you",
+            "questions:\n  assign:\n    - to: role:revewer\n",
+            "line 3.*'role:revewer' is a role that is not defined under users.roles; did you",
         ),
-        ("assign:\n  - agnt: coder\n    to: bob\n", "line 2: unknown setting 'agnt' in assign.0; did you mean 'agent'"),
-        ("assign:\n  - agent: coder\n", "line 2: assign.0.to is wrong: Field required"),
-        ("assign:\n  - to: bob\n    type: risk\n", "line 3: assign.0.type = 'risk' is wrong"),
+        (
+            "questions:\n  assign:\n    - agnt: coder\n      to: bob\n",
+            "line 3: unknown setting 'agnt' in questions.assign.0; did you mean 'questions.assign.0.agent'",
+        ),
+        ("questions:\n  assign:\n    - agent: coder\n", "line 3: questions.assign.0.to is wrong: Field required"),
+        (
+            "questions:\n  assign:\n    - to: bob\n      type: risk\n",
+            "line 4: questions.assign.0.type = 'risk' is wrong",
+        ),
     ],
 )
 def test_wrong_rule_is_reported_with_its_line(text: str, message: str) -> None:
-    write_settings(f"{text}roles: {{reviewer: [bob]}}\n")
+    write_settings(f"{text}users: {{roles: {{reviewer: [bob]}}}}\n")
     with pytest.raises(ConfigurationError, match=message):
         Settings.read()
 
 
 @pytest.mark.slow
 def test_command_line_in_processes_of_two_users() -> None:
-    write_settings("roles: {reviewer: [bob]}\nassign:\n  - words: framework\n    to: role:reviewer\n")
+    write_settings(
+        "users: {roles: {reviewer: [bob]}}\nquestions:\n  assign:\n    - words: framework\n      to: role:reviewer\n"
+    )
     asked = upcall("run", TASK, "--detach", "--json", "--user", "alice").json
     run_id, question = asked["run_id"], asked["questions"][0]
     assert question["assignee"] == "role:reviewer"

@@ -85,14 +85,14 @@ def asks(*questions: dict[str, Any]) -> Calls:
     return Calls([Call("ask_user", each) for each in questions])
 
 
-ASSUME = {"expires_after": 3600, "on_expiry": "assume"}
+ASSUME = {"questions": {"expires_after": 3600, "on_expiry": "assume"}}
 
 
 # -- how long a question waits ----------------------------------------------------------------------------------------
 
 
 async def test_question_waits_for_ever_where_nothing_is_reported(clock: Clock) -> None:
-    solo = Solo(asks(FRAMEWORK), "Done.", on_expiry="fail")
+    solo = Solo(asks(FRAMEWORK), "Done.", questions={"on_expiry": "fail"})
     asked = await solo.app.start("Build it")
     clock.now += timedelta(days=5000)
     assert (asked.questions[0].expires_at, await solo.app.expire()) == (None, [])
@@ -100,7 +100,7 @@ async def test_question_waits_for_ever_where_nothing_is_reported(clock: Clock) -
 
 
 async def test_time_is_stored_with_the_question_and_shown(clock: Clock) -> None:
-    solo = Solo(asks(FRAMEWORK), expires_after="2h")
+    solo = Solo(asks(FRAMEWORK), questions={"expires_after": "2h"})
     asked = await solo.app.start("Build it")
     assert asked.questions[0].expires_at == NOON + 2 * HOUR
     assert (await solo.app.get(asked.id)).as_json()["questions"][0]["expires_at"] == "2026-01-31T14:00:00Z"
@@ -108,14 +108,14 @@ async def test_time_is_stored_with_the_question_and_shown(clock: Clock) -> None:
 
 
 async def test_expiry_is_in_the_event_of_the_question(clock: Clock) -> None:
-    solo = Solo(asks(FRAMEWORK), expires_after=60)
+    solo = Solo(asks(FRAMEWORK), questions={"expires_after": 60})
     items = [item async for item in solo.app.start_stream("Build it")]
     (event,) = [item for item in items if isinstance(item, UserInputRequestedEvent)]
     assert [question.expires_at for question in event_questions(event)] == [NOON + timedelta(minutes=1)]
 
 
 async def test_expiry_chosen_at_the_start_stays_with_the_run(clock: Clock) -> None:
-    chosen = Solo(asks(FRAMEWORK), "Done.", expires_after=60, on_expiry="fail")
+    chosen = Solo(asks(FRAMEWORK), "Done.", questions={"expires_after": 60, "on_expiry": "fail"})
     asked = await chosen.app.start("Build it", expires_after="1h", on_expiry="assume")
     assert asked.questions[0].expires_at == NOON + HOUR
     clock.now += HOUR
@@ -126,7 +126,7 @@ async def test_expiry_chosen_at_the_start_stays_with_the_run(clock: Clock) -> No
 async def test_expiry_of_a_run_ignores_later_settings(clock: Clock) -> None:
     solo = Solo(asks(FRAMEWORK), "Done.")
     await solo.app.start("Build it")
-    solo.settings = {"expires_after": 1, "on_expiry": "fail"}
+    solo.settings = {"questions": {"expires_after": 1, "on_expiry": "fail"}}
     clock.now += HOUR
     assert await solo.app.expire() == []
 
@@ -165,7 +165,7 @@ def test_what_is_no_length_of_time_is_refused(written: object) -> None:
 @pytest.mark.parametrize("name", ["expires_after", "on_expiry", "remind_after"])
 def test_wrong_setting_is_named(name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{name} = 'later'"):
-        Settings.read(None, **{name: "later"})
+        Settings.read(None, questions={name: "later"})
 
 
 def test_expiry_time_is_kept_in_utc_whatever_its_zone() -> None:
@@ -237,7 +237,7 @@ async def test_without_a_default_and_for_a_risk_nobody_consented(clock: Clock, a
 
 async def test_plan_that_nobody_reviewed_in_time_is_not_approved(clock: Clock) -> None:
     model = ScriptedModelClient(script(lead=[], coder=[]))
-    settings = Settings.read(None, enable_plan_approval=True, **ASSUME)
+    settings = Settings.read(None, planning={"enable_plan_approval": True}, **ASSUME)
     app = Upcall(model, store="runs.db", settings=settings)
     asked = await app.start(TASK)
     clock.now += HOUR
@@ -250,7 +250,7 @@ async def test_plan_that_nobody_reviewed_in_time_is_not_approved(clock: Clock) -
 
 
 async def test_expiry_wait_notes_it_once_and_accepts_the_answer(clock: Clock) -> None:
-    solo = Solo(asks(FRAMEWORK), "Done.", expires_after=3600)
+    solo = Solo(asks(FRAMEWORK), "Done.", questions={"expires_after": 3600})
     asked = await solo.app.start("Build it")
     clock.now += HOUR
     (emitted,) = [item async for item in solo.app.expire_stream()]
@@ -265,7 +265,9 @@ async def test_expiry_wait_notes_it_once_and_accepts_the_answer(clock: Clock) ->
 
 
 async def test_cancel_cancels_the_run_and_records_its_questions(clock: Clock) -> None:
-    solo = Solo(asks(FRAMEWORK, {"question": "Which colour?"}), expires_after=3600, on_expiry="cancel")
+    solo = Solo(
+        asks(FRAMEWORK, {"question": "Which colour?"}), questions={"expires_after": 3600, "on_expiry": "cancel"}
+    )
     asked = await solo.app.start("Build it")
     clock.now += HOUR
     (ended,) = await solo.app.expire()
@@ -277,7 +279,7 @@ async def test_cancel_cancels_the_run_and_records_its_questions(clock: Clock) ->
 
 
 async def test_expiry_fail_ends_the_run_and_names_the_question(clock: Clock) -> None:
-    solo = Solo(asks(FRAMEWORK), expires_after=3600, on_expiry="fail")
+    solo = Solo(asks(FRAMEWORK), questions={"expires_after": 3600, "on_expiry": "fail"})
     asked = await solo.app.start("Build it")
     clock.now += HOUR
     (ended,) = await solo.app.expire()
@@ -313,7 +315,7 @@ async def test_late_answer_is_refused_with_the_assumption_until_resumed(clock: C
 
 @pytest.mark.parametrize(("how", "status"), [("cancel", "cancelled"), ("fail", "expired")])
 async def test_late_answer_ends_a_run_that_should_fail(clock: Clock, how: str, status: str) -> None:
-    solo = Solo(asks(FRAMEWORK), expires_after=3600, on_expiry=how)
+    solo = Solo(asks(FRAMEWORK), questions={"expires_after": 3600, "on_expiry": how})
     asked = await solo.app.start("Build it")
     clock.now += HOUR
     with pytest.raises(QuestionExpired, match=f"{LATE}. Run {asked.id} is {status}"):
@@ -323,7 +325,7 @@ async def test_late_answer_ends_a_run_that_should_fail(clock: Clock, how: str, s
 
 @pytest.mark.parametrize(("how", "status"), [("cancel", "cancelled"), ("fail", "expired")])
 async def test_resume_ends_a_run_that_is_to_end(clock: Clock, how: str, status: str) -> None:
-    solo = Solo(asks(FRAMEWORK), expires_after=3600, on_expiry=how)
+    solo = Solo(asks(FRAMEWORK), questions={"expires_after": 3600, "on_expiry": how})
     asked = await solo.app.start("Build it")
     clock.now += HOUR
     assert (await solo.app.resume(asked.id)).status == status
@@ -421,7 +423,7 @@ class AtWork:
         asker: list[Reply] = [Call("ask_user", FRAMEWORK), *wording]
         self.model = model_of(lead=[BOTH, "All done."], one=asker, two=[Call("search"), "2"])
         self.searched = asyncio.Event()
-        self.settings = Settings.read(None, expires_after=3600, on_expiry=on_expiry)
+        self.settings = Settings.read(None, questions={"expires_after": 3600, "on_expiry": on_expiry})
         self.stream = self.app.start_stream("Build it", run_id="a-run")
 
     @property
@@ -482,7 +484,7 @@ async def test_expiry_fails_the_run_once_others_are_done(clock: Clock) -> None:
 
 
 async def test_question_about_a_call_in_doubt_never_expires(clock: Clock) -> None:
-    solo = Solo(asks(FRAMEWORK), expires_after=3600, on_expiry="cancel")
+    solo = Solo(asks(FRAMEWORK), questions={"expires_after": 3600, "on_expiry": "cancel"})
     asked = await solo.app.start("Build it")
     stored = await solo.app.store.load(asked.id)
     doubted = QuestionRecord(question=asked.questions[0]).doubt("some/call")
@@ -500,7 +502,7 @@ async def asked_of_two(on_expiry: str) -> tuple[Upcall, ScriptedModelClient, Run
         lead=[BOTH, "All done."], one=[Call("ask_user", FRAMEWORK), "1"], two=[Call("ask_user", DATABASE), "2"]
     )
     rules = [{"to": "bob", "words": "database"}]
-    settings = Settings.read(None, expires_after=3600, on_expiry=on_expiry, assign=rules)
+    settings = Settings.read(None, questions={"expires_after": 3600, "on_expiry": on_expiry, "assign": rules})
     app = Upcall(store="runs.db", team=team_of(model, "one", "two"), settings=settings)
     asked = await app.start("Build it", user="alice")
     return app, model, asked, {question.asker: question for question in asked.questions}
@@ -557,7 +559,9 @@ async def test_assumption_beside_an_assignees_answer_is_hidden_from_them(clock: 
 async def test_expiry_covers_runs_of_all_users(clock: Clock) -> None:
     _, model, asked, _ = await asked_of_two("assume")
     clock.now += HOUR
-    app = Upcall(store="runs.db", team=team_of(model, "one", "two"), settings=Settings.read(None, user="mallory"))
+    app = Upcall(
+        store="runs.db", team=team_of(model, "one", "two"), settings=Settings.read(None, users={"user": "mallory"})
+    )
     (done,) = await app.expire()
     assert (done.id, done.result) == (asked.id, "All done.")
 
@@ -584,7 +588,7 @@ async def test_expiry_of_a_secret_leaves_no_sealed_text(
 
 
 async def test_reminders_are_events_and_in_the_log_each_once(clock: Clock) -> None:
-    solo = Solo(asks(FRAMEWORK), "Done.", remind_after="1h")
+    solo = Solo(asks(FRAMEWORK), "Done.", questions={"remind_after": "1h"})
     asked = await solo.app.start("Build it")
     counted = []
     for hours in (0.5, 1, 1.2, 2, 5.5, 5.6):
@@ -662,7 +666,7 @@ def test_expiry_by_two_processes_happens_once() -> None:
 def test_command_line_expires_the_runs_of_all_users(monkeypatch: pytest.MonkeyPatch) -> None:
     with LoopbackServer(script()) as server:
         run_id = started_long_ago(server, "--on-expiry", "assume", "--user", "alice")
-        monkeypatch.setenv("UPCALL_USER", "mallory")
+        monkeypatch.setenv("UPCALL_USERS__USER", "mallory")
         ended = upcall("expire", "--json")
     assert (ended.status, [(run["run_id"], run["status"]) for run in ended.json]) == (0, [(run_id, "completed")])
 

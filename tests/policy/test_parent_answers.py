@@ -131,7 +131,7 @@ async def test_risk_confirmation_is_not_shown_to_the_parent() -> None:
 async def test_ledger_and_facts_come_before_the_parent() -> None:
     again = Call("ask_user", {"question": "What framework do you want?"})
     model = model_of(lead=[BUILD, BUILD, "."], coder=[ASK, "1", again, "2"])
-    done = await app_of(tree(model), facts={"framework": "FastAPI"}).start("Build it")
+    done = await app_of(tree(model), questions={"facts": {"framework": "FastAPI"}}).start("Build it")
     assert [answer.by for answer in done.answers] == [AnsweredBy.FACTS] * 2
     assert len(of(model, "lead")) == 3
 
@@ -245,7 +245,7 @@ async def test_lead_of_the_root_team_answers_where_configured() -> None:
         model = ScriptedModelClient(script(lead=lead, coder=coder))
         return await Upcall(model, settings=Settings.read(None, **settings)).start(TASK)
 
-    assert [answer.by for answer in (await run_with(parent_answers=True)).answers] == [AnsweredBy.PARENT]
+    assert [answer.by for answer in (await run_with(questions={"parent_answers": True})).answers] == [AnsweredBy.PARENT]
     assert (await run_with()).waiting
 
 

@@ -96,7 +96,7 @@ async def test_same_fact_for_four_successive_agents_is_asked_once() -> None:
 
 async def test_without_a_ledger_each_agent_asks_for_itself() -> None:
     model = model_of(lead=[at_once("one", "two"), "All done."], one=[ask(), "1"], two=[ask(), "2"])
-    asked = await app_of(team_of(model, "one", "two"), ledger=False).start("Build it")
+    asked = await app_of(team_of(model, "one", "two"), questions={"ledger": False}).start("Build it")
     first, second = asked.questions
     done = await app_of(team_of(model, "one", "two")).answer(asked.id, {first.id: "Express", second.id: "Django"})
     assert [answer.text for answer in done.answers] == ["Express", "Django"]
@@ -203,7 +203,7 @@ async def test_tool_that_needs_the_user_gets_the_earlier_answer() -> None:
 
 async def test_answer_outlives_the_failure_of_its_segment() -> None:
     model, team = alone(ask(), Fail(500), "Done.")
-    failed = await app_of(team, facts={"framework": "Express"}).start("Build it")
+    failed = await app_of(team, questions={"facts": {"framework": "Express"}}).start("Build it")
     done = await app_of(team).resume(failed.id)
     assert (failed.status, by_whom(failed)) == (RunStatus.FAILED, ["facts"])
     assert (done.result, by_whom(done), results_in(model)) == ("Done.", ["facts"], ["Express"])
@@ -237,7 +237,7 @@ def judging(reply: Reply) -> Callable[[Request], Reply]:
 )
 async def test_model_judges_sameness_only_where_it_is_clear(reply: Reply, by: list[str]) -> None:
     model = ScriptedModelClient(judging(reply))
-    settings = Settings.read(None, ledger_model=True)
+    settings = Settings.read(None, questions={"ledger_model": True})
     asked = await Upcall(model, store="runs.db", settings=settings).start(TASK)
     run = await Upcall(model, store="runs.db", settings=Settings.read(None)).answer(asked.id, "Express")
     assert (by_whom(run), run.waiting) == (by, by == ["human"])
@@ -252,7 +252,7 @@ async def test_without_the_setting_no_model_judges() -> None:
 
 async def test_team_of_ones_own_needs_a_model_to_judge() -> None:
     with pytest.raises(ConfigurationError, match="ledger_model is true, but there is no model"):
-        await app_of(alone()[1], ledger_model=True).start("Build it")
+        await app_of(alone()[1], questions={"ledger_model": True}).start("Build it")
 
 
 # -- facts ------------------------------------------------------------------------------------------------------------
@@ -260,19 +260,19 @@ async def test_team_of_ones_own_needs_a_model_to_judge() -> None:
 
 async def test_fact_of_the_project_answers_and_names_its_file() -> None:
     """S4-25"""
-    write_settings("user: alice\nfacts:\n  framework: Express\n")
+    write_settings("users: {user: alice}\nquestions:\n  facts:\n    framework: Express\n")
     model, team = alone(ask(options=FRAMEWORKS), "Done.")
     done = await app_of(team).start("Build it")
     assert (done.result, results_in(model), len(done.answered_questions)) == ("Done.", ["Express"], 1)
     (answer,) = done.answers
     assert (answer.by, answer.selected) == (AnsweredBy.FACTS, ("Express",))
-    assert answer.reason == "the fact 'framework' (upcall.yaml, line 3)"
+    assert answer.reason == "the fact 'framework' (upcall.yaml, line 4)"
 
 
 async def test_fact_of_a_run_precedes_those_of_the_project() -> None:
     """S4-25"""
     model, team = alone(ask(), ask("Which database?"), "Done.")
-    app = app_of(team, facts={"framework": "Express", "database": "SQLite"})
+    app = app_of(team, questions={"facts": {"framework": "Express", "database": "SQLite"}})
     done = await app.start("Build it", facts={"framework": "Flask"})
     assert results_in(model) == ["Flask", "SQLite"]
     assert done.answers[0].reason == "the fact 'framework' (this run)"
@@ -280,8 +280,8 @@ async def test_fact_of_a_run_precedes_those_of_the_project() -> None:
 
 async def test_run_keeps_the_facts_it_was_started_with() -> None:
     model, team = alone(ask("Which color?"), ask(), "Done.")
-    asked = await app_of(team, facts={"framework": "Express"}).start("Build it")
-    await app_of(team, facts={"framework": "Flask"}).answer(asked.id, "Red")
+    asked = await app_of(team, questions={"facts": {"framework": "Express"}}).start("Build it")
+    await app_of(team, questions={"facts": {"framework": "Flask"}}).answer(asked.id, "Red")
     assert results_in(model) == ["Red", "Express"]
 
 
@@ -297,27 +297,27 @@ async def test_run_keeps_the_facts_it_was_started_with() -> None:
 )
 async def test_where_no_fact_fits_the_human_is_asked(question: Call) -> None:
     facts = {"framework": "Express", "table drop": "logs"}
-    assert (await app_of(alone(question)[1], facts=facts).start("Build it")).waiting
+    assert (await app_of(alone(question)[1], questions={"facts": facts}).start("Build it")).waiting
 
 
 async def test_fact_that_is_a_number_picks_no_option() -> None:
     question = ask("How many replicas?", options=["one", "two", "three"])
-    assert (await app_of(alone(question)[1], facts={"how many replicas": 2}).start("Build it")).waiting
+    assert (await app_of(alone(question)[1], questions={"facts": {"how many replicas": 2}}).start("Build it")).waiting
 
 
 async def test_two_facts_that_disagree_answer_nothing() -> None:
     facts = {"framework": "Express", "Which framework?": "Flask"}
-    assert (await app_of(alone(ask())[1], facts=facts).start("Build it")).waiting
+    assert (await app_of(alone(ask())[1], questions={"facts": facts}).start("Build it")).waiting
 
 
 async def test_answer_of_the_run_precedes_a_fact() -> None:
     """The ledger is the first step."""
     earlier = Question(question="Which framework?", path=("solo",))
-    ladder_facts = Settings.read(None, facts={"framework": "Express"}).standing_facts()
-    output = QuestionRecords.build([], [(earlier, Answer(question_id=earlier.id, text="Flask"))])
+    ladder_facts = Settings.read(None, questions={"facts": {"framework": "Express"}}).standing_facts()
+    records = QuestionRecords.build([], [(earlier, Answer(question_id=earlier.id, text="Flask"))])
     new = Question(question="What framework do you want?", path=("solo",))
-    first = await AnswerResolver(ResolutionOptions(), output, facts=[ladder_facts]).answer_to(new)
-    off = await AnswerResolver(ResolutionOptions(ledger=False), output, facts=[ladder_facts]).answer_to(new)
+    first = await AnswerResolver(ResolutionOptions(), records, facts=[ladder_facts]).answer_to(new)
+    off = await AnswerResolver(ResolutionOptions(ledger=False), records, facts=[ladder_facts]).answer_to(new)
     assert first is not None
     assert off is not None
     assert (first.by, first.text, off.by, off.text) == (AnsweredBy.LEDGER, "Flask", AnsweredBy.FACTS, "Express")
@@ -326,12 +326,21 @@ async def test_answer_of_the_run_precedes_a_fact() -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("facts:\n  framework:\n    web: Express\n", "upcall.yaml, line 2: facts.framework is wrong"),
-        ("facts:\n  database: x\n  framework:\n", "upcall.yaml, line 3: facts.framework = None is wrong"),
-        ("facts:\n  which: Express\n", "upcall.yaml, line 2: the fact 'which' has no word to recognise a question by"),
-        ("facts: [Express]\n", "upcall.yaml, line 1: facts is wrong"),
-        ("facts: missing.yaml\n", "Cannot read the configuration missing.yaml"),
-        ("facts: bad.yaml\n", "bad.yaml, line 2: the fact 'database' = a list is wrong"),
+        (
+            "questions:\n  facts:\n    framework:\n      web: Express\n",
+            "upcall.yaml, line 3: questions.facts.framework is wrong",
+        ),
+        (
+            "questions:\n  facts:\n    database: x\n    framework:\n",
+            "upcall.yaml, line 4: questions.facts.framework = None is wrong",
+        ),
+        (
+            "questions:\n  facts:\n    which: Express\n",
+            "upcall.yaml, line 3: the fact 'which' has no word to recognise a question by",
+        ),
+        ("questions: {facts: [Express]}\n", "upcall.yaml, line 1: questions.facts is wrong"),
+        ("questions: {facts: missing.yaml}\n", "Cannot read the configuration missing.yaml"),
+        ("questions: {facts: bad.yaml}\n", "bad.yaml, line 2: the fact 'database' = a list is wrong"),
     ],
 )
 def test_wrong_fact_is_reported_with_its_line(text: str, error: str) -> None:
@@ -343,15 +352,15 @@ def test_wrong_fact_is_reported_with_its_line(text: str, error: str) -> None:
 
 def test_facts_are_read_from_file_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("facts.yaml").write_text("framework: Express\nport: 8080\nuse tests: yes\n")
-    facts = Settings.read(None, facts="facts.yaml").standing_facts()
+    facts = Settings.read(None, questions={"facts": "facts.yaml"}).standing_facts()
     assert [(fact.answer, fact.where) for fact in facts] == [
         ("Express", "facts.yaml, line 1"),
         ("8080", "facts.yaml, line 2"),
         ("yes", "facts.yaml, line 3"),
     ]
-    monkeypatch.setenv("UPCALL_FACTS", '{"framework": "Flask"}')
+    monkeypatch.setenv("UPCALL_QUESTIONS__FACTS", '{"framework": "Flask"}')
     (fact,) = Settings.read().standing_facts()
-    assert (fact.answer, fact.where) == ("Flask", "UPCALL_FACTS or the program")
+    assert (fact.answer, fact.where) == ("Flask", "UPCALL_QUESTIONS__FACTS or the program")
 
 
 async def test_fact_that_is_wrong_is_refused_before_storing() -> None:
@@ -370,7 +379,7 @@ async def test_fact_lets_clarifier_and_planner_continue_their_turn() -> None:
     unclear = json.dumps({"needs_clarification": True, "ambiguity_details": [aspect]})
     replies = script(clarifier=[clarifies, CLEAR], planner=[unclear, CLEAR, PLAN], coder=["Done.", "Done."])
     model = ScriptedModelClient(replies)
-    app = Upcall(model, store="runs.db", settings=Settings.read(None, facts={"framework": "Express"}))
+    app = Upcall(model, store="runs.db", settings=Settings.read(None, questions={"facts": {"framework": "Express"}}))
     done = await app.start(TASK, facts={"database": "SQLite"})
     assert (done.status, by_whom(done)) == (RunStatus.COMPLETED, ["facts", "facts"])
     assert done.clarifier_log == "Question: Which framework?\nAnswer: Express"
@@ -384,7 +393,9 @@ async def test_fact_of_no_does_not_end_clarification() -> None:
         {"needs_clarification": True, "clarification_question": f"Do you want {each}?"} for each in ("ads", "tests")
     ]
     model = ScriptedModelClient(script(clarifier=[json.dumps(each) for each in asks]))
-    run = await Upcall(model, store="runs.db", settings=Settings.read(None, facts={"ads": False})).start(TASK)
+    run = await Upcall(model, store="runs.db", settings=Settings.read(None, questions={"facts": {"ads": False}})).start(
+        TASK
+    )
     assert [question.question for question in run.questions] == ["Do you want tests?"]
 
 
@@ -392,7 +403,7 @@ async def test_structured_agent_waits_for_the_unknown_of_two_answers() -> None:
     details = [{"aspect": "x", "clarification_question": f"Which {each}?"} for each in ("database", "framework")]
     unclear = json.dumps({"needs_clarification": True, "ambiguity_details": details})
     model = ScriptedModelClient(script(planner=[unclear, CLEAR, PLAN], coder=["Done.", "Done."]))
-    app = Upcall(model, store="runs.db", settings=Settings.read(None, facts={"framework": "Express"}))
+    app = Upcall(model, store="runs.db", settings=Settings.read(None, questions={"facts": {"framework": "Express"}}))
     asked = await app.start(TASK)
     assert [question.question for question in asked.questions] == ["Which database?"]
     done = await Upcall(model, store="runs.db").answer(asked.id, "SQLite")
@@ -430,7 +441,7 @@ async def test_unattended_a_question_comes_to_its_own_default() -> None:
 @pytest.mark.parametrize("default", [None, " ", "Flask"])
 async def test_unattended_question_without_a_default_expires(default: str | None) -> None:
     model, team = alone(ask(options=FRAMEWORKS, allow_free_text=False, default=default), "Done.")
-    done = await app_of(team, unattended=True).start("Build it")
+    done = await app_of(team, questions={"unattended": True}).start("Build it")
     assert (done.result, done.answers[0].outcome, done.assumptions) == ("Done.", Outcome.EXPIRED, [])
     assert results_in(model) == [
         "Nobody was there to answer. Do not take this as consent; do without, or say what stays open."
@@ -440,7 +451,7 @@ async def test_unattended_question_without_a_default_expires(default: str | None
 async def test_unattended_nested_agents_get_each_its_own_default() -> None:
     replies = {name: [ask(default=name), "."] for name in ("one", "two")}
     model = model_of(lead=[at_once("one", "two"), "Done."], **replies)
-    done = await app_of(team_of(model, "one", "two"), unattended=True).start("Build it")
+    done = await app_of(team_of(model, "one", "two"), questions={"unattended": True}).start("Build it")
     assert {(question.path, answer.text) for question, answer in done.assumptions} == {
         (("lead", "one"), "one"),
         (("lead", "two"), "two"),
@@ -449,13 +460,13 @@ async def test_unattended_nested_agents_get_each_its_own_default() -> None:
 
 async def test_unattended_a_fact_still_comes_first() -> None:
     model, team = alone(ask(default="Flask"), "Done.")
-    done = await app_of(team, unattended=True, facts={"framework": "Express"}).start("Build it")
+    done = await app_of(team, questions={"unattended": True, "facts": {"framework": "Express"}}).start("Build it")
     assert (results_in(model), done.assumptions) == (["Express"], [])
 
 
 async def test_unattended_a_risk_confirmation_waits_for_the_human() -> None:
     model, team = alone(Calls([RISK, ask(default="Express")]), "Done.")
-    asked = await app_of(team, unattended=True).start("Tidy up")
+    asked = await app_of(team, questions={"unattended": True}).start("Tidy up")
     assert [question.question for question in asked.questions] == ["Which table should I drop?"]
     assert [answer.outcome for answer in asked.answers] == [Outcome.ASSUMED]
     done = await app_of(team).answer(asked.id, "logs")
@@ -470,7 +481,7 @@ def test_unattended_risk_confirmation_expires_without_consent() -> None:
 
 async def test_unattended_a_plan_is_not_approved_by_anybody() -> None:
     model = ScriptedModelClient(script(lead=[], coder=[]))
-    settings = Settings.read(None, unattended=True, enable_plan_approval=True)
+    settings = Settings.read(None, questions={"unattended": True}, planning={"enable_plan_approval": True})
     run = await Upcall(model, store="runs.db", settings=settings).start(TASK)
     assert (run.waiting, run.plan is not None and run.plan.approved) == (True, False)
 
@@ -481,7 +492,7 @@ async def test_unattended_question_of_a_stock_agent_expires() -> None:
     def team() -> Team:
         return pausing(AssistantAgent("stock", model, handoffs=["user"]))
 
-    done = await app_of(team, unattended=True).start("Build it")
+    done = await app_of(team, questions={"unattended": True}).start("Build it")
     assert (done.result, done.answers[0].outcome) == ("Done.", Outcome.EXPIRED)
     assert "Do not take this as consent" in str(model.requests[-1].messages[-1]["content"])
 
@@ -493,7 +504,7 @@ async def test_stock_agent_that_asks_forever_finally_waits() -> None:
     def team() -> Team:
         return pausing(AssistantAgent("stock", model, handoffs=["user"]))
 
-    assert (await app_of(team, unattended=True).start("Build it")).waiting
+    assert (await app_of(team, questions={"unattended": True}).start("Build it")).waiting
 
 
 async def test_attended_a_default_is_only_shown() -> None:
@@ -506,7 +517,7 @@ def test_command_line_says_what_was_assumed(as_json: bool) -> None:
     coder = [ask("Which framework?", default="Express"), "Built.", "Built."]
     with LoopbackServer(script(coder=coder)) as server:
         options = ("--model", "m", "--base-url", server.base_url, *(["--json"] if as_json else []))
-        ended = upcall("run", TASK, "--unattended", *options, UPCALL_CHECK_QUESTIONS="false")
+        ended = upcall("run", TASK, "--unattended", *options, UPCALL_QUESTIONS__CHECK_QUESTIONS="false")
     assert ended.status == 0
     if as_json:
         assert [each["assumed"] for each in ended.json["assumptions"]] == ["Express"]
@@ -533,7 +544,7 @@ def about(subject: str, **fields: Any) -> Call:
 
 async def test_question_budget_beyond_its_limit_is_explained_to_askers() -> None:
     model, team = alone(about("color"), about("port"), about("host"), about("database", default="SQLite"), "Done.")
-    run = await app_of(team, max_questions_run=2).start("Build it")
+    run = await app_of(team, questions={"max_questions_run": 2}).start("Build it")
     run = await app_of(team).answer(run.id, "red")
     done = await app_of(team).answer(run.id, "80")
     limit = "This was not asked of the user: 2 questions of this run were, the limit"
@@ -546,7 +557,7 @@ async def test_question_budget_beyond_its_limit_is_explained_to_askers() -> None
 
 async def test_question_budget_lets_the_first_ones_through() -> None:
     model, team = alone(Calls([about(subject) for subject in SUBJECTS]), "Done.")
-    run = await app_of(team, max_questions_run=3).start("Build it")
+    run = await app_of(team, questions={"max_questions_run": 3}).start("Build it")
     assert [question.question for question in run.questions] == ["Which color?", "Which port?", "Which database?"]
     done = await app_of(team).answer(run.id, {question.id: "x" for question in run.questions})
     assert (done.result, len([each for each in results_in(model) if "the limit" in each])) == ("Done.", 1)
@@ -554,7 +565,7 @@ async def test_question_budget_lets_the_first_ones_through() -> None:
 
 async def test_what_does_not_reach_the_human_does_not_count() -> None:
     model, team = alone(about("color"), about("port"), about("host"), about("host"), "Done.")
-    app = app_of(team, max_questions_run=1, facts={"color": "red", "port": 80})
+    app = app_of(team, questions={"max_questions_run": 1, "facts": {"color": "red", "port": 80}})
     run = await app.start("Build it")
     done = await app_of(team).answer(run.id, "localhost")
     assert results_in(model) == ["red", "80", "localhost", "localhost"]
@@ -562,13 +573,13 @@ async def test_what_does_not_reach_the_human_does_not_count() -> None:
 
 
 async def test_with_a_budget_of_nothing_nobody_is_asked() -> None:
-    done = await app_of(alone(about("color"), "Done.")[1], max_questions_run=0).start("Build it")
+    done = await app_of(alone(about("color"), "Done.")[1], questions={"max_questions_run": 0}).start("Build it")
     assert (done.result, by_whom(done)) == ("Done.", ["policy"])
 
 
 async def test_several_that_ask_the_same_count_once() -> None:
     model = model_of(lead=[at_once("one", "two"), "Done."], one=[ask(), "1"], two=[ask(), "2"])
-    run = await app_of(team_of(model, "one", "two"), max_questions_run=1).start("Build it")
+    run = await app_of(team_of(model, "one", "two"), questions={"max_questions_run": 1}).start("Build it")
     assert (len(run.questions), len(run.duplicates), run.answers) == (1, 1, ())
 
 
@@ -576,13 +587,15 @@ async def test_question_budget_of_the_planner_is_separate() -> None:
     details = [{"aspect": "x", "clarification_question": f"Which {each}?"} for each in SUBJECTS]
     unclear = json.dumps({"needs_clarification": True, "ambiguity_details": details})
     model = ScriptedModelClient(script(planner=[unclear]))
-    run = await Upcall(model, store="runs.db", settings=Settings.read(None, max_questions_run=0)).start(TASK)
+    run = await Upcall(model, store="runs.db", settings=Settings.read(None, questions={"max_questions_run": 0})).start(
+        TASK
+    )
     assert len(run.questions) == 4
 
 
 async def test_risk_beyond_the_budget_is_no_consent() -> None:
     model, team = alone(about("color"), RISK, "Done.")
-    run = await app_of(team, max_questions_run=1).start("Build it")
+    run = await app_of(team, questions={"max_questions_run": 1}).start("Build it")
     done = await app_of(team).answer(run.id, "red")
     assert done.answers[1].outcome is Outcome.EXPIRED
     assert "Do not take this as consent" in results_in(model)[1]
@@ -624,7 +637,7 @@ async def test_assumption_is_emitted_in_place_of_the_request() -> None:
 
 async def test_answer_of_a_rung_cannot_be_overruled_silently() -> None:
     _, team = alone(ask(), "Done.")
-    done = await app_of(team, facts={"framework": "Express"}).start("Build it")
+    done = await app_of(team, questions={"facts": {"framework": "Express"}}).start("Build it")
     asked = done.answered_questions[0].id
     with pytest.raises(AlreadyAnswered, match=r"was answered by facts \(the fact 'framework'.*upcall fork RUN"):
         await app_of(team).answer(done.id, {asked: "Flask"})
@@ -657,7 +670,7 @@ async def test_answer_reaches_an_inner_member_by_its_whole_path(below: bool) -> 
         outermost = PausableAgent("lead", model, system_message="<lead>", agents=[team_of]) if below else team_of
         return pausing(outermost)
 
-    done = await app_of(team, facts={"framework": "Express"}).start("Build it")
+    done = await app_of(team, questions={"facts": {"framework": "Express"}}).start("Build it")
     assert (done.status, results_in(model, "<one>")) == (RunStatus.COMPLETED, ["Express"])
     assert done.answered_questions[0].path == (("lead", "crew", "one") if below else ("crew", "one"))
 

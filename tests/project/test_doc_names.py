@@ -97,7 +97,7 @@ def test_name_that_is_not_there_is_found(piece: str) -> None:
         "question.approval.arguments",
         "RunStatus",
         "walk_tree",
-        "UPCALL_MAIL__PASSWORD",
+        "UPCALL_NOTIFICATIONS__MAIL__PASSWORD",
         "UPCALL_UPDATE_DOCS",
         "upcall answer RUN --decline ID",
         "upcall store export RUN",

@@ -21,7 +21,8 @@ import upcall.testing
 import upcall.ui.diagrams
 from upcall.run_form import RunForm
 from upcall.runs.states import RESTORES, TRANSITIONS, RunStatus
-from upcall.settings import Settings
+from upcall.setting_paths import list_about
+from upcall.settings import Settings, settings_root
 
 SLOW = ("docs/settings.md", "docs/start.md", "docs/guides/operating-the-store.md")
 """What takes more than five seconds: `upcall` is started again and again, or waits for a collector of traces."""
@@ -59,9 +60,34 @@ def test_states_in_the_documentation_are_drawn_from_the_table(page: str, place: 
     assert (ROOT / page).read_text() == wanted
 
 
-def test_every_setting_is_documented() -> None:
-    text = (ROOT / "docs" / "settings.md").read_text()
-    assert [name for name in Settings.model_fields if f"| `{name}` |" not in text] == []
+def settings_as_markdown(section: str) -> str:
+    rows = ["| setting | default | meaning | change it |", "|---|---|---|---|"]
+    default = Settings().sections[section]
+    for place, about in list_about(settings_root()):
+        if place[0] == section:
+            value = getattr(default, str(place[1]))
+            shown = about.shown if about.shown is not None else describe_default(value)
+            rows.append(f"| `{place[1]}` | {shown} | {about.text} | {about.when} |")
+    return "\n".join(rows)
+
+
+def describe_default(value: object) -> str:
+    if value is None or value in ({}, [], ()):
+        return ""
+    return str(value).lower() if isinstance(value, bool) else f"`{value}`" if isinstance(value, str) else str(value)
+
+
+@pytest.mark.parametrize("section", [name for name, kind in Settings().sections.items()])
+def test_settings_page_shows_each_declaration(section: str) -> None:
+    """Set UPCALL_UPDATE_DOCS=1 to write it."""
+    page = ROOT / "docs" / "settings.md"
+    pattern = re.compile(rf"(<!-- settings {section} -->\n).*?(<!-- /settings {section} -->)", re.DOTALL)
+    block = settings_as_markdown(section)
+    wanted = pattern.sub(lambda found: f"{found[1]}\n{block}\n\n{found[2]}", page.read_text())
+    assert block in wanted
+    if os.environ.get("UPCALL_UPDATE_DOCS"):
+        page.write_text(wanted)
+    assert page.read_text() == wanted
 
 
 def test_every_promise_names_a_test_that_is_there() -> None:

@@ -139,7 +139,7 @@ HEARD = Table("heard", {"run_id": "NAME", "status": "TEXT NOT NULL"}, "run_id, s
 INSERT = "INSERT INTO heard (run_id, status) VALUES (:run_id, :status)"
 def make(settings):
     return lambda run, events: lambda connection: connection.execute(
-        INSERT, {"run_id": run.id, "status": f"{settings.user} {run.status}"})
+        INSERT, {"run_id": run.id, "status": f"{settings.users.user} {run.status}"})
 def make_none(settings):
     return None
 """
@@ -156,7 +156,7 @@ def listening(guests: MadeGuests, location: str) -> RunStore:
     code = LISTEN
     guests.add("ears", "listeners", code, all="make", none="make_none")
     guests.add("eared", "tables", code, received="HEARD")
-    return RunReader(Settings.read(user="ada"), location).store
+    return RunReader(Settings.read(users={"user": "ada"}), location).store
 
 
 async def test_listener_writes_with_the_change(listening: RunStore) -> None:
@@ -193,6 +193,56 @@ async def test_table_of_the_store_is_never_replaced(guests: MadeGuests) -> None:
     guests.add("rude", "tables", LISTEN.replace('"heard"', '"upcall_runs"'), received="HEARD")
     with pytest.raises(ConfigurationError, match="adds the table upcall_runs"):
         await RunStore("runs.db").create(Run(task="do it"), Checkpoint())
+
+
+SECTION = """
+from typing import Annotated
+from upcall.setting_types import About, Section
+
+class Stars(Section):
+    symbol: Annotated[str, About("what a star is drawn with")] = "*"
+
+class Needs(Section):
+    symbol: str
+
+WORD = "no section"
+"""
+
+
+def test_section_of_a_guest_is_read(guests: MadeGuests, monkeypatch: pytest.MonkeyPatch) -> None:
+    guests.add("stars", "settings", SECTION, stars="Stars")
+    (section,) = (each for name, each in Settings.read().sections.items() if name == "stars")
+    assert Settings.read().section(type(section)).model_dump() == {"symbol": "*"}
+    monkeypatch.setenv("UPCALL_STARS__SYMBOL", "+")
+    assert Settings.read().section(type(section)).model_dump() == {"symbol": "+"}
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"symbl": "x"}, r"unknown setting 'symbl' in stars; did you mean 'stars\.symbol'"),
+        ({"symbol": 3}, r"stars\.symbol = 3 is wrong"),
+    ],
+)
+def test_section_of_a_guest_refuses_what_is_wrong(guests: MadeGuests, given: Any, problem: str) -> None:
+    guests.add("stars", "settings", SECTION, stars="Stars")
+    with pytest.raises(ConfigurationError, match=problem):
+        Settings.read(stars=given)
+
+
+@pytest.mark.parametrize(
+    ("entries", "problem"),
+    [
+        ({"stars": "Needs"}, "has no default for symbol"),
+        ({"stars": "WORD"}, "is no class derived from"),
+        ({"stars": "Missing"}, "cannot be loaded"),
+        ({"store": "Stars"}, "is upcall's own"),
+    ],
+)
+def test_section_that_is_unusable_is_refused(guests: MadeGuests, entries: Any, problem: str) -> None:
+    guests.add("stars", "settings", SECTION, **entries)
+    with pytest.raises(ConfigurationError, match=problem):
+        _ = Settings.read().sections
 
 
 @pytest.mark.slow

@@ -39,22 +39,26 @@ def refusal(yaml: str) -> str:
 def test_clarifier_block_of_the_seed_loads() -> None:
     """S0-49"""
     settings = read(CLARIFIER_BLOCK)
-    assert (settings.max_turns, settings.enable_plan_approval, settings.max_plan_iterations) == (3, True, 10)
-    assert settings.verbose == ["clarifier", "planner"]
+    assert (
+        settings.questions.max_turns,
+        settings.planning.enable_plan_approval,
+        settings.planning.max_plan_iterations,
+    ) == (3, True, 10)
+    assert settings.team.verbose == ["clarifier", "planner"]
     assert settings.tools_for("clarifier") == ("web_search_tool",)
 
 
 def test_classifier_block_of_the_seed_loads() -> None:
     """S2-25"""
     settings = read(CLASSIFIER_BLOCK)
-    assert (settings.llm_timeout, settings.verbose) == (90, ["classifier"])
+    assert (settings.team.llm_timeout, settings.team.verbose) == (90, ["classifier"])
     assert settings.tools_for("classifier") == ("web_search_tool",)
 
 
 def test_both_blocks_load_from_one_file() -> None:
     settings = read(BLOCKS)
     assert [type(block) for block in settings.functions.values()] == [ClarifierConfig, IntentClassifierConfig]
-    assert settings.verbose == ["clarifier", "planner", "classifier"]
+    assert settings.team.verbose == ["clarifier", "planner", "classifier"]
 
 
 def test_clarifier_block_without_a_model_is_refused() -> None:
@@ -96,18 +100,29 @@ def test_defaults_of_a_classifier_block() -> None:
 
 
 def test_what_a_block_does_not_set_changes_nothing() -> None:
-    settings = read("functions: {c: {_type: clarifier_agent, llm: x}}\nmax_turns: 7\nenable_plan_approval: true\n")
-    assert (settings.max_turns, settings.enable_plan_approval, settings.verbose) == (7, True, False)
+    settings = read(
+        "functions: {c: {_type: clarifier_agent, llm: x}}\n"
+        "questions: {max_turns: 7}\nplanning: {enable_plan_approval: true}\n"
+    )
+    assert (settings.questions.max_turns, settings.planning.enable_plan_approval, settings.team.verbose) == (
+        7,
+        True,
+        False,
+    )
     assert settings.tools_for("clarifier") is None
 
 
 def test_block_values_rank_like_those_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    write_settings("UPCALL_MAX_PLAN_ITERATIONS=5\n", ".env")
-    monkeypatch.setenv("UPCALL_MAX_TURNS", "6")
-    monkeypatch.setenv("UPCALL_VERBOSE", "false")
-    settings = read(CLARIFIER_BLOCK, enable_plan_approval=False)
-    assert (settings.max_turns, settings.max_plan_iterations, settings.enable_plan_approval) == (6, 5, False)
-    assert settings.verbose is False
+    write_settings("UPCALL_PLANNING__MAX_PLAN_ITERATIONS=5\n", ".env")
+    monkeypatch.setenv("UPCALL_QUESTIONS__MAX_TURNS", "6")
+    monkeypatch.setenv("UPCALL_TEAM__VERBOSE", "false")
+    settings = read(CLARIFIER_BLOCK, planning={"enable_plan_approval": False})
+    assert (
+        settings.questions.max_turns,
+        settings.planning.max_plan_iterations,
+        settings.planning.enable_plan_approval,
+    ) == (6, 5, False)
+    assert settings.team.verbose is False
 
 
 @pytest.mark.parametrize(
@@ -119,17 +134,17 @@ def test_block_values_rank_like_those_of_the_file(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_block_adds_its_agents_to_verbose(beside: str, verbose: object) -> None:
-    assert read(CLARIFIER_BLOCK + beside).verbose == verbose
+    assert read(f"{CLARIFIER_BLOCK}team: {{{beside}}}\n").team.verbose == verbose
 
 
 def test_setting_repeated_with_one_value_is_no_error() -> None:
-    assert read(CLARIFIER_BLOCK + "max_turns: 3\n").max_turns == 3
+    assert read(CLARIFIER_BLOCK + "questions: {max_turns: 3}\n").questions.max_turns == 3
 
 
 def test_setting_given_twice_with_two_values_is_refused() -> None:
-    assert refusal(CLARIFIER_BLOCK + "max_turns: 4\n") == (
-        "upcall.yaml, line 12: max_turns = 4, but functions.clarifier_agent.max_turns = 3 (upcall.yaml, line 8), and "
-        "both are the same setting; keep one."
+    assert refusal(CLARIFIER_BLOCK + "questions: {max_turns: 4}\n") == (
+        "upcall.yaml, line 12: questions.max_turns = 4, but functions.clarifier_agent.max_turns = 3 (upcall.yaml, line "
+        "8), and both are the same setting; keep one."
     )
 
 
@@ -141,7 +156,7 @@ def test_empty_list_of_tools_is_none_of_them() -> None:
 def test_blocks_can_be_given_by_a_program() -> None:
     blocks = {"c": {"_type": "clarifier_agent", "llm": "x", "max_turns": 1}, "i": IntentClassifierConfig(llm="x")}
     settings = read(CLARIFIER_BLOCK, functions=blocks)
-    assert (settings.max_turns, settings.enable_plan_approval) == (1, False)
+    assert (settings.questions.max_turns, settings.planning.enable_plan_approval) == (1, False)
     assert {name: block.llm for name, block in settings.functions.items()} == {"c": "x", "i": "x"}
 
 
@@ -149,7 +164,9 @@ def test_blocks_can_be_given_by_a_program() -> None:
 
 
 def test_agents_of_a_block_use_its_models() -> None:
-    settings = read(LLMS + BLOCKS.replace("planner_llm: nemotron_llm", "planner_llm: other_llm"), model="common")
+    settings = read(
+        LLMS + BLOCKS.replace("planner_llm: nemotron_llm", "planner_llm: other_llm"), models={"model": "common"}
+    )
     models = {agent: settings.for_agent(agent).model for agent in ("classifier", "clarifier", "planner", "coder")}
     assert models == {"classifier": "nemotron", "clarifier": "nemotron", "planner": "other", "coder": "common"}
 
@@ -161,12 +178,14 @@ def test_planner_uses_the_clarifiers_model_without_its_own() -> None:
 
 
 def test_model_of_an_agent_precedes_its_blocks() -> None:
-    settings = read(LLMS + BLOCKS + "agents: {planner: {model: own}}\n")
+    settings = read(LLMS + BLOCKS + "models: {agents: {planner: {model: own}}}\n")
     assert (settings.for_agent("planner").model, settings.for_agent("clarifier").model) == ("own", "nemotron")
 
 
 def test_model_on_another_server_gets_no_common_key() -> None:
-    settings = read(LLMS + BLOCKS.replace("planner_llm: nemotron_llm", "planner_llm: other_llm"), api_key=KEY)
+    settings = read(
+        LLMS + BLOCKS.replace("planner_llm: nemotron_llm", "planner_llm: other_llm"), models={"api_key": KEY}
+    )
     assert settings.for_agent("clarifier").api_key is None
     assert settings.for_agent("planner").api_key is not None
 
@@ -177,11 +196,13 @@ def test_model_defined_for_a_block_needs_no_common_one() -> None:
     assert "OpenAI" in type(clients("planner")).__name__
     assert isinstance(clients("lead"), ScriptedModelClient)
     assert uses_demo(settings)
-    assert settings.notes == ("No common model is set, so the scripted demo plays lead, coder, researcher; set model.",)
+    assert settings.notes == (
+        "No common model is set, so the scripted demo plays lead, coder, researcher; set models.model.",
+    )
 
 
 def test_model_name_without_definitions_means_the_common_one() -> None:
-    settings = read(BLOCKS, model="common")
+    settings = read(BLOCKS, models={"model": "common"})
     assert {settings.for_agent(agent).model for agent in ("classifier", "clarifier", "planner")} == {"common"}
     assert settings.notes == (
         "The llm 'nemotron_llm' is defined nowhere, so it means the common model; define it under llms.",

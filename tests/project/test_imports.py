@@ -71,7 +71,7 @@ def test_importing_leaves_the_garbage_collector_on() -> None:
 def test_help_loads_neither_autogen_nor_a_model_client() -> None:
     loaded = packages_loaded_by(COMMANDS.replace("COMMANDS", "['--help']"))
     assert "typer" in loaded
-    assert not loaded & {"autogen_agentchat", "autogen_core", "autogen_ext", "openai", "pydantic", "sqlite3"}
+    assert not loaded & {"autogen_agentchat", "autogen_core", "autogen_ext", "openai", "sqlite3"}
 
 
 async def test_looking_at_runs_loads_no_autogen() -> None:

@@ -99,12 +99,12 @@ def test_small_is_what_a_name_says_of_its_size(name: str, small: bool) -> None:
 
 def test_model_table_is_extended_by_a_setting() -> None:
     row = {"name": "luna", "family": "luna", "vision": False, "token_parameter": COMPLETION}
-    settings = Settings.read(model="luna-1", base_url="http://127.0.0.1:9/v1", model_families=[row])
+    settings = Settings.read(models={"model": "luna-1", "base_url": "http://127.0.0.1:9/v1", "families": [row]})
     info = ModelClients(settings)("lead").model_info
     assert (info["family"], info["vision"]) == ("luna", False)
 
 
 @pytest.mark.parametrize("row", [{"family": "x"}, {"name": "("}, {"name": "x", "eyes": True}])
 def test_model_table_refuses_a_row_that_says_nothing(row: dict[str, object]) -> None:
-    with pytest.raises(ConfigurationError, match="model_families"):
-        Settings.read(model_families=[row])
+    with pytest.raises(ConfigurationError, match=r"models\.families"):
+        Settings.read(models={"families": [row]})

@@ -21,34 +21,44 @@ KEY = "sk-very-secret"
 
 
 def test_command_line_precedes_environment_dotenv_and_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
-    write_settings("model: from-yaml\nuser: from-yaml\nstore: from-yaml\nmax_turns: 7\n")
-    write_settings("UPCALL_MODEL=from-dotenv\nUPCALL_USER=from-dotenv\nUPCALL_STORE=from-dotenv\nOTHER=1\n", ".env")
-    monkeypatch.setenv("UPCALL_MODEL", "from-env")
-    monkeypatch.setenv("UPCALL_USER", "from-env")
-    read = Settings.read(model="explicit")
-    assert (read.model, read.user, read.store, read.max_turns) == ("explicit", "from-env", "from-dotenv", 7)
+    write_settings(
+        "models: {model: from-yaml}\nusers: {user: from-yaml}\nstore: {path: from-yaml}\nquestions: {max_turns: 7}\n"
+    )
+    write_settings(
+        "UPCALL_MODELS__MODEL=from-dotenv\nUPCALL_USERS__USER=from-dotenv\nUPCALL_STORE__PATH=from-dotenv\nOTHER=1\n",
+        ".env",
+    )
+    monkeypatch.setenv("UPCALL_MODELS__MODEL", "from-env")
+    monkeypatch.setenv("UPCALL_USERS__USER", "from-env")
+    read = Settings.read(models={"model": "explicit"})
+    assert (read.models.model, read.users.user, read.store.path, read.questions.max_turns) == (
+        "explicit",
+        "from-env",
+        "from-dotenv",
+        7,
+    )
 
 
 def test_named_configuration_replaces_the_default_one() -> None:
-    write_settings("model: default\n")
-    Path("mine.yaml").write_text("model: mine\n")
-    assert Settings.read(Path("mine.yaml")).model == "mine"
+    write_settings("models: {model: default}\n")
+    Path("mine.yaml").write_text("models: {model: mine}\n")
+    assert Settings.read(Path("mine.yaml")).models.model == "mine"
 
 
-@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "UPCALL_API_KEY"])
+@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "UPCALL_MODELS__API_KEY"])
 @pytest.mark.parametrize("in_dotenv", [True, False])
 def test_key_is_read_from_either_name(name: str, in_dotenv: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if in_dotenv:
         write_settings(f"{name}={KEY}\n", ".env")
     else:
         monkeypatch.setenv(name, KEY)
-    key = Settings.read().api_key
+    key = Settings.read().models.api_key
     assert key is not None
     assert key.get_secret_value() == KEY
 
 
 def test_key_is_not_shown() -> None:
-    read = Settings.read(api_key=KEY, model="m")
+    read = Settings.read(models={"api_key": KEY, "model": "m"})
     assert KEY not in repr(read) + str(read) + read.model_dump_json()
 
 
@@ -57,42 +67,78 @@ def test_key_is_not_shown() -> None:
     [
         (
             "modle: gpt-4o\n",
-            "upcall.yaml, line 1: unknown setting 'modle'; did you mean 'model'? Known: admins, agents, ",
+            "upcall.yaml, line 1: unknown setting 'modle'; did you mean 'models.model'? Known: models, llms, ",
         ),
-        ("stream: true\nzzz: 1\n", "line 2: unknown setting 'zzz'. Known: admins"),
-        ("store: s\ntimeout: soon\n", "upcall.yaml, line 2: timeout = 'soon' is wrong: Input should be a valid number"),
-        ("max_rounds: 0\n", "line 1: max_rounds = 0 is wrong: Input should be greater than or equal to 1"),
-        ("max_turns: yes\n", "max_turns = True is wrong: Input should be a number"),
-        ("timeout: .inf\n", "timeout = inf is wrong: Input should be a finite number"),
-        ("lease_seconds: .nan\n", "upcall.yaml, line 1: lease_seconds = nan is wrong: Input should be greater than 0"),
-        ("model_limits:\n  m: .nan\n", "upcall.yaml, line 2: model_limits.m = nan is wrong: Input should be a finite"),
-        ("prices: {m: {prompt: .inf}}\n", "line 1: prices.m.prompt = inf is wrong: Input should be a finite number"),
-        ("at_plan_limit: ask\n", "at_plan_limit = 'ask' is wrong: Input should be 'approve', 'reject' or 'pause'"),
-        ("verbose: maybe\n", "valid boolean, unable to interpret input, or Input should be a valid list."),
-        ("verbose:\n- lead\n- cook\n", "line 3: verbose.1 = 'cook' is wrong: Input should be 'classifier', 'clari"),
-        ("data_sources: documents\n", "data_sources = 'documents' is wrong: Input should be a valid list"),
-        ("user_info: {name: [a]}\n", "user_info.name is wrong: Input should be a valid string"),
-        ("agents:\n  cook: {model: m}\n", "line 2: unknown setting 'cook' in agents. Known: clarifier, classifier,"),
+        ("team: {stream: true}\nzzz: 1\n", "line 2: unknown setting 'zzz'. Known: models"),
         (
-            "agents:\n  coder:\n    modle: m\n",
-            "line 3: unknown setting 'modle' in agents.coder; did you mean 'model'? Known: model, base_url, ",
+            "store: {path: s}\nmodels: {timeout: soon}\n",
+            "upcall.yaml, line 2: models.timeout = 'soon' is wrong: Input should be a valid number",
+        ),
+        ("team: {max_rounds: 0}\n", "line 1: team.max_rounds = 0 is wrong: Input should be greater than or equal to 1"),
+        ("questions: {max_turns: yes}\n", "max_turns = True is wrong: Input should be a number"),
+        ("models: {timeout: .inf}\n", "timeout = inf is wrong: Input should be a finite number"),
+        (
+            "store: {lease_seconds: .nan}\n",
+            "upcall.yaml, line 1: store.lease_seconds = nan is wrong: Input should be greater than 0",
+        ),
+        (
+            "models:\n  model_limits:\n    m: .nan\n",
+            "upcall.yaml, line 3: models.model_limits.m = nan is wrong: Input should be a finite",
+        ),
+        (
+            "models: {prices: {m: {prompt: .inf}}}\n",
+            "line 1: models.prices.m.prompt = inf is wrong: Input should be a finite number",
+        ),
+        (
+            "planning: {at_plan_limit: ask}\n",
+            "at_plan_limit = 'ask' is wrong: Input should be 'approve', 'reject' or 'pause'",
+        ),
+        ("team: {verbose: maybe}\n", "valid boolean, unable to interpret input, or Input should be a valid list."),
+        (
+            "team:\n  verbose:\n  - lead\n  - cook\n",
+            "line 4: team.verbose.1 = 'cook' is wrong: Input should be 'classifier', 'clari",
+        ),
+        ("research: {data_sources: documents}\n", "data_sources = 'documents' is wrong: Input should be a valid list"),
+        ("users: {user_info: {name: [a]}}\n", "user_info.name is wrong: Input should be a valid string"),
+        (
+            "models:\n  agents:\n    cook: {model: m}\n",
+            "line 3: unknown setting 'cook' in models.agents. Known: classifier, clarifier,",
+        ),
+        (
+            "models:\n  agents:\n    coder:\n      modle: m\n",
+            "line 4: unknown setting 'modle' in models.agents.coder; did you mean 'models.agents.coder.model'?",
         ),
         ("llms:\n  mine:\n    url: m\n", "line 3: unknown setting 'url' in llms.mine. Known: model, base_url, "),
         ("llms:\n  mine: gpt-4o\n", "line 2: llms.mine = 'gpt-4o' is wrong: Input should be a valid dictionary"),
-        ("tools:\n- config: {}\n", "line 2: tools.0 has no provider"),
-        ("stream: true\nmail: {host: h}\n", "upcall.yaml, line 2: mail.sender is wrong: Field required."),
-        ("tools: 3\n", "tools = 3 is wrong: Input should be a valid list"),
-        ("agents: 3\n", "agents = 3 is wrong: Input should be a valid dictionary"),
-        ("model: [a\n", "upcall.yaml, line 2 is not valid YAML: expected ',' or ']', but got '<stream end>'."),
+        ("team:\n  tools:\n  - config: {}\n", "line 3: team.tools.0 is wrong: it has no provider"),
+        (
+            "team: {stream: true}\nnotifications: {mail: {host: h}}\n",
+            "upcall.yaml, line 2: notifications.mail.sender is wrong: Field required.",
+        ),
+        ("team: {tools: 3}\n", "tools = 3 is wrong: Input should be a valid list"),
+        ("models: {agents: 3}\n", "agents = 3 is wrong: Input should be a valid dictionary"),
+        (
+            "models:\n  model: [a\n",
+            "upcall.yaml, line 3 is not valid YAML: expected ',' or ']', but got '<stream end>'.",
+        ),
         ("model:\n\tx: 1\n", "line 2 is not valid YAML: found character '\\t' that cannot start any token."),
-        ("model: a\n---\nmodel: b\n", "line 2 is not valid YAML: but found another document."),
-        ("user: u\nmodel: 2026-13-45\n", "upcall.yaml, line 2: this is no timestamp; write text in quotes."),
-        ("max_turns: !!int three\n", "upcall.yaml, line 1: this is no int; write text in quotes."),
-        ("model: a\nstore: s\nmodel: b\n", "line 3: 'model' is given twice, first in line 1; keep one."),
-        ("agents:\n  coder:\n    model: a\n    model: b\n", "line 4: 'model' is given twice, first in line 3"),
+        ("user: a\n---\nuser: b\n", "line 2 is not valid YAML: but found another document."),
+        (
+            "users: {user: u}\nmodels: {model: 2026-13-45}\n",
+            "upcall.yaml, line 2: this is no timestamp; write text in quotes.",
+        ),
+        ("questions: {max_turns: !!int three}\n", "upcall.yaml, line 1: this is no int; write text in quotes."),
+        (
+            "models:\n  model: a\n  model: b\n\nstore: {path: s}",
+            "line 3: 'model' is given twice, first in line 2; keep one.",
+        ),
+        (
+            "models:\n  agents:\n    coder:\n      model: a\n      model: b\n",
+            "line 5: 'model' is given twice, first in line 4",
+        ),
         ("model: a\n3: b\n", "line 2: the name '3' is no text; write it in quotes."),
         ("[a]: b\n", "line 1: a name must be text, not a list or a mapping."),
-        ("model_info: &a\n  self: *a\n", "line 1: a value must not contain itself."),
+        ("models:\n  model_info: &a\n    self: *a\n", "line 2: a value must not contain itself."),
         ("- a\n- b\n", "must hold settings by name"),
         ("\x00", "is not valid YAML"),
         ("model: " + "[" * 5000, "is not valid YAML"),
@@ -108,14 +154,16 @@ def test_wrong_configuration_is_reported_in_one_line(yaml: str, message: str) ->
 
 
 def test_wrong_environment_variable_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UPCALL_TIMEOUT", "soon")
-    with pytest.raises(ConfigurationError, match=r"Setting timeout = 'soon' is wrong: .* UPCALL_TIMEOUT or \.env"):
+    monkeypatch.setenv("UPCALL_MODELS__TIMEOUT", "soon")
+    with pytest.raises(
+        ConfigurationError, match=r"Setting models.timeout = 'soon' is wrong: .* UPCALL_MODELS__TIMEOUT or \.env"
+    ):
         Settings.read()
 
 
 def test_error_of_the_environment_does_not_blame_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    write_settings("timeout: 3\n")
-    monkeypatch.setenv("UPCALL_TIMEOUT", "soon")
+    write_settings("models: {timeout: 3}\n")
+    monkeypatch.setenv("UPCALL_MODELS__TIMEOUT", "soon")
     with pytest.raises(ConfigurationError) as refused:
         Settings.read()
     assert "upcall.yaml" not in str(refused.value)
@@ -124,9 +172,12 @@ def test_error_of_the_environment_does_not_blame_the_file(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("variable", "expected"),
     [
-        ("UPCALL_AGENTS__COOK__MODEL", "agents.cook = 'cook' is wrong: Input should be 'classifier', "),
-        ("UPCALL_AGENTS__CODER__MODLE", "agents.coder.modle is unknown; did you mean 'model'? Known: model, base_url"),
-        ("UPCALL_AGENTS__CODER__AUTH", "agents.coder.auth is unknown. Known: model"),
+        ("UPCALL_MODELS__AGENTS__COOK__MODEL", "UPCALL_MODELS__AGENTS__COOK__MODEL is no setting."),
+        (
+            "UPCALL_MODELS__AGENTS__CODER__MODLE",
+            "MODLE is no setting; did you mean UPCALL_MODELS__AGENTS__CODER__MODEL?",
+        ),
+        ("UPCALL_MODELS__AGENTS__CODER__AUTH", "UPCALL_MODELS__AGENTS__CODER__AUTH is no setting."),
         ("UPCALL_FUNCTIONS__X__LLM", "UPCALL_FUNCTIONS__X__LLM: functions can be set in the YAML file only"),
     ],
 )
@@ -142,18 +193,22 @@ def test_wrong_nested_variable_is_reported_without_its_value(
 
 def test_unknown_variable_of_ours_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     write_settings("UPCALL_STOER=x\nOTHER=1\n", ".env")
-    for name in ("UPCALL_MODLE", "UPCALL_ZZZZZ", "UPCALL_UPDATE_DOCS", "UPCALL_USER_INFO__NAME", "UPCALL_MODEL__X"):
+    for name in (
+        "UPCALL_MODLE",
+        "UPCALL_ZZZZZ",
+        "UPCALL_UPDATE_DOCS",
+        "UPCALL_USERS__USER_INFO__NAME",
+    ):
         monkeypatch.setenv(name, "x")
     assert Settings.read().notes == (
-        "UPCALL_MODEL__X is no setting; did you mean UPCALL_MODEL?",
-        "UPCALL_MODLE is no setting; did you mean UPCALL_MODEL?",
+        "UPCALL_MODLE is no setting; did you mean UPCALL_MODELS__MODEL?",
         "UPCALL_STOER is no setting; did you mean UPCALL_STORE?",
         "UPCALL_ZZZZZ is no setting.",
     )
 
 
 def test_dotenv_that_is_not_utf_8_is_reported() -> None:
-    write_settings(b"UPCALL_MODEL=\xff\n", ".env")
+    write_settings(b"UPCALL_MODELS__MODEL=\xff\n", ".env")
     with pytest.raises(ConfigurationError, match="Cannot read the settings"):
         Settings.read()
 
@@ -161,15 +216,18 @@ def test_dotenv_that_is_not_utf_8_is_reported() -> None:
 @pytest.mark.parametrize(
     "yaml",
     [
-        f"api_key: [{KEY}]\n",
-        f"model_client: {KEY}\n",
-        f"model: [{KEY}]\n",
+        f"api_key: {KEY}\n",
+        f"models: {KEY}\n",
+        f"models: {{api_key: [{KEY}]}}\n",
+        f"models: {{model_client: {KEY}}}\n",
+        f"models: {{model: [{KEY}]}}\n",
+        f"models: {{api_kye: {KEY}}}\n",
         f"llms: {{a: {{model_client: {KEY}}}}}\n",
-        f"agents: {{coder: {{api_key: {{a: {KEY}}}}}}}\n",
-        f"tools: {{provider: p, config: {{auth: {KEY}}}}}\n",
-        f"api_key: *{KEY}\n",
-        f"api_key: !{KEY} x\n",
-        f"model: m\napi_key {KEY}\n",
+        f"models: {{agents: {{coder: {{api_key: {{a: {KEY}}}}}}}}}\n",
+        f"team: {{tools: {{provider: p, config: {{auth: {KEY}}}}}}}\n",
+        f"models: {{api_key: *{KEY}}}\n",
+        f"models: {{api_key: !{KEY} x}}\n",
+        f"models:\n  model: m\n  api_key {KEY}\n",
     ],
 )
 def test_wrong_key_in_the_configuration_is_not_repeated(yaml: str) -> None:
@@ -181,26 +239,33 @@ def test_wrong_key_in_the_configuration_is_not_repeated(yaml: str) -> None:
 
 def test_empty_configuration_is_no_error() -> None:
     write_settings("# nothing yet\n")
-    assert Settings.read().store == "upcall.db"
+    assert Settings.read().store.path == "upcall.db"
 
 
 @pytest.mark.parametrize(
     ("settings", "demo"),
-    [({}, True), ({"model": "demo"}, True), ({"model": "gpt-4o"}, False), ({"base_url": "http://x/v1"}, False)],
+    [
+        ({}, True),
+        ({"models": {"model": "demo"}}, True),
+        ({"models": {"model": "gpt-4o"}}, False),
+        ({"models": {"base_url": "http://x/v1"}}, False),
+    ],
 )
 def test_demo_plays_where_no_model_is_configured(settings: dict[str, Any], demo: bool) -> None:
     assert uses_demo(Settings.read(**settings)) is demo
 
 
 def test_client_is_shared_by_agents_without_their_own_model() -> None:
-    write_settings(f"model: gpt-4o\napi_key: {KEY}\nagents: {{coder: {{model: gpt-4.1}}}}\n")
+    write_settings(f"models: {{model: gpt-4o, api_key: {KEY}, agents: {{coder: {{model: gpt-4.1}}}}}}\n")
     clients = ModelClients(Settings.read())
     assert clients("lead") is clients("planner")
     assert clients("coder") is not clients("lead")
 
 
 def test_single_agent_can_have_another_server() -> None:
-    settings = Settings.read(model="demo", agents={"coder": {"model": "m", "base_url": "http://127.0.0.1:1/v1"}})
+    settings = Settings.read(
+        models={"model": "demo", "agents": {"coder": {"model": "m", "base_url": "http://127.0.0.1:1/v1"}}}
+    )
     clients = ModelClients(settings)
     assert isinstance(clients("lead"), ScriptedModelClient)
     assert "OpenAI" in type(clients("coder")).__name__
@@ -208,8 +273,8 @@ def test_single_agent_can_have_another_server() -> None:
 
 def test_any_model_client_can_be_given_as_a_component() -> None:
     write_settings(
-        "model_client:\n  provider: autogen_ext.models.replay.ReplayChatCompletionClient\n"
-        "  config: {chat_completions: [hello]}\n"
+        "models:\n  model_client:\n    provider: autogen_ext.models.replay.ReplayChatCompletionClient\n"
+        "    config: {chat_completions: [hello]}\n"
     )
     assert type(ModelClients(Settings.read())("lead")).__name__ == "ReplayChatCompletionClient"
 
@@ -219,18 +284,20 @@ def test_any_model_client_can_be_given_as_a_component() -> None:
 )
 def test_component_that_cannot_be_loaded_is_reported_without_key(component: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="cannot be loaded") as refused:
-        ModelClients(Settings.read(model_client=component))("lead")
+        ModelClients(Settings.read(models={"model_client": component}))("lead")
     assert KEY not in str(refused.value)
 
 
 def test_openai_model_needs_a_key_and_own_servers_none() -> None:
     with pytest.raises(ConfigurationError, match="Set OPENAI_API_KEY"):
-        ModelClients(Settings.read(model="gpt-4o"))("lead")
-    ModelClients(Settings.read(model="mine", base_url="http://127.0.0.1:1/v1"))("lead")
+        ModelClients(Settings.read(models={"model": "gpt-4o"}))("lead")
+    ModelClients(Settings.read(models={"model": "mine", "base_url": "http://127.0.0.1:1/v1"}))("lead")
 
 
 def test_what_a_model_can_do_may_be_set() -> None:
-    settings = Settings.read(model="m", base_url="http://127.0.0.1:1/v1", model_info={"structured_output": False})
+    settings = Settings.read(
+        models={"model": "m", "base_url": "http://127.0.0.1:1/v1", "model_info": {"structured_output": False}}
+    )
     info = ModelClients(settings)("lead").model_info
     assert (info["structured_output"], info["function_calling"]) == (False, True)
 
@@ -239,25 +306,27 @@ def test_only_the_documented_names_are_read_from_the_environment(monkeypatch: py
     monkeypatch.setenv("BASE_URL", "http://elsewhere/v1")
     monkeypatch.setenv("API_KEY", KEY)
     read = Settings.read()
-    assert (read.base_url, read.api_key) == (None, None)
+    assert (read.models.base_url, read.models.api_key) == (None, None)
 
 
 def test_list_in_the_environment_must_be_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UPCALL_DOCUMENTS", "docs")
+    monkeypatch.setenv("UPCALL_RESEARCH__DOCUMENTS", "docs")
     with pytest.raises(ConfigurationError, match="written as JSON"):
         Settings.read()
 
 
 def test_another_server_does_not_get_the_common_key() -> None:
-    settings = Settings.read(model="m", api_key=KEY, agents={"coder": {"base_url": "http://other/v1"}})
+    settings = Settings.read(
+        models={"model": "m", "api_key": KEY, "agents": {"coder": {"base_url": "http://other/v1"}}}
+    )
     assert settings.for_agent("lead").api_key is not None
     assert settings.for_agent("coder").api_key is None
 
 
 def test_run_without_a_storable_address_keeps_no_model() -> None:
     address = ModelAddress(model="kept", base_url="http://x/v1")
-    assert Settings.read(model="m").with_model_of(RootTeamConfig(workspace=Path())).model == "m"
-    assert Settings.read().with_model_of(RootTeamConfig(workspace=Path(), model=address)).model == "kept"
+    assert Settings.read(models={"model": "m"}).with_model_of(RootTeamConfig(workspace=Path())).models.model == "m"
+    assert Settings.read().with_model_of(RootTeamConfig(workspace=Path(), model=address)).models.model == "kept"
 
 
 @pytest.mark.parametrize(
@@ -277,9 +346,11 @@ def test_key_goes_to_no_server_known_only_from_runs(
 ) -> None:
     address = ModelAddress(model="m", base_url="http://stored/v1")
     team = RootTeamConfig(workspace=Path(), model=address, account=identity.account() if account == "own" else account)
-    settings = Settings.read(model="m", api_key=KEY, base_url=own, agents={"coder": {"api_key": KEY}})
+    settings = Settings.read(
+        models={"model": "m", "api_key": KEY, "base_url": own, "agents": {"coder": {"api_key": KEY}}}
+    )
     continued = settings.with_model_of(team, given)
-    assert continued.base_url == "http://stored/v1"
+    assert continued.models.base_url == "http://stored/v1"
     assert {continued.for_agent(name).api_key is not None for name in ("lead", "coder")} == {gets}
 
 
@@ -288,27 +359,40 @@ def test_key_goes_to_no_server_known_only_from_runs(
 
 def test_what_is_not_set_has_its_default() -> None:
     read = Settings.read()
-    assert (read.enable_plan_approval, read.max_plan_iterations, read.at_plan_limit) == (False, 10, "approve")
-    assert (read.max_clarifications, read.skip_ambiguity_check, read.enable_escalation) == (3, False, True)
-    assert (read.max_history, read.max_context_chars, read.user_info) == (20, 24000, {})
-    assert (read.data_sources, read.prompts, read.verbose, read.log_response_max_chars) == (None, None, False, 2000)
-    assert (read.llms, read.tools, read.functions, read.notes) == ({}, [], {}, ())
+    assert (read.planning.enable_plan_approval, read.planning.max_plan_iterations, read.planning.at_plan_limit) == (
+        False,
+        10,
+        "approve",
+    )
+    assert (read.planning.max_clarifications, read.planning.skip_ambiguity_check, read.team.enable_escalation) == (
+        3,
+        False,
+        True,
+    )
+    assert (read.team.max_history, read.team.max_context_chars, read.users.user_info) == (20, 24000, {})
+    assert (read.research.data_sources, read.team.prompts, read.team.verbose, read.team.log_response_max_chars) == (
+        None,
+        None,
+        False,
+        2000,
+    )
+    assert (read.llms, read.team.tools, read.functions, read.notes) == ({}, [], {}, ())
 
 
 @pytest.mark.parametrize(
-    ("name", "least"),
+    ("section", "name", "least"),
     [
-        ("max_plan_iterations", 0),
-        ("max_clarifications", 0),
-        ("max_history", 0),
-        ("max_context_chars", 1000),
-        ("log_response_max_chars", 1),
+        ("planning", "max_plan_iterations", 0),
+        ("planning", "max_clarifications", 0),
+        ("team", "max_history", 0),
+        ("team", "max_context_chars", 1000),
+        ("team", "log_response_max_chars", 1),
     ],
 )
-def test_number_has_a_least_value(name: str, least: int) -> None:
-    write_settings(f"{name}: {least}\n")
-    assert getattr(Settings.read(), name) == least
-    write_settings(f"{name}: {least - 1}\n")
+def test_number_has_a_least_value(section: str, name: str, least: int) -> None:
+    write_settings(f"{section}: {{{name}: {least}}}\n")
+    assert getattr(Settings.read().sections[section], name) == least
+    write_settings(f"{section}: {{{name}: {least - 1}}}\n")
     with pytest.raises(ConfigurationError, match=f"{name} = {least - 1} is wrong"):
         Settings.read()
 
@@ -317,14 +401,14 @@ def test_number_has_a_least_value(name: str, least: int) -> None:
     ("value", "read"), [("true", True), ("1", True), ("no", False), ('["lead", "coder"]', ["lead", "coder"])]
 )
 def test_verbose_is_a_flag_or_names_agents(value: str, read: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UPCALL_VERBOSE", value)
-    assert Settings.read().verbose == read
+    monkeypatch.setenv("UPCALL_TEAM__VERBOSE", value)
+    assert Settings.read().team.verbose == read
 
 
 def test_table_is_set_by_several_sources_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    write_settings("user_info: {name: Alice, email: a@b.c}\n")
-    monkeypatch.setenv("UPCALL_USER_INFO__NAME", "Bob")
-    assert Settings.read().user_info == {"name": "Bob", "email": "a@b.c"}
+    write_settings("users: {user_info: {name: Alice, email: a@b.c}}\n")
+    monkeypatch.setenv("UPCALL_USERS__USER_INFO__NAME", "Bob")
+    assert Settings.read().users.user_info == {"name": "Bob", "email": "a@b.c"}
 
 
 def test_anchors_resolve_and_their_errors_have_lines() -> None:
@@ -340,26 +424,27 @@ def test_anchors_resolve_and_their_errors_have_lines() -> None:
 
 
 def test_file_with_a_byte_order_mark_is_read() -> None:
-    write_settings(b"\xef\xbb\xbfmodel: m\n")
-    assert Settings.read().model == "m"
+    write_settings(b"\xef\xbb\xbfmodels: {model: m}\n")
+    assert Settings.read().models.model == "m"
 
 
 def test_file_that_is_not_utf_8_is_reported() -> None:
-    write_settings(b"model: \xff\n")
+    write_settings(b"models: {model: \xff}\n")
     with pytest.raises(ConfigurationError, match="not UTF-8"):
         Settings.read()
 
 
 def test_agent_with_server_but_no_model_is_no_demo() -> None:
-    settings = Settings.read(agents={"coder": {"base_url": "http://127.0.0.1:1/v1"}})
+    settings = Settings.read(models={"agents": {"coder": {"base_url": "http://127.0.0.1:1/v1"}}})
     with pytest.raises(ConfigurationError, match="needs a model name"):
         ModelClients(settings)("coder")
 
 
 def test_demo_agents_are_named_where_others_have_models() -> None:
-    settings = Settings.read(agents={"coder": {"model": "m"}, "lead": {"model": "m"}})
+    settings = Settings.read(models={"agents": {"coder": {"model": "m"}, "lead": {"model": "m"}}})
     assert settings.notes == (
-        "No common model is set, so the scripted demo plays classifier, clarifier, planner, researcher; set model.",
+        "No common model is set, so the scripted demo plays classifier, clarifier, planner, researcher; "
+        "set models.model.",
     )
 
 
@@ -368,15 +453,15 @@ def test_unknown_setting_is_reported_to_its_program() -> None:
         Settings.read(modle="demo")
 
 
-ONE_LINE = "model: big\napi_key: k\nmodels: {coding: coder-x, research: far, small: tiny}\n"
+ONE_LINE = "models:\n  model: big\n  api_key: k\n  kinds: {coding: coder-x, research: far, small: tiny}\n"
 
 
 def test_one_line_gives_each_kind_of_work_its_model() -> None:
     write_settings(f"{ONE_LINE}llms:\n  far: {{model: far-1, base_url: 'http://far/v1'}}\n")
-    read = Settings.read(agents={"lead": {"model": "own"}})
+    read = Settings.read(models={"agents": {"lead": {"model": "own"}}})
     agents = ("classifier", "planner", "lead", "coder", "researcher")
     assert [read.for_agent(each).model for each in agents] == ["big", "big", "own", "coder-x", "far-1"]
-    assert (read.for_agent("coder").api_key, read.for_agent("researcher").api_key) == (read.api_key, None)
+    assert (read.for_agent("coder").api_key, read.for_agent("researcher").api_key) == (read.models.api_key, None)
     assert (small := read.for_kind("small")) is not None
     assert small.model == "tiny"
 
@@ -385,13 +470,15 @@ def test_run_keeps_the_models_for_kinds_of_work() -> None:
     write_settings(ONE_LINE)
     config = TeamFactory(Settings.read(), None).pin("r1", {})
     assert config.team is not None
-    again = Settings.read(model=None, api_key=KEY).model_copy(update={"models": {}}).with_model_of(config.team)
+    again = (
+        Settings.read(models={"model": None, "api_key": KEY}).replace(models={"kinds": {}}).with_model_of(config.team)
+    )
     assert [again.for_agent(each).model for each in ("planner", "coder")] == ["big", "coder-x"]
-    assert again.for_agent("coder").api_key == again.api_key
+    assert again.for_agent("coder").api_key == again.models.api_key
     assert describe_models(Run(task="x", config=config)) == "big, coder-x (coding), far (research), tiny (small)"
 
 
 def test_kind_of_work_that_is_none_is_refused() -> None:
-    write_settings("models: {codng: x}\n")
-    with pytest.raises(ConfigurationError, match="did you mean 'coding'"):
+    write_settings("models: {kinds: {codng: x}}\n")
+    with pytest.raises(ConfigurationError, match=r"did you mean 'models\.kinds\.coding'"):
         Settings.read()

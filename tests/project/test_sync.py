@@ -36,7 +36,7 @@ STOPPED_IN_A_RUN = """
 import os, signal
 from upcall import Settings, Upcall, run_sync
 
-app = Upcall(store="runs.db", settings=Settings.read(model="demo"))
+app = Upcall(store="runs.db", settings=Settings.read(models={"model": "demo"}))
 
 def stop(item):
     os.kill(os.getpid(), signal.SIGINT)
@@ -74,7 +74,7 @@ async def numbers() -> AsyncGenerator[int, None]:
 
 
 def demo() -> Upcall:
-    return Upcall(store="runs.db", settings=Settings.read(model="demo"))
+    return Upcall(store="runs.db", settings=Settings.read(models={"model": "demo"}))
 
 
 def output_of(code: str) -> str:

@@ -332,7 +332,9 @@ async def test_where_nobody_is_there_a_secret_is_not_had() -> None:
     server = Server()
     model = ScriptedModelClient([DEPLOY, "Done."])
     facts = {"password": SECRET}
-    done = await app_of(solo(model, tools=[server.deploy]), unattended=True).start("Deploy it", facts=facts)
+    done = await app_of(solo(model, tools=[server.deploy]), questions={"unattended": True}).start(
+        "Deploy it", facts=facts
+    )
     assert (done.result, server.passwords, done.answers[0].outcome) == ("Done.", [], Outcome.EXPIRED)
 
 
@@ -474,13 +476,13 @@ def test_what_is_damaged_is_not_opened(damaged: str) -> None:
 def test_key_in_the_env_file_alone_is_noted() -> None:
     os.environ.pop(KEY)
     write_settings(f"{KEY}={new_key()}\n", ".env")
-    assert [note for note in Settings.read(model="demo").notes if KEY in note] == [
+    assert [note for note in Settings.read(models={"model": "demo"}).notes if KEY in note] == [
         f"{KEY} is read from the environment itself, not from .env; export it."
     ]
 
 
 def test_key_in_the_environment_is_no_stray_variable() -> None:
-    assert not [note for note in Settings.read(model="demo").notes if KEY in note]
+    assert not [note for note in Settings.read(models={"model": "demo"}).notes if KEY in note]
 
 
 # -- answers ----------------------------------------------------------------------------------------------------------
@@ -565,13 +567,13 @@ def server() -> Any:
 
 @pytest.mark.slow
 def test_secret_comes_from_standard_input_and_is_never_shown(server: LoopbackServer) -> None:
-    started = upcall("run", "Deploy it", UPCALL_VERBOSE="true")
+    started = upcall("run", "Deploy it", UPCALL_TEAM__VERBOSE="true")
     run_id = started.out.split("upcall answer ")[1].split()[0]
     assert f"upcall answer {run_id} -\n" in started.out
     lost = upcall("answer", run_id, "-", given=SECRET, **{KEY: ""})
     assert (lost.status, f"{KEY} is not set" in lost.error) == (2, True)
     question_id = upcall("show", run_id, "--json").json["questions"][0]["id"]
-    answered = upcall("answer", run_id, f"{question_id}=-", given=f"{SECRET}\n", UPCALL_VERBOSE="true")
+    answered = upcall("answer", run_id, f"{question_id}=-", given=f"{SECRET}\n", UPCALL_TEAM__VERBOSE="true")
     shown = [upcall("show", run_id), upcall("show", run_id, "--json"), upcall("list", "--json")]
     again = upcall("answer", run_id, f"{question_id}=-", "--json", given=SECRET)
     assert (answered.status, Path("password.txt").read_text()) == (0, SECRET)

@@ -149,7 +149,7 @@ async def test_tool_with_changing_words_is_limited_by_the_budget(
         return ask(f"Now, at the attempt {next(times)}?").text
 
     with ScriptedModelClient([Call("restless")]) as model:
-        run = await app_of(model, restless, max_questions_run=0).start("Do it")
+        run = await app_of(model, restless, questions={"max_questions_run": 0}).start("Do it")
     assert [answer.outcome for answer in run.answers] == [Outcome.EXPIRED] * 3
     assert run.status is RunStatus.AWAITING_CLARIFICATION
 

@@ -197,7 +197,7 @@ async def test_sources_of_a_run_are_configured_and_allowed_ones(tmp_path: Path) 
         (["documents"], {"search_documents", "read_document"}),
         ([], set()),
     ):
-        settings = Settings.read(None, sources=["wikipedia", "web"], web_search="brave")
+        settings = Settings.read(None, research={"sources": ["wikipedia", "web"], "web_search": "brave"})
         # Without a search it is reported once that it looked nothing up; behind one it gets no tools until it wants
         # them.
         searched = "search_documents" in expected
@@ -214,7 +214,9 @@ async def test_sources_of_a_run_are_configured_and_allowed_ones(tmp_path: Path) 
 
 
 async def test_run_continues_without_an_unreachable_source(tmp_path: Path) -> None:
-    settings = Settings.read(None, sources=["wikipedia"], source_urls={"wikipedia": "http://127.0.0.1:9/w/api.php"})
+    settings = Settings.read(
+        None, research={"sources": ["wikipedia"], "source_urls": {"wikipedia": "http://127.0.0.1:9/w/api.php"}}
+    )
     search = Call("search_wikipedia", {"words": "wind"})
     reports = ["Wikipedia could not be reached."] * 2
     with ScriptedModelClient([CLASSIFIED, search, *reports]) as client:

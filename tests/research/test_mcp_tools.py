@@ -159,7 +159,7 @@ async def researched(**settings: object) -> tuple[ScriptedModelClient, str]:
     classified = '{"intent": "research", "research_depth": "shallow"}'
     search = Call("notes_search", {"words": "wind"})
     with ScriptedModelClient([classified, search, '{"summary": "Wind grew, the notes say."}']) as client:
-        options = Settings.read(None, mcp_servers={"notes": start_command(NOTES)}, **settings)
+        options = Settings.read(None, research={"mcp_servers": {"notes": start_command(NOTES)}}, **settings)
         run = await Upcall(client, store="runs.db", settings=options).start("What do my notes say on wind?")
     assert run.status is RunStatus.COMPLETED
     return client, client.requests[2].messages[-1]["content"]
@@ -237,9 +237,9 @@ async def test_shared_server_runs_until_the_last_run_pauses() -> None:
 
 @pytest.mark.slow
 async def test_data_sources_name_a_server() -> None:
-    _, result = await researched(data_sources=["documents"])
+    _, result = await researched(research={"data_sources": ["documents"]})
     assert result.startswith("Error: there is no tool 'notes_search'")
-    _, result = await researched(data_sources=["notes"])
+    _, result = await researched(research={"data_sources": ["notes"]})
     assert parse_fenced(result)
 
 
@@ -248,7 +248,7 @@ async def test_data_sources_name_a_server() -> None:
     [
         ({"notes": {}}, "give it a command or a url"),
         ({"notes": {"command": "x", "url": "y"}}, "give it a command or a url"),
-        ({"notes": {"command": "x", "arg": []}}, "is unknown; did you mean 'args'"),
+        ({"notes": {"command": "x", "arg": []}}, "did you mean 'research.mcp_servers.notes.args'"),
         ({"notes": {"command": "x", "env": "not-to-be-shown"}}, "mcp_servers.notes.env is wrong"),
         ({"notes": {"command": "x", "env": {"A": ["not-to-be-shown"]}}}, "mcp_servers.notes.env.A is wrong"),
         ({"ask user": {"command": "x"}}, "ask user"),
@@ -256,6 +256,6 @@ async def test_data_sources_name_a_server() -> None:
 )
 def test_wrong_setting_is_one_line(given: dict[str, object], text: str) -> None:
     with pytest.raises(ConfigurationError, match=text) as refused:
-        Settings.read(None, mcp_servers=given)
+        Settings.read(None, research={"mcp_servers": given})
     assert "\n" not in str(refused.value)
     assert "not-to-be-shown" not in str(refused.value)

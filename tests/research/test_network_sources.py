@@ -336,7 +336,7 @@ def test_network_is_used_only_where_configured() -> None:
 
 def test_settings_turn_sources_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BRAVE_API_KEY", KEY)
-    settings = Settings.read(None, sources=["wikipedia", "web", "arxiv", "web"])
+    settings = Settings.read(None, research={"sources": ["wikipedia", "web", "arxiv", "web"]})
     workbench = SourcesWorkbench(network_sources(settings))
     names = [schema["name"] for schema in workbench.schemas()]
     assert names[:4] == ["search_wikipedia", "read_article", "search_web", "read_page"]
@@ -345,7 +345,7 @@ def test_settings_turn_sources_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_source_without_its_key_explains_it_without_tools() -> None:
-    settings = Settings.read(None, sources=["web", "wikipedia"], web_search="tavily")
+    settings = Settings.read(None, research={"sources": ["web", "wikipedia"], "web_search": "tavily"})
     workbench = SourcesWorkbench(network_sources(settings))
     assert workbench.problems == ("web needs a key: set TAVILY_API_KEY",)
     assert [schema["name"] for schema in workbench.schemas()] == ["search_wikipedia", "read_article"]

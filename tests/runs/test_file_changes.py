@@ -147,7 +147,7 @@ async def test_named_change_is_undone_with_all_later_ones() -> None:
 
 
 async def test_undo_is_in_the_log_and_audit_trail() -> None:
-    app, run = await started(admins=["alice"])
+    app, run = await started(users={"admins": ["alice"]})
     last = (await app.changes.list(run.id))[-1]
     await app.changes.undo(run.id, user="alice")
     changed, undone = (await app.store.events.read(run.id))[-2:]

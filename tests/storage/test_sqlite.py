@@ -47,7 +47,7 @@ def test_one_file_holds_everything_at_rest(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("synchronous", "pragma"), [("normal", 1), ("full", 2)])
 async def test_write_waits_for_the_disk_on_request(synchronous: str, pragma: int) -> None:
-    app = Upcall(store="runs.db", settings=Settings.read(model="demo", synchronous=synchronous))
+    app = Upcall(store="runs.db", settings=Settings.read(models={"model": "demo"}, store={"synchronous": synchronous}))
     await app.store.create(Run(task="do it"), FIRST)
     for work in (app.store.database.read, app.store.database.write):
         assert (await work(lambda each: each.execute("PRAGMA synchronous").fetchone())) == (pragma,)

@@ -100,7 +100,7 @@ async def test_too_large_value_is_refused_before_anything_is_written(location: s
         store.journal.write(stored, {"reply": large}),
         store.create(Run(id="another", task=large), FIRST),
     ):
-        with pytest.raises(TooLarge, match=r"has 0\.1 MB, more than the 0\.1 MB .* max_state_bytes"):
+        with pytest.raises(TooLarge, match=r"has 0\.1 MB, more than the 0\.1 MB .* store\.max_state_bytes"):
             await write
     assert (await store.load(stored.run.id), len(await store.list())) == (stored, 1)
 

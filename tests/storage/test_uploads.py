@@ -107,7 +107,9 @@ async def test_documents_together_have_a_limit(location: str) -> None:
     store = RunStore(location)
     await store.uploads.reserve("one", 600, LIMIT)
     await store.uploads.reserve("one", 700, LIMIT)  # In the place of the first, as a request that is repeated.
-    with pytest.raises(UploadsFull, match=r"have 700 bytes, with these 1,001, .* upcall store prune .* uploads_limit"):
+    with pytest.raises(
+        UploadsFull, match=r"have 700 bytes, with these 1,001, .* upcall store prune .* server\.uploads_limit"
+    ):
         await store.uploads.reserve("two", 301, LIMIT)
     await store.uploads.reserve("two", 300, LIMIT)
 

@@ -26,7 +26,9 @@ MOVED = [
 
 
 def make_app() -> Upcall:
-    return Upcall(store="runs.db", settings=Settings.read(None, model="demo", executor="none"))
+    return Upcall(
+        store="runs.db", settings=Settings.read(None, models={"model": "demo"}, workspace={"executor": "none"})
+    )
 
 
 def test_front_door_has_at_most_20_methods() -> None:
@@ -36,7 +38,7 @@ def test_front_door_has_at_most_20_methods() -> None:
 
 
 def test_reader_has_its_subjects_without_a_team() -> None:
-    reader = RunReader(Settings.read(None, model="demo"), "runs.db")
+    reader = RunReader(Settings.read(None, models={"model": "demo"}), "runs.db")
     assert {name for name, value in vars(reader).items() if isinstance(value, Subject)} == {"log", "access"}
 
 

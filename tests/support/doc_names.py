@@ -16,19 +16,19 @@ import os
 import re
 import resource
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_args, get_origin
+from typing import Any, get_args
 
 import typer
 from places import ROOT
-from pydantic import BaseModel
 
 from upcall.extensions import Point
-from upcall.settings import Settings
+from upcall.setting_paths import type_at
+from upcall.settings import settings_root
 from upcall.ui.cli.main import app as command_line
 
 LIBRARIES = (
@@ -165,14 +165,9 @@ def is_written(name: str) -> bool:
     return ours or name in read_library_words()
 
 
-def is_setting(names: list[str], kind: type[BaseModel] = Settings) -> bool:
+def is_setting(names: list[str]) -> bool:
     """Whether these names lead from a section of the settings to one of them, or into a table."""
-    field = kind.model_fields.get(names[0])
-    if field and get_origin(field.annotation) in (dict, Mapping):
-        names = names[1:]
-    kinds = {field.annotation, *get_args(field.annotation)} if field else set()
-    section = next((each for each in kinds if isinstance(each, type) and issubclass(each, BaseModel)), None)
-    return is_setting(names[1:], section) if section and len(names) > 1 else field is not None
+    return type_at(tuple(names), settings_root()) is not None
 
 
 @cache
@@ -226,6 +221,8 @@ def _read_source(module: str) -> str:
 
 
 def _explain_dotted(first: str, *rest: str) -> str | None:
+    if is_setting([first, *rest]):
+        return None
     if first in ("upcall", *LIBRARIES):
         return _follow(importlib.import_module(first), rest)
     if kind := find_class(VARIABLES.get(first, first)):

@@ -68,7 +68,9 @@ class SlowModel(ScriptedModelClient):
 def make_team() -> Team:
     """Return the clerk's team; under ``FLEET_MODEL_URL`` with a model behind HTTP."""
     url = os.environ.get("FLEET_MODEL_URL")
-    model = ModelClients(Settings.read(model="shared", base_url=url))("clerk") if url else SlowModel(reply)
+    model = (
+        ModelClients(Settings.read(models={"model": "shared", "base_url": url}))("clerk") if url else SlowModel(reply)
+    )
     clerk = PausableAgent("clerk", model, description="Takes notes", tools=[note])
     return RoundRobinGroupChat([clerk], max_turns=1)
 

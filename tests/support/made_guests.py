@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from upcall.extensions import find_added
+from upcall.sections import load_sections
 from upcall.storage.schema import list_added
 
 
@@ -29,15 +30,19 @@ class MadeGuests:
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
         lines = [f"{name} = {module}:{value}" for name, value in entries.items()]
         (info / "entry_points.txt").write_text("\n".join([f"[upcall.{point}]", *lines, ""]))
-        find_added.cache_clear()
-        list_added.cache_clear()
+        forget_found()
 
     def forget(self) -> None:
         """Leave nothing of them behind."""
-        find_added.cache_clear()
-        list_added.cache_clear()
+        forget_found()
         for module in self._modules:
             sys.modules.pop(module, None)
+
+
+def forget_found() -> None:
+    """Have what is installed looked up again."""
+    for each in (find_added, list_added, load_sections):
+        each.cache_clear()
 
 
 @pytest.fixture

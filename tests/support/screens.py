@@ -46,7 +46,7 @@ def same_each_time(text: str) -> str:
 def _environment() -> dict[str, str]:
     """Where the terminal is, and nothing else says how wide."""
     inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
-    return inherited | {"TERM": "xterm", "UPCALL_EXECUTOR": "none"}
+    return inherited | {"TERM": "xterm", "UPCALL_WORKSPACE__EXECUTOR": "none"}
 
 
 class Screen:

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,9 +63,9 @@ class Site:
 
 
 @asynccontextmanager
-async def serving(team: MakeTeam | None = None, *, origins: Sequence[str] = (), **settings: Any) -> AsyncIterator[Site]:
+async def serving(team: MakeTeam | None = None, **settings: Any) -> AsyncIterator[Site]:
     """Yield a service in this loop; at the end it is stopped as Ctrl-C does."""
-    service = Service(Settings.read(None, **settings), team=team, origins=origins)
+    service = Service(Settings.read(None, **settings), team=team)
     link: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     work = asyncio.create_task(serve(service, "127.0.0.1", 0, operator=OPERATOR, show_link=link.set_result))
     try:

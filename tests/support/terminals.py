@@ -26,7 +26,7 @@ class Terminal:
             encoding="utf-8",
             timeout=60,
             dimensions=(40, 100),
-            env={**os.environ, "UPCALL_PLAIN": "true"},  # type: ignore[arg-type]
+            env={**os.environ, "UPCALL_TERMINAL__PLAIN": "true"},  # type: ignore[arg-type]
         )
         self._spawned.append(child)
         return child

@@ -28,7 +28,7 @@ STOPPED = (RunStatus.AWAITING_CLARIFICATION, RunStatus.COMPLETED, RunStatus.FAIL
 def start(location: str, *options: str, **environment: str) -> subprocess.Popen[str]:
     """Start ``upcall worker`` with the clerk's team."""
     path = os.pathsep.join([str(SUPPORT), *sys.path])
-    given = {"PYTHONPATH": path, "UPCALL_LEASE_SECONDS": str(LEASE), **environment}
+    given = {"PYTHONPATH": path, "UPCALL_STORE__LEASE_SECONDS": str(LEASE), **environment}
     command = [sys.executable, "-m", "upcall", "worker", "--team", "fleet:make_team", "--store", location, *options]
     with Path("worker.log").open("a") as log:
         return subprocess.Popen(command, env={**os.environ, **given}, stderr=log, text=True)
@@ -56,7 +56,7 @@ def running(location: str, count: int = 1, **environment: str) -> Iterator[list[
 
 def open_app(location: str) -> Upcall:
     """Return the application of the program that submits."""
-    return Upcall(store=location, team=make_team, settings=Settings.read(lease_seconds=LEASE))
+    return Upcall(store=location, team=make_team, settings=Settings.read(store={"lease_seconds": LEASE}))
 
 
 async def wait_for(condition: Callable[[], object]) -> None:

@@ -160,9 +160,9 @@ async def test_thousand_open_questions_are_each_answered_by_id(place: str, monke
     def make(world: World) -> Team:
         return crew_of(world.agent("coder", max_questions=1000))
 
-    monkeypatch.setenv("UPCALL_MAX_QUESTIONS_RUN", "1000")
-    fields = {"coder": [Calls([ask(text) for text in texts]), "Coded."]}
-    with script(PLACES[place].others, fields) as client:
+    monkeypatch.setenv("UPCALL_QUESTIONS__MAX_QUESTIONS_RUN", "1000")
+    text = {"coder": [Calls([ask(text) for text in texts]), "Coded."]}
+    with script(PLACES[place].others, text) as client:
         world, put = World(client), PLACES[place].put(make)
         run = await app(put, world).start("Build it")
         ids = dict(zip(open_ids(run), texts, strict=True))

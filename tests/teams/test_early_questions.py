@@ -286,7 +286,7 @@ async def test_early_answer_without_ledger_is_for_its_question_alone(tmp_path: P
             return RoundRobinGroupChat([bench.worker("lead", agents=agents)], max_turns=1)
 
         def app() -> Upcall:
-            return Upcall(team=make, store=bench.store, settings=Settings.read(None, ledger=False))
+            return Upcall(team=make, store=bench.store, settings=Settings.read(None, questions={"ledger": False}))
 
         stream = app().start_stream("Build it", run_id="a-run")
         first, second = await soon(asked(stream)), await soon(asked(stream))

@@ -261,7 +261,7 @@ async def test_data_sources_decide_which_tools_are_given(
 async def test_user_info_reaches_the_classifier_and_nobody_else() -> None:
     """S2-15, S2-28."""
     with scripted() as client:
-        run = await new_app(client, user_info={"name": "Mallory"}).start(
+        run = await new_app(client, users={"user_info": {"name": "Mallory"}}).start(
             TASK, user_info={"name": "Ada", "email": "ada@example.org"}
         )
     emitted = [request for request in client.requests if "The user is Ada (ada@example.org)." in request.system]
@@ -356,7 +356,7 @@ async def test_one_coder_asks_in_two_calls_of_one_batch() -> None:
 
     script = Script(by_agent(lead=[twice, DONE], coder=[]))
     client = ScriptedModelClient(reply)
-    asked = await new_app(client, ledger=False).start(TASK)
+    asked = await new_app(client, questions={"ledger": False}).start(TASK)
     first, second = asked.questions
     assert (first.path, first.calls[0]) == (second.path, "call_5_1")
     await answered(client, asked, {first.id: "Express", second.id: "Django"})
@@ -475,7 +475,7 @@ async def test_classifier_failure_ends_the_run_until_resumed(failure: Reply | Ex
     """S2-33: once it continues, no agent is informed of an error that is no longer true."""
     script = Script(by_agent(coder=[ASK, WRITE, CODED]))
     client = failing_first(failure, script)
-    failed = await new_app(client, llm_timeout=0.05).start(TASK)
+    failed = await new_app(client, team={"llm_timeout": 0.05}).start(TASK)
     assert (failed.status, failed.result) == (RunStatus.FAILED, None)
     assert words in str(failed.error)
     assert failed.execution_path == ("classifier",)
@@ -510,7 +510,9 @@ async def test_server_that_is_missing_fails_the_run_until_back() -> None:
     with server:
         address = server.base_url
         server.stop()
-        app = Upcall(store="runs.db", settings=Settings.read(None, model="m", base_url=address, max_retries=0))
+        app = Upcall(
+            store="runs.db", settings=Settings.read(None, models={"model": "m", "base_url": address, "max_retries": 0})
+        )
         failed = await app.start("Hello!")
         server.start()
         done = await app.resume(failed.id)

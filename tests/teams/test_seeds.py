@@ -101,7 +101,7 @@ def by_words(run: Run, wording: Mapping[str, str]) -> dict[str, str]:
 async def test_dialog_of_two_questions_and_then_the_plan() -> None:
     """S0-01, S0-02, S0-03, S0-10, S0-56."""
     with scripted(clarifier=[asks(WHICH), asks(IMPACTS), CLEAR]) as client:
-        first = await new_app(client, enable_plan_approval=True).start(G7)
+        first = await new_app(client, planning={"enable_plan_approval": True}).start(G7)
         second = await answered(client, first, FOCUS)
         third = await answered(client, second, BOTH)
         done = await answered(client, third, "Approve")
@@ -119,7 +119,7 @@ async def test_dialog_adds_a_section_to_the_plan_before_approval() -> None:
     """S0-04, S0-14, S0-15, S0-17, S0-29, S0-36, S0-37, S0-57."""
     planner = [CLEAR, plan(), plan(sections=MORE)]
     with scripted(clarifier=[asks(WHICH), asks(IMPACTS), CLEAR], planner=planner) as client:
-        started = await new_app(client, enable_plan_approval=True).start(G7)
+        started = await new_app(client, planning={"enable_plan_approval": True}).start(G7)
         proposed = await answered(client, started, FOCUS, BOTH)
         again = await answered(client, proposed, FEEDBACK)
         done = await answered(client, again, "Approve")
@@ -147,7 +147,7 @@ async def test_dialog_adds_a_section_to_the_plan_before_approval() -> None:
 async def test_rejected_plan_ends_the_run_without_work(word: str) -> None:
     """S0-04, S0-16."""
     with scripted(lead=[]) as client:
-        proposed = await new_app(client, enable_plan_approval=True).start(G7)
+        proposed = await new_app(client, planning={"enable_plan_approval": True}).start(G7)
         done = await answered(client, proposed, word)
     result = done.clarifier_result
     assert (done.status, done.result) == (
@@ -163,7 +163,7 @@ async def test_rejected_plan_ends_the_run_without_work(word: str) -> None:
 async def test_feedback_at_the_limit_approves_and_is_recorded() -> None:
     """S0-18, X4, X7."""
     with scripted(planner=[CLEAR, plan(), plan(sections=MORE)]) as client:
-        proposed = await new_app(client, enable_plan_approval=True, max_plan_iterations=1).start(G7)
+        proposed = await new_app(client, planning={"enable_plan_approval": True, "max_plan_iterations": 1}).start(G7)
         done = await answered(client, proposed, FEEDBACK, "And shorter, please.")
     assert done.plan is not None
     assert (done.plan.status, done.plan.remark) == (PlanStatus.AUTO_APPROVED, "And shorter, please.")
@@ -183,16 +183,21 @@ async def test_without_plan_approval_the_result_is_the_log_alone() -> None:
 async def test_clarifier_that_is_turned_off_says_nothing() -> None:
     """S0-06."""
     with scripted(clarifier=[]) as client:
-        done = await new_app(client, enable_clarifier=False).start(G7)
+        done = await new_app(client, team={"enable_clarifier": False}).start(G7)
     assert done.execution_path == ("classifier", "planner", "lead")
     assert (done.status, done.clarifier_log) == (RunStatus.COMPLETED, "")
 
 
 async def test_start_options_hold_in_every_later_driver() -> None:
     """S3-35: whatever its own settings say."""
-    other: dict[str, Any] = {"enable_plan_approval": False, "max_plan_iterations": 0, "max_turns": 0}
+    other: dict[str, Any] = {
+        "planning": {"enable_plan_approval": False, "max_plan_iterations": 0},
+        "questions": {"max_turns": 0},
+    }
     with scripted(clarifier=[asks(WHICH), asks(IMPACTS)], planner=[CLEAR, plan(), plan(sections=MORE)]) as client:
-        run = await new_app(client, enable_plan_approval=True, max_plan_iterations=5, max_turns=2).start(G7)
+        run = await new_app(
+            client, planning={"enable_plan_approval": True, "max_plan_iterations": 5}, questions={"max_turns": 2}
+        ).start(G7)
         for text in (FOCUS, BOTH, FEEDBACK, "Approve"):
             assert run.status is RunStatus.AWAITING_CLARIFICATION
             run = await new_app(client, **other).answer(run.id, text)
@@ -202,7 +207,7 @@ async def test_start_options_hold_in_every_later_driver() -> None:
 
 async def test_failure_after_approval_resumes_with_the_approved_plan() -> None:
     with scripted(lead=[Fail(500), DONE]) as client:
-        proposed = await new_app(client, enable_plan_approval=True).start(G7)
+        proposed = await new_app(client, planning={"enable_plan_approval": True}).start(G7)
         failed = await answered(client, proposed, "Approve")
         done = await new_app(client).resume(failed.id)
     assert (failed.status, done.status) == (RunStatus.FAILED, RunStatus.COMPLETED)

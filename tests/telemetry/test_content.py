@@ -65,11 +65,11 @@ async def test_content_setting_overrules_the_environment(
     spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch, setting: bool
 ) -> None:
     monkeypatch.setenv(CAPTURE, str(not setting))
-    assert ("boat" in await run_team(spans, trace_content=setting)) is setting
+    assert ("boat" in await run_team(spans, telemetry={"trace_content": setting})) is setting
 
 
 async def test_content_of_model_calls_follows_the_conventions(spans: InMemorySpanExporter) -> None:
-    await app_of(team_of({"lead": ["Done."]}), trace_content=True).start("Build a boat.")
+    await app_of(team_of({"lead": ["Done."]}), telemetry={"trace_content": True}).start("Build a boat.")
     chat = attributes_of(spans, "chat")
     assert json.loads(chat["gen_ai.system_instructions"])[0]["content"].startswith("You are the lead.")
     (asked,) = json.loads(chat["gen_ai.input.messages"])
@@ -79,7 +79,9 @@ async def test_content_of_model_calls_follows_the_conventions(spans: InMemorySpa
 
 
 async def test_content_of_tool_calls_follows_the_conventions(spans: InMemorySpanExporter) -> None:
-    await app_of(team_of({"lead": [Call("note", {"text": "blue"}), "Done."]}), trace_content=True).start("Note it.")
+    await app_of(team_of({"lead": [Call("note", {"text": "blue"}), "Done."]}), telemetry={"trace_content": True}).start(
+        "Note it."
+    )
     called = attributes_of(spans, "execute_tool note")
     assert json.loads(called["gen_ai.tool.call.arguments"]) == {"text": "blue"}
     assert called["gen_ai.tool.call.result"] == "noted blue"
@@ -135,7 +137,7 @@ async def test_content_never_has_a_secret(
 ) -> None:
     monkeypatch.setenv(KEY, Fernet.generate_key().decode())
     model = ScriptedModelClient([Call(tool.__name__, {"host": "example.org"}), "Done."])
-    app = Upcall(team=solo(model, tools=[tool]), store="runs.db", settings=Settings(trace_content=True))
+    app = Upcall(team=solo(model, tools=[tool]), store="runs.db", settings=Settings(telemetry={"trace_content": True}))
     run = await app.start("Deploy it.")
     await app.answer(run.id, PASSWORD)
     shown = json.dumps([span.to_json() for span in spans.get_finished_spans()])
@@ -150,7 +152,9 @@ async def test_content_hides_a_declined_secret_too(
 
     monkeypatch.setenv(KEY, Fernet.generate_key().decode())
     model = ScriptedModelClient([Call("deploy", {"host": "example.org"}), "Done."])
-    app = Upcall(team=solo(model, tools=[deploy]), store="runs.db", settings=Settings(trace_content=True))
+    app = Upcall(
+        team=solo(model, tools=[deploy]), store="runs.db", settings=Settings(telemetry={"trace_content": True})
+    )
     run = await app.start("Deploy it.")
     await app.answer(run.id, Answer(question_id=run.questions[0].id, outcome=Outcome.DECLINED, text=PASSWORD))
     wait = attributes_of(spans, "wait_for_human")

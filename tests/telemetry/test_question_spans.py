@@ -60,7 +60,7 @@ async def test_wait_ends_with_a_refusal(spans: InMemorySpanExporter, outcome: st
 async def test_wait_ends_with_its_deadline(
     spans: InMemorySpanExporter, ask: Call, on_expiry: str, outcome: str | None, ends: list[str]
 ) -> None:
-    app = app_of(team_of({"lead": [ask, "Done."]}), on_expiry=on_expiry, expires_after=3600)
+    app = app_of(team_of({"lead": [ask, "Done."]}), questions={"on_expiry": on_expiry, "expires_after": 3600})
     await app.start("Build it.")
     await app.expire(datetime.now(UTC) + LATER)
     waits = [each for each in spans.get_finished_spans() if each.name == "wait_for_human"]
@@ -88,7 +88,7 @@ async def test_wait_lasts_from_the_question_to_the_answer(spans: InMemorySpanExp
 
 
 async def test_question_answered_without_the_human_has_no_wait(spans: InMemorySpanExporter) -> None:
-    app = app_of(team_of({"lead": [ASK, "Done."]}), facts={"Which framework?": "FastAPI"})
+    app = app_of(team_of({"lead": [ASK, "Done."]}), questions={"facts": {"Which framework?": "FastAPI"}})
     await app.start("Build it.")
     asked = attributes_of(spans, "ask_human")
     assert (asked["upcall.answer.outcome"], asked["upcall.answer.by"]) == ("answered", "facts")
@@ -106,6 +106,6 @@ async def test_question_has_one_span_though_its_run_is_resumed(spans: InMemorySp
 
 
 async def test_question_spans_are_made_of_nothing_untraced(spans: InMemorySpanExporter) -> None:
-    run = await start(tracing=False)
-    await app_of(team_of({"lead": ["Done."]}), tracing=False).answer(run.id, "Express")
+    run = await start(telemetry={"tracing": False})
+    await app_of(team_of({"lead": ["Done."]}), telemetry={"tracing": False}).answer(run.id, "Express")
     assert not [span for span in spans.get_finished_spans() if span.instrumentation_scope.name == "upcall"]

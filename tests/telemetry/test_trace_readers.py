@@ -66,7 +66,7 @@ FIRST = {
 async def recorded(spans: InMemorySpanExporter) -> Mapping[str, ReadableSpan]:
     """Return a span of each operation of a run with a nested agent, a question and a tool call."""
     replies = {"lead": [work("coder"), "All done."], "coder": [ASK, Call("note", {"text": "blue"}), "Noted."]}
-    app = app_of(team_of(replies), trace_content=True)
+    app = app_of(team_of(replies), telemetry={"trace_content": True})
     run = await app.start("Build it.", user="ann")
     await app.answer(run.id, "Express", user="ann")
     return {name.split()[0]: next(s for s in spans.get_finished_spans() if s.name == name) for name in named(spans)}

@@ -84,7 +84,10 @@ def node() -> None:
 
 @pytest.mark.slow
 async def test_agui_nested_question_rises_and_its_answer_returns(node: None) -> None:
-    async with serving(model="demo", stream=True) as site, connected(f"{site.url}/agui", OPERATOR) as client:
+    async with (
+        serving(models={"model": "demo"}, team={"stream": True}) as site,
+        connected(f"{site.url}/agui", OPERATOR) as client,
+    ):
         asked = await client.run(say=TASK)
         assert asked["error"] is None
         (question,) = asked["interrupts"]
@@ -451,7 +454,7 @@ async def test_agui_run_resumed_by_somebody_else_is_followed(monkeypatch: pytest
 async def test_images_and_documents_come_along() -> None:
     source = {"type": "data", "value": base64.b64encode(b"text").decode(), "mimeType": "text/plain"}
     parts = [{"type": "text", "text": "Hello!"}, picture(2), {"type": "document", "source": source}]
-    async with serving(model="demo") as site, await site.caller() as me:
+    async with serving(models={"model": "demo"}) as site, await site.caller() as me:
         events = await post(me, parts)
         run_id = find(events, "STATE_SNAPSHOT")[-1]["snapshot"]["run_id"]
         assert [each.name for each in (site.service.store.uploads.folder / run_id).iterdir()] == ["document-1.txt"]
@@ -459,7 +462,7 @@ async def test_images_and_documents_come_along() -> None:
 
 @pytest.mark.slow
 async def test_agui_assignee_answers_the_question_and_sees_nothing_else() -> None:
-    async with serving(one_agent(ASK, "Secret result."), assign=[{"to": "bob"}]) as site:
+    async with serving(one_agent(ASK, "Secret result."), questions={"assign": [{"to": "bob"}]}) as site:
         alice, bob = await site.caller("alice"), await site.caller("bob")
         async with alice, bob:
             going = asyncio.create_task(post(alice, "Secret plans"))  # It continues as soon as bob has answered.

@@ -239,9 +239,9 @@ def test_wrong_use_gets_one_line_and_status_2(arguments: tuple[str, ...], expect
 )
 def test_model_failure_is_one_line_and_the_run_resumes(reply: Reply, expected: str) -> None:
     quick = {
-        "UPCALL_MAX_RETRIES": "0",
-        "UPCALL_TIMEOUT": "2",
-        "UPCALL_SERVER_WAIT": "0",
+        "UPCALL_MODELS__MAX_RETRIES": "0",
+        "UPCALL_MODELS__TIMEOUT": "2",
+        "UPCALL_MODELS__SERVER_WAIT": "0",
         "OPENAI_API_KEY": "sk-very-secret",
     }
     with LoopbackServer([SHALLOW, reply, Say('{"summary": "An answer."}')]) as server:
@@ -258,7 +258,9 @@ def test_model_failure_is_one_line_and_the_run_resumes(reply: Reply, expected: s
 @pytest.mark.slow
 def test_stream_cut_short_fails_the_run_and_completes_nothing() -> None:
     with LoopbackServer([SHALLOW, CutShort("half of a"), Say('{"summary": "Whole."}')]) as server:
-        ended = upcall("run", "What is CUDA?", *model(server), UPCALL_STREAM="true", UPCALL_MAX_RETRIES="0")
+        ended = upcall(
+            "run", "What is CUDA?", *model(server), UPCALL_TEAM__STREAM="true", UPCALL_MODELS__MAX_RETRIES="0"
+        )
         run_id = ended.error.rsplit(" ", 1)[1]
         resumed = upcall("resume", run_id, "--json")
     assert "cut its reply short" in ended.error
@@ -267,7 +269,7 @@ def test_stream_cut_short_fails_the_run_and_completes_nothing() -> None:
 
 @pytest.mark.slow
 def test_server_that_is_not_there_is_reported() -> None:
-    ended = upcall("run", "x", "--model", "m", "--base-url", "http://127.0.0.1:9/v1", UPCALL_MAX_RETRIES="0")
+    ended = upcall("run", "x", "--model", "m", "--base-url", "http://127.0.0.1:9/v1", UPCALL_MODELS__MAX_RETRIES="0")
     assert ended.status == 1
     assert "cannot be reached" in ended.error
 
@@ -406,7 +408,7 @@ def test_workspace_is_not_made_before_its_first_file() -> None:
 def test_run_resumes_at_another_address_with_its_own_model() -> None:
     with LoopbackServer(['{"intent": "meta", "meta_response": "Hello."}']) as server:
         wrong = ("--model", "mine", "--base-url", "http://127.0.0.1:9/v1")
-        run_id = upcall("run", "hi", *wrong, UPCALL_MAX_RETRIES="0").error.rsplit(" ", 1)[1]
+        run_id = upcall("run", "hi", *wrong, UPCALL_MODELS__MAX_RETRIES="0").error.rsplit(" ", 1)[1]
         done = upcall("resume", run_id, "--base-url", server.base_url, "--json").json
     assert done["result"] == "Hello."
     assert server.requests[0].body["model"] == "mine"
@@ -506,7 +508,7 @@ def test_prompts_with_unknown_variables_are_refused_at_the_start() -> None:
     """S0-54."""
     Path("mine").mkdir()
     Path("mine", "lead.j2").write_text("You are the lead of {{ everybody }}.")
-    ended = upcall("run", TASK, UPCALL_PROMPTS="mine")
+    ended = upcall("run", TASK, UPCALL_TEAM__PROMPTS="mine")
     assert ended.status == 2
     assert "everybody" in ended.error
     assert not Path("upcall.db").exists()

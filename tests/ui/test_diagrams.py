@@ -381,7 +381,7 @@ async def test_times_are_not_kept_where_nobody_wants_them() -> None:
     def make() -> Team:
         return RoundRobinGroupChat([world.agent("lead")], termination_condition=TextMessageTermination("lead"))
 
-    app = Upcall(team=make, store="runs.db", settings=Settings(timings=False))
+    app = Upcall(team=make, store="runs.db", settings=Settings(store={"timings": False}))
     run = await app.start(TASK)
     assert (run.status, await app.log.call_timings(run.id)) == (RunStatus.COMPLETED, [])
     assert_neat(timeline(run))
@@ -554,7 +554,9 @@ def test_run_with_nothing_in_it_is_drawn() -> None:
 
 
 def test_root_team_diagram_has_each_agent_once_unadorned() -> None:
-    root = read_team(Upcall(store="x.db", settings=Settings(model="demo", executor="none")).team.build())
+    root = read_team(
+        Upcall(store="x.db", settings=Settings(models={"model": "demo"}, workspace={"executor": "none"})).team.build()
+    )
     names = [each.name for each in root.inside]
     assert names == ["classifier", "clarifier", "planner", "lead", "coder", "researcher", "user"]
     lead = root.inside[names.index("lead")]
@@ -574,5 +576,7 @@ def test_tree_as_text_nests_agents_and_their_questions() -> None:
 
 
 def test_readme_has_the_picture_of_the_team() -> None:
-    team = Upcall(store="x.db", settings=Settings(model="demo", executor="none")).team.build()
+    team = Upcall(
+        store="x.db", settings=Settings(models={"model": "demo"}, workspace={"executor": "none"})
+    ).team.build()
     assert f"```mermaid\n{team_mermaid(team)}```" in (ROOT / "README.md").read_text()

@@ -56,7 +56,7 @@ async def test_page_starts_a_task_and_answers_its_question(page_name: str) -> No
     with static_files() as origin:
         async with (
             chromium() as browser,
-            serving(model="demo", stream=True, origins=[origin]) as site,
+            serving(models={"model": "demo"}, team={"stream": True}, server={"origins": [origin]}) as site,
             looking(browser, width=360) as (page, elsewhere),
         ):
             page.on("console", hear)
@@ -83,7 +83,7 @@ async def test_page_shows_markup_as_text_and_answers_several(page_name: str) -> 
     with static_files() as origin:
         async with (
             chromium() as browser,
-            serving(one_agent(asks, "<b>Done</b>"), origins=[origin]) as site,
+            serving(one_agent(asks, "<b>Done</b>"), server={"origins": [origin]}) as site,
             looking(browser) as (page, _),
         ):
             await page.goto(f"{origin}/{page_name}")
@@ -112,7 +112,10 @@ async def test_origin_of_another_page_is_allowed_by_name_only() -> None:
         (["http://127.0.0.1:1"], "http://evil.example", 400),
         ([], "http://127.0.0.1:1", 405),
     ):
-        async with serving(one_agent(), origins=origins) as site, httpx.AsyncClient(base_url=site.url) as client:
+        async with (
+            serving(one_agent(), server={"origins": [*origins]}) as site,
+            httpx.AsyncClient(base_url=site.url) as client,
+        ):
             response = await client.options("/agui", headers={"Origin": origin, **asked})
             assert (response.status_code, response.headers.get(allow) == origin) == (status, status == 200)
             assert "Access-Control-Allow-Credentials" not in response.headers
@@ -123,7 +126,7 @@ async def test_origin_that_is_refused_gets_a_readable_reason(monkeypatch: pytest
     monkeypatch.setattr(guard, "REQUESTS_AT_ONCE", 3.0)
     monkeypatch.setattr(guard, "REQUESTS_PER_SECOND", 0.01)
     origin, preflight = "http://127.0.0.1:1", {"Access-Control-Request-Method": "POST"}
-    async with serving(one_agent(), origins=[origin]) as site, await site.caller() as me:
+    async with serving(one_agent(), server={"origins": [origin]}) as site, await site.caller() as me:
         me.headers["Origin"] = origin
         long = await me.post("/api/runs/x/answers", content=b"a" * 1_100_000)
         found = [long, *[await me.get("/api/runs") for _ in range(4)], await me.options("/agui", headers=preflight)]
@@ -140,7 +143,7 @@ async def test_body_too_long_is_explained_to_the_browser() -> None:
     with static_files() as origin:
         async with (
             chromium() as browser,
-            serving(one_agent(), origins=[origin]) as site,
+            serving(one_agent(), server={"origins": [origin]}) as site,
             looking(browser) as (page, _),
         ):
             await page.goto(f"{origin}/chat.html")
@@ -152,4 +155,4 @@ async def test_body_too_long_is_explained_to_the_browser() -> None:
 )
 def test_what_is_no_origin_is_refused(origin: str) -> None:
     with pytest.raises(ConfigurationError, match="is no origin"):
-        Service(Settings.read(None), origins=[origin])
+        Service(Settings.read(None, server={"origins": [origin]}))

@@ -50,7 +50,7 @@ async def test_run_is_started_answered_and_shown() -> None:
 @pytest.mark.slow
 async def test_run_keeps_the_built_in_team_in_another_service() -> None:
     run_id = upcall("run", TASK, "--detach", "--json", "--model", "demo", "--store", "runs.db").json["run_id"]
-    async with serving(one_agent("Other."), store="runs.db") as site:
+    async with serving(one_agent("Other."), store={"path": "runs.db"}) as site:
         run = await site.service.app_for(Caller(None)).get(run_id)
         assert not site.service.app_for(Caller(None), run).team.is_own
 
@@ -138,7 +138,7 @@ async def test_documents_and_images_come_along() -> None:
     ]
     files = [("documents", (name, b"text")) for name in names]
     files.append(("images", ("dot.png", picture.getvalue())))
-    async with serving(model="demo") as site, await site.caller("alice") as alice:
+    async with serving(models={"model": "demo"}) as site, await site.caller("alice") as alice:
         response = await alice.post("/api/runs", data={"start": '{"task": "Hello!"}'}, files=files)
         assert response.status_code == 202, response.text
         folder = site.service.store.uploads.folder / response.json()["run_id"]
@@ -161,7 +161,10 @@ async def test_documents_share_a_limit_and_leave_with_their_run() -> None:
         files = {"documents": ("a.md", b"text")}
         return await caller.post("/api/runs", data={"start": '{"task": "Hello!"}'}, files=files)
 
-    async with serving(model="demo", uploads_limit=4) as site, await site.caller("alice") as alice:
+    async with (
+        serving(models={"model": "demo"}, server={"uploads_limit": 4}) as site,
+        await site.caller("alice") as alice,
+    ):
         run_id = (await send(alice)).json()["run_id"]
         await settle(alice, run_id)
         full = await send(alice)
@@ -219,7 +222,7 @@ async def test_second_answer_conflicts_unless_it_is_the_same() -> None:
 
 @pytest.mark.slow
 async def test_stream_continues_after_the_last_event_read() -> None:
-    async with serving(one_agent(ASK, Say("Built.")), stream=True) as site, await site.caller() as me:
+    async with serving(one_agent(ASK, Say("Built.")), team={"stream": True}) as site, await site.caller() as me:
         run = await start(me)
         path = f"/api/runs/{run['run_id']}/events"
         first = await read_events(me, path, until="run")
@@ -248,7 +251,7 @@ async def test_stream_resumes_at_any_event() -> None:
     team = one_agent(ASK, Call("ask_user", {"question": "Which port?"}), "Built.", "Built otherwise.", "And again.")
     async with serving(team) as site, await site.caller() as me:
         run = await start(me)
-        other = Upcall(store=site.service.settings.store, team=team)
+        other = Upcall(store=site.service.settings.store.path, team=team)
         asked = await other.answer(run["run_id"], "Express")
         await other.answer(asked.id, "80")
         fork = await other.fork(asked.id, asked.questions[0].id, "81")
@@ -282,7 +285,7 @@ async def test_stream_that_breaks_off_at_each_event_misses_none() -> None:
 
 @pytest.mark.slow
 async def test_text_is_reported_as_it_is_written() -> None:
-    async with serving(model="demo", stream=True) as site, await site.caller() as me:
+    async with serving(models={"model": "demo"}, team={"stream": True}) as site, await site.caller() as me:
         run = await start(me, TASK)
         path = f"/api/runs/{run['run_id']}"
         reading = asyncio.create_task(read_events(me, f"{path}/events"))
@@ -404,7 +407,7 @@ def test_service_for_other_machines_needs_tokens() -> None:
 @pytest.mark.slow
 async def test_over_postgresql_workers_take_the_runs_on(postgres: Server) -> None:
     location = postgres.new_database()
-    async with serving(store=location, model="demo") as site, await site.caller("alice") as alice:
+    async with serving(store={"path": location}, models={"model": "demo"}) as site, await site.caller("alice") as alice:
         started = (await alice.post("/api/runs", json={"task": TASK})).json()
         assert started["status"] == "queued"
         work = partial(upcall, "worker", "--drain", "--store", location, "--model", "demo")

@@ -30,7 +30,11 @@ def find(root: Any, kind: type[Widget]) -> list[Any]:
 async def test_three_doors_answer_one_run_at_the_same_time() -> None:
     replies = script(coder=[ASKS, WRITE, '{"summary": "Heard all three."}'])
     with LoopbackServer(replies) as server:
-        app = Upcall(settings=Settings.read(None, model="scripted", base_url=server.base_url, store="runs.db"))
+        app = Upcall(
+            settings=Settings.read(
+                None, models={"model": "scripted", "base_url": server.base_url}, store={"path": "runs.db"}
+            )
+        )
         with serve_apart(*model(server), "--store", "runs.db") as process:
             async with process.caller() as me:
                 run = await start(me, TASK)

@@ -300,7 +300,9 @@ def test_narrow_terminal_wraps_lines(asks: LoopbackServer, desk: Desk) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "how", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"UPCALL_PLAIN": "true"}], ids=["no colours", "dumb", "setting"]
+    "how",
+    [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"UPCALL_TERMINAL__PLAIN": "true"}],
+    ids=["no colours", "dumb", "setting"],
 )
 @one
 def test_where_nothing_can_be_drawn_there_are_only_lines(asks: LoopbackServer, desk: Desk, how: dict[str, str]) -> None:
@@ -328,7 +330,7 @@ def test_plain_form_goes_back_too(asks: LoopbackServer, desk: Desk) -> None:
 @pytest.mark.slow
 @one
 def test_pipe_gets_standalone_lines_and_no_control_characters(asks: LoopbackServer) -> None:
-    ended = upcall("run", TASK, *model(asks), UPCALL_EXECUTOR="none")
+    ended = upcall("run", TASK, *model(asks), UPCALL_WORKSPACE__EXECUTOR="none")
     upcall("answer", ended.out.split("upcall answer ")[1].split()[0], "Express")
     assert "\x1b" not in ended.err + ended.out
     same_as_golden("pipe", same_each_time(ended.err + ended.out))
@@ -340,7 +342,7 @@ def test_enter_alone_consents_to_nothing(desk: Desk) -> None:
     Path("work/build").mkdir(parents=True)
     with LoopbackServer(script(coder=[command, DONE, DONE])) as server:
         screen = desk.start(
-            "run", TASK, *model(server), "--workspace", "work", "--unsafe-local", UPCALL_EXECUTOR="auto"
+            "run", TASK, *model(server), "--workspace", "work", "--unsafe-local", UPCALL_WORKSPACE__EXECUTOR="auto"
         )
         same_as_golden("consent", screen.wait_for("answer later"))
         screen.press(ENTER)
@@ -391,7 +393,7 @@ def test_plain_inbox_asks_for_a_number(desk: Desk) -> None:
 
 @pytest.mark.slow
 def test_show_has_plan_answers_timeline_cost_in_80_columns(desk: Desk) -> None:
-    write_settings("model: demo\nprices: {demo: {prompt: 2, completion: 10}}\ncurrency: EUR\n")
+    write_settings("models:\n  model: demo\n  prices: {demo: {prompt: 2, completion: 10}}\n  currency: EUR\n")
     run_id = upcall("run", TASK, "--detach", "--json", "--user", "alice").json["run_id"]
     upcall("answer", run_id, "Express", "--user", "alice")
     screen = desk.start("show", run_id, rows=80)

@@ -28,12 +28,15 @@ TOOL = {
     "version": 1,
     "config": {**FUNCTION, "has_cancellation_support": False},
 }
-ATTACKS: dict[str, dict[str, Any]] = {
-    "address": {"model": "gpt-4o", "base_url": "URL"},
-    "agent's address": {"agents": {"classifier": {"model": "gpt-4o", "base_url": "URL"}}},
-    "client": {"model_client": {"provider": CLIENT, "config": {"model": "gpt-4o", "base_url": "URL"}}},
-    "tool": {"model": "demo", "tools": [TOOL]},
-    "program": {"model": "demo", "mcp_servers": {"x": {"command": "sh", "args": ["-c", "touch MARK"]}}},
+ATTACKS: dict[str, dict[str, dict[str, Any]]] = {
+    "address": {"models": {"model": "gpt-4o", "base_url": "URL"}},
+    "agent's address": {"models": {"agents": {"classifier": {"model": "gpt-4o", "base_url": "URL"}}}},
+    "client": {"models": {"model_client": {"provider": CLIENT, "config": {"model": "gpt-4o", "base_url": "URL"}}}},
+    "tool": {"models": {"model": "demo"}, "team": {"tools": [TOOL]}},
+    "program": {
+        "models": {"model": "demo"},
+        "research": {"mcp_servers": {"x": {"command": "sh", "args": ["-c", "touch MARK"]}}},
+    },
 }
 
 
@@ -50,8 +53,12 @@ def write_attack(attack: str, name: str, server: Server) -> None:
     if name == "upcall.yaml":
         Path(name).write_text(json.dumps(settings))
     else:
-        texts = {key: value if isinstance(value, str) else f"'{json.dumps(value)}'" for key, value in settings.items()}
-        Path(name).write_text("".join(f"UPCALL_{key.upper()}={text}\n" for key, text in texts.items()))
+        named = {
+            f"UPCALL_{section}__{key}".upper(): value if isinstance(value, str) else f"'{json.dumps(value)}'"
+            for section, values in settings.items()
+            for key, value in values.items()
+        }
+        Path(name).write_text("".join(f"{key}={text}\n" for key, text in named.items()))
 
 
 def has_taken_effect(server: Server) -> bool:
@@ -107,38 +114,38 @@ GUESTS = {"worker": "upcall.workers", "workers": "upcall.workers", "experiment":
 )
 def test_every_command_refuses_found_settings(command: list[str]) -> None:
     pytest.importorskip(GUESTS.get(command[0], "upcall"))
-    Path("upcall.yaml").write_text("store: hostile.db\n")
+    Path("upcall.yaml").write_text("store: {path: hostile.db}\n")
     ended = upcall(*command)
     assert (ended.status, "nobody has agreed" in ended.error, Path("hostile.db").exists()) == (2, True, False)
 
 
 def test_named_configuration_is_read_without_a_question() -> None:
-    Path("upcall.yaml").write_text("store: mine.db\n")
+    Path("upcall.yaml").write_text("store: {path: mine.db}\n")
     assert "mine.db" in upcall("list", "--config", "upcall.yaml").err
 
 
 def test_found_settings_as_json_are_refused_in_one_object() -> None:
-    Path("upcall.yaml").write_text("store: mine.db\n")
+    Path("upcall.yaml").write_text("store: {path: mine.db}\n")
     assert "nobody has agreed" in upcall("list", "--json").json["error"]
 
 
 def test_trust_without_a_terminal_shows_and_agrees_to_nothing() -> None:
-    Path("upcall.yaml").write_text("store: mine.db\n")
+    Path("upcall.yaml").write_text("store: {path: mine.db}\n")
     ended = upcall("trust", given="yes\n")
-    assert (ended.status, "| store = mine.db" in ended.err, "add --yes" in ended.error) == (2, True, True)
+    assert (ended.status, "| store.path = mine.db" in ended.err, "add --yes" in ended.error) == (2, True, True)
     assert upcall("list").status == 2
 
 
 @pytest.mark.slow
 def test_trust_ignore_leaves_a_file_out() -> None:
-    Path("upcall.yaml").write_text("store: theirs.db\n")
+    Path("upcall.yaml").write_text("store: {path: theirs.db}\n")
     assert "is left out until it changes" in upcall("trust", "--ignore").err
     assert "theirs.db" not in upcall("list").err
 
 
 def test_trust_of_a_file_elsewhere_is_for_its_folder() -> None:
     Path("project").mkdir()
-    Path("project/.env").write_text("UPCALL_STORE=mine.db\n")
+    Path("project/.env").write_text("UPCALL_STORE__PATH=mine.db\n")
     assert upcall("trust", "project/.env", "--yes").status == 0
     assert "mine.db" in upcall("trust", "project").err
     Path("project/.env").rename(".env")
@@ -174,10 +181,10 @@ def test_trust_says_where_there_is_nothing() -> None:
 )
 @pytest.mark.slow
 def test_found_settings_are_asked_about_on_a_terminal(desk: Desk, typed: str, status: int, shows: str) -> None:
-    Path("upcall.yaml").write_text("store: mine.db\n")
+    Path("upcall.yaml").write_text("store: {path: mine.db}\n")
     screen = desk.start("list", columns=120)
     asked = screen.wait_for("or Enter for no:")
-    assert "| store = mine.db" in asked
+    assert "| store.path = mine.db" in asked
     screen.press(typed, ENTER)
     assert (screen.end(), shows in screen.text) == (status, True)
     assert upcall("list").status == status
@@ -185,10 +192,10 @@ def test_found_settings_are_asked_about_on_a_terminal(desk: Desk, typed: str, st
 
 @pytest.mark.slow
 def test_agreement_on_a_terminal_shows_what_changed(desk: Desk) -> None:
-    write_settings("store: mine.db\n")
-    Path("upcall.yaml").write_text("store: mine.db\nuser: eve\n")
+    write_settings("store: {path: mine.db}\n")
+    Path("upcall.yaml").write_text("store: {path: mine.db}\nusers: {user: eve}\n")
     screen = desk.start("trust", columns=120)
-    assert "Changed since you decided about it (new: user)." in screen.wait_for("or Enter for no:")
+    assert "Changed since you decided about it (new: users.user)." in screen.wait_for("or Enter for no:")
     screen.press(CTRL_C)
     assert screen.end() == 130
     assert upcall("list").status == 2
@@ -196,7 +203,7 @@ def test_agreement_on_a_terminal_shows_what_changed(desk: Desk) -> None:
 
 @pytest.mark.slow
 def test_agreement_stays_where_a_person_is_asked_again(desk: Desk) -> None:
-    write_settings("store: mine.db\n")
+    write_settings("store: {path: mine.db}\n")
     screen = desk.start("trust", columns=120)
     assert "You decided about it already: it is used until it changes." in screen.wait_for("or Enter for no:")
     screen.press(ENTER)
@@ -206,7 +213,7 @@ def test_agreement_stays_where_a_person_is_asked_again(desk: Desk) -> None:
 
 @pytest.mark.slow
 def test_agreement_does_not_count_keys_typed_before(desk: Desk) -> None:
-    Path("upcall.yaml").write_text("store: mine.db\n")
+    Path("upcall.yaml").write_text("store: {path: mine.db}\n")
     screen = desk.start("list")
     screen.press("yes", ENTER)
     screen.wait_for("or Enter for no:")

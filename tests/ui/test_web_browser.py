@@ -56,7 +56,7 @@ async def log_in(browser: Browser, address: str) -> Page:
 async def test_task_is_started_answered_killed_resumed_and_forked(tmp_path: Path) -> None:
     secret = upcall("token", "create", "alice", "--json").json["secret"]
     async with chromium() as browser:
-        with serve_apart("--model", "demo", UPCALL_ENABLE_PLAN_APPROVAL="true") as process:
+        with serve_apart("--model", "demo", UPCALL_PLANNING__ENABLE_PLAN_APPROVAL="true") as process:
             async with looking(browser) as (page, elsewhere):
                 await page.goto(process.url)
                 await look(page, "login")
@@ -97,7 +97,7 @@ async def test_task_is_started_answered_killed_resumed_and_forked(tmp_path: Path
 
 
 async def test_answering_works_without_scripts_and_by_keys_alone() -> None:
-    async with chromium() as browser, serving(model="demo") as site:
+    async with chromium() as browser, serving(models={"model": "demo"}) as site:
         context = await browser.new_context(java_script_enabled=False, accept_downloads=False)
         page = await context.new_page()
         await page.goto(f"{site.url}/login?token=the-operator")
@@ -118,7 +118,7 @@ async def test_answering_works_without_scripts_and_by_keys_alone() -> None:
 
 @pytest.mark.parametrize("scripts", [True, False])
 async def test_irreversible_action_takes_a_second_click_that_names_it(scripts: bool) -> None:
-    async with chromium() as browser, serving(model="demo") as site:
+    async with chromium() as browser, serving(models={"model": "demo"}) as site:
         page = await (await browser.new_context(java_script_enabled=scripts)).new_page()
         await page.goto(f"{site.url}/login?token=the-operator")
         async with await site.caller() as me:
@@ -159,7 +159,7 @@ async def test_every_kind_of_question_has_its_fields() -> None:
         Question(question="A name?", required=False, context="To call it by.\nLater.", path=("lead", "coder")),
     ]
     records = QuestionRecords.build(asked)
-    async with chromium() as browser, serving(model="demo") as site:
+    async with chromium() as browser, serving(models={"model": "demo"}) as site:
         run = Run(task="Ask", status=RunStatus.AWAITING_CLARIFICATION, records=records)
         await site.service.store.create(run, FIRST)
         page = await log_in(browser, f"{site.url}/login?token=the-operator")
@@ -182,7 +182,7 @@ async def test_two_askers_at_once_are_answered_by_two_users() -> None:
         for name in ("coder", "writer")
     }
     team = team_of(model_of(lead=[at_once("coder", "writer"), "Both are served."], **asks), "coder", "writer")
-    async with chromium() as browser, serving(team, assign=[{"to": "bob", "agent": "writer"}]) as site:
+    async with chromium() as browser, serving(team, questions={"assign": [{"to": "bob", "agent": "writer"}]}) as site:
         pages = []
         for user in ("alice", "bob"):
             secret = (await create_token(site.service.store, user))[1]

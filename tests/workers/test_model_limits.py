@@ -47,14 +47,18 @@ class Model:
 
 
 def environment(url: str, limit: int) -> Mapping[str, str]:
-    return {"FLEET_MODEL_URL": f"{url}/v1", "UPCALL_MODEL_LIMITS": json.dumps({"shared": limit})}
+    return {"FLEET_MODEL_URL": f"{url}/v1", "UPCALL_MODELS__MODEL_LIMITS": json.dumps({"shared": limit})}
 
 
 @pytest.mark.slow
 async def test_one_process_makes_no_more_calls_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(model := Model()) as server:
         monkeypatch.setenv("FLEET_MODEL_URL", f"{server.url}/v1")
-        app = Upcall(store="runs.db", team=make_team, settings=Settings.read(model_limits={"shared": 2}, concurrency=6))
+        app = Upcall(
+            store="runs.db",
+            team=make_team,
+            settings=Settings.read(models={"model_limits": {"shared": 2}}, queue={"concurrency": 6}),
+        )
         runs = [await app.submit("Build it") for _ in range(6)]
         await app.drain()
     assert [(await app.get(each.id)).status for each in runs] == [RunStatus.COMPLETED] * 6

@@ -90,7 +90,7 @@ async def test_submitted_runs_over_a_users_limit_wait() -> None:
     def make() -> Team:
         return RoundRobinGroupChat([PausableAgent("clerk", Counted(["Done."]))], max_turns=1)
 
-    app = Upcall(store="runs.db", team=make, settings=Settings(user_limit=1))
+    app = Upcall(store="runs.db", team=make, settings=Settings(queue={"user_limit": 1}))
     runs = [await app.submit("Build it", user="ann") for _ in range(3)]
     await app.drain()
     assert [(await app.get(run.id)).status for run in runs] == [RunStatus.COMPLETED] * 3
@@ -98,7 +98,7 @@ async def test_submitted_runs_over_a_users_limit_wait() -> None:
 
 
 async def test_submitted_run_that_grows_too_large_fails() -> None:
-    app = Upcall(store="runs.db", team=make_team, settings=Settings(max_state_bytes=1_700))
+    app = Upcall(store="runs.db", team=make_team, settings=Settings(store={"max_state_bytes": 1_700}))
     run = await app.submit("Build it")
     await app.drain()
     failed = await app.get(run.id)
@@ -108,7 +108,7 @@ async def test_submitted_run_that_grows_too_large_fails() -> None:
 
 async def test_submitted_built_in_team_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(InProcessWorker, "start", lambda *given: None)  # Another worker is to take the run.
-    started = await Upcall(store="runs.db", settings=Settings(model="demo")).submit("Build it")
+    started = await Upcall(store="runs.db", settings=Settings(models={"model": "demo"})).submit("Build it")
     own = app_on("runs.db")
     await own.driver.advance_queued(started.id, 1)
     assert "has the built-in team" in ((await own.get(started.id)).error or "")
@@ -186,7 +186,9 @@ def test_command_line_submits_and_returns_at_once(postgres: Server) -> None:
 async def test_submitted_named_team_needs_no_root_team_approval(postgres: Server) -> None:
     location = postgres.new_database()
     run = await Upcall(store=location, team="fleet:make_team").submit("Build it")
-    app = Upcall(store=location, settings=Settings.read(model="demo", approve=["run_command"]))
+    app = Upcall(
+        store=location, settings=Settings.read(models={"model": "demo"}, questions={"approve": ["run_command"]})
+    )
     await Worker(app, drain=True).run()
     assert ((done := await app.get(run.id)).status, done.error) == (WAITING, None)
 

@@ -42,7 +42,7 @@ class Coder:
 
     def __init__(self, *work: Reply, store: str = "runs.db") -> None:
         self.work = work or WORK
-        settings = Settings.read(None, executor="auto" if work else "none")
+        settings = Settings.read(None, workspace={"executor": "auto" if work else "none"})
         self.app = Upcall(ScriptedModelClient(self._reply), store=store, settings=settings)
 
     def _reply(self, request: Request) -> Reply:

@@ -127,7 +127,7 @@ async def test_process_waits_for_a_disk_that_is_full(
     small_disk: SmallDisk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("FLEET_MODEL_DELAY_S", "0.1")
-    app = Upcall(store=small_disk.folder / "runs.db", team=make_team, settings=Settings(concurrency=2))
+    app = Upcall(store=small_disk.folder / "runs.db", team=make_team, settings=Settings(queue={"concurrency": 2}))
     runs = [await app.submit("Build it") for _ in range(6)]
     small_disk.fill()
     await wait_for(lambda: "is full" in caplog.text)

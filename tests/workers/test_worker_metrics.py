@@ -31,7 +31,7 @@ def location(postgres: Server) -> str:
 def app(location: str) -> Upcall:
     """Return a program that is traced."""
     measure()
-    settings = Settings.read(lease_seconds=3, tracing=True)
+    settings = Settings.read(store={"lease_seconds": 3}, telemetry={"tracing": True})
     return Upcall(store=location, team=make_team, settings=settings)
 
 
@@ -102,5 +102,5 @@ async def test_failures_are_counted_by_kind(app: Upcall, reply: Reply | None, ki
 async def test_command_exports_what_it_measures(app: Upcall, location: str) -> None:
     await app.submit("Build it")
     exporters = {"OTEL_METRICS_EXPORTER": "console", "OTEL_TRACES_EXPORTER": "none"}
-    assert start(location, "--drain", UPCALL_TRACING="true", **exporters).wait(60) == 0
+    assert start(location, "--drain", UPCALL_TELEMETRY__TRACING="true", **exporters).wait(60) == 0
     assert '"name": "upcall.run.delay"' in Path("worker.log").read_text()

@@ -99,7 +99,7 @@ async def test_worker_standing_still_at_its_first_step_repeats(postgres: Server)
 async def test_worker_that_is_stopped_returns_unfinished_runs(postgres: Server) -> None:
     location = postgres.new_database()
     app = open_app(location)
-    with running(location, FLEET_TIMEOUT_S="30", UPCALL_GRACE_SECONDS="0.2") as workers:
+    with running(location, FLEET_TIMEOUT_S="30", UPCALL_WORKERS__GRACE_SECONDS="0.2") as workers:
         run_id = (await app.submit("Build it")).id
         await answer(app, run_id)
         await wait_for_status(app, run_id, RunStatus.EXECUTING)
@@ -195,7 +195,7 @@ async def test_worker_limit_of_runs_per_user_is_kept(postgres: Server) -> None:
     app = open_app(location)
     at_work = "select count(*) from upcall_runs where owner = 'alice' and worker is not null"
     seen: list[int] = []
-    with running(location, 2, FLEET_MODEL_DELAY_S="0.3", UPCALL_USER_LIMIT="1"):
+    with running(location, 2, FLEET_MODEL_DELAY_S="0.3", UPCALL_QUEUE__USER_LIMIT="1"):
         runs = [await app.submit("Build it", user="alice") for _ in range(3)]
         bob = await app.submit("Build it", user="bob")
         await wait_for_pause(app, bob.id)
@@ -206,7 +206,7 @@ async def test_worker_limit_of_runs_per_user_is_kept(postgres: Server) -> None:
 
 async def test_deadlines_and_reminders_are_seen_to_by_the_workers(postgres: Server) -> None:
     location = postgres.new_database()
-    app = Upcall(store=location, team=make_team, settings=Settings.read(remind_after=1))
+    app = Upcall(store=location, team=make_team, settings=Settings.read(questions={"remind_after": 1}))
     with running(location):
         patient = await app.submit("Build it")
         hasty = await app.submit("Build it", expires_after=2, on_expiry="assume")

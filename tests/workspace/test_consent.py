@@ -148,14 +148,14 @@ async def test_nobody_but_the_human_allows_it(folder: Path) -> None:
     """Facts, defaults, expiry, a run that nobody attends, and the agent above."""
     facts = {"Run this command?": YES, "rm a.txt": YES}
     model = ScriptedModelClient(script([REMOVE]))
-    run = await app_of(model, folder, facts=facts, unattended=True, ledger=True).start("Tidy")
+    run = await app_of(model, folder, questions={"facts": facts, "unattended": True, "ledger": True}).start("Tidy")
     assert run.status is RunStatus.AWAITING_CLARIFICATION
     assert (folder / "a.txt").exists()
 
 
 async def test_question_that_expires_is_no_consent(folder: Path) -> None:
     with ScriptedModelClient(script([REMOVE, "Done."])) as model:
-        app = app_of(model, folder, expires_after=60, on_expiry="assume")
+        app = app_of(model, folder, questions={"expires_after": 60, "on_expiry": "assume"})
         run = await app.start("Tidy")
         await app.expire(datetime.now(UTC) + timedelta(hours=1))
         done = await app_of(model, folder).get(run.id)

@@ -222,7 +222,7 @@ def _recognise(error: Exception, agent: str) -> ModelError | None:
     if status == 403 and _NOT_OF_KEY.search(reason):
         return ModelError(f"{who} refused the request (HTTP 403){reason}. {resume}")
     if status in (401, 403) or (status == 400 and _KEY_REFUSED.search(reason)):
-        advice = "Check OPENAI_API_KEY or UPCALL_API_KEY, or api_key in the configuration."
+        advice = "Check OPENAI_API_KEY or UPCALL_MODELS__API_KEY, or models.api_key in the configuration."
         advice += describe_key_form(_sent_key(error))
         return ModelAuthenticationError(f"{who} refused the key (HTTP {status}){reason}. {advice} {resume}")
     if status in (400, 404) and _CANNOT.search(reason):
@@ -238,7 +238,7 @@ def _recognise(error: Exception, agent: str) -> ModelError | None:
         advice = "Check the model name, the base URL and the API key."
         return ModelNotFound(f"{who} does not know this model or address (HTTP {status}){reason}. {advice} {resume}")
     if isinstance(error, TimeoutError) or "Timeout" in kind or status in (408, 504):
-        advice = "Raise the setting timeout (llm_timeout for the classifier), or try again."
+        advice = "Raise models.timeout in the settings (team.llm_timeout for the classifier), or try again."
         return ModelTimeout(f"{who} did not answer in time. {advice} {resume}")
     if status == 429:
         return ModelUnavailable(f"{who} limits the rate or the quota (HTTP 429){reason}. Try again later. {resume}")

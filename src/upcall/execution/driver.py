@@ -78,8 +78,8 @@ class Driver:
         self.deadlines = DeadlineWatcher(store, lambda *given: stream(self.take(*given)))
         self.queued_deadlines = DeadlineWatcher(store, lambda *given: stream(self._queue_answers(*given)))
         """The same, if the work is left to a worker."""
-        self.here = InProcessWorker(self.advance_queued, settings.concurrency)
-        self._model_slots = ModelSlots(store.database, settings.model_limits, store.leases.seconds)
+        self.here = InProcessWorker(self.advance_queued, settings.queue.concurrency)
+        self._model_slots = ModelSlots(store.database, settings.models.model_limits, store.leases.seconds)
         self._server_rules = ServerRules(store.database)
         self.active: dict[str, Timings] = {}
         """The times of the calls in progress, by run."""
@@ -201,7 +201,7 @@ class Driver:
         is_next = stored.run.status is RunStatus.QUEUED and stored.version == version
         if not (is_next or stored.run.working):
             return None
-        refuse = partial(self.store.leases.refuse_over_limit, stored.run, self._settings.user_limit)
+        refuse = partial(self.store.leases.refuse_over_limit, stored.run, self._settings.queue.user_limit)
         await self.store.database.read(refuse(strict=False))  # Cheaper than to build a team first.
         try:
             also = join_work([refuse(), taken if is_next else None])
@@ -231,7 +231,7 @@ class Driver:
         if not stored.run.under_way:
             return stored.run
         failed = await self.store.claim(stored, stored.run.apply(RunEvent.FAILED, error=error))
-        if is_on(self._settings.tracing):
+        if is_on(self._settings.telemetry.tracing):
             metrics.count_failure(kind)
         return failed.run
 
@@ -331,12 +331,12 @@ class Driver:
     ) -> RunSegment:
         run, settings = stored.run, self._settings
         options = SegmentOptions(
-            traced=is_on(settings.tracing),
-            trace_content=captures_content(settings.trace_content),
-            timed=settings.timings,
-            keep_transcript=settings.transcripts,
-            server_wait=settings.server_wait,
-            keeps_stock_clients=not settings.take_over_clients,
+            traced=is_on(settings.telemetry.tracing),
+            trace_content=captures_content(settings.telemetry.trace_content),
+            timed=settings.store.timings,
+            keep_transcript=settings.store.transcripts,
+            server_wait=settings.models.server_wait,
+            keeps_stock_clients=not settings.models.take_over_clients,
             model_calls=self._model_slots,
             server_rules=server_rules,
         )

@@ -51,4 +51,4 @@ def embedder_for(settings: Settings) -> Embedder | None:
     server = settings.for_kind("embeddings") or settings.for_agent("clarifier")
     if server.model_client is not None or (server.base_url is None and server.api_key is None):
         return None
-    return Embedder(server, settings.timeout, settings.max_retries)
+    return Embedder(server, settings.models.timeout, settings.models.max_retries)

@@ -17,7 +17,7 @@ DEMO = "demo"
 
 def uses_demo(settings: Settings) -> bool:
     """Whether the scripted demo plays the model: it was requested, or no model is configured."""
-    return settings.model == DEMO or not settings.names_a_model
+    return settings.models.model == DEMO or not settings.names_a_model
 
 
 class ModelClients:
@@ -107,10 +107,10 @@ def _openai(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:
             f"upcall.yaml; to try upcall without a model, use --model {DEMO}."
         )
     arguments: dict[str, Any] = {}
-    if settings.max_reply_tokens is not None:
-        arguments["max_tokens"] = settings.max_reply_tokens
-    if settings.temperature is not None:
-        arguments["temperature"] = settings.temperature
+    if settings.models.max_reply_tokens is not None:
+        arguments["max_tokens"] = settings.models.max_reply_tokens
+    if settings.models.temperature is not None:
+        arguments["temperature"] = settings.models.temperature
     assert chosen.model is not None
     return OpenAICompatibleClient(
         chosen.model,
@@ -118,10 +118,10 @@ def _openai(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:
         # Servers of one's own mostly check no key.
         api_key=key or "not-needed",
         model_info=chosen.model_info,
-        families=settings.model_families,
+        families=settings.models.families,
         small=chosen.small if isinstance(chosen.small, bool) else None,
         api=chosen.api or "auto",
-        timeout=settings.timeout,
-        max_retries=settings.max_retries,
+        timeout=settings.models.timeout,
+        max_retries=settings.models.max_retries,
         **arguments,
     )

@@ -16,6 +16,7 @@ from upcall.autogen.messages import USER
 from upcall.errors import ConfigurationError
 from upcall.execution.embeddings import embedder_for
 from upcall.execution.network_sources import network_sources
+from upcall.options import TeamOptions
 from upcall.prompts import Prompts
 from upcall.runs.config import RootTeamConfig
 from upcall.settings import Settings
@@ -42,37 +43,38 @@ def build_root_team(
         workspace=pinned.workspace,
         execution=execution_for(settings),
         documents=pinned.documents,
-        document_index=settings.document_index,
+        document_index=settings.research.document_index,
         tools=tools,
         shown_tools=shown_tools,
         sources=network_sources(settings),
-        mcp_servers=settings.mcp_servers,
+        mcp_servers=settings.research.mcp_servers,
         known_plan=pinned.known_plan,
         asked_kinds=pinned.asked_kinds,
         prompts=prompts,
         small_model=small_model,
         embed=embedder_for(settings if settings.names_a_model else settings.with_model_of(pinned)),
     )
-    return make_resumable(root_team(clients, resources, settings), user_proxy=USER)
+    options = TeamOptions(**settings.choose(TeamOptions))
+    return make_resumable(root_team(clients, resources, options), user_proxy=USER)
 
 
 def execution_for(settings: Settings) -> CommandExecution | None:
     """Return how the coder's commands run; None if they do not."""
     executor = executor_for(
-        settings.executor,
-        unsafe_local=settings.unsafe_local,
-        image=settings.docker_image,
-        readable=settings.readable,
+        settings.workspace.executor,
+        unsafe_local=settings.workspace.unsafe_local,
+        image=settings.workspace.docker_image,
+        readable=settings.workspace.readable,
     )
     if executor is None:
         return None
     return CommandExecution(
         executor,
-        settings.limits,
-        allow_commands=settings.allow_commands,
-        allow_changes=settings.allow_changes,
-        network_hosts=settings.network_hosts,
-        overlay=settings.overlay,
+        settings.workspace.limits,
+        allow_commands=settings.workspace.allow_commands,
+        allow_changes=settings.workspace.allow_changes,
+        network_hosts=settings.workspace.network_hosts,
+        overlay=settings.workspace.overlay,
     )
 
 

@@ -113,10 +113,10 @@ class TeamFactory:
                 f"team must be a function that builds a team, not {type(make_team).__name__}: each segment of a run "
                 "needs a new one. Say team=make_team, or team=lambda: ..."
             )
-        if make_team is not None and settings.approve:
+        if make_team is not None and settings.questions.approve:
             raise ConfigurationError(
-                "The setting approve is for the built-in team and would approve nothing in a team of your own: say "
-                "PausableAgent(approve=[...]) there, or with_questions(agent, approve=[...])."
+                "The setting questions.approve is for the built-in team and would approve nothing in a team of your "
+                "own: say PausableAgent(approve=[...]) there, or with_questions(agent, approve=[...])."
             )
         self._settings = settings
         self._store_file, self._store_name = store_file, store_name
@@ -127,11 +127,11 @@ class TeamFactory:
     @property
     def notes(self) -> tuple[str, ...]:
         """The tools that the settings name but nobody provides, one line each."""
-        names = {as_tool(tool).name for tool in (*self._tools, *_load_tools(self._settings.tools))}
+        names = {as_tool(tool).name for tool in (*self._tools, *_load_tools(self._settings.team.tools))}
         missing = sorted({name for named in _shown_tools(self._settings).values() for name in named} - names)
         there = f"there is: {', '.join(sorted(names))}" if names else "there are none"
         return tuple(
-            f"No tool is called {name!r}; {there}. Describe it under tools, or leave it out." for name in missing
+            f"No tool is called {name!r}; {there}. Describe it under team.tools, or leave it out." for name in missing
         )
 
     @property
@@ -175,7 +175,7 @@ class TeamFactory:
     @property
     def looks_for_plans(self) -> bool:
         """Whether a new run is offered a plan that was approved for a similar task."""
-        return not self.is_own and self._settings.plan_memory and self._settings.enable_plan_approval
+        return not self.is_own and self._settings.planning.plan_memory and self._settings.planning.enable_plan_approval
 
     def pin(self, run_id: str, options: StartOptions, known_plan: ApprovedPlan | None = None) -> RunConfig:
         """Return the config of a new run: its options, then the settings, and the plan that it is offered.
@@ -195,14 +195,18 @@ class TeamFactory:
     def _pin_team(self, run_id: str, options: StartOptions, known_plan: ApprovedPlan | None) -> RootTeamConfig:
         settings = self._settings
         pinned = _choose(PinnedTeamOptions, settings, options)
-        folder = make_absolute(options.get("workspace") or settings.workspace or Path(DEFAULT_WORKSPACES, run_id))
+        folder = make_absolute(options.get("workspace") or settings.workspace.path or Path(DEFAULT_WORKSPACES, run_id))
         refuse_unusable(folder)
-        documents = [*(options.get("documents") or ())] or settings.documents
+        documents = [*(options.get("documents") or ())] or settings.research.documents
         address = None
         # An address may hold a password; then the run resumes with what the settings say.
-        if self._model_client is None and settings.model_client is None and "@" not in (settings.base_url or ""):
-            model = DEMO if uses_demo(settings) else settings.model
-            address = ModelAddress(model=model, base_url=settings.base_url)
+        if (
+            self._model_client is None
+            and settings.models.model_client is None
+            and "@" not in (settings.models.base_url or "")
+        ):
+            model = DEMO if uses_demo(settings) else settings.models.model
+            address = ModelAddress(model=model, base_url=settings.models.base_url)
         for name in ("prompts", "ask_scorer"):
             if pinned[name] is not None:
                 pinned[name] = make_absolute(pinned[name])
@@ -224,8 +228,8 @@ class TeamFactory:
         if team is not None:
             pinned |= {name: getattr(team, name) for name in PinnedTeamOptions.model_fields}
             if team.unsafe_local and team.account != identity.account():
-                pinned["unsafe_local"] = self._settings.unsafe_local
-        return self._settings.model_copy(update=pinned)
+                pinned["unsafe_local"] = self._settings.workspace.unsafe_local
+        return self._settings.with_options(pinned)
 
     # -- the team -----------------------------------------------------------------------------------------------------
 
@@ -240,7 +244,7 @@ class TeamFactory:
             ConfigurationError: it cannot be built.
             SharedAgent: an agent in it has worked in another run.
         """
-        if is_on(self._settings.tracing):
+        if is_on(self._settings.telemetry.tracing):
             tracing.turn_on()
         owner = RunOwner(self._store_name, run.id)
         if not self.is_own and run.config.team is not None and run.config.team.documents:
@@ -276,33 +280,33 @@ class TeamFactory:
         # Here, since it imports all agents and their tools, of which a program with a team of its own needs none.
         from upcall.execution.root_teams import build_root_team
 
-        prompts = Prompts(settings.prompts) if settings.prompts else PROMPTS
+        prompts = Prompts(settings.team.prompts) if settings.team.prompts else PROMPTS
         build = partial(
             build_root_team,
             pinned,
             settings,
             store_file=self._store_file,
-            tools=[*self._tools, *_load_tools(settings.tools)],
+            tools=[*self._tools, *_load_tools(settings.team.tools)],
             shown_tools=_shown_tools(settings),
             prompts=prompts,
         )
         if (common := self._model_client) is not None:
-            matcher = same_question_matcher(common, prompts) if settings.ledger_model else None
+            matcher = same_question_matcher(common, prompts) if settings.questions.ledger_model else None
             return BuiltTeam(build(lambda agent: common), matcher=matcher)
         clients = ModelClients(settings if settings.names_a_model else settings.with_model_of(pinned))
         judge = clients.small or clients("clarifier")
-        matcher = same_question_matcher(judge, prompts) if settings.ledger_model else None
+        matcher = same_question_matcher(judge, prompts) if settings.questions.ledger_model else None
         return BuiltTeam(build(clients, small_model=clients.small), clients, matcher)
 
     def _matcher_clients(self, run: Run) -> ModelClients | None:
         """Return the model that decides which questions mean the same, for a team with its own models."""
         settings = self.settings_of(run)
-        if not settings.ledger_model:
+        if not settings.questions.ledger_model:
             return None
         if uses_demo(settings):
             raise ConfigurationError(
-                "ledger_model is true, but there is no model to compare questions with: set model, or leave "
-                "ledger_model out."
+                "questions.ledger_model is true, but there is no model to compare questions with: set models.model, or "
+                "leave it out."
             )
         return ModelClients(settings)
 
@@ -311,17 +315,17 @@ def _address_models(settings: Settings) -> dict[WorkKind, ModelAddress]:
     """Return the models for kinds of work, as pinned in a run; a server is named if it is not the common one, whose
     key no other gets."""
     found = {}
-    for kind in settings.models:
+    for kind in settings.models.kinds:
         chosen = settings.for_kind(kind)
         if chosen is not None and chosen.model_client is None and "@" not in (chosen.base_url or ""):
-            own = chosen.base_url if chosen.base_url != settings.base_url else None
+            own = chosen.base_url if chosen.base_url != settings.models.base_url else None
             found[kind] = ModelAddress(model=chosen.model, base_url=own)
     return found
 
 
 def _choose(kind: type[Options], settings: Settings, options: StartOptions) -> dict[str, Any]:
     """Return the options of a kind: those of the start take precedence over the settings."""
-    return {name: options.get(name, getattr(settings, name)) for name in kind.model_fields}
+    return {name: options.get(name, value) for name, value in settings.choose(kind).items()}
 
 
 def _call(make_team: MakeTeam) -> Team:

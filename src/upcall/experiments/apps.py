@@ -18,6 +18,7 @@ from upcall.experiments.functions import call_with, find_function
 from upcall.experiments.specs import ModelSpec
 from upcall.experiments.trial import Trial
 from upcall.settings import Price, Settings
+from upcall.settings_sources import merge
 from upcall.storage.store import RunStore
 from upcall.testing import ScriptedModelClient
 
@@ -78,7 +79,7 @@ class Apps:
         if name not in self._prices:
             spec = self._experiment.models[name]
             settings = Settings.read(**spec.settings)
-            self._prices[name] = spec.price or settings.prices.get(settings.model or "")
+            self._prices[name] = spec.price or settings.models.prices.get(settings.models.model or "")
         return self._prices[name]
 
     async def close(self) -> None:
@@ -89,7 +90,9 @@ class Apps:
     def _make(self, trial: Trial, chosen: Mapping[str, Any]) -> Upcall:
         team, spec = self._experiment.teams[trial.team], self._experiment.models[trial.model]
         # The answers in one trial must not change what another asks.
-        given = {"ask_memory": False, **team.settings, **spec.settings, **chosen}
+        given: dict[str, Any] = {"questions": {"ask_memory": False}}
+        for each in (team.settings, spec.settings, chosen):
+            given = merge(given, each)
         settings = Settings.read(team.config, **given)
         if team.team is None:
             own = self.client(trial.model, trial.seed) if spec.has_own_client else None

@@ -12,7 +12,7 @@ import typer
 from upcall import signals
 from upcall.errors import CallerError
 from upcall.ui.cli.command import Command, quiet_autogen
-from upcall.ui.cli.options import AS_JSON, DEBUG, STORE, with_options
+from upcall.ui.cli.options import AS_JSON, DEBUG, STORE, Given, with_options
 
 if TYPE_CHECKING:
     from upcall.experiments.experiment import Experiment
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class ExperimentCommand(Command):
     """A command about an experiment."""
 
-    def __init__(self, *, as_json: bool = False, debug: bool = False, store: str | None = None) -> None:
+    def __init__(self, *, as_json: bool = False, debug: bool = False, settings: Given) -> None:
         super().__init__(as_json=as_json, debug=debug)
-        self.store = store
+        self.store: str | None = settings.get("store", {}).get("path")
 
     def open(self) -> None:
         """See `Command`."""

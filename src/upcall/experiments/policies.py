@@ -1,6 +1,6 @@
 """Policies by name: when the user is asked, as a set of ordinary settings of runs.
 
-Another kind of policy is another function in `POLICIES`, or a user's function: it returns settings by name, and
+Another kind of policy is another function in `POLICIES`, or a user's function: it returns settings by section, and
 whether the agents get the project's facts.
 """
 
@@ -16,6 +16,7 @@ from upcall.config_source import suggest
 from upcall.errors import ConfigurationError
 from upcall.experiments.functions import Named, call_with, find_function
 from upcall.experiments.tasks import Task
+from upcall.settings_sources import merge
 
 NO_LIMIT = 1_000
 """As many questions as nobody asks."""
@@ -25,7 +26,7 @@ class Policy(BaseModel, frozen=True, extra="forbid"):
     """The effect of a policy on one task.
 
     Attributes:
-        settings: what differs from the team's settings.
+        settings: what differs from the team's settings, by section.
         gives_facts: whether the agents get the facts of the task that are ``known``.
     """
 
@@ -33,18 +34,21 @@ class Policy(BaseModel, frozen=True, extra="forbid"):
     gives_facts: bool = False
 
 
-_SILENT = {"max_turns": 0, "max_clarifications": 0, "skip_ambiguity_check": True, "enable_clarifier": False}
-
-
 def _never() -> Policy:
     """Ask nothing before the work; agents that ask during it are informed that nobody is there."""
-    return Policy(settings={**_SILENT, "max_questions_run": 0, "unattended": True})
+    return Policy(
+        settings={
+            "questions": {"max_turns": 0, "max_questions_run": 0, "unattended": True},
+            "planning": {"max_clarifications": 0, "skip_ambiguity_check": True},
+            "team": {"enable_clarifier": False},
+        }
+    )
 
 
 def _always() -> Policy:
     """Send each question to the user: no second look, no other answers, no limit."""
-    limits = dict.fromkeys(("max_questions_run", "max_turns", "max_clarifications"), NO_LIMIT)
-    return Policy(settings={**limits, "check_questions": False, "parent_answers": False, "unattended": False})
+    asked = {"check_questions": False, "parent_answers": False, "unattended": False}
+    return Policy(settings=merge(_limit(NO_LIMIT), {"questions": asked}))
 
 
 def _default() -> Policy:
@@ -54,17 +58,23 @@ def _default() -> Policy:
 
 def _budget(limit: int) -> Policy:
     """Send at most so many questions of a run to the user."""
-    return Policy(settings={"max_questions_run": limit, "max_turns": limit, "max_clarifications": limit})
+    return Policy(settings=_limit(limit))
+
+
+def _limit(count: int) -> dict[str, Any]:
+    """Return the settings that let so many questions through, whoever asks them."""
+    asked = {"max_questions_run": count, "max_turns": count}
+    return {"questions": asked, "planning": {"max_clarifications": count}}
 
 
 def _resolver() -> Policy:
     """Let the project's facts, and the agent that delegated the work, answer before the user."""
-    return Policy(settings={"parent_answers": True}, gives_facts=True)
+    return Policy(settings={"questions": {"parent_answers": True}}, gives_facts=True)
 
 
 def _assume() -> Policy:
     """Let agents ask with nobody there: each question's default is used and recorded as an assumption."""
-    return Policy(settings={"unattended": True})
+    return Policy(settings={"questions": {"unattended": True}})
 
 
 POLICIES: Mapping[str, Callable[..., Policy]] = {
@@ -86,7 +96,7 @@ class PolicySpec(BaseModel, frozen=True, extra="forbid"):
     Attributes:
         name: one of `POLICIES`, or any name if a function or settings define it.
         function: your own ``MODULE:FUNCTION``, given ``task`` if it has a parameter of this name; it returns a
-            `Policy`, or settings by name.
+            `Policy`, or settings by section.
         settings: further settings.
     """
 
@@ -117,10 +127,10 @@ class PolicySpec(BaseModel, frozen=True, extra="forbid"):
             found = call_with(find_function(self.function, f"The policy {self.name}:"), {"task": task})
             if not isinstance(found, Policy | Mapping):
                 raise ConfigurationError(
-                    f"The policy {self.name} returned {type(found).__name__}; it must return settings by name."
+                    f"The policy {self.name} returned {type(found).__name__}; it must return settings by section."
                 )
             policy = found if isinstance(found, Policy) else Policy(settings=dict(found))
-        return policy.model_copy(update={"settings": {**policy.settings, **self.settings}})
+        return policy.model_copy(update={"settings": merge(policy.settings, self.settings)})
 
     @property
     def _is_known(self) -> bool:

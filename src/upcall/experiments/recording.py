@@ -28,7 +28,7 @@ class Recording:
     def __init__(self, archive: Archive, clock: datetime, *, replay: bool) -> None:
         self._archive, self._clock, self._replay = archive, clock.astimezone(UTC), replay
         self._prefix = "replay:" if replay else ""
-        self._server_wait = Settings.read().server_wait
+        self._server_wait = Settings.read().models.server_wait
         if replay:
             archive.forget_uses(self._prefix)
 

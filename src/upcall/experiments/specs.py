@@ -28,7 +28,7 @@ class TeamSpec(Spec):
         team: ``MODULE:FUNCTION`` that builds a team, given ``model`` (a client), ``settings`` and ``seed`` if it has
             parameters of these names; the built-in team if not given.
         config: a YAML file with settings.
-        settings: further settings.
+        settings: further settings, by section.
     """
 
     team: Named | None = None
@@ -85,7 +85,7 @@ class ModelSpec(Spec):
     def settings(self) -> dict[str, Any]:
         """The settings that choose it."""
         names = ("model", "base_url", "api_key", "model_client", "model_info", "small", "temperature")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        return {"models": {name: value for name in names if (value := getattr(self, name)) is not None}}
 
 
 def _name_source(value: Any) -> str:

@@ -111,11 +111,11 @@ async def train(experiment: Experiment) -> Scorer:
         return await fit(examples, TextFeatures(), ask=chosen.ask)
     settings = Settings.read(**experiment.models[chosen.embeddings].settings)
     embed = embedder_for(settings)
-    if embed is None or settings.model is None:
+    if embed is None or settings.models.model is None:
         raise ConfigurationError(
             f"scorer.embeddings = {chosen.embeddings!r} needs a model name, and a server or a key."
         )
-    return await fit(examples, EmbeddingFeatures(model=settings.model), ask=chosen.ask, embed=embed)
+    return await fit(examples, EmbeddingFeatures(model=settings.models.model), ask=chosen.ask, embed=embed)
 
 
 async def fit(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from upcall import identity
-from upcall.notifications.config import EventName, Notifications
+from upcall.notifications.config import EventName, Notifications, NotifiedSettings, notifications_of
 from upcall.policy.routing import ROLE
 from upcall.questions.question import Question
 from upcall.runs.events import (
@@ -47,17 +47,9 @@ _EVENTS: dict[type[LogEvent], EventName] = {
 }
 
 
-class NotifiedSettings(Protocol):
-    """The settings that say who is notified."""
-
-    @property
-    def notifications(self) -> Notifications:
-        """Who is notified, where and about what."""
-
-
 def make_listener(settings: NotifiedSettings) -> Listener | None:
     """Return the listener that stores the messages about a change with it; None if nobody is to be notified."""
-    return listen_for(settings.notifications)
+    return listen_for(notifications_of(settings))
 
 
 def listen_for(notifications: Notifications) -> Listener | None:

@@ -6,13 +6,13 @@ import base64
 import binascii
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self, TypeAlias, get_args
-from urllib.parse import urlsplit
+from typing import Annotated, Literal, Protocol, Self, TypeAlias, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, model_validator
 from pydantic_core import PydanticCustomError
 
-from upcall.setting_types import AtLeastOne, Seconds, no_flag
+from upcall.server_settings import ServerSettings
+from upcall.setting_types import About, AnySection, AtLeastOne, Seconds, Section, Url, no_flag
 
 EventName: TypeAlias = Literal[
     "run.started",
@@ -29,21 +29,6 @@ EventName: TypeAlias = Literal[
 ]
 MailEvent: TypeAlias = Literal["question.asked", "question.assigned", "question.reminded"]
 SECRET_PREFIX = "whsec_"
-
-
-def check_url(value: str) -> str:
-    """Refuse anything but the address of a page, and an address with a user or password: it would be shown."""
-    try:
-        parts = urlsplit(value)
-        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_url = False
-    if not is_url or "@" in parts.netloc or parts.fragment or not value.isascii() or any(map(str.isspace, value)):
-        raise PydanticCustomError("url", "it is no address such as https://example.org/hook, without user and password")
-    return value
-
-
-Url = Annotated[str, AfterValidator(check_url)]
 
 
 def _check_secret(value: SecretStr) -> SecretStr:
@@ -124,6 +109,32 @@ class MailSettings(BaseModel, extra="forbid"):
         return self
 
 
+WebhookName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,30}$")]
+
+
+class NotificationsSettings(Section):
+    """Who else is told what happens to runs."""
+
+    webhooks: Annotated[
+        dict[WebhookName, WebhookSettings],
+        About(
+            "programs to notify about runs, by name: `url`, `secret`, `events`, `texts`, `tries`, `timeout`; see "
+            "[Webhooks and mail](guides/notifications.md)",
+            when="to tell another program when something is asked or done",
+            effect="these programs are notified of your runs",
+        ),
+    ] = {}
+    mail: Annotated[
+        MailSettings | None,
+        About(
+            "the SMTP server that questions are sent through, and the addresses of users; see [Webhooks and "
+            "mail](guides/notifications.md#mail)",
+            when="to notify people of questions",
+            effect="this server is told about your runs",
+        ),
+    ] = None
+
+
 @dataclass(frozen=True)
 class Notifications:
     """Who is notified, where and about what.
@@ -142,3 +153,25 @@ class Notifications:
     def is_any(self) -> bool:
         """Whether anybody is notified of anything."""
         return bool(self.webhooks) or self.mail is not None
+
+
+class _Users(Protocol):
+    @property
+    def roles(self) -> Mapping[str, Collection[str]]: ...
+
+
+class NotifiedSettings(Protocol):
+    """The settings that say who is notified."""
+
+    @property
+    def users(self) -> _Users:
+        """The section about users."""
+
+    def section(self, kind: type[AnySection]) -> AnySection:
+        """Return a section by its class."""
+
+
+def notifications_of(settings: NotifiedSettings) -> Notifications:
+    """Return who is notified of what, according to the settings."""
+    chosen, server = settings.section(NotificationsSettings), settings.section(ServerSettings)
+    return Notifications(chosen.webhooks, chosen.mail, settings.users.roles, server.public_url)

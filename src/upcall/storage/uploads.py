@@ -96,7 +96,7 @@ def _reserve(connection: Connection, *, run_id: str, size: int, limit: int) -> N
     if stored + size > limit:
         raise UploadsFull(
             f"The files that came along for all runs have {stored:,} bytes, with these {stored + size:,}, and may have "
-            f"{limit:,}. Remove old runs with: upcall store prune --older-than 30d; or raise the setting uploads_limit"
+            f"{limit:,}. Remove old runs with: upcall store prune --older-than 30d; or raise server.uploads_limit"
         )
     connection.execute(
         "INSERT INTO upcall_uploads (run_id, bytes, at) VALUES (:run_id, :bytes, :at) "

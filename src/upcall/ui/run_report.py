@@ -37,12 +37,12 @@ class Prices:
         """Return the prices of the models that the agents of a run use."""
         used = settings.with_model_of(run.config.team)
         found = {}
-        for agent in get_args(AgentName) if settings.prices and not run.config.own_team else ():
+        for agent in get_args(AgentName) if settings.models.prices and not run.config.own_team else ():
             model = used.for_agent(agent)
             name = model.model or ((model.model_client or {}).get("config") or {}).get("model")
-            if name in settings.prices:
-                found[agent] = settings.prices[name]
-        return cls(found, settings.currency)
+            if name in settings.models.prices:
+                found[agent] = settings.models.prices[name]
+        return cls(found, settings.models.currency)
 
     def cost(self, path: str, used: Usage) -> float | None:
         """Return the cost of the agent at a path; None if its model has no price."""

@@ -9,11 +9,15 @@ import itertools
 import json
 import re
 import reprlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from upcall.config_source import Place, dot_path
-from upcall.settings import field_of
+from upcall.sections import Root
+from upcall.setting_paths import about, find_place, is_secret, type_at
+from upcall.setting_types import About
+from upcall.settings import settings_root
 from upcall.settings_files import SettingsFile
 from upcall.text import QUOTE_MARK, escape_controls, shorten
 
@@ -22,64 +26,49 @@ MAX_LINES, MAX_DEPTH, MAX_CHARS = 60, 20, 2_000
 
 HIDDEN = "(hidden)"
 
-_GETS_TEXTS = "gets what the agents read and write"
-
-_EFFECTS = {
-    "mcp_servers": "starts these programs, or calls these servers, with your rights",
-    "tools": "loads these classes; a FunctionTool is code, which runs with your rights",
-    "model_client": f"loads this class; its server {_GETS_TEXTS}, and it may take a key from your environment",
-    "base_url": f"this server {_GETS_TEXTS}",
-    "agents": f"a server named here {_GETS_TEXTS}",
-    "models": f"a server named here {_GETS_TEXTS}",
-    "llms": f"a server named here {_GETS_TEXTS}",
-    "source_urls": "these servers get what is searched for, and your keys for the services",
-    "webhooks": "these programs are notified of your runs",
-    "mail": "this server gets mail about your runs",
-    "proxy": "the service believes this proxy who somebody is",
-    "unsafe_local": "commands may run without a sandbox, with your rights",
-    "executor": "chooses what runs the coder's commands",
-    "allow_commands": "these commands run without a question",
-    "allow_changes": "files are changed without a question",
-    "network_hosts": "commands reach these hosts without a question",
-    "private_hosts": "pages of these hosts in private networks are read",
-    "readable": "commands can read these files",
-    "documents": "the model's server gets what is in these files",
-    "prompts": "agents follow the files in this folder",
-    "facts": "these answers are given in your place",
-    "unattended": "you are not asked",
-    "store": "runs, and answers to their questions, are read from here",
-}
-"""What some settings do that their names do not say. These are shown first; that is all that this table decides."""
-
 _KEY = re.compile("key|token|secret|password|authorization", re.IGNORECASE)
 _LOGIN = re.compile(r"//[^/@\s]*@")
 
 
+@dataclass(frozen=True)
+class _Setting:
+    """A setting of a file: the name that the file gives it, its place, its value, and what it does."""
+
+    name: str
+    place: Place
+    value: Any
+    about: About | None
+
+
 def describe_settings(file: SettingsFile) -> Iterator[str]:
     """Describe all that a file sets, line by line: first what reaches beyond this program."""
-    settings = _list_settings(file)
-    fields = {name: _field(file, name) for name in settings}
-    has_key = "api_key" in fields.values()
-    for name in sorted(settings, key=lambda name: fields[name] not in _EFFECTS):
-        leaves = _leaves(settings[name])
-        for place, value in itertools.islice(leaves, MAX_LINES):
-            yield f"{QUOTE_MARK}{_inline(dot_path((name, *place)))} = {_show(fields[name], place, value)}"
+    root = settings_root()
+    settings = [_Setting(name, place, value, about(place, root)) for name, place, value in _list_settings(file, root)]
+    places = {each.place for each in settings}
+    for each in sorted(settings, key=lambda each: each.about is None or each.about.effect is None):
+        leaves = _leaves(each.value)
+        for inside, value in itertools.islice(leaves, MAX_LINES):
+            shown = _show((*each.place, *inside), value, type_at((*each.place, *inside), root))
+            yield f"{QUOTE_MARK}{_inline(dot_path((each.name, *inside)))} = {shown}"
         if next(leaves, None) is not None:
-            yield f"{QUOTE_MARK}{_inline(name)}: more than {MAX_LINES} values; read them in the file"
-        if (effect := _EFFECTS.get(fields[name])) is not None:
-            key = ", and your key goes to it" if fields[name] == "base_url" and not has_key else ""
-            yield f"  -> {effect}{key}"
+            yield f"{QUOTE_MARK}{_inline(each.name)}: more than {MAX_LINES} values; read them in the file"
+        if each.about is not None and each.about.effect is not None:
+            gets_key = each.about.takes_key is not None and (*each.place[:-1], each.about.takes_key) not in places
+            yield f"  -> {each.about.effect}{', and your key goes to it' if gets_key else ''}"
 
 
-def _field(file: SettingsFile, name: str) -> str:
-    return name if file.config is not None else field_of(name) or name
-
-
-def _list_settings(file: SettingsFile) -> Mapping[str, Any]:
-    """Return the value of each setting, by the name that the file gives it; tables in variables are JSON."""
-    if file.config is not None:
-        return file.config.data
-    return {name: _parse(text or "") for name, text in file.variables.items()}
+def _list_settings(file: SettingsFile, root: Root) -> Iterator[tuple[str, Place, Any]]:
+    """Yield the name that the file gives a setting, its place, and its value; tables in variables are JSON."""
+    if file.config is None:
+        for name, text in file.variables.items():
+            yield name, find_place(name, root) or (name,), _parse(text or "")
+        return
+    for section, values in file.config.data.items():
+        if isinstance(values, dict) and values:
+            for name, value in values.items():
+                yield dot_path((section, name)), (section, name), value
+        else:
+            yield section, (section,), values
 
 
 def _parse(text: str) -> Any:
@@ -102,10 +91,10 @@ def _leaves(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
             yield from _leaves(child, (*place, name))
 
 
-def _show(field: str, place: Place, value: Any) -> str:
+def _show(place: Place, value: Any, kind: Any) -> str:
     if not isinstance(value, str):
         return _inline(reprlib.repr(value))
-    if _is_key((field, *place)) and not _is_path(place, value):
+    if _is_key(place, kind) and not _is_path(place, value):
         return HIDDEN
     left = len(value) - MAX_CHARS
     more = f" ({left} more characters; read them in the file)" if left > 0 else ""
@@ -119,12 +108,11 @@ def _inline(text: str) -> str:
 
 def _is_path(place: Place, value: str) -> bool:
     """Whether a variable for a server names a file, or an option to load one: ``PATH``, ``NODE_OPTIONS``."""
-    is_variable = len(place) == 3 and place[1] == "env" and not _KEY.search(str(place[-1]))
+    is_variable = "env" in place[:-1] and not _KEY.search(str(place[-1]))
     return is_variable and value.startswith(("/", "./", "../", "~", "-"))
 
 
-def _is_key(place: Place) -> bool:
-    """Whether a value is a key, by the last of its names: the author of the file chose the others, and could hide a
-    program behind one."""
-    is_of_server = place[0] == "mcp_servers" and len(place) == 4 and place[2] in ("env", "headers")
-    return is_of_server or (isinstance(place[-1], str) and _KEY.search(place[-1]) is not None)
+def _is_key(place: Place, kind: Any) -> bool:
+    """Whether a value is a key: the setting is declared as a secret, or the last of its names tells. The author of the
+    file chose the names before it, and could hide a program behind one."""
+    return is_secret(kind) or (isinstance(place[-1], str) and _KEY.search(place[-1]) is not None)

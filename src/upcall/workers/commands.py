@@ -10,37 +10,41 @@ import typer
 from upcall import signals
 from upcall.errors import missing_extra
 from upcall.text import first_line
-from upcall.ui.cli.options import AS_JSON, BASE_URL, CONFIG, DEBUG, MODEL, STORE, TEAM, with_options
+from upcall.ui.cli.options import AS_JSON, BASE_URL, CONFIG, DEBUG, MODEL, STORE, TEAM, setting_option, with_options
 from upcall.ui.cli.run_command import RunCommand
 
 if TYPE_CHECKING:
     from upcall.workers.fleet import Fleet
 
 
-@with_options(RunCommand, TEAM, MODEL, BASE_URL, STORE, CONFIG, DEBUG)
+@with_options(
+    RunCommand,
+    setting_option("queue", "concurrency", minimum=1),
+    setting_option("queue", "user_limit", minimum=1),
+    setting_option("workers", "grace_seconds", "--grace", minimum=0),
+    TEAM,
+    MODEL,
+    BASE_URL,
+    STORE,
+    CONFIG,
+    DEBUG,
+)
 def worker(
     command: RunCommand,
-    concurrency: Annotated[int | None, typer.Option(min=1, help="How many runs to work on at a time [4].")] = None,
-    user_limit: Annotated[
-        int | None, typer.Option(min=1, help="How many runs of one user at once, across all workers [no limit].")
-    ] = None,
-    grace: Annotated[
-        float | None, typer.Option(min=0, help="How many seconds runs get to pause when the worker is stopped [30].")
-    ] = None,
     health_port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Answer /healthz and /readyz on this port.")
     ] = None,
     drain: Annotated[bool, typer.Option("--drain", help="Exit when the queue is empty.")] = False,
 ) -> None:
     """Work on submitted runs until Ctrl-C or SIGTERM. Needs a PostgreSQL store."""
-    with command.configure(concurrency=concurrency, user_limit=user_limit, grace_seconds=grace):
+    with command:
         command.app.store.jobs.refuse_file()
         try:
             from upcall.workers.worker import Worker
         except ImportError as error:
             raise missing_extra(f"procrastinate cannot be loaded ({first_line(error)})", "workers") from error
 
-        if command.app.settings.tracing:
+        if command.app.settings.telemetry.tracing:
             from upcall.telemetry.export import export_metrics
 
             export_metrics()

@@ -29,6 +29,7 @@ from upcall.errors import (
     UserAtLimit,
     WorkspaceMissing,
 )
+from upcall.notifications.config import notifications_of
 from upcall.notifications.sender import Sender
 from upcall.runs.run import Run
 from upcall.storage.jobs import ADVANCE, QUEUE, UPKEEP_QUEUE
@@ -38,6 +39,7 @@ from upcall.workers.health import serve_health
 from upcall.workers.job_manager import IntroducedWorkers, OwnedJobs
 from upcall.workers.lost_workers import count_lost, explain_lost, rescue_jobs
 from upcall.workers.metrics import WorkerMetrics
+from upcall.workers.settings import WorkersSettings
 
 RECONNECT_DELAY_S = 2.0
 NEXT_JOB_DELAY_S = 5.0
@@ -108,13 +110,13 @@ class Worker:
     ) -> None:
         app.store.jobs.refuse_file()
         self._app, self._store = app, app.store
-        self._concurrency = concurrency or app.settings.concurrency
-        self._grace = app.settings.grace_seconds if grace is None else grace
+        self._concurrency = concurrency or app.settings.queue.concurrency
+        self._grace = app.settings.section(WorkersSettings).grace_seconds if grace is None else grace
         self._drain = drain
         self._times = FleetTimes(app.store.leases.seconds)
         self._apps: dict[str | None, Upcall] = {}
         self._health_port, self._is_ready = health_port, False
-        self._metrics = WorkerMetrics(self._store, self._concurrency) if is_on(app.settings.tracing) else None
+        self._metrics = WorkerMetrics(self._store, self._concurrency) if is_on(app.settings.telemetry.tracing) else None
 
     async def run(self) -> None:
         """Work until cancelled; with `drain` until the queue is empty.
@@ -196,7 +198,7 @@ class Worker:
         ]
         if self._metrics is not None:
             parts.append(self._metrics.keep_measuring(self._times.deadlines))
-        if (notifications := self._app.settings.notifications).is_any:
+        if (notifications := notifications_of(self._app.settings)).is_any:
             parts.append(Sender(self._store, notifications).run())
         tasks = [asyncio.create_task(each) for each in parts]
         try:
@@ -242,7 +244,7 @@ class Worker:
         if team not in self._apps:
             settings = self._app.settings
             if team is not None:  # What the root team's agents need approval for; another team says so itself.
-                settings = settings.model_copy(update={"approve": []})
+                settings = settings.replace(questions={"approve": []})
             self._apps[team] = Upcall(settings=settings, store=self._store, team=team)
         return self._apps[team]
 

@@ -21,7 +21,7 @@ def make_team(client: ChatCompletionClient) -> Team:
 
 
 async def use(client: ChatCompletionClient, picture: MultiModalMessage) -> None:
-    app = Upcall(client, store="runs.db", settings=Settings.read(None, max_questions_run=3))
+    app = Upcall(client, store="runs.db", settings=Settings.read(None, questions={"max_questions_run": 3}))
     run = assert_type(
         await app.start("Build it", user="alice", facts={"framework": "Express"}, expires_after="2h"), Run
     )

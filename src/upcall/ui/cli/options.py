@@ -5,11 +5,15 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import typer
+
+from upcall.setting_paths import about as about_setting
+from upcall.setting_paths import plain_type, type_at
+from upcall.settings import settings_root
 
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its first characters.")]
 Detach = Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")]
@@ -18,12 +22,17 @@ Submit = Annotated[
 ]
 
 
+Given: TypeAlias = Mapping[str, dict[str, Any]]
+"""What the command line sets: by section, the settings by name."""
+
+
 class SharedOption(NamedTuple):
-    """An option of several commands: its parameter's name, what it takes, and its default."""
+    """An option of several commands: its parameter's name, what it takes, its default, and the setting that it sets."""
 
     name: str
     kind: Any
     default: Any = None
+    place: tuple[str, str] | None = None
 
 
 def _text(name: str, help_text: str) -> SharedOption:
@@ -34,22 +43,44 @@ def _flag(name: str, flag: str, help_text: str) -> SharedOption:
     return SharedOption(name, Annotated[bool, typer.Option(flag, help=help_text)], False)
 
 
-MODEL = _text("model", "Model name, or 'demo' for scripted replies.")
+def help_for(section: str, name: str) -> str:
+    """Return the help of an option that is about a setting, as its declaration says."""
+    about = about_setting((section, name), settings_root())
+    assert about is not None, f"{section}.{name} says nothing of itself"
+    return about.help
+
+
+def setting_option(
+    section: str,
+    name: str,
+    *flags: str,
+    metavar: str | None = None,
+    minimum: int | None = None,
+    maximum: int | None = None,
+) -> SharedOption:
+    """Make the option of a setting from its declaration: its type, and its help.
+
+    One that is yes or no can only be turned on, if `flags` do not say otherwise; a list is given by repeating it.
+    """
+    place = (section, name)
+    taken = plain_type(type_at(place, settings_root()))
+    flags = flags or (f"--{name.replace('_', '-')}",)
+    kind = typer.Option(*flags, help=help_for(section, name), metavar=metavar, min=minimum, max=maximum)
+    if taken is bool and "/" not in flags[0]:
+        return SharedOption(name, Annotated[bool, kind], False, place)
+    return SharedOption(name, Annotated[taken | None, kind], None, place)
+
+
+MODEL = setting_option("models", "model")
 TEAM = _text("team", "MODULE:FUNCTION that builds your own team [the run's, or the built-in one].")
-BASE_URL = _text("base_url", "URL of an OpenAI-compatible server, ending in /v1.")
-STORE = _text("store", "SQLite file or PostgreSQL URL of the store [upcall.db].")
-USER = _text("user", "Your user name; kept with runs and answers.")
+BASE_URL = setting_option("models", "base_url")
+STORE = setting_option("store", "path", "--store")
+USER = setting_option("users", "user")
 CONFIG = SharedOption(
     "config", Annotated[Path | None, typer.Option(help="YAML file with settings [upcall.yaml, once you trust it].")]
 )
-PLAIN = _flag("plain", "--plain", "Print plain lines only, without lists or redrawing, for screen readers.")
-STREAM = SharedOption(
-    "stream",
-    Annotated[
-        bool | None,
-        typer.Option("--stream/--no-stream", help="Show tokens as they arrive [if the terminal can be redrawn]."),
-    ],
-)
+PLAIN = setting_option("terminal", "plain")
+STREAM = setting_option("team", "stream", "--stream/--no-stream")
 AS_JSON = _flag("as_json", "--json", "Print one JSON object and nothing else on standard output.")
 DEBUG = _flag("debug", "--debug", "Print the traceback of an error.")
 
@@ -69,15 +100,24 @@ def command_group(help_text: str) -> typer.Typer:
 def with_options(
     make: Callable[..., Any], *shared: SharedOption
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Append shared options to those of a function; `make` turns them into the command, its first argument."""
+    """Append shared options to those of a function; `make` turns them into the command, its first argument: those
+    that are settings together, as ``settings``, by section."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         _, *own = inspect.signature(function, eval_str=True).parameters.values()
 
         @functools.wraps(function)
         def call(**arguments: Any) -> None:
-            command = make(**{each.name: arguments.pop(each.name) for each in shared})
-            function(command, **arguments)
+            given, settings = dict[str, Any](), dict[str, dict[str, Any]]()
+            for each in shared:
+                value = arguments.pop(each.name)
+                if each.place is None:
+                    given[each.name] = value
+                elif value != each.default and value != []:
+                    settings.setdefault(each.place[0], {})[each.place[1]] = value
+            if any(each.place for each in shared):
+                given["settings"] = settings
+            function(make(**given), **arguments)
 
         added = [
             inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.kind)

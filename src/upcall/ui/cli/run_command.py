@@ -12,6 +12,7 @@ import typer
 
 from upcall import signals
 from upcall.errors import UpcallError
+from upcall.setting_paths import variable
 from upcall.ui.cli.command import FAILED, Command, describe_refusal, quiet_autogen
 from upcall.ui.cli.options import (
     AS_JSON,
@@ -24,6 +25,7 @@ from upcall.ui.cli.options import (
     STREAM,
     TEAM,
     USER,
+    Given,
     with_options,
 )
 from upcall.ui.cli.program import Program, explain_pending
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
     from upcall.runs.run import Run
     from upcall.settings import Settings
     from upcall.storage.store import RunStore
+
+
+_PLAIN = ("terminal", "plain")
 
 
 class RunCommand(Command):
@@ -55,44 +60,47 @@ class RunCommand(Command):
         *,
         as_json: bool = False,
         debug: bool = False,
-        plain: bool = False,
         team: str | None = None,
-        **explicit: Any,
+        config: Path | None = None,
+        settings: Given,
     ) -> None:
         super().__init__(as_json=as_json, debug=debug)
         self._team = self._given_team = team
-        self.program = Program.for_call(**{name: explicit.get(name) for name in ("store", "config", "user")})
+        self._config, self._given = config, {name: dict(values) for name, values in settings.items()}
+        self.program = Program.for_call(
+            store=self._find_given("store", "path"), config=config, user=self._find_given("users", "user")
+        )
         self.run_id: str | None = None
         self.is_watching = False
-        self._explicit = {**explicit, "plain": plain or None}
         self._is_at_work = self._has_announced = False
         self._secrets: list[str] = []
 
-    def configure(self, *, detach: bool = False, **settings: Any) -> Self:
-        """Add what the command line says: whether questions are left for later, and settings."""
+    def work(self, *, detach: bool = False) -> Self:
+        """Return this command as one that runs agents; on a terminal it shows progress from the first moment.
+
+        With `detach` questions are left for later.
+        """
+        self._is_at_work = True
         self.is_interactive = self.is_interactive and not detach
-        self._explicit |= settings
         return self
 
-    def work(self, **settings: Any) -> Self:
-        """Configure a command that runs agents; on a terminal it shows progress from the first moment."""
-        self._is_at_work = True
-        return self.configure(**settings)
+    def _find_given(self, section: str, name: str) -> Any:
+        """Return what the command line sets, if it does."""
+        return self._given.get(section, {}).get(name)
 
     def open(self) -> None:
         """See `Command`."""
-        self.screen.plain = bool(self._explicit["plain"] or os.environ.get("UPCALL_PLAIN"))
+        self.screen.plain = bool(self._find_given(*_PLAIN) or os.environ.get(variable(_PLAIN)))
         if self._is_at_work and not self.as_json:
             self.screen.show_activity()
         from upcall.ui.cli.agreeing import read_settings
 
         quiet_autogen()
-        config = self._explicit.pop("config", None)
-        settings = read_settings(self, config, **self._explicit)
-        if settings.plain:
+        settings = read_settings(self, self._config, **self._given)
+        if settings.terminal.plain:
             self.screen.use_plain()
-        if "stream" not in settings.model_fields_set and self.screen.live and not self.as_json:
-            settings = settings.model_copy(update={"stream": True})
+        if "stream" not in settings.team.model_fields_set and self.screen.live and not self.as_json:
+            settings = settings.replace(team={"stream": True})
         self._use(settings)
 
     def _use(self, settings: Settings, store: RunStore | None = None, team: str | None = None) -> None:
@@ -102,7 +110,7 @@ class RunCommand(Command):
         self._secrets = collect_secrets(settings)
         self._team = self._given_team or team
         self.reader, self._app = RunReader(settings, store), None
-        if settings.tracing:
+        if settings.telemetry.tracing:
             from upcall.telemetry.export import export_spans
 
             export_spans()
@@ -137,10 +145,10 @@ class RunCommand(Command):
         """Continue with what a run pinned at its start, and with its model unless the command names one."""
         run = (await self.app.store.load(run_id)).run
         pinned = self.app.team.settings_of(run)
-        known = {"executor": pinned.executor, "unsafe_local": pinned.unsafe_local}
-        settings = self.app.settings.model_copy(update=known)
-        if self._explicit.get("model") is None:
-            settings = settings.with_model_of(run.config.team, self._explicit.get("base_url"))
+        known = {"executor": pinned.workspace.executor, "unsafe_local": pinned.workspace.unsafe_local}
+        settings = self.app.settings.replace(workspace=known)
+        if self._find_given("models", "model") is None:
+            settings = settings.with_model_of(run.config.team, self._find_given("models", "base_url"))
         team = run.config.select_team(None)
         self._use(settings, self.app.store, team)
 
@@ -260,7 +268,7 @@ class RunCommand(Command):
     def show_log(self) -> None:
         """Print the library's log; with ``--debug`` also the tracebacks of runs that failed."""
         clean = self.remove_secrets if self.debug else None
-        self.screen.show_log(verbose=bool(self.app.settings.verbose), clean_traceback=clean)
+        self.screen.show_log(verbose=bool(self.app.settings.team.verbose), clean_traceback=clean)
 
     # -- how it ends --------------------------------------------------------------------------------------------------
 
@@ -356,5 +364,7 @@ class RunCommand(Command):
 run_options = with_options(RunCommand, STORE, CONFIG, USER, AS_JSON, DEBUG)
 """For a command about stored runs that runs no agents."""
 
-work_options = with_options(RunCommand, TEAM, MODEL, BASE_URL, PLAIN, STREAM, STORE, CONFIG, USER, AS_JSON, DEBUG)
+WORK = (TEAM, MODEL, BASE_URL, PLAIN, STREAM, STORE, CONFIG, USER, AS_JSON, DEBUG)
+
+work_options = with_options(RunCommand, *WORK)
 """For a command that lets agents work and asks their questions here."""

@@ -16,10 +16,10 @@ _SHORTEST = 8
 
 def collect_secrets(settings: Settings) -> list[str]:
     """Collect possible keys, the longest first, so that none is cut by a shorter one."""
-    models: list[Settings | ModelSettings] = [settings, *settings.agents.values(), *settings.llms.values()]
+    models: list[ModelSettings] = [settings.models, *settings.models.agents.values(), *settings.llms.values()]
     found = [key.get_secret_value() for each in models if (key := each.api_key) is not None]
     found += os.environ.get(KEY, "").split(",")
-    for component in (*(each.model_client for each in models), *settings.tools):
+    for component in (*(each.model_client for each in models), *settings.team.tools):
         found += _list_texts((component or {}).get("config"))
     return sorted({text for text in found if text}, key=len, reverse=True)
 

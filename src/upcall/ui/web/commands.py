@@ -4,34 +4,35 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from upcall import signals
 from upcall.errors import missing_extra
-from upcall.ui.cli.options import BASE_URL, CONFIG, DEBUG, MODEL, STORE, TEAM, USER, with_options
+from upcall.ui.cli.options import BASE_URL, CONFIG, DEBUG, MODEL, STORE, TEAM, USER, setting_option, with_options
 from upcall.ui.cli.run_command import RunCommand
 
 if TYPE_CHECKING:
     from upcall.ui.web.service import Service
 
 
-@with_options(RunCommand, TEAM, MODEL, BASE_URL, STORE, CONFIG, DEBUG)
-def serve(
-    command: RunCommand,
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 for any free one.")] = 8765,
-    allow_origin: Annotated[
-        list[str] | None, typer.Option(help="An origin whose pages may call the service; repeatable.")
-    ] = None,
-) -> None:
+@with_options(
+    RunCommand,
+    setting_option("server", "host"),
+    setting_option("server", "port", maximum=65535),
+    setting_option("server", "origins", "--allow-origin"),
+    TEAM,
+    MODEL,
+    BASE_URL,
+    STORE,
+    CONFIG,
+    DEBUG,
+)
+def serve(command: RunCommand) -> None:
     """Serve an inbox for the browser and an HTTP API until Ctrl-C; print the link to log in."""
     with command:
         command.is_watching = True
         command.show_log()
-        service = _make_service(command, allow_origin or ())
+        service = _make_service(command)
         from upcall.ui.web.server import serve as serve_until_stopped
 
         def show_link(link: str) -> None:
@@ -39,7 +40,8 @@ def serve(
             sys.stdout.write(f"{link}\n")
             sys.stdout.flush()
 
-        signals.run(serve_until_stopped(service, host, port, operator=secrets.token_urlsafe(32), show_link=show_link))
+        chosen, operator = service.server_settings, secrets.token_urlsafe(32)
+        signals.run(serve_until_stopped(service, chosen.host, chosen.port, operator=operator, show_link=show_link))
 
 
 @with_options(RunCommand, TEAM, MODEL, BASE_URL, STORE, CONFIG, USER, DEBUG)
@@ -50,15 +52,15 @@ def mcp(command: RunCommand) -> None:
         service = _make_service(command)
         from upcall.ui.web.mcp_tools import serve_on_stdio
 
-        signals.run(serve_on_stdio(service, command.app.settings.user))
+        signals.run(serve_on_stdio(service, command.app.settings.users.user))
 
 
-def _make_service(command: RunCommand, origins: Sequence[str] = ()) -> Service:
+def _make_service(command: RunCommand) -> Service:
     try:
         from upcall.ui.web.service import Service
     except ImportError as missing:
         raise missing_extra(f"The service needs {missing.name}", "server") from missing
     settings = command.app.settings
-    if "stream" not in settings.model_fields_set:
-        settings = settings.model_copy(update={"stream": True})
-    return Service(settings, team=command.team, origins=origins)
+    if "stream" not in settings.team.model_fields_set:
+        settings = settings.replace(team={"stream": True})
+    return Service(settings, team=command.team)

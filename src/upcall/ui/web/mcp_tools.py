@@ -64,7 +64,7 @@ INSTRUCTIONS = (
 def make_mcp(service: Service, find_caller: FindCaller) -> McpServer:
     """Make the MCP server of a service; `find_caller` identifies the caller by the HTTP request, if there is one."""
     logging.getLogger("mcp.server.streamable_http").addFilter(_is_no_farewell)
-    made = make_server("upcall", INSTRUCTIONS, service.store, f"user {service.settings.user or ''}")
+    made = make_server("upcall", INSTRUCTIONS, service.store, f"user {service.settings.users.user or ''}")
 
     @asynccontextmanager
     async def let_in(context: AnyContext) -> AsyncIterator[Caller]:
@@ -188,7 +188,7 @@ class _Conversation:
         if self._ways is None or self._ways.url is None:
             return None
         request = read_request(self._context)
-        known = self._service.settings.public_url or (request and request.base_url)
+        known = self._service.server_settings.public_url or (request and request.base_url)
         return str(known).rstrip("/") if known else None
 
     async def pass_on(self, run_id: str, question_id: str, value: AnswerValue) -> RunBody | None:

@@ -12,7 +12,7 @@ from starlette.types import Scope
 from upcall.errors import NotAllowed
 from upcall.policy.authorization import ADMIN
 from upcall.policy.routing import ROLE
-from upcall.proxy_settings import ProxySettings
+from upcall.server_settings import ProxySettings
 
 MAX_NAME_CHARS = 200
 

@@ -201,7 +201,7 @@ async def serve(service: Service, host: str, port: int, *, operator: str, show_l
     if not loopback and service.proxy is None and not await list_tokens(service.store):
         raise ConfigurationError(
             f"{host} can be reached from other machines, and there are no tokens in {service.store.name}. Make one for "
-            "each user with: upcall token create USER; or name a proxy that authenticates in the setting proxy"
+            "each user with: upcall token create USER; or name a proxy that authenticates under server.proxy"
         )
     application = make_application(service, operator=operator if loopback else None, loopback=loopback)
     with _listen(host, port) as listener:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -15,10 +14,12 @@ from upcall.errors import ConfigurationError, UpcallError
 from upcall.execution.driver import Stream
 from upcall.execution.start_options import StartOptions, Task
 from upcall.execution.team_factory import MakeTeam
+from upcall.notifications.config import notifications_of
 from upcall.notifications.sender import Sender
 from upcall.policy.authorization import ADMIN
 from upcall.questions.matching import AnswersInput
 from upcall.runs.run import Run
+from upcall.server_settings import ServerSettings
 from upcall.settings import Settings
 from upcall.storage.store import RunStore
 from upcall.text import first_line
@@ -60,7 +61,6 @@ class Service:
     Args:
         settings: the program's settings.
         team: the team of new runs instead of the root team, or its name.
-        origins: origins of other pages that may call it, with a token of their user.
     """
 
     def __init__(
@@ -68,27 +68,31 @@ class Service:
         settings: Settings,
         *,
         team: MakeTeam | str | None = None,
-        origins: Sequence[str] = (),
     ) -> None:
-        self.settings, self._team, self.origins = settings, team, [_check_origin(each) for each in origins]
+        self.settings, self._team = settings, team
+        self.server_settings = settings.section(ServerSettings)
+        self.origins = [_check_origin(each) for each in self.server_settings.origins]
         self.store: RunStore = Upcall(settings=settings, team=team).store
         self.work = BackgroundWork()
         self.closing = asyncio.Event()
-        channels = settings.notifications
-        self.proxy = TrustedProxy(settings.proxy, settings.roles) if settings.proxy is not None else None
+        channels = notifications_of(settings)
+        proxy = self.server_settings.proxy
+        self.proxy = TrustedProxy(proxy, settings.users.roles) if proxy is not None else None
         self.sender = Sender(self.store, channels) if channels.is_any and not self.has_fleet else None
 
     def app_for(self, caller: Caller, run: Run | None = None) -> Upcall:
         """Return the application with a caller's rights, to continue a run: with the model that it was started with,
         and its team if that is the built-in one or was named by this account."""
         settings, team = self.settings, self._team
-        if caller.user is None and settings.user is not None:  # Whoever runs it acts by their own name, and sees all.
-            settings = settings.model_copy(update={"admins": [*settings.admins, settings.user]})
+        if (
+            caller.user is None and settings.users.user is not None
+        ):  # Whoever runs it acts by their own name, and sees all.
+            settings = settings.replace(users={"admins": [*settings.users.admins, settings.users.user]})
         elif caller.role == ADMIN and caller.user is not None:
-            settings = settings.model_copy(update={"admins": [*settings.admins, caller.user]})
+            settings = settings.replace(users={"admins": [*settings.users.admins, caller.user]})
         elif caller.role is not None and caller.user is not None:
-            users = [*settings.roles.get(caller.role, ()), caller.user]
-            settings = settings.model_copy(update={"roles": {**settings.roles, caller.role: users}})
+            users = [*settings.users.roles.get(caller.role, ()), caller.user]
+            settings = settings.replace(users={"roles": {**settings.users.roles, caller.role: users}})
         if run is not None:
             settings, team = settings.with_model_of(run.config.team), run.config.select_team(team)
         return Upcall(settings=settings, store=self.store, team=team)
@@ -100,11 +104,13 @@ class Service:
     @property
     def public_host(self) -> str | None:
         """The name by which browsers know the service, if the settings say it."""
-        return urlsplit(self.settings.public_url).hostname if self.settings.public_url is not None else None
+        return (
+            urlsplit(self.server_settings.public_url).hostname if self.server_settings.public_url is not None else None
+        )
 
     def is_public_name(self, host: str) -> bool:
         """Return whether a request that names this host came over HTTPS, through the proxy in front."""
-        public = urlsplit(self.settings.public_url or "")
+        public = urlsplit(self.server_settings.public_url or "")
         return public.scheme == "https" and public.netloc.lower().removesuffix(":443") == host.lower()
 
     @property

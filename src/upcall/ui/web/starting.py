@@ -63,7 +63,7 @@ async def _keep_documents(service: Service, run_id: str, documents: Sequence[Sen
     if not documents:
         return []
     size = sum(len(each.content) for each in documents)
-    folder = await service.store.uploads.reserve(run_id, size, service.settings.uploads_limit)
+    folder = await service.store.uploads.reserve(run_id, size, service.server_settings.uploads_limit)
     return await asyncio.to_thread(store_documents, folder, documents)
 
 

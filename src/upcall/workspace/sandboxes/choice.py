@@ -73,5 +73,5 @@ def executor_for(
         return Bubblewrap(readable)
     return Unavailable(
         f"{why}. The user can {INSTALL}, set executor: docker, or consent to commands without a sandbox with "
-        "--unsafe-local (the setting unsafe_local)"
+        "--unsafe-local (the setting workspace.unsafe_local)"
     )

@@ -39,8 +39,8 @@ def list_all(command: RunCommand) -> None:
         command.print([each.as_json() for each in kinds], lambda: [each.as_line() for each in kinds])
         if not kinds and not command.as_json:
             command.note_empty("Nothing is remembered about your questions")
-            if not command.reader.settings.ask_memory:
-                command.screen.note("Turn it on with the setting ask_memory: true")
+            if not command.reader.settings.questions.ask_memory:
+                command.screen.note("Turn it on with questions: {ask_memory: true} in the settings")
 
 
 @app.command()

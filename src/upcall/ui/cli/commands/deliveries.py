@@ -68,9 +68,10 @@ def retry(
 def send(command: StoreCommand) -> None:
     """Send what is due now. For stores without a running `upcall serve` or `upcall worker`."""
     with command:
+        from upcall.notifications.config import notifications_of
         from upcall.notifications.sender import Sender
 
-        notifications = command.settings.notifications
+        notifications = notifications_of(command.settings)
         if not notifications.is_any:
             raise ConfigurationError("Neither webhooks nor mail are configured, so there is nowhere to send anything.")
 

@@ -13,7 +13,7 @@ import typer
 from upcall import signals
 from upcall.errors import ConfigurationError
 from upcall.ui.cli.command import FAILED, Command
-from upcall.ui.cli.options import AS_JSON, CONFIG, DEBUG, STORE, RunId, command_group, with_options
+from upcall.ui.cli.options import AS_JSON, CONFIG, DEBUG, STORE, Given, RunId, command_group, with_options
 
 if TYPE_CHECKING:
     from upcall.settings import Settings
@@ -29,21 +29,21 @@ class StoreCommand(Command):
     store: RunStore
     settings: Settings
 
-    def __init__(self, *, store: str | None, config: Path | None, as_json: bool, debug: bool) -> None:
+    def __init__(self, *, settings: Given, config: Path | None, as_json: bool, debug: bool) -> None:
         super().__init__(as_json=as_json, debug=debug)
-        self._given, self._config = store, config
+        self._given, self._config = settings, config
 
     def open(self) -> None:
         """See `Command`."""
         from upcall.storage.store import RunStore
         from upcall.ui.cli.agreeing import read_settings
 
-        self.settings = settings = read_settings(self, self._config, store=self._given)
+        self.settings = settings = read_settings(self, self._config, **self._given)
         self.store = RunStore(
-            settings.store,
-            lease_seconds=settings.lease_seconds,
-            max_state_bytes=settings.max_state_bytes,
-            synchronous=settings.synchronous,
+            settings.store.path,
+            lease_seconds=settings.store.lease_seconds,
+            max_state_bytes=settings.store.max_state_bytes,
+            synchronous=settings.store.synchronous,
         )
 
     def print_lines(self, value: object, lines: Iterable[str]) -> None:

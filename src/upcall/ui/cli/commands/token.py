@@ -40,7 +40,7 @@ def create(
         from upcall.policy.authorization import ADMIN
         from upcall.storage.tokens import create_token
 
-        known = [ADMIN, *command.settings.roles]
+        known = [ADMIN, *command.settings.users.roles]
         if role is not None and role not in known:
             raise ConfigurationError(f"Unknown role {role!r}. Roles: {', '.join(known)}.")
         token, secret = signals.run(create_token(command.store, user, role, _lifetime(expires_after)))

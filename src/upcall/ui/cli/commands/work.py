@@ -9,8 +9,8 @@ import typer
 
 from upcall import identity, signals
 from upcall.errors import CallerError
-from upcall.ui.cli.options import Detach, RunId, Submit
-from upcall.ui.cli.run_command import RunCommand, work_options
+from upcall.ui.cli.options import Detach, RunId, Submit, help_for, setting_option, with_options
+from upcall.ui.cli.run_command import WORK, RunCommand, work_options
 
 if TYPE_CHECKING:
     from upcall.execution.start_options import StartOptions
@@ -18,32 +18,27 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+Workspace = Annotated[Path | None, typer.Option(help=help_for("workspace", "path"))]
+Docs = Annotated[list[Path] | None, typer.Option(help=help_for("research", "documents"))]
+
 
 @app.command()
-@work_options
+@with_options(
+    RunCommand,
+    setting_option("planning", "enable_plan_approval", "--review-plan"),
+    setting_option("questions", "approve", metavar="TOOL"),
+    setting_option("questions", "unattended"),
+    setting_option("questions", "expires_after", metavar="TIME"),
+    setting_option("questions", "on_expiry", metavar="WHAT"),
+    setting_option("workspace", "unsafe_local"),
+    *WORK,
+)
 def run(
     command: RunCommand,
     task: Annotated[str, typer.Argument(metavar="TASK", help="The task.")],
     detach: Annotated[bool, typer.Option(help="Stop at the first question and show how to answer it.")] = False,
-    workspace: Annotated[Path | None, typer.Option(help="Folder for the coder's files [upcall-work/RUN].")] = None,
-    docs: Annotated[list[Path] | None, typer.Option(help="A document or folder to research; repeatable.")] = None,
-    review_plan: Annotated[bool, typer.Option("--review-plan", help="Review the plan before work begins.")] = False,
-    approve: Annotated[
-        list[str] | None, typer.Option(metavar="TOOL", help="Ask before calls of this tool, or 'web_*'; repeatable.")
-    ] = None,
-    unattended: Annotated[
-        bool, typer.Option("--unattended", help="Nobody is there to answer: questions get their default.")
-    ] = False,
-    expires_after: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How long each question waits: 30m, 2h, 3d [for ever].")
-    ] = None,
-    on_expiry: Annotated[
-        str | None,
-        typer.Option(metavar="WHAT", help="What happens to expired questions: wait, assume, cancel or fail [wait]."),
-    ] = None,
-    unsafe_local: Annotated[
-        bool, typer.Option("--unsafe-local", help="Run the coder's commands without a sandbox, with your permissions.")
-    ] = False,
+    workspace: Workspace = None,
+    docs: Docs = None,
     submit: Submit = False,
     priority: Annotated[
         int | None, typer.Option(help="Submitted runs with a higher priority are taken first [0].")
@@ -53,17 +48,8 @@ def run(
     ] = False,
 ) -> None:
     """Start a run. On a terminal, questions are asked right here; otherwise the run stops at the first one."""
-    command.work(
-        detach=detach,
-        enable_plan_approval=review_plan or None,
-        approve=approve or None,
-        unattended=unattended or None,
-        expires_after=expires_after,
-        on_expiry=on_expiry,
-        unsafe_local=unsafe_local or None,
-    )
     run_id = identity.new_id()
-    with command:
+    with command.work(detach=detach):
         options: StartOptions = {"workspace": workspace, "documents": docs or (), "run_id": run_id}
         options["priority"], options["open"] = priority, everybody or None
         if submit:
@@ -79,11 +65,11 @@ def chat(
     run_id: Annotated[
         str | None, typer.Argument(metavar="[RUN]", help="Continue the conversation of this run, which has ended.")
     ] = None,
-    workspace: Annotated[Path | None, typer.Option(help="Folder for the coder's files [upcall-work/RUN].")] = None,
-    docs: Annotated[list[Path] | None, typer.Option(help="A document or folder to research; repeatable.")] = None,
+    workspace: Workspace = None,
+    docs: Docs = None,
 ) -> None:
     """Chat with the team. Each line is a task for a new run that knows the earlier ones; an empty line ends it."""
-    with command.configure():
+    with command:
         from upcall.ui.terminal.asking import ask_task
 
         if command.as_json:

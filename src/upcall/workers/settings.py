@@ -1,0 +1,23 @@
+"""The section of the settings about workers."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from upcall.setting_types import About, Section, no_flag
+
+
+class WorkersSettings(Section):
+    """How a worker stops."""
+
+    grace_seconds: Annotated[
+        Annotated[float, BeforeValidator(no_flag), Field(ge=0, allow_inf_nan=False)],
+        About(
+            "seconds that a worker's runs have to reach a pause when it is stopped; runs that take longer continue "
+            "elsewhere",
+            when="as long as your service manager waits",
+            short="How many seconds runs get to pause when the worker is stopped [30].",
+        ),
+    ] = 30.0
