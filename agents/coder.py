@@ -9,9 +9,9 @@ from pathlib import Path
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import Workbench
 
+from upcall.agents.approve import Approve
 from upcall.agents.escalating import EscalatingAgent
 from upcall.agents.tool_loop.pausable import PausableAgent
-from upcall.policy.approval import Approve
 from upcall.prompts import PROMPTS, Prompts
 from upcall.prompts.contexts import CoderContext
 from upcall.research.reports import CodingReport

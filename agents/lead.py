@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from autogen_agentchat.base import ChatAgent
 from autogen_core.models import ChatCompletionClient
 
+from upcall.agents.approve import Approve
 from upcall.agents.citing import CitingAgent
 from upcall.agents.tool_loop.pausable import PausableAgent
-from upcall.policy.approval import Approve
 from upcall.prompts import PROMPTS, Prompts
 from upcall.prompts.contexts import LeadContext, ToolInfo
 from upcall.runs.reports import Report

@@ -11,11 +11,11 @@ from autogen_agentchat.messages import TextMessage
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import Workbench
 
+from upcall.agents.approve import Approve
 from upcall.agents.escalating import EscalatingAgent
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.agents.toolset import Tool
 from upcall.autogen.messages import CHECKED, OUTCOME
-from upcall.policy.approval import Approve
 from upcall.prompts import PROMPTS, Prompts
 from upcall.prompts.contexts import ResearcherContext
 from upcall.research.cited import Counts

@@ -13,11 +13,13 @@ from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_core import CancellationToken, FunctionCall
 from autogen_core.tools import BaseTool, FunctionTool, ParametersSchema, ToolSchema, Workbench
 
+from upcall.agents.approve import Approve, read_approve
 from upcall.agents.nested_team import NestedTeam
 from upcall.agents.nesting import to_registered
 from upcall.agents.tool_loop.ask_user import ASK_USER, InvalidQuestion, ask_user_schema, parse_question
 from upcall.agents.tool_loop.turn import Frame
 from upcall.autogen.adapters import as_resumable
+from upcall.autogen.call_path import raise_question
 from upcall.autogen.concurrency import Emit, cancellable
 from upcall.autogen.instrumentors import show_tool_call
 from upcall.autogen.internals import (
@@ -29,6 +31,7 @@ from upcall.autogen.internals import (
     static_tools,
     team_of,
 )
+from upcall.autogen.known_answers import list_answered, resolve_question
 from upcall.autogen.messages import Event, answered_event, asked_event
 from upcall.autogen.scope import current_scope, id_for_question
 from upcall.autogen.tool_calls import check_start_time, is_idempotent
@@ -44,8 +47,7 @@ from upcall.errors import (
     UpcallError,
     UserInputRequired,
 )
-from upcall.policy.approval import ApprovalRules, Approve, is_allowed_for_run
-from upcall.policy.resolver import resolve_question
+from upcall.policy.approval import is_allowed
 from upcall.questions.answer import Answer
 from upcall.questions.approval import approval_fields
 from upcall.questions.question import Question
@@ -113,7 +115,7 @@ class Toolset:
         peers = [each if isinstance(each, Handoff) else Handoff(target=each) for each in handoffs]
         self.tools = {tool.name: tool for tool in made}
         self.workbenches = [workbench] if isinstance(workbench, Workbench) else list(workbench)
-        self.approval = ApprovalRules.of(agent, approve, self.workbenches)
+        self.approval = read_approve(agent, approve, self.workbenches)
         nested = [NestedTeam(each, user_proxy=user_proxy) if isinstance(each, Team) else each for each in agents]
         self.agents: dict[str, ChatAgent] = {each.name: each for each in nested}
         self.handoffs = {each.name: each for each in peers}
@@ -234,7 +236,7 @@ class Toolset:
         fields = approval_fields(PendingCall(tool=name, arguments=frame.arguments(), parameters=parameters))
         own = id_for_question(self._agent, frame.call.id, fields["question"])
         question = Question(**fields, **own, path=(self._agent,), calls=(frame.call.id,))
-        if is_allowed_for_run(question):
+        if is_allowed(raise_question(question), list_answered()):
             frame.approved = True
             return False
         frame.questions = [question]

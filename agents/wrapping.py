@@ -9,6 +9,7 @@ from typing import Any, TypeGuard
 from autogen_agentchat.agents import AssistantAgent
 from autogen_core.tools import Workbench
 
+from upcall.agents.approve import read_approve
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.agents.toolset import Toolset
 from upcall.autogen.internals import agent_of, assistant_parts, is_static, static_tools, with_agent, with_tools
@@ -68,7 +69,7 @@ def with_questions(agent: AssistantAgent, *, nested: bool = True, **options: Any
             f"with_questions takes {', '.join(taken)} from the agent {agent.name!r} itself; set it there."
         )
     parts = assistant_parts(agent)
-    rules = ApprovalRules.of(agent.name, options.pop("approve", ()), parts.workbenches)
+    rules = read_approve(agent.name, options.pop("approve", ()), parts.workbenches)
     below = {**options, "approve": rules.loosen()}
     workbenches = [_convert_tools(each, below) if nested else each for each in parts.workbenches]
     new = [workbenches[at] for at, each in enumerate(parts.workbenches) if each in rules.workbenches]

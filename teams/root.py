@@ -19,6 +19,7 @@ from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool
 
 from upcall.agents import HumanProxyAgent
+from upcall.agents.approve import read_approve
 from upcall.agents.asking.ask_policy import AskPolicy
 from upcall.agents.clarifier import Clarifier, ClarifierSettings
 from upcall.agents.classifier import Classifier, ClassifierSettings
@@ -260,7 +261,7 @@ def _approval_rules(approve: Sequence[str], sources: _RunSources) -> ApprovalRul
     Raises:
         ConfigurationError: a name in them matches no tool, so it would approve nothing.
     """
-    rules = ApprovalRules.of("lead", approve, ())
+    rules = read_approve("lead", approve, ())
     known = {*TOOLS, RUN_COMMAND, RUN_PYTHON, *sources.tool_names, "coder", "researcher"}
     servers = [f"{server.name}_" for server in sources.servers]  # What these offer is known when they are asked.
     for name in sorted(rules.find_unknown(known, complete=not servers)):

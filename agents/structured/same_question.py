@@ -11,9 +11,10 @@ from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, RequestUsage
 
 from upcall.agents.structured.json_forms import ask_once
-from upcall.policy.resolver import Answered, Matcher
+from upcall.policy.resolver import Matcher
 from upcall.prompts import PROMPTS, Prompts
 from upcall.questions.question import Question
+from upcall.questions.record import Answered
 from upcall.runs.outputs import SameQuestion
 
 MAX_COMPARED = 30

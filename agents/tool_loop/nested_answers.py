@@ -11,8 +11,8 @@ from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, LLMMessage, RequestUsage
 
 from upcall.agents.structured.json_forms import ask_once
+from upcall.autogen.known_answers import is_assigned
 from upcall.errors import AnswerRefused
-from upcall.policy.resolver import is_assigned
 from upcall.prompts import PROMPTS, Prompts
 from upcall.questions.answer import Answer, AnsweredBy
 from upcall.questions.matching import parse_answer

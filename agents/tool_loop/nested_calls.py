@@ -13,8 +13,8 @@ from upcall.agents.tool_loop.parts import PausableParts
 from upcall.agents.tool_loop.turn import Frame, Turn
 from upcall.autogen.call_path import nested_call
 from upcall.autogen.concurrency import Emit
+from upcall.autogen.known_answers import record_parent_answer
 from upcall.autogen.messages import Event, answered_event, event_path, event_questions, prefix_path
-from upcall.policy.resolver import record_parent_answer
 
 
 class NestedCalls:

@@ -13,6 +13,7 @@ from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool, Workbench
 from pydantic import BaseModel
 
+from upcall.agents.approve import read_approve
 from upcall.agents.tool_loop.options import (
     PausableAgentConfig,
     PausableSettings,
@@ -21,7 +22,6 @@ from upcall.agents.tool_loop.options import (
 )
 from upcall.agents.toolset import Toolset
 from upcall.errors import ConfigurationError
-from upcall.policy.approval import ApprovalRules
 from upcall.prompts import PROMPTS, Prompts
 
 
@@ -86,7 +86,7 @@ def load_arguments(config: PausableAgentConfig) -> dict[str, Any]:
         "workbench": workbenches,
         "agents": [ChatAgent.load_component(agent) for agent in config.agents],
         "handoffs": config.handoffs,
-        "approve": ApprovalRules.of(config.name, config.approve, workbenches).loosen(),
+        "approve": read_approve(config.name, config.approve, workbenches).loosen(),
         "memory": [Memory.load_component(memory) for memory in config.memory],
         "model_context": None if context is None else ChatCompletionContext.load_component(context),
         "output_type": load_output_type(config.output_type),

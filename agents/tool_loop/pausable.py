@@ -25,6 +25,7 @@ from autogen_core.tools import ToolSchema, Workbench
 from pydantic import BaseModel
 
 from upcall import identity
+from upcall.agents.approve import Approve
 from upcall.agents.resumable import STATE_VERSION, ResumableAgent, answers_from
 from upcall.agents.structured.parse_output import UnreadableReply
 from upcall.agents.tool_loop.batch import Batches
@@ -51,7 +52,6 @@ from upcall.autogen.reply_streams import Read, ReplyShape, Withdrawn
 from upcall.autogen.scope import discard_last_reply
 from upcall.autogen.text_calls.reader import TextCalls
 from upcall.errors import ModelReplyInvalid, SchemaMismatch
-from upcall.policy.approval import Approve
 from upcall.prompts import PROMPTS, Prompts
 from upcall.runs.run import Usage
 

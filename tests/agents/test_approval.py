@@ -19,8 +19,8 @@ from autogen_core.tools import FunctionTool, StaticWorkbench
 from places import ROOT
 
 from upcall import PausableAgent, RunStatus, Settings, Upcall, with_questions
+from upcall.agents.approve import Approve
 from upcall.errors import AnswerRefused, ConfigurationError
-from upcall.policy.approval import Approve
 from upcall.questions.tool_call import MAX_SHOWN, PendingCall
 from upcall.testing import Call, Calls, ScriptedModelClient
 

@@ -29,7 +29,8 @@ from worlds import model_of, pausing, team_of
 from upcall import AnsweredBy, Outcome, PausableAgent, Question, Run, RunStatus, Settings, Upcall, identity
 from upcall.autogen.messages import event_questions, message_answers, question_message
 from upcall.errors import AlreadyAnswered, ConfigurationError, NotAllowed, QuestionExpired, RunNotWaiting, UpcallError
-from upcall.policy.deadlines import EXPIRED, EXPIRY, OVERDUE, REMINDED, explain_lapsed, note_due
+from upcall.execution.deadline_events import EXPIRY
+from upcall.policy.deadlines import EXPIRED, OVERDUE, REMINDED, explain_lapsed, note_due
 from upcall.questions.record import QuestionRecord, QuestionRecords
 from upcall.runs.config import RunConfig
 from upcall.setting_types import parse_seconds

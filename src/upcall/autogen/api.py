@@ -1,4 +1,4 @@
-"""The names of AutoGen's public API that values, policy, storage, tools and front ends use: their one seam to it.
+"""The names of AutoGen's public API that values, storage, tools and front ends use: their one seam to it.
 
 Beside it, `upcall.autogen`, the agents, teams and the engine that runs them (`upcall.execution`) use AutoGen itself:
 that is what they are for. Whatever takes its place has to offer these names; see decision 12.

@@ -18,7 +18,8 @@ from upcall.errors import (
     TeamMismatch,
     UnknownRun,
 )
-from upcall.policy.deadlines import end_run, expired_answers, expired_events, is_due, note_due
+from upcall.execution.deadline_events import due_event, expired_events
+from upcall.policy.deadlines import end_run, expired_answers, is_due, note_due
 from upcall.questions.answer import Answer
 from upcall.runs.run import Run
 from upcall.storage.store import RunStore
@@ -89,11 +90,11 @@ class DeadlineWatcher:
         yield ended
 
     async def _note(self, stored: StoredRun, now: datetime) -> AsyncGenerator[Event, None]:
-        noted, events = note_due(stored.run, now)
-        if events:
+        noted, notices = note_due(stored.run, now)
+        if notices:
             await self._store.save(stored, noted)
-        for event in events:
-            yield event
+        for notice in notices:
+            yield due_event(notice)
 
     async def _cannot(self, stored: StoredRun, now: datetime, error: Exception) -> AsyncGenerator[Event, None]:
         """Leave a run that cannot continue here unchanged; this is reported once, not at every look."""

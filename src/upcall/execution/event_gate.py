@@ -9,7 +9,7 @@ from autogen_agentchat.messages import ThoughtEvent, ToolCallRequestEvent, UserI
 
 from upcall.agents.tool_loop.ask_user import ASK_USER
 from upcall.autogen.messages import ANSWERS, PATH, QUESTIONS, Event, answered_event, event_path, event_questions
-from upcall.policy.deadlines import attach_deadline
+from upcall.execution.deadline_events import attach_deadline
 from upcall.questions.answer import Answer, AnsweredBy
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords

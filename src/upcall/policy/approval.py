@@ -3,23 +3,16 @@ run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any, Self, TypeAlias
+from typing import Self
 
-from upcall.autogen.api import BaseTool, Workbench
-from upcall.autogen.call_path import raise_question
 from upcall.errors import ConfigurationError
-from upcall.policy.resolver import Answered, list_answered
 from upcall.questions.answer import Answer
 from upcall.questions.approval import FOR_RUN, find_choice
 from upcall.questions.question import Question
-from upcall.questions.record import QuestionRecords
-
-Approve: TypeAlias = "Sequence[str | int | BaseTool[Any, Any] | Callable[..., Any] | Workbench] | ApprovalRules"
-"""What needs approval: names or patterns of tools and nested agents, tools, workbenches. A number is the position of
-one of the agent's workbenches."""
+from upcall.questions.record import Answered, QuestionRecords
 
 _WILD = frozenset("*?[")
 
@@ -35,42 +28,8 @@ class ApprovalRules:
     """
 
     patterns: tuple[str, ...] = ()
-    workbenches: tuple[Workbench, ...] = ()
+    workbenches: tuple[object, ...] = ()
     must_exist: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, agent: str, approve: Approve, workbenches: Sequence[Workbench]) -> ApprovalRules:
-        """Return the rules that `approve` specifies for an agent with these workbenches.
-
-        Raises:
-            ConfigurationError: it contains something else, or a workbench that the agent does not have.
-        """
-        if isinstance(approve, ApprovalRules):
-            return approve
-        if isinstance(approve, str) or not isinstance(approve, Sequence):
-            kind = type(approve).__name__
-            raise ConfigurationError(f"Agent {agent!r}: approve must be a list, not {kind}: approve=[...].")
-        patterns: list[str] = []
-        chosen: list[Workbench] = []
-        for each in approve:
-            if isinstance(each, Workbench):
-                chosen.append(each)
-            elif isinstance(each, int) and not isinstance(each, bool) and 0 <= each < len(workbenches):
-                chosen.append(workbenches[each])
-            elif isinstance(each, str) and each:
-                patterns.append(each)
-            elif isinstance(each, BaseTool) or callable(each):
-                patterns.append(str(getattr(each, "name", None) or getattr(each, "__name__", type(each).__name__)))
-            else:
-                raise ConfigurationError(
-                    f"Agent {agent!r}: approve contains {each!r}; name a tool, a pattern such as "
-                    "'send_*', or a workbench."
-                )
-        if strangers := [each for each in chosen if all(each is not other for other in workbenches)]:
-            raise ConfigurationError(
-                f"Agent {agent!r}: approve contains a workbench ({type(strangers[0]).__name__}) that it does not have."
-            )
-        return cls(tuple(patterns), tuple(chosen), frozenset(patterns))
 
     @property
     def is_empty(self) -> bool:
@@ -81,7 +40,7 @@ class ApprovalRules:
         """Return the same rules for an agent that may lack some of the tools."""
         return replace(self, must_exist=frozenset())
 
-    def dump(self, workbenches: Sequence[Workbench]) -> list[str | int]:
+    def dump(self, workbenches: Sequence[object]) -> list[str | int]:
         """Return the rules as plain values, for an agent with these workbenches."""
         chosen = [at for at, each in enumerate(workbenches) if any(each is other for other in self.workbenches)]
         return [*self.patterns, *chosen]
@@ -113,13 +72,8 @@ class ApprovalRules:
             )
 
 
-def is_allowed_for_run(question: Question) -> bool:
-    """Return whether the human has allowed the current agent's tool in question for the rest of the run."""
-    return is_allowed(raise_question(question), list_answered())
-
-
 def is_allowed(question: Question, answered: Iterable[Answered]) -> bool:
-    """Return whether one of the answers allows the same agent's tool for the rest of the run."""
+    """Return whether the human allowed the same agent's tool for the rest of the run, in one of the answers."""
     return any(_ask_alike(asked, question) and _allows_run(asked, answer) for asked, answer in answered)
 
 

@@ -8,11 +8,11 @@ it results in. A question about a call in doubt never expires: only the human ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
-from upcall.autogen.messages import PATH, Event, answered_event, asked_event
 from upcall.errors import (
     QuestionExpired,
     RunNotWaiting,
@@ -24,20 +24,11 @@ from upcall.questions.record import QuestionRecord
 from upcall.runs.run import Run
 from upcall.runs.states import RunEvent, RunStatus
 
-EXPIRY = "upcall.expiry"
-"""The key in the metadata of a deadline event: `REMINDED`, `OVERDUE` or `EXPIRED`."""
-
 REMINDED, OVERDUE, EXPIRED = "reminded", "overdue", "expired"
+"""What is reported of a question with a deadline."""
 
 
 # -- what a run contains -----------------------------------------------------------------------------------------------
-
-
-def attach_deadline(event: Event, question: Question) -> Event:
-    """Return the event that asks a question, with the deadline the question got when it was published."""
-    if question.expires_at is None:
-        return event
-    return event.model_copy(update={"metadata": event.metadata | asked_event(question, source=event.source).metadata})
 
 
 def explain_expiry(question: Question) -> str:
@@ -158,34 +149,30 @@ def end_run(run: Run, now: datetime | None) -> Run:
     return run.record_answers(answers).apply(RunEvent.EXPIRED, error=error)
 
 
-def note_due(run: Run, now: datetime) -> tuple[Run, list[Event]]:
-    """Return the run with what must be recorded now - which questions are overdue, and which reminders are due - and
-    the events that report it. Each look sends at most one reminder: missed ones are not made up for."""
+class DueNotice(NamedTuple):
+    """What there is to report of a question: it is `REMINDED` of, or `OVERDUE`."""
+
+    question: Question
+    what: str
+
+
+def note_due(run: Run, now: datetime) -> tuple[Run, list[DueNotice]]:
+    """Return the run with what must be recorded now, and what there is to report: which questions are overdue, which
+    reminders are due. Each look sends at most one reminder: missed ones are not made up for."""
     every = run.config.remind_after
     changed: list[QuestionRecord] = []
-    events: list[Event] = []
+    notices: list[DueNotice] = []
     for record in run.records.open:
         question, after = record.question, record
         if record.is_overdue(now) and not record.noted_overdue:
             after = after.model_copy(update={"noted_overdue": True})
-            events.append(_mark(asked_event(question, source=question.asker), question, OVERDUE))
+            notices.append(DueNotice(question, OVERDUE))
         due = int((now - question.asked_at).total_seconds() // every) if every and record.is_shown else 0
         if due > record.reminders:
             after = after.model_copy(update={"reminders": due})
-            events.append(_mark(asked_event(question, source=question.asker), question, REMINDED))
+            notices.append(DueNotice(question, REMINDED))
         changed += [after] if after is not record else []
-    return run.model_copy(update={"records": run.records.replace(changed)}), events
-
-
-def _mark(event: Event, question: Question, what: str) -> Event:
-    return event.model_copy(update={"metadata": event.metadata | {EXPIRY: what, PATH: "/".join(question.path)}})
-
-
-def expired_events(run: Run, answers: Iterable[Answer]) -> list[Event]:
-    """Return the events about questions whose time is over, with their outcomes."""
-    asked = {question.id: question for question in run.open_questions}
-    pairs = [(asked[answer.question_id], answer) for answer in answers if answer.reason]
-    return [_mark(answered_event(each, answer, source=each.asker), each, EXPIRED) for each, answer in pairs]
+    return run.model_copy(update={"records": run.records.replace(changed)}), notices
 
 
 def is_due(run: Run, now: datetime | None = None) -> bool:

@@ -15,8 +15,6 @@ from enum import Enum, auto
 from typing import TypeAlias
 
 from upcall import identity
-from upcall.autogen.call_path import nested_call, raise_question
-from upcall.autogen.scope import current_scope
 from upcall.errors import AnswerRefused
 from upcall.options import ResolutionOptions
 from upcall.policy.duplicates import OriginalIndex, repeat_answer, share_secrets
@@ -26,13 +24,11 @@ from upcall.policy.same_question import QuestionKey, is_same_question, question_
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.matching import parse_answer, parse_unsealed, read_default
 from upcall.questions.question import Question
-from upcall.questions.record import QuestionRecord, QuestionRecords
+from upcall.questions.record import Answered, QuestionRecord, QuestionRecords
 from upcall.questions.reply_intents import STAGE_WORDS
 from upcall.questions.secrets import NO_KEY, can_seal
 from upcall.runs.config import Fact
 from upcall.runs.run import TokenCounts
-
-Answered: TypeAlias = tuple[Question, Answer]
 
 Matcher: TypeAlias = Callable[[Question, Sequence[Answered]], Awaitable[tuple[int | None, TokenCounts | None]]]
 """Returns the position of the answered question with the same meaning as a new one, and the tokens spent on that."""
@@ -265,34 +261,3 @@ def may_repeat(asked: Question, answer: Answer, question: Question) -> bool:
 def _is_by_call(question: Question) -> bool:
     """Return whether a tool call asked it, not an approval rule; classifier, clarifier and planner ask without one."""
     return question.approval is None and len(question.calls) >= len(question.path) > 0
-
-
-# -- for the asking agents ---------------------------------------------------------------------------------------------
-
-
-async def resolve_question(question: Question) -> Answer | None:
-    """Return the answer to a question of the current agent, if there is one before it goes up."""
-    resolver = current_scope().resolver
-    if resolver is None:
-        return None
-    raised = raise_question(question)
-    with nested_call(question.asker, question.calls[-1] if question.calls else ""):  # For the calls of a matcher.
-        return await resolver.answer_to(raised)
-
-
-def list_answered() -> Sequence[Answered]:
-    """Return the questions of the run and their answers; none in a plain AutoGen script."""
-    resolver = current_scope().resolver
-    return resolver.answered if resolver is not None else ()
-
-
-def is_assigned(question: Question) -> bool:
-    """Return whether a question that reaches the current agent is assigned to somebody."""
-    resolver = current_scope().resolver
-    return resolver is not None and resolver.assignee_of(raise_question(question)) is not None
-
-
-def record_parent_answer(question: Question, answer: Answer) -> None:
-    """Record the current agent's answer to a nested agent's question."""
-    if (resolver := current_scope().resolver) is not None:
-        resolver.note(raise_question(question), answer)

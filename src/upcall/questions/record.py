@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Self
+from typing import Self, TypeAlias
 
 from pydantic import BaseModel, RootModel, model_validator
 
@@ -17,6 +17,9 @@ from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Question
 from upcall.questions.states import QuestionEvent, QuestionState, is_closed, next_state
 from upcall.transitions import IllegalTransition
+
+Answered: TypeAlias = tuple[Question, Answer]
+"""A question and what it came to."""
 
 _EVENTS: dict[Outcome, QuestionEvent] = {outcome: QuestionEvent(outcome.value) for outcome in Outcome}
 
@@ -167,7 +170,7 @@ class QuestionRecords(RootModel[tuple[QuestionRecord, ...]], frozen=True):
         return tuple(record.question for record in self.root if record.state is QuestionState.DUPLICATE)
 
     @cached_property
-    def answered(self) -> tuple[tuple[Question, Answer], ...]:
+    def answered(self) -> tuple[Answered, ...]:
         """The closed ones with what they came to, oldest first."""
         return tuple((record.question, record.answer) for record in self.root if record.answer is not None)
 

@@ -77,7 +77,8 @@ def describe_expiry(run_id: str, event: Event) -> Iterator[str]:
     """Describe an expired question or a reminder; return nothing for other events."""
     from upcall.autogen.api import ThoughtEvent
     from upcall.autogen.messages import event_questions
-    from upcall.policy.deadlines import EXPIRED, EXPIRY
+    from upcall.execution.deadline_events import EXPIRY
+    from upcall.policy.deadlines import EXPIRED
 
     what = event.metadata.get(EXPIRY)
     for question in event_questions(event) if what else ():

@@ -16,9 +16,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TypeAlias
 
-from upcall.policy.resolver import Answered, list_answered
+from upcall.autogen.known_answers import list_answered
 from upcall.questions.approval import NOTHING_DONE, OR_WHY, explain_refusal, find_choice
 from upcall.questions.question import ConsentSubject, Option, Side
+from upcall.questions.record import Answered
 from upcall.questions.tool_context import ask_consent, was_asked
 from upcall.text import MAX_NAME_CHARS, Shown, list_names, quote, show_name
 from upcall.workspace.effects import FileEffect, Finding, ProposedChange

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from upcall import signals
 from upcall.errors import AnswerRefused
+from upcall.policy.approval import is_allowed
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue, OwnWords, list_parts, parse_answer, parse_unsealed
 from upcall.questions.question import Question
@@ -98,8 +99,6 @@ async def ask_questions(run: Run, asker: Asker) -> Mapping[str, AnswerValue]:
 
 def _next_to_ask(questions: Sequence[Question], at: int, answers: Mapping[str, AnswerValue]) -> int:
     """Return the index of the next question, from `at` on, that no answer to another question covers."""
-    from upcall.policy.approval import is_allowed  # With AutoGen's tools, which to look at an inbox takes none of.
-
     given = [
         (each, parse_unsealed(each, answers[each.id]))
         for each in questions
