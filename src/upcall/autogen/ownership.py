@@ -155,11 +155,11 @@ def _parts_of(part: Any) -> Iterable[object]:
             return (part.__func__, part.__self__, *filter(_is_used, _fields(part.__self__)))
         case partial():
             return (part.func, *filter(_is_used, (*part.args, *part.keywords.values())))
-        case _ if can_be_renewed(part):  # Its model context is a view, which keeps nothing.
-            return [each for each in _fields(part) if not isinstance(each, ChatCompletionContext)]
+        case _ if can_be_renewed(part):
+            return _fields_but_views(part)
         case ChatAgent() | Team() | ChatCompletionContext() | BaseTool() | Workbench():
             return _fields(part)
-    return _fields(part) if type(part).__module__.startswith(_OURS) else ()
+    return _fields_but_views(part) if type(part).__module__.startswith(_OURS) else ()
 
 
 def _is_used(named: object) -> bool:
@@ -170,6 +170,12 @@ def _is_used(named: object) -> bool:
 
 def _fields(part: object) -> Sequence[object]:
     return [*getattr(part, "__dict__", {}).values()]
+
+
+def _fields_but_views(part: object) -> Sequence[object]:
+    """Leave out model contexts: an agent of this library, and what it is made of, use one as a view, which keeps
+    nothing."""
+    return [each for each in _fields(part) if not isinstance(each, ChatCompletionContext)]
 
 
 def _list_named(function: FunctionType) -> Iterator[object]:
