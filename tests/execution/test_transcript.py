@@ -176,6 +176,22 @@ async def test_transcript_grows_while_the_team_works(tmp_path: Path) -> None:
     await asyncio.wait([work])
 
 
+@pytest.mark.slow
+async def test_transcript_grows_beyond_an_answer_from_facts(tmp_path: Path) -> None:
+    """The run is stored with such a question when an entry of the transcript waits for it."""
+    app = make_app(tmp_path / "runs.db", ASK, Hang())
+    work = asyncio.create_task(app.start("See to it", facts={"python": "3.12"}))
+    async with asyncio.timeout(20):
+        while not (found := [*await app.list()]) or len(text := await delivered(app, found[0])) < 4:
+            await asyncio.sleep(0.1)
+    assert [kind for _, kind, _ in text] == ["task", "call", "question", "answer"]
+    version = (await app.store.load(found[0].id)).version
+    await asyncio.sleep(0.5)
+    assert (await app.store.load(found[0].id)).version == version
+    work.cancel()
+    await asyncio.wait([work])
+
+
 async def test_what_a_killed_segment_wrote_keeps_its_place(tmp_path: Path) -> None:
     app = make_app(tmp_path / "runs.db", ASK, Hang())
     run = await app.start("See to it", user="ada")

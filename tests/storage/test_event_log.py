@@ -141,6 +141,16 @@ async def test_damaged_transcript_leaves_the_rest_readable(damage: str, location
     assert len(await store.events.read(run_id, without=(EntryAdded,))) == 5
 
 
+async def test_damaged_transcript_does_not_stop_a_pause(location: str) -> None:
+    store = RunStore(location)
+    run_id = (await store.create(Run(task="do it"), FIRST)).run.id
+    await write(store, run_id, 1, 3)
+    execute(location, "update upcall_log set block = null where kind = 'entry'")
+    await write(store, run_id, 4, 5, merge=True)
+    await write(store, run_id, 6, 5, merge=True)
+    assert execute(location, "select count(*) from upcall_log where kind = 'entry'") == [(2,)]
+
+
 async def test_entries_in_a_list_of_events_share_a_row(location: str) -> None:
     store = RunStore(location)
     run_id = (await store.create(Run(task="do it"), FIRST)).run.id

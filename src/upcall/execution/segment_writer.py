@@ -74,6 +74,8 @@ class SegmentWriter:
         self._renewed = self._written = asyncio.get_running_loop().time()
         self._entries: int | None = 0
         """How many entries of its transcript are stored; None if a write failed, which may have been stored."""
+        self._held = -1
+        """Which entry could not be written after the run was stored last: it waits for the pause."""
 
     @property
     def store_name(self) -> str:
@@ -118,6 +120,8 @@ class SegmentWriter:
                 async with self._writing_transcript(count, merge=True) as transcript:
                     also = join_work([transcript, self._write_plan(run)])
                     self.stored = await self._store.save(self.stored, run, checkpoint, also=also)
+            count = self._count_readable()
+            self._held = count if count < len(self.transcript.entries) else -1
         return self.stored
 
     async def beat(self) -> None:
@@ -153,8 +157,10 @@ class SegmentWriter:
     @property
     def is_held_up(self) -> bool:
         """Whether an entry of the transcript waits for the run to be stored with its question or answer."""
-        due = asyncio.get_running_loop().time() - self._written > TRANSCRIPT_INTERVAL_S
-        return due and self._count_readable() < len(self.transcript.entries)
+        if asyncio.get_running_loop().time() - self._written <= TRANSCRIPT_INTERVAL_S:
+            return False
+        count = self._count_readable()
+        return count < len(self.transcript.entries) and count != self._held
 
     def _count_readable(self) -> int:
         """Count the entries up to the first of a question or an answer that the stored run does not have: a reader who

@@ -13,6 +13,7 @@ its id the number of the last of them. The numbers of the others are those befor
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -151,13 +152,18 @@ def append_entries(
     *,
     merge: bool = False,
 ) -> None:
-    """Append entries of a segment's transcript, one or more, as one row.
+    """Append entries of a segment's transcript as one row.
 
     With `merge` those that the segment has are put into that row as well, each with the number that it has: together
-    they take fewer bytes.
+    they take fewer bytes. Damaged ones are left as they are: a pause is stored all the same.
     """
     at = int(identity.now().timestamp()) if at is None else at
-    known = read_segment(connection, run_id, segment) if merge else []
+    known = list[tuple[int, TranscriptEntry]]()
+    if merge:
+        with suppress(SchemaMismatch):
+            known = read_segment(connection, run_id, segment)
+    if not entries and not known:
+        return
     last = _take_numbers(connection, len(entries)) if entries else known[-1][0]
     numbers = [number for number, _ in known] + [*range(last - len(entries) + 1, last + 1)]
     block = encode(dump_block([*(entry for _, entry in known), *entries], at, numbers))
