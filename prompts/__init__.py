@@ -1,4 +1,4 @@
-"""What the models are told: one template per prompt, one frozen context class per template, one way to render.
+"""What the models read: one template per prompt, one frozen context class per template, one way to render.
 
 The contexts are a module of their own, `upcall.prompts.contexts`: agents are imported before they have anything to say.
 """

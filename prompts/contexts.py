@@ -181,7 +181,7 @@ class QuestionCheckContext(Context):
 
 @dataclass(frozen=True)
 class QuestionToCheckContext(Context):
-    """The question of that second look, and the request with all that was said about it."""
+    """The question of that second look, and the request with all that was written about it."""
 
     template: ClassVar[str] = "question_to_check.j2"
 
@@ -191,7 +191,7 @@ class QuestionToCheckContext(Context):
 
 @dataclass(frozen=True)
 class ParentAnswerContext(Context):
-    """For an agent whose nested agent would ask the user: whether it was already told the answer (S4-23)."""
+    """For an agent whose nested agent would ask the user: whether it already knows the answer (S4-23)."""
 
     template: ClassVar[str] = "parent_answer.j2"
 

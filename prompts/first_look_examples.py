@@ -7,7 +7,7 @@ everything said, so that the kind alone does not decide. No task of benchmarks/d
 from __future__ import annotations
 
 NOTHING = "nothing"
-"""The reply if everything is said, or any usual choice will do."""
+"""The reply if nothing is missing, or any usual choice will do."""
 
 TASTE = "taste: "
 """The beginning of the reply if only tastes differ."""

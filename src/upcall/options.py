@@ -111,7 +111,7 @@ class ResolutionOptions(Options):
         About(
             "what happens then: `wait` (the question is noted as overdue and can still be answered), `assume` (its "
             "own default is assumed and listed in the result; without one, or for a risk confirmation, the asker "
-            "is told that nobody answered), `cancel` or `fail` (the run ends as `cancelled` or `expired`)",
+            "learns that nobody answered), `cancel` or `fail` (the run ends as `cancelled` or `expired`)",
             when="with `expires_after`",
             short="What happens to expired questions: wait, assume, cancel or fail [wait].",
         ),
@@ -132,7 +132,7 @@ class ClassificationOptions(Options):
     user_info: Annotated[
         dict[str, str],
         About(
-            "`name` and `email` of the user, told to the classifier",
+            "`name` and `email` of the user, given to the classifier",
             when="to be addressed by name",
         ),
     ] = {}
@@ -352,7 +352,7 @@ class TeamAskingOptions(AskingOptions, ApprovalOptions):
     parent_answers: Annotated[
         bool,
         About(
-            "whether the lead answers questions of its agents from what it was told",
+            "whether the lead answers questions of its agents from what it was given",
             when="when the lead knows most answers",
         ),
     ] = False

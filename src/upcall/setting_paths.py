@@ -28,7 +28,7 @@ def variable(place: Place) -> str:
 
 
 def find_place(name: str, root: Root) -> Place | None:
-    """Return the place that a variable sets, as far as its name tells; None for those of others. Only upcall's own
+    """Return the place that a variable sets, as far as its name shows; None for those of others. Only upcall's own
     sections have variables of other programs."""
     upper = name.upper()
     if upper.startswith(PREFIX):
@@ -63,17 +63,17 @@ def type_at(place: Place, root: Root) -> Any | None:
 
 
 def takes_text(kind: Any) -> bool:
-    """Tell whether a type has values that are no list and no table."""
+    """Return whether a type has values that are no list and no table."""
     return not all(_is_structured(each) for each in _alternatives(kind))
 
 
 def takes_tables(kind: Any) -> bool:
-    """Tell whether a type has values that are lists or tables."""
+    """Return whether a type has values that are lists or tables."""
     return any(_is_structured(each) for each in _alternatives(kind))
 
 
 def is_secret(kind: Any) -> bool:
-    """Tell whether a value of a type is never shown."""
+    """Return whether a value of a type is never shown."""
     return any(_strip(each) is SecretStr for each in _alternatives(kind))
 
 

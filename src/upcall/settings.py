@@ -91,9 +91,9 @@ class StoreSettings(Section):
     transcripts: Annotated[
         bool,
         About(
-            "whether a run keeps what its agents said and did, for `upcall transcript RUN`; about 0.1 KB at a "
+            "whether a run keeps what its agents wrote and did, for `upcall transcript RUN`; about 0.1 KB at a "
             "first pause",
-            when="when nothing said may be stored",
+            when="when no text may be stored",
         ),
     ] = True
     timings: Annotated[
@@ -213,7 +213,7 @@ class TelemetrySettings(Section):
     trace_content: Annotated[
         bool | None,
         About(
-            "whether spans contain [what was said](guides/observability.md#what-was-said); none: "
+            "whether spans contain [what was written](guides/observability.md#what-was-written); none: "
             "`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` says so",
             when="to read prompts and replies in a tracing tool",
             shown="none",
@@ -460,7 +460,7 @@ class Settings(BaseModel, extra="allow", frozen=True, protected_namespaces=()):
         return own or next((self._of_kind(kind) for kind, agents in AGENTS_OF.items() if agent in agents), None)
 
     def _of_kind(self, kind: WorkKind) -> ModelSettings | None:
-        """Return what is said of the model for a kind of work: an entry of ``llms`` where it names one."""
+        """Return what is set of the model for a kind of work: an entry of ``llms`` where it names one."""
         choice = self.models.kinds.get(kind)
         return self.llms.get(choice.model or "", choice) if choice is not None else None
 
@@ -536,7 +536,7 @@ def _drop_none(explicit: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _validate_added(data: Mapping[str, Any], root: Root) -> dict[str, Section]:
-    """Return the sections of packages outside the core that something is said of."""
+    """Return the sections of packages outside the core that something is set of."""
     found: dict[str, Section] = {}
     for name in data.keys() - root.own.keys():
         try:
@@ -553,7 +553,7 @@ def _inside(name: str, error: Any) -> InitErrorDetails:
 
 
 def _problem(error: ValidationError, given: ConfigSource, root: Root) -> str:
-    """One line: which setting, what it was (never a key), what it must be, and where it was said."""
+    """One line: which setting, what it was (never a key), what it must be, and where it was set."""
     every = [(normalize(each["loc"], root), each) for each in error.errors(include_url=False)]
     # A value that can be of several types has an error for each; the one that got furthest is about what was meant.
     same = [(place, each) for place, each in every if place[:2] == every[0][0][:2]]

@@ -27,7 +27,7 @@ def _in_new_loop(work: Coroutine[Any, Any, T]) -> T:
 
 def run(work: Coroutine[Any, Any, T], in_loop: Callable[[Coroutine[Any, Any, T]], T] = _in_new_loop) -> T:
     """As `asyncio.run`, whose own handling of Ctrl-C ends before the loop is closed: one that came then would cut off
-    what closes the store, and tell of it in a traceback. `in_loop` runs a coroutine to its end in a loop.
+    what closes the store, and report it in a traceback. `in_loop` runs a coroutine to its end in a loop.
 
     Raises:
         KeyboardInterrupt: it was stopped; what it had open is closed. A second stop does not wait for that.

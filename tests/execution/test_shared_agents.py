@@ -37,35 +37,35 @@ from upcall.testing.model import Request
 MakeTeam = Callable[[], Team]
 
 
-def heard(request: Request) -> list[str]:
+def user_texts(request: Request) -> list[str]:
     return [str(each["content"]) for each in request.messages if each["role"] == "user"]
 
 
 def asking() -> ScriptedModelClient:
     def reply(request: Request) -> Reply:
-        text = f"{heard(request)}"
+        text = f"{user_texts(request)}"
         return f"Done: {text}" if request.tool_results else Call("ask_user", {"question": f"Which one for {text}?"})
 
     return ScriptedModelClient(reply)
 
 
 def telling() -> ScriptedModelClient:
-    return ScriptedModelClient(lambda request: f"Done: {heard(request)}")
+    return ScriptedModelClient(lambda request: f"Done: {user_texts(request)}")
 
 
 def calling(tool: str) -> ScriptedModelClient:
     def reply(request: Request) -> Reply:
-        return next(iter(request.tool_results.values()), None) or Call(tool, {"task": heard(request)[0]})
+        return next(iter(request.tool_results.values()), None) or Call(tool, {"task": user_texts(request)[0]})
 
     return ScriptedModelClient(reply)
 
 
 class Memo(BaseChatAgent):
-    """Remembers all it was told; with an inner agent that one does."""
+    """Remembers all it was given; with an inner agent that one does."""
 
     def __init__(self, name: str = "memo", inner: ChatAgent | None = None) -> None:
         super().__init__(name, "Remembers.")
-        self.inner, self.told = {"first": [inner]}, list[str]()
+        self.inner, self.given = {"first": [inner]}, list[str]()
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
@@ -75,11 +75,11 @@ class Memo(BaseChatAgent):
         (inner,) = self.inner["first"]
         if inner is not None:
             return await inner.on_messages(messages, cancellation_token)
-        self.told += [each.to_text() for each in messages]
-        return Response(chat_message=TextMessage(content=f"Done: {self.told}", source=self.name))
+        self.given += [each.to_text() for each in messages]
+        return Response(chat_message=TextMessage(content=f"Done: {self.given}", source=self.name))
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        self.told = []
+        self.given = []
 
 
 class Desk:

@@ -32,7 +32,7 @@ with LoopbackServer([Call("ask_user", {"question": "Which one?"}), "Done."]) as 
 print(run.status, run.error)
 """
 
-STOPPED_IN_A_RUN = """
+STOPPED_DURING_RUN = """
 import os, signal
 from upcall import Settings, Upcall, run_sync
 
@@ -163,7 +163,7 @@ def test_forked_child_leaves_its_parents_loop_alone() -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_closes_what_is_open_and_stores() -> None:
-    assert ended(STOPPED_IN_A_RUN) == (0, "stopped awaiting_clarification\n", "")
+    assert ended(STOPPED_DURING_RUN) == (0, "stopped awaiting_clarification\n", "")
 
 
 def test_what_is_left_open_is_closed_at_the_end() -> None:

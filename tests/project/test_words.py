@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
 import subprocess
+import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -23,6 +25,26 @@ PHRASES = {
     r"no question waits for you": "you have no open questions",
 }
 """What is not written anywhere, as a pattern of whole words, and what is written instead."""
+
+ACCENT = {
+    r"un?told|\w*_told|told_\w*|told": "emitted, reported, informed, given",
+    r"heard|\w*_heard|heard_\w*": "received",
+    r"said_\w+|\w+_said": "what it is: a text, a reply",
+    r"tells? (whether|of|apart)|tell_\w+|\w+_tells?": "return whether, report, distinguish",
+    r"(is|are|was|were|be) said(?! to)|said so": "is reported, stated, written",
+    r"goes on|went on|gone on|goes_on\w*|go_on\w*": "continues",
+    r"work(s|ed)? off|works?_off": "carries out, works through",
+    r"hand(s|ed|ing)? over to|hands over": "hands off to",
+    r"put to you|is put to": "you are asked",
+    r"(is|are|was|works|continues|just) as before": "the case, by its name",
+}
+"""What is not written in pages, comments and docstrings, and in no name, in any case. Texts that people and models
+write, and lists of words, are data."""
+
+CONSTANTS = re.compile(
+    r"\b(?:[A-Z]+_)?(?:SECONDS|BEATS|LOOKS|TOKENS|BYTES|WAITING_OF|STOPPED_IN)_(?:AN?|BETWEEN)_[A-Z_]+\b"
+)
+"""Constants that read like a phrase, with their article: `TOKENS_PER_IMAGE` is one that does not."""
 
 NAMES = {
     *("KEPT", "RUNGS", "KeepsTurns", "MailCame", "Misfit", "SoFar", "_Crew", "_backed", "_caught", "_go_on", "_manned"),
@@ -75,6 +97,8 @@ EXCEPTIONS = {"restored_from": "the glossary's word, beside `progress`"}
 
 CLASSES = {"Found", "Given", "Ladder", "Part", "Read", "Shown", "Stretch"}
 MODULES = {"insides", "interrupts", "ladder", "meaning", "pictures", "replies", "shown", "stretch", "upkeep"}
+LINE_ENDS = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING)
+OF_EARLIER_DAYS = {"CHANGELOG.md"}
 SOURCES = ("src/", "agents/", "teams/", "prompts/")
 TEXTS = (".py", ".md", ".j2", ".toml", ".yml", ".ipynb")
 HERE = Path(__file__).relative_to(ROOT).as_posix()
@@ -121,6 +145,33 @@ def test_retired_phrase_is_written_nowhere(phrase: str) -> None:
         if pattern.search(line)
     ]
     assert not found, f"write instead: {PHRASES[phrase]}\n" + "\n".join(found)
+
+
+def read_own_words(file: Path) -> Iterator[tuple[int, str]]:
+    """Yield what we call things and how we speak of them: the names, comments and docstrings of code, pages whole."""
+    text = file.read_text()
+    if file.suffix != ".py":
+        yield from enumerate(re.sub(r"`[^`\n]*`", "", text).splitlines(), start=1)
+        return
+    before = tokenize.INDENT
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        is_docstring = token.type == tokenize.STRING and before in LINE_ENDS
+        if is_docstring or token.type in (tokenize.NAME, tokenize.COMMENT):
+            yield from enumerate(token.string.splitlines(), start=token.start[0])
+        before = before if token.type in (tokenize.COMMENT, tokenize.NL) else token.type
+
+
+@pytest.mark.slow
+def test_accent_is_in_no_page_and_no_name() -> None:
+    pattern = re.compile(rf"\b({'|'.join(ACCENT)})\b", re.IGNORECASE)
+    files = [file for file in list_files() if file.suffix in (".py", ".md") and file.name not in OF_EARLIER_DAYS]
+    found = [
+        f"{file.relative_to(ROOT)}:{number}: {line.strip()}"
+        for file in files
+        for number, line in read_own_words(file)
+        if (pattern.search(line) or CONSTANTS.search(line))
+    ]
+    assert found == [], f"write instead: {ACCENT}"
 
 
 @pytest.mark.slow

@@ -85,7 +85,7 @@ SHAPES = pytest.mark.parametrize(
 
 
 async def asked(stream: AsyncIterator[Any]) -> str:
-    """Return the id of the question that the events tell of next."""
+    """Return the id of the question that the events report next."""
     async for event in stream:
         if isinstance(event, UserInputRequestedEvent):
             return event.request_id

@@ -89,7 +89,7 @@ async def test_stream_outlives_the_time_to_ask(site: Site, monkeypatch: pytest.M
         assert not response.is_closed
 
 
-@pytest.mark.parametrize("bound", ["WAITING", "WAITING_OF_AN_ADDRESS"])
+@pytest.mark.parametrize("bound", ["WAITING", "WAITING_PER_ADDRESS"])
 @pytest.mark.slow
 async def test_one_waiting_connection_too_many_ends_the_oldest(
     site: Site, monkeypatch: pytest.MonkeyPatch, bound: str

@@ -113,7 +113,7 @@ WebhookName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,30}$")]
 
 
 class NotificationsSettings(Section):
-    """Who else is told what happens to runs."""
+    """Who else is notified of what happens to runs."""
 
     webhooks: Annotated[
         dict[WebhookName, WebhookSettings],
@@ -130,7 +130,7 @@ class NotificationsSettings(Section):
             "the SMTP server that questions are sent through, and the addresses of users; see [Webhooks and "
             "mail](guides/notifications.md#mail)",
             when="to notify people of questions",
-            effect="this server is told about your runs",
+            effect="this server gets mail about your runs",
         ),
     ] = None
 

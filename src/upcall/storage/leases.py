@@ -39,7 +39,7 @@ class LeaseHolder(BaseModel, frozen=True):
     """A process at work on one run. ``started`` distinguishes it from a later process of the same number.
 
     ``place`` is where process numbers mean the same: the boot of a machine, and the namespace in it. It is empty where
-    that cannot be known; then only the lease's time tells whether the worker is alive.
+    that cannot be known; then only the lease's time shows whether the worker is alive.
     """
 
     id: str = Field(default_factory=identity.new_id)

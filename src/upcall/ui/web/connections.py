@@ -18,7 +18,7 @@ REQUEST_TIMEOUT_S = 20.0
 WRITE_TIMEOUT_S = 60.0
 """How long the caller may take in nothing of what was sent."""
 
-WAITING_OF_AN_ADDRESS, WAITING = 100, 500
+WAITING_PER_ADDRESS, WAITING = 100, 500
 """How many connections may wait for the rest of a request. One more ends the one that has waited longest: who asks at
 once is served, however many others say nothing."""
 
@@ -39,8 +39,8 @@ class BoundedProtocol(H11Protocol):
         self._wait()
         waiting = [each for each in self.connections if isinstance(each, BoundedProtocol) and each.is_waiting]
         near = [each for each in waiting if each.address == self.address]
-        if len(near) > WAITING_OF_AN_ADDRESS or len(waiting) > WAITING:
-            longest = min(near if len(near) > WAITING_OF_AN_ADDRESS else waiting, key=lambda each: each.waits_since)
+        if len(near) > WAITING_PER_ADDRESS or len(waiting) > WAITING:
+            longest = min(near if len(near) > WAITING_PER_ADDRESS else waiting, key=lambda each: each.waits_since)
             longest.transport.abort()
 
     @property
