@@ -30,10 +30,10 @@ from autogen_agentchat.base import Team
 from autogen_agentchat.teams import RoundRobinGroupChat
 
 from upcall import PausableAgent, Settings
-from upcall.storage.tokens import create_token
+from upcall.server.server import serve
+from upcall.server.service import Service
+from upcall.server.tokens import create_token
 from upcall.testing import Call, ScriptedModelClient
-from upcall.ui.web.server import serve
-from upcall.ui.web.service import Service
 
 STREAMS_PER_USER = 20
 TIMEOUT_S = 60.0

@@ -16,9 +16,11 @@ from upcall.errors import ConfigurationError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-Point: TypeAlias = Literal["commands", "displays", "forms", "listeners", "settings", "tables"]
+Point: TypeAlias = Literal["background", "commands", "displays", "forms", "listeners", "settings", "tables"]
 """What can be added. `docs/guides/extending.md` says what each takes.
 
+``background``: what a process does while it stands by (a service, a worker), see
+``upcall.execution.background``.
 ``commands``: commands of ``upcall``, by their names: a function as `typer` takes it, or a `typer.Typer` of several.
 ``displays``: what a notebook shows of a value, as a `Display`; the name begins with that of its class (``Run.html``).
 ``forms``: what `Upcall.form` returns, by where it is shown (``notebook``): a function of the application, the run, and

@@ -40,6 +40,7 @@ from upcall.runs.plan import PlanStep, ReviewedPlan
 from upcall.runs.states import RunEvent
 from upcall.runs.transcript import EntryKind, Transcript, TranscriptEntry
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
+from upcall.ui.diagrams import tree
 
 HOSTILE = "</div><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\u202eevil"
 ASK = Call("ask_user", {"question": "Which framework?", "options": ["Express", "FastAPI"]})
@@ -141,6 +142,16 @@ def test_transcript_in_a_notebook_holds_no_raw_html() -> None:
     shown = Transcript("r", (entry,))._repr_mimebundle_()["text/html"]
     assert "<script>" not in shown
     assert "<strong>done</strong>" in shown
+
+
+def test_notebook_shows_an_svg_picture_and_stores_it_once() -> None:
+    formatter = DisplayFormatter()  # type: ignore[no-untyped-call]
+    shows, _ = formatter.format(picture := tree(Run(id="r", task="Build it")))  # type: ignore[no-untyped-call]
+    assert shows == {
+        "image/svg+xml": picture,
+        "text/plain": "Agents and questions of run r, initializing: 0 agents, 0 model calls, 0 tokens, 0 tool calls, "
+        "0 questions.",
+    }
 
 
 # -- the form ---------------------------------------------------------------------------------------------------------

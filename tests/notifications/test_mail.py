@@ -17,7 +17,6 @@ import pytest
 from aiosmtpd.controller import Controller
 from receivers import Clock
 from scenario import TASK, upcall
-from services import ASK, one_agent, serving, settle, start
 from settings_files import write_settings
 from stores import FIRST
 
@@ -25,6 +24,7 @@ from upcall import Settings
 from upcall.errors import ConfigurationError
 from upcall.notifications.announcement import listen_for
 from upcall.notifications.config import Notifications, NotificationsSettings, notifications_of
+from upcall.notifications.outbox import Outbox
 from upcall.notifications.sender import Sender
 from upcall.questions.question import Option, Question
 from upcall.questions.record import QuestionRecord, QuestionRecords
@@ -141,7 +141,7 @@ async def test_question_that_was_answered_meanwhile_is_not_sent() -> None:
         stored = await letters.store.load("r1")
         await letters.store.save(stored, stored.run.model_copy(update={"records": QuestionRecords(())}))
         await letters.send()
-        assert ([each.state for each in await letters.store.outbox.list()], box.mails) == (["dropped"], [])
+        assert ([each.state for each in await Outbox(letters.store.database).list()], box.mails) == (["dropped"], [])
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ async def test_mail_that_was_refused_is_resent_unchanged(expected: list[str], ma
         await letters.ask(Question(id="q1", question="Which?"))
         for _ in range(11):
             await letters.send()
-        (found,) = await letters.store.outbox.list()
+        (found,) = await Outbox(letters.store.database).list()
         assert (len(box.mails), found.state) == (mails, state)
         assert all(each["message-id"] == f"<{found.id}@example.org>" for each in box.mails)
 
@@ -186,6 +186,9 @@ async def test_nothing_written_becomes_a_header_or_markup(written: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 async def test_link_scanner_answers_nothing(method: str) -> None:
+    pytest.importorskip("upcall.server")
+    from services import ASK, one_agent, serving, settle, start
+
     with postbox() as (box, setting):
         async with serving(
             one_agent(ASK, "Done."), notifications={"mail": setting}, server={"public_url": PUBLIC}

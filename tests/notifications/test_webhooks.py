@@ -15,7 +15,6 @@ import pytest
 from postgres import Server as Postgres
 from receivers import SECRET, Hooks, receiving, verify
 from scenario import TASK, upcall
-from services import ASK, one_agent, serving, settle, start
 from settings_files import write_settings
 from stores import FIRST
 from web_servers import Request, Sent
@@ -25,12 +24,12 @@ from upcall.errors import ConfigurationError
 from upcall.notifications import sender
 from upcall.notifications.attempt import Attempt
 from upcall.notifications.config import NotificationsSettings
+from upcall.notifications.outbox import DeliveryState, Outbox
 from upcall.runs.run import Run
 from upcall.runs.states import RunStatus
 from upcall.storage.connection import Connection
 from upcall.storage.export import export_run
 from upcall.storage.maintenance import prune
-from upcall.storage.outbox import DeliveryState
 
 LONG = 100_000.0
 """Longer than any wait between two attempts."""
@@ -47,7 +46,7 @@ async def test_change_is_delivered_signed(location: str) -> None:
         assert verify(request, other) == body
         assert body["data"] == {"run_id": stored.run.id, "status": "initializing", "user": "alice"}
         assert (await hooks.send(later=LONG), len(server.requests)) == (0, 1)
-        assert [each.state for each in await hooks.store.outbox.list()] == [DeliveryState.DELIVERED]
+        assert [each.state for each in await Outbox(hooks.store.database).list()] == [DeliveryState.DELIVERED]
 
 
 async def test_webhook_delivery_and_change_are_stored_together(location: str) -> None:
@@ -59,7 +58,7 @@ async def test_webhook_delivery_and_change_are_stored_together(location: str) ->
         stored = await hooks.store.create(Run(id="r1", task="do it"), FIRST)
         with pytest.raises(KeyboardInterrupt):
             await hooks.store.save(stored, stored.run.model_copy(update={"status": RunStatus.FAILED}), also=fail)
-        assert [each.event for each in await hooks.store.outbox.list()] == ["run.started"]
+        assert [each.event for each in await Outbox(hooks.store.database).list()] == ["run.started"]
 
 
 async def test_webhook_deliveries_of_a_run_keep_their_order(location: str) -> None:
@@ -95,7 +94,7 @@ async def test_what_was_not_taken_is_tried_again_later(sent: Sent, state: str, p
         hooks = Hooks("runs.db", server)
         await hooks.store.create(Run(id="r1", task="do it"), FIRST)
         await hooks.send()
-        (found,) = await hooks.store.outbox.list()
+        (found,) = await Outbox(hooks.store.database).list()
         assert (found.state, problem in (found.problem or "")) == (state, True)
         assert [each.path for each in server.requests] == ["/hook"]
         assert waits <= found.due_at - hooks.clock.now <= waits * 1.2 + 6
@@ -112,7 +111,7 @@ async def test_fault_in_one_attempt_ends_no_other(monkeypatch: pytest.MonkeyPatc
         with monkeypatch.context() as patched:
             patched.setattr(sender, "post_webhook", fail)
             assert await hooks.send() == 2
-        assert {each.problem for each in await hooks.store.outbox.list()} == {"a fault in upcall: ValueError"}
+        assert {each.problem for each in await Outbox(hooks.store.database).list()} == {"a fault in upcall: ValueError"}
 
 
 async def test_webhook_host_that_is_impossible_is_one_line() -> None:
@@ -120,7 +119,7 @@ async def test_webhook_host_that_is_impossible_is_one_line() -> None:
         hooks = Hooks("runs.db", server, url="http://xn--zzzzzz/")
         await hooks.store.create(Run(id="r1", task="do it"), FIRST)
         await hooks.send()
-    assert [each.problem for each in await hooks.store.outbox.list()] == ["cannot be reached: IDNAError"]
+    assert [each.problem for each in await Outbox(hooks.store.database).list()] == ["cannot be reached: IDNAError"]
 
 
 @pytest.mark.parametrize("hangs", [True, False])
@@ -133,7 +132,7 @@ async def test_webhook_receiver_without_an_answer_is_one_line(hangs: bool) -> No
         hooks = Hooks("runs.db", server, url=f"http://127.0.0.1:{port}/", timeout=0.2)
         await hooks.store.create(Run(id="r1", task="do it"), FIRST)
         await hooks.send()
-    (found,) = await hooks.store.outbox.list()
+    (found,) = await Outbox(hooks.store.database).list()
     assert found.problem == ("no answer within 0.2 s" if hangs else "cannot be reached: ConnectError")
 
 
@@ -145,7 +144,7 @@ async def test_webhook_given_up_spares_the_next_and_retries(location: str) -> No
         for _ in range(3):
             await hooks.send(later=LONG)
         assert hooks.events == ["run.started", "run.started", "run.failed"]
-        assert await hooks.store.outbox.retry() == 1
+        assert await Outbox(hooks.store.database).retry() == 1
         await hooks.send()
         assert (hooks.events[-1], len({each.headers["webhook-id"] for each in server.requests})) == ("run.started", 2)
 
@@ -156,7 +155,7 @@ async def test_two_senders_do_not_send_the_same(location: str) -> None:
         for number in range(20):
             await hooks.store.create(Run(id=f"r{number}", task="do it"), FIRST)
         attempts = await asyncio.gather(*(hooks.send() for _ in range(4)))
-        assert [each.problem for each in await hooks.store.outbox.list()] == [None] * 20
+        assert [each.problem for each in await Outbox(hooks.store.database).list()] == [None] * 20
         assert (sum(attempts), len({each.headers["webhook-id"] for each in server.requests})) == (20, 20)
 
 
@@ -187,15 +186,18 @@ async def test_run_takes_its_deliveries_along() -> None:
     with receiving() as server:
         hooks = Hooks("runs.db", server)
         await hooks.store.create(Run(id="r1", task="do it", status=RunStatus.CANCELLED), FIRST)
-        assert [each.event for each in await hooks.store.outbox.list()] == ["run.started"]
+        assert [each.event for each in await Outbox(hooks.store.database).list()] == ["run.started"]
         assert "webhook" not in json.dumps(await export_run(hooks.store, "r1"), default=str)
         assert (await prune(hooks.store, statuses={RunStatus.CANCELLED})).runs == ["r1"]
-        assert await hooks.store.outbox.list() == []
+        assert await Outbox(hooks.store.database).list() == []
 
 
 @pytest.mark.parametrize("texts", [True, False])
 @pytest.mark.slow
 async def test_service_shows_a_run_from_start_to_end(texts: bool) -> None:
+    pytest.importorskip("upcall.server")
+    from services import ASK, one_agent, serving, settle, start
+
     with receiving() as server:
         webhook = {"url": server.url, "secret": SECRET, "texts": texts}
         async with (

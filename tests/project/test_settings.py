@@ -112,8 +112,8 @@ def test_key_is_not_shown() -> None:
         ("llms:\n  mine: gpt-4o\n", "line 2: llms.mine = 'gpt-4o' is wrong: Input should be a valid dictionary"),
         ("team:\n  tools:\n  - config: {}\n", "line 3: team.tools.0 is wrong: it has no provider"),
         (
-            "team: {stream: true}\nnotifications: {mail: {host: h}}\n",
-            "upcall.yaml, line 2: notifications.mail.sender is wrong: Field required.",
+            "team: {stream: true}\nquestions: {assign: [{}]}\n",
+            "upcall.yaml, line 2: questions.assign.0.to is wrong: Field required.",
         ),
         ("team: {tools: 3}\n", "tools = 3 is wrong: Input should be a valid list"),
         ("models: {agents: 3}\n", "agents = 3 is wrong: Input should be a valid dictionary"),

@@ -19,10 +19,10 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 
 from upcall import PausableAgent, Settings
 from upcall.execution.team_factory import MakeTeam
-from upcall.storage.tokens import create_token
+from upcall.server.server import serve
+from upcall.server.service import Service
+from upcall.server.tokens import create_token
 from upcall.testing import Call, Reply, ScriptedModelClient
-from upcall.ui.web.server import serve
-from upcall.ui.web.service import Service
 
 OPERATOR = "the-operator"
 TIMEOUT_S = 30

@@ -19,7 +19,6 @@ from autogen_agentchat.conditions import TextMessageTermination
 from autogen_agentchat.teams import DiGraphBuilder, GraphFlow, RoundRobinGroupChat, SelectorGroupChat, Swarm
 from autogen_agentchat.tools import AgentTool, TeamTool
 from autogen_core.tools import FunctionTool
-from IPython.core.formatters import DisplayFormatter
 from places import ROOT
 from scenario import TASK, upcall
 from shapes import World
@@ -285,16 +284,6 @@ def test_answers_of_no_human_are_no_wait() -> None:
     run = Run(task=TASK, records=QuestionRecords.build([], [(question, answer)]), created_at=START, updated_at=done)
     assert not rects(read(timeline(run)), "break")
     assert "answered by facts" in timeline(run)
-
-
-def test_notebook_shows_an_svg_picture_and_stores_it_once() -> None:
-    formatter = DisplayFormatter()  # type: ignore[no-untyped-call]
-    shows, _ = formatter.format(picture := tree(Run(id="r", task="Build it")))  # type: ignore[no-untyped-call]
-    assert shows == {
-        "image/svg+xml": picture,
-        "text/plain": "Agents and questions of run r, initializing: 0 agents, 0 model calls, 0 tokens, 0 tool calls, "
-        "0 questions.",
-    }
 
 
 def test_two_pictures_in_one_page_do_not_share_ids() -> None:

@@ -7,16 +7,16 @@ from itertools import combinations
 import pytest
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
-from lab import CHROMIUM, chromium, looking
 from test_diagrams import made
 
 from upcall import PausableAgent
 from upcall.testing import ScriptedModelClient
 from upcall.ui.diagrams import team_svg, timeline, tree
 
+lab = pytest.importorskip("lab")
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium"),
+    pytest.mark.skipif(lab.CHROMIUM is None, reason="no Chromium here: apt-get install chromium"),
 ]
 
 TEXTS = """() => [...document.querySelectorAll("text")].map(each => {
@@ -42,7 +42,7 @@ def of_size(agents: int, waits: int) -> dict[str, str]:
 
 @pytest.mark.parametrize(("agents", "waits"), [(1, 0), (5, 3), (20, 10), (50, 20)])
 async def test_diagram_texts_do_not_overlap_in_the_browser(agents: int, waits: int) -> None:
-    async with chromium() as browser, looking(browser, width=800) as (page, elsewhere):
+    async with lab.chromium() as browser, lab.looking(browser, width=800) as (page, elsewhere):
         for name, svg in of_size(agents, waits).items():
             await page.set_content(f'<body style="margin:0">{svg}</body>')
             boxes = await page.evaluate(TEXTS)

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from receivers import receiving
 from scenario import TASK, model, script, upcall
 from screens import CTRL_C, ENTER, Desk, desk
 from settings_files import write_settings
-from web_servers import Server
+from web_servers import Sent, Server, serving
 
 from upcall.testing import LoopbackServer
 
@@ -43,7 +42,7 @@ ATTACKS: dict[str, dict[str, dict[str, Any]]] = {
 @pytest.fixture
 def server() -> Iterator[Server]:
     """Yield a server that would like to get the key."""
-    with receiving() as other:
+    with serving(Sent(status=204)) as other:
         yield other
 
 
@@ -99,7 +98,12 @@ def test_found_address_gets_no_key_by_its_other_name(server: Server) -> None:
     assert not server.requests
 
 
-GUESTS = {"worker": "upcall.workers", "workers": "upcall.workers", "experiment": "upcall.experiments"}
+GUESTS = {
+    **dict.fromkeys(("worker", "workers"), "upcall.workers"),
+    **dict.fromkeys(("serve", "mcp", "token"), "upcall.server"),
+    "deliveries": "upcall.notifications",
+    "experiment": "upcall.experiments",
+}
 """The packages that add some of the commands, and may be missing."""
 
 

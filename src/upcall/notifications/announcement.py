@@ -9,6 +9,7 @@ from typing import Any
 
 from upcall import identity
 from upcall.notifications.config import EventName, Notifications, NotifiedSettings, notifications_of
+from upcall.notifications.outbox import Message, insert_messages
 from upcall.policy.routing import ROLE
 from upcall.questions.question import Question
 from upcall.runs.events import (
@@ -24,7 +25,6 @@ from upcall.runs.events import (
 from upcall.runs.run import Run
 from upcall.runs.states import RunStatus
 from upcall.storage.connection import Work
-from upcall.storage.outbox import Message, insert_messages
 from upcall.storage.store import Listener
 
 MAIL = "mail"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from upcall.storage.outbox import DeliveryState
+from upcall.notifications.outbox import DeliveryState
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from typing import Annotated, Literal, Protocol, Self, TypeAlias, get_args
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, model_validator
 from pydantic_core import PydanticCustomError
 
-from upcall.server_settings import ServerSettings
 from upcall.setting_types import About, AnySection, AtLeastOne, Seconds, Section, Url, no_flag
 
 EventName: TypeAlias = Literal[
@@ -167,11 +166,17 @@ class NotifiedSettings(Protocol):
     def users(self) -> _Users:
         """The section about users."""
 
+    @property
+    def sections(self) -> Mapping[str, Section]:
+        """All sections by name."""
+
     def section(self, kind: type[AnySection]) -> AnySection:
         """Return a section by its class."""
 
 
 def notifications_of(settings: NotifiedSettings) -> Notifications:
     """Return who is notified of what, according to the settings."""
-    chosen, server = settings.section(NotificationsSettings), settings.section(ServerSettings)
-    return Notifications(chosen.webhooks, chosen.mail, settings.users.roles, server.public_url)
+    chosen, server = settings.section(NotificationsSettings), settings.sections.get("server")
+    # Where browsers find the service, if one is installed: it is another guest.
+    public_url: str | None = getattr(server, "public_url", None)
+    return Notifications(chosen.webhooks, chosen.mail, settings.users.roles, public_url)

@@ -16,9 +16,9 @@ from upcall.errors import UnknownRun, UpcallError, missing_extra
 from upcall.html_templates import load_templates
 from upcall.notifications.attempt import TAKEN, Attempt, fail
 from upcall.notifications.config import MailSettings
+from upcall.notifications.outbox import Delivery, DeliveryState
 from upcall.questions.question import Question
 from upcall.runs.run import Run
-from upcall.storage.outbox import Delivery, DeliveryState
 from upcall.storage.store import RunStore
 
 MAX_SUBJECT_CHARS, MAX_TASK_CHARS = 120, 1_000

@@ -6,15 +6,22 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from upcall.errors import UpcallError
 from upcall.notifications.announcement import MAIL, WEBHOOK
 from upcall.notifications.attempt import Attempt, fail
-from upcall.notifications.config import MailSettings, Notifications, WebhookSettings
+from upcall.notifications.config import (
+    MailSettings,
+    Notifications,
+    NotifiedSettings,
+    WebhookSettings,
+    notifications_of,
+)
 from upcall.notifications.mail import check_mail_library, send_mail
+from upcall.notifications.outbox import Delivery, DeliveryState, Outbox
 from upcall.notifications.webhooks import make_client, post_webhook
-from upcall.storage.outbox import Delivery, DeliveryState
 from upcall.storage.store import RunStore
 from upcall.text import first_line
 
@@ -48,6 +55,7 @@ class Sender:
         self, store: RunStore, notifications: Notifications, *, clock: Callable[[], float] = time.time
     ) -> None:
         self._store, self._notifications, self._clock = store, notifications, clock
+        self._outbox = Outbox(store.database)
         self._ways: dict[str, WebhookSettings | MailSettings] = {
             WEBHOOK + name: webhook for name, webhook in notifications.webhooks.items()
         }
@@ -85,7 +93,7 @@ class Sender:
         while True:
             now = self._clock()
             until = now + way.timeout + RECORD_TIME_S
-            claimed = await self._store.outbox.claim(target, now=now, until=until, limit=AT_ONCE)
+            claimed = await self._outbox.claim(target, now=now, until=until, limit=AT_ONCE)
             if not claimed:
                 return count
             await asyncio.gather(*(self._send(way, each) for each in claimed))
@@ -103,7 +111,7 @@ class Sender:
         if state is DeliveryState.FAILED:
             _log.warning("Delivery %s to %s is given up: %s", claimed.id, claimed.target, attempt.problem)
         due_at = self._clock() + _choose_wait(tried, attempt.wait)
-        await self._store.outbox.record(claimed, state, due_at, attempt.problem)
+        await self._outbox.record(claimed, state, due_at, attempt.problem)
 
     async def _attempt(self, way: WebhookSettings | MailSettings, claimed: Delivery) -> Attempt:
         if isinstance(way, MailSettings):
@@ -116,3 +124,9 @@ def _choose_wait(tried: int, asked: float) -> float:
     """Return the seconds to the next attempt, varied so that not all that failed at once is retried at once."""
     wait = WAITS[min(tried, len(WAITS)) - 1] * random.uniform(1.0, 1.2)
     return max(wait, min(asked, MAX_WAIT))
+
+
+def make_sender(store: RunStore, settings: NotifiedSettings) -> Callable[[], Coroutine[Any, Any, None]] | None:
+    """Return what sends while a process stands by; None if nobody is to be notified."""
+    notifications = notifications_of(settings)
+    return Sender(store, notifications).run if notifications.is_any else None

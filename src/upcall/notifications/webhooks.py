@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from upcall.errors import missing_extra
 from upcall.notifications.attempt import TAKEN, Attempt, fail
 from upcall.notifications.config import WebhookSettings
+from upcall.notifications.outbox import Delivery
 from upcall.retry_after import read_retry_after
-from upcall.storage.outbox import Delivery
 
 if TYPE_CHECKING:
     import httpx

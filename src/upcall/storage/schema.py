@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 from upcall.errors import ConfigurationError, SchemaMismatch, StoreUnavailable
@@ -28,11 +28,13 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Table:
-    """A table: its columns with their kinds and constraints, and what makes a row unique."""
+    """A table: its columns with their kinds and constraints, what makes a row unique, and what is looked up in it: what
+    stands behind ``ON upcall_...`` in the statement that creates an index, by the index's name."""
 
     name: str
     columns: Mapping[str, str]
     key: str
+    indexes: Mapping[str, str] = field(default_factory=dict)
 
     def create(self, dialect: str) -> str:
         """Return the statement that creates the table."""
@@ -44,6 +46,10 @@ class Table:
         else:
             columns.append(f"PRIMARY KEY ({self.key})")
         return f"CREATE TABLE {self.name} ({', '.join(columns)})"
+
+    def index(self) -> Iterator[str]:
+        """Return the statements that create its indexes."""
+        yield from (f"CREATE INDEX IF NOT EXISTS {name} ON {self.name} {what}" for name, what in self.indexes.items())
 
     @property
     def width(self) -> str:
@@ -135,28 +141,6 @@ ASKED_KINDS = Table(
 """How users reacted to each kind of question; owner and project are empty if a run has none. It outlives the runs.
 See `upcall.storage.asked_kinds`."""
 
-TOKENS = Table(
-    "upcall_tokens",
-    {
-        "digest": "TEXT",
-        "id": "TEXT NOT NULL",
-        "actor": "TEXT",
-        "role": "TEXT",
-        "session_of": "TEXT",
-        "created_at": "NUMBER NOT NULL",
-        "expires_at": "NUMBER",
-    },
-    "digest",
-)
-"""Who may use the service, by the hash of what they show. See `upcall.storage.tokens`."""
-
-REQUESTS = Table(
-    "upcall_requests",
-    {"actor": "TEXT", "key": "TEXT", "content": "TEXT NOT NULL", "run_id": "NAME NOT NULL", "at": "NUMBER NOT NULL"},
-    "actor, key",
-)
-"""Which run a request was for that may be made twice. See `upcall.storage.requests`."""
-
 UPLOADS = Table("upcall_uploads", {"run_id": "NAME", "bytes": "NUMBER NOT NULL", "at": "TIME NOT NULL"}, "run_id")
 """Which runs files came along for. They may come before their run, and stay after it. See `upcall.storage.uploads`."""
 
@@ -166,30 +150,10 @@ MODEL_CALLS = Table("upcall_model_calls", {"id": "SERIAL", "model": "NAME NOT NU
 MODEL_WAITS = Table("upcall_model_waits", {"model": "NAME", "until": "TIME NOT NULL"}, "model")
 """Until when the server of a model asked for no more calls. See `upcall.storage.model_slots`."""
 
-DELIVERIES = Table(
-    "upcall_deliveries",
-    {
-        "number": "SERIAL",
-        "id": "TEXT NOT NULL",
-        "run_id": "NAME NOT NULL",
-        "target": "TEXT NOT NULL",
-        "recipient": "TEXT NOT NULL",
-        "event": "TEXT NOT NULL",
-        "content": "TEXT NOT NULL",
-        "state": "TEXT NOT NULL",
-        "attempts": "NUMBER NOT NULL",
-        "created_at": "NUMBER NOT NULL",
-        "due_at": "TIME NOT NULL",
-        "problem": "TEXT",
-    },
-    "number",
-)
-"""Notifications to deliver. See `upcall.storage.outbox`."""
-
-RUN_TABLES = (CHECKPOINTS, QUEUED_ANSWERS, JOURNAL, CONTENTS, LOG, PLANS, DELIVERIES)
+RUN_TABLES = (CHECKPOINTS, QUEUED_ANSWERS, JOURNAL, CONTENTS, LOG, PLANS)
 """The tables with data of a run, besides its row."""
 
-TABLES = (META, RUNS, *RUN_TABLES, ASKED_KINDS, TOKENS, REQUESTS, UPLOADS, MODEL_CALLS, MODEL_WAITS)
+TABLES = (META, RUNS, *RUN_TABLES, ASKED_KINDS, UPLOADS, MODEL_CALLS, MODEL_WAITS)
 
 _SEEN_BY = "owner, assignees"
 INDEXES = (
@@ -200,9 +164,6 @@ INDEXES = (
     f"ON upcall_runs (asked_at, id, {_SEEN_BY}) WHERE asked_at IS NOT NULL",
     "CREATE INDEX IF NOT EXISTS upcall_runs_due ON upcall_runs (due_at, id) WHERE due_at IS NOT NULL",
     "CREATE INDEX IF NOT EXISTS upcall_log_run ON upcall_log (run_id, id)",
-    "CREATE INDEX IF NOT EXISTS upcall_requests_at ON upcall_requests (at)",
-    "CREATE INDEX IF NOT EXISTS upcall_deliveries_run ON upcall_deliveries (run_id, number)",
-    "CREATE INDEX IF NOT EXISTS upcall_deliveries_due ON upcall_deliveries (target, due_at) WHERE state = 'pending'",
 )
 
 
@@ -228,6 +189,17 @@ def create_added(connection: Connection) -> None:
     for table in list_added():
         if table.name not in there:
             connection.execute(table.create(connection.dialect))
+            for statement in table.index():
+                connection.execute(statement)
+
+
+def is_made(connection: Connection, table: Table) -> bool:
+    """Return whether a table that a package adds can be read: the first write of a process that has it makes it."""
+    if connection.dialect == "sqlite":
+        query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = :name"
+    else:
+        query = "SELECT count(to_regclass(:name))"
+    return bool(connection.execute(query, {"name": table.name}).fetchone()[0])
 
 
 def list_made(connection: Connection) -> Sequence[Table]:

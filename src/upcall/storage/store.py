@@ -32,7 +32,6 @@ from upcall.storage.event_log import EventLog, append_events
 from upcall.storage.jobs import JobQueue
 from upcall.storage.journal import RunJournal, put_records, read_journal
 from upcall.storage.leases import LeaseHolder, take_lease
-from upcall.storage.outbox import Outbox
 from upcall.storage.queued_answers import QueuedAnswers, take_queued
 from upcall.storage.run_leases import RunLeases, lease_columns
 from upcall.storage.run_rows import (
@@ -91,7 +90,6 @@ class RunStore:
     ) -> None:
         self.database: Database = open_database(location, synchronous)
         self.jobs = JobQueue(self.database)
-        self.outbox = Outbox(self.database)
         self.uploads = Uploads(self.database)
         self._make_listeners = listeners
         self.on_change: Callable[[Run, Run], None] | None = None

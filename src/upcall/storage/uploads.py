@@ -1,4 +1,4 @@
-"""Files that callers of the service upload: a folder for each run, and a row that names the run.
+"""Files that come along with runs: a folder for each run, and a row that names the run.
 
 The row is written before the files and removed in the same transaction as they are, so no file is ever without one.
 """

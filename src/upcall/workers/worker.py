@@ -29,8 +29,7 @@ from upcall.errors import (
     UserAtLimit,
     WorkspaceMissing,
 )
-from upcall.notifications.config import notifications_of
-from upcall.notifications.sender import Sender
+from upcall.execution.background import list_background
 from upcall.runs.run import Run
 from upcall.storage.jobs import ADVANCE, QUEUE, UPKEEP_QUEUE
 from upcall.telemetry.spans import is_on
@@ -198,8 +197,7 @@ class Worker:
         ]
         if self._metrics is not None:
             parts.append(self._metrics.keep_measuring(self._times.deadlines))
-        if (notifications := notifications_of(self._app.settings)).is_any:
-            parts.append(Sender(self._store, notifications).run())
+        parts += [work() for work in list_background(self._store, self._app.settings)]
         tasks = [asyncio.create_task(each) for each in parts]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -11,7 +11,7 @@ import typer
 from upcall import signals
 from upcall.ui.cli.added_commands import WithAdded
 from upcall.ui.cli.command import WRONG_USE, Command, describe_refusal
-from upcall.ui.cli.commands import asked, change, deliveries, look, store, token, trust, work
+from upcall.ui.cli.commands import asked, change, look, store, trust, work
 
 app = typer.Typer(
     name="upcall",
@@ -27,8 +27,6 @@ for commands in (work, look, change, trust):
     app.add_typer(commands.app)
 app.add_typer(asked.app, name="asked")
 app.add_typer(store.app, name="store")
-app.add_typer(token.app, name="token")
-app.add_typer(deliveries.app, name="deliveries")
 
 
 @app.callback(invoke_without_command=True)

@@ -1,0 +1,171 @@
+"""The HTTP API, below ``/api``."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import JSONResponse
+from pydantic import ValidationError
+from sse_starlette import EventSourceResponse
+
+from upcall.errors import CallerError
+from upcall.server.bodies import (
+    Answers,
+    Changes,
+    Entry,
+    Fork,
+    QuestionList,
+    RunBody,
+    RunList,
+    Start,
+    Undo,
+    explain_validation,
+    read_value,
+)
+from upcall.server.callers import Authenticator, CurrentUser, KnownCallersRoute, limit_json_nodes
+from upcall.server.events import Streams, follow, follow_questions, parse_position, respond_with
+from upcall.server.problems import Problem
+from upcall.server.requests import reserve_request
+from upcall.server.service import Caller, Service
+from upcall.server.starting import begin_fork, begin_run
+from upcall.server.uploads import DOCUMENTS, IMAGES, read_files
+
+Key = Annotated[
+    str | None,
+    Header(alias="Idempotency-Key", max_length=200, description="Who repeats a request with its key repeats nothing."),
+]
+Limit = Annotated[int, Query(ge=1, le=200)]
+_FILES = {"type": "array", "items": {"type": "string", "format": "binary"}}
+_MULTIPART = {
+    "type": "object",
+    "required": ["start"],
+    "properties": {"start": {"type": "string", "description": "As in JSON."}, DOCUMENTS: _FILES, IMAGES: _FILES},
+}
+_START = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": Start.model_json_schema()},
+            "multipart/form-data": {"schema": _MULTIPART},
+        },
+    }
+}
+_STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {}}, "description": "Events."}}
+
+
+def make_router(service: Service, authenticator: Authenticator, streams: Streams) -> APIRouter:
+    """Make the routes."""
+    wrong = {code: {"model": Problem} for code in (400, 401, 403, 404, 409, 413, 422, 429, 507)}
+    router = APIRouter(
+        prefix="/api",
+        tags=["runs"],
+        responses=wrong,  # type: ignore[arg-type]
+        route_class=KnownCallersRoute,
+    )
+
+    async def show_run(run_id: str, caller: Caller) -> RunBody:
+        return RunBody.of(await service.app_for(caller).get(run_id, user=caller.user))
+
+    @router.post("/runs", status_code=202, response_model=RunBody, openapi_extra=_START)
+    async def start(request: Request, caller: CurrentUser, key: Key = None) -> JSONResponse:
+        """Start a run; send documents and images in a form. The run continues by itself: look at it, or follow its
+        events."""
+        wanted, documents, images = await _read_start(request)
+        run_id = await begin_run(service, caller, wanted, documents, images, key)
+        body = await show_run(run_id, caller)
+        return JSONResponse(body.model_dump(mode="json"), 202, {"Location": f"/api/runs/{run_id}"})
+
+    @router.get("/runs")
+    async def list_runs(caller: CurrentUser, limit: Limit = 50, before: str | None = None) -> RunList:
+        """List the runs that the caller may see, newest first."""
+        page = await service.app_for(caller).list(caller.user, limit=limit, before=before)
+        return RunList(runs=[RunBody.of(each) for each in (*page, *page.damaged)], next=page.next)
+
+    @router.get("/runs/{run_id}")
+    async def show(run_id: str, caller: CurrentUser) -> RunBody:
+        """Show a run."""
+        return await show_run(run_id, caller)
+
+    @router.post("/runs/{run_id}/answers")
+    async def answer(run_id: str, body: Answers, caller: CurrentUser, key: Key = None) -> RunBody:
+        """Answer one or several questions of a run, which then continues. The same answer again changes nothing."""
+        if key is not None:
+            await reserve_request(service.store, caller.user, key, [run_id, body.model_dump()], run_id)
+        await service.answer(caller, run_id, body.read())
+        return await show_run(run_id, caller)
+
+    @router.post("/runs/{run_id}/fork", status_code=202)
+    async def fork(run_id: str, body: Fork, caller: CurrentUser, key: Key = None) -> RunBody:
+        """Start a branch of a run: the same up to one of its questions, with another answer."""
+        answer = read_value(body.answer, body.question)
+        return await show_run(await begin_fork(service, caller, run_id, body.question, answer, key), caller)
+
+    @router.post("/runs/{run_id}/cancel")
+    async def cancel(run_id: str, caller: CurrentUser) -> RunBody:
+        """End a run for good."""
+        return RunBody.of(await service.app_for(caller).cancel(run_id, user=caller.user))
+
+    @router.post("/runs/{run_id}/resume", status_code=202)
+    async def resume(run_id: str, caller: CurrentUser) -> RunBody:
+        """Continue a run that failed or was interrupted."""
+        await service.resume(caller, run_id)
+        return await show_run(run_id, caller)
+
+    @router.get("/runs/{run_id}/transcript")
+    async def show_transcript(run_id: str, caller: CurrentUser) -> list[Entry]:
+        """Show what the agents of a run wrote and did."""
+        found = await service.app_for(caller).log.transcript(run_id, user=caller.user)
+        return [Entry.model_validate(each) for each in found.as_json()]
+
+    @router.get("/runs/{run_id}/changes")
+    async def list_changes(run_id: str, caller: CurrentUser) -> Changes:
+        """Show which files a run changed, with the diffs."""
+        return Changes(changes=[*await service.app_for(caller).changes.list(run_id, user=caller.user)])
+
+    @router.post("/runs/{run_id}/undo")
+    async def undo(run_id: str, body: Undo, caller: CurrentUser) -> Changes:
+        """Undo the last change, or the given one and all after it."""
+        return Changes(changes=[*await service.app_for(caller).changes.undo(run_id, body.change, user=caller.user)])
+
+    @router.get("/runs/{run_id}/events", responses=_STREAM, response_class=EventSourceResponse)
+    async def stream_events(
+        run_id: str, caller: CurrentUser, last: Annotated[str | None, Header(alias="Last-Event-ID")] = None
+    ) -> EventSourceResponse:
+        """Follow a run: ``log``, ``entry`` (of the transcript), ``run``, ``token``, ``thought``, ``end``."""
+        run = await service.app_for(caller).get(run_id, user=caller.user)
+        return respond_with(follow(service, authenticator, caller, run.id, parse_position(last)), streams, caller)
+
+    @router.get("/questions")
+    async def list_questions(caller: CurrentUser, limit: Annotated[int | None, Query(ge=1)] = None) -> QuestionList:
+        """List the open questions that the caller may answer, oldest first."""
+        return QuestionList.of(await service.app_for(caller).inbox(caller.user, limit=limit))
+
+    @router.get("/questions/events", responses=_STREAM, response_class=EventSourceResponse)
+    async def stream_questions(caller: CurrentUser) -> EventSourceResponse:
+        """Follow the caller's open questions: ``questions`` with the ids of all, whenever they change."""
+        return respond_with(follow_questions(service, authenticator, caller), streams, caller)
+
+    return router
+
+
+async def _read_start(request: Request) -> tuple[Start, list[Any], list[Any]]:
+    """Read a start from JSON, or from a form with files.
+
+    Raises:
+        CallerError: it is neither.
+    """
+    kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    try:
+        if kind == "multipart/form-data":
+            async with request.form() as form:
+                start_text = str(form.get("start", ""))
+                limit_json_nodes(start_text.encode(errors="replace"))
+                wanted = Start.model_validate_json(start_text)
+                return wanted, await read_files(form, DOCUMENTS), await read_files(form, IMAGES)
+        return Start.model_validate(json.loads(await request.body())), [], []
+    except ValidationError as error:
+        raise CallerError(explain_validation(error.errors(include_url=False))) from error
+    except (ValueError, RecursionError) as error:
+        raise CallerError("The body is no JSON. Send an object with a task.") from error

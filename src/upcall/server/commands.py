@@ -1,0 +1,66 @@
+"""Commands that let other programs in: serve, mcp."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from typing import TYPE_CHECKING
+
+from upcall import signals
+from upcall.errors import missing_extra
+from upcall.ui.cli.options import BASE_URL, CONFIG, DEBUG, MODEL, STORE, TEAM, USER, setting_option, with_options
+from upcall.ui.cli.run_command import RunCommand
+
+if TYPE_CHECKING:
+    from upcall.server.service import Service
+
+
+@with_options(
+    RunCommand,
+    setting_option("server", "host"),
+    setting_option("server", "port", maximum=65535),
+    setting_option("server", "origins", "--allow-origin"),
+    TEAM,
+    MODEL,
+    BASE_URL,
+    STORE,
+    CONFIG,
+    DEBUG,
+)
+def serve(command: RunCommand) -> None:
+    """Serve an inbox for the browser and an HTTP API until Ctrl-C; print the link to log in."""
+    with command:
+        command.is_watching = True
+        command.show_log()
+        service = _make_service(command)
+        from upcall.server.server import serve as serve_until_stopped
+
+        def show_link(link: str) -> None:
+            command.screen.note("Open this in a browser; Ctrl-C stops the service.")
+            sys.stdout.write(f"{link}\n")
+            sys.stdout.flush()
+
+        chosen, operator = service.server_settings, secrets.token_urlsafe(32)
+        signals.run(serve_until_stopped(service, chosen.host, chosen.port, operator=operator, show_link=show_link))
+
+
+@with_options(RunCommand, TEAM, MODEL, BASE_URL, STORE, CONFIG, USER, DEBUG)
+def mcp(command: RunCommand) -> None:
+    """Serve runs to an MCP client as tools (start, inbox, answer, show), over standard input and output."""
+    with command:
+        command.is_watching = True
+        service = _make_service(command)
+        from upcall.server.mcp_tools import serve_on_stdio
+
+        signals.run(serve_on_stdio(service, command.app.settings.users.user))
+
+
+def _make_service(command: RunCommand) -> Service:
+    try:
+        from upcall.server.service import Service
+    except ImportError as missing:
+        raise missing_extra(f"The service needs {missing.name}", "server") from missing
+    settings = command.app.settings
+    if "stream" not in settings.team.model_fields_set:
+        settings = settings.replace(team={"stream": True})
+    return Service(settings, team=command.team)

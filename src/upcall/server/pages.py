@@ -1,0 +1,181 @@
+"""The pages for the browser. They work without scripts; scripts only keep them up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from upcall import identity
+from upcall.errors import AnswerError, CallerError
+from upcall.questions.answer import Answer, Outcome
+from upcall.questions.matching import AnswerValue
+from upcall.questions.question_form import join_fields
+from upcall.server.bodies import Start
+from upcall.server.callers import Authenticator, CurrentUser, is_same_origin
+from upcall.server.problems import Problem, respond
+from upcall.server.service import Caller, Service
+from upcall.server.starting import begin_fork, begin_run
+from upcall.server.uploads import DOCUMENTS, IMAGES, read_files
+from upcall.server.views import Page, inbox_view, list_operations, render, run_view
+from upcall.ui import diagrams
+
+Text = Annotated[str, Form()]
+STATIC = Path(__file__).parent / "static"
+PAGE_SIZE = 30
+_PROGRAMS = ("/api", "/healthz", "/openapi.json", "/agui", "/mcp", "/static")
+_PICTURE = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
+
+
+def show_problem(request: Request, problem: Problem) -> Response:
+    """Show a problem: to a person as a page, or as the login if they need one."""
+    if request.url.path.startswith(_PROGRAMS) or "text/html" not in request.headers.get("Accept", ""):
+        return respond(problem)
+    if problem.status == 401:
+        return RedirectResponse("/login", 303)
+    return HTMLResponse(render("problem.html", Page(None), problem=problem), problem.status)
+
+
+def make_pages(service: Service, authenticator: Authenticator, describe_api: Callable[[], dict[str, Any]]) -> APIRouter:
+    """Make the routes of the pages."""
+    router = APIRouter()
+    router.mount("/static", StaticFiles(directory=STATIC))
+    _add_doors(router, authenticator)
+
+    async def show_inbox(caller: Caller, wrong: AnswerError | None = None, question: str = "") -> HTMLResponse:
+        found = await service.app_for(caller).inbox(caller.user)
+        shown = render("inbox.html", Page(caller), **inbox_view(found), wrong=wrong, wrong_at=question)
+        return HTMLResponse(shown, 422 if wrong else 200)
+
+    async def show_run(
+        run_id: str, caller: Caller, wrong: AnswerError | None = None, question: str = ""
+    ) -> HTMLResponse:
+        view = await run_view(service, caller, run_id)
+        shown = render("run.html", Page(caller), **view, wrong=wrong, wrong_at=question)
+        return HTMLResponse(shown, 422 if wrong else 200)
+
+    @router.get("/")
+    async def inbox(caller: CurrentUser) -> Response:
+        return await show_inbox(caller)
+
+    @router.get("/runs")
+    async def list_runs(caller: CurrentUser, before: str | None = None) -> Response:
+        page = await service.app_for(caller).list(caller.user, limit=PAGE_SIZE, before=before)
+        return HTMLResponse(render("runs.html", Page(caller), runs=[*page], damaged=page.damaged, next=page.next))
+
+    @router.get("/start")
+    async def show_start(caller: CurrentUser) -> Response:
+        return HTMLResponse(render("start.html", Page(caller), key=identity.new_id()))
+
+    @router.post("/start")
+    async def start(request: Request, caller: CurrentUser) -> Response:
+        async with request.form() as form:
+            ticked = {name: True for name in ("unattended", "open") if form.get(name)}
+            wanted = Start(task=str(form.get("task", "")), **ticked)
+            files = await read_files(form, DOCUMENTS), await read_files(form, IMAGES)
+            run_id = await begin_run(service, caller, wanted, *files, str(form.get("key", "")) or None)
+        return RedirectResponse(f"/runs/{run_id}", 303)
+
+    @router.get("/runs/{run_id}")
+    async def show(run_id: str, caller: CurrentUser) -> Response:
+        return await show_run(run_id, caller)
+
+    @router.post("/runs/{run_id}/answers")
+    async def answer(request: Request, run_id: str, caller: CurrentUser) -> Response:
+        form = await request.form()
+        question, back = str(form.get("question", "")), str(form.get("back", ""))
+        choices = [str(each) for each in form.getlist("choice")]
+        try:
+            value = _read_answer(question, choices, str(form.get("own", "")), str(form.get("act", "")))
+            await service.answer(caller, run_id, {question: value})
+        except AnswerError as error:
+            return await (show_inbox(caller, error, question) if back else show_run(run_id, caller, error, question))
+        return RedirectResponse("/" if back else f"/runs/{run_id}", 303)
+
+    @router.post("/runs/{run_id}/fork")
+    async def fork(run_id: str, caller: CurrentUser, question: Text, answer: Text, key: Text) -> Response:
+        new_id = await begin_fork(service, caller, run_id, question, answer, key)
+        return RedirectResponse(f"/runs/{new_id}", 303)
+
+    @router.post("/runs/{run_id}/cancel")
+    async def cancel(run_id: str, caller: CurrentUser) -> Response:
+        await service.app_for(caller).cancel(run_id, user=caller.user)
+        return RedirectResponse(f"/runs/{run_id}", 303)
+
+    @router.post("/runs/{run_id}/resume")
+    async def resume(run_id: str, caller: CurrentUser) -> Response:
+        await service.resume(caller, run_id)
+        return RedirectResponse(f"/runs/{run_id}", 303)
+
+    @router.post("/runs/{run_id}/undo")
+    async def undo(run_id: str, caller: CurrentUser, change: Text) -> Response:
+        await service.app_for(caller).changes.undo(run_id, change, user=caller.user)
+        return RedirectResponse(f"/runs/{run_id}#files", 303)
+
+    @router.get("/runs/{run_id}/tree.svg")
+    async def draw_tree(run_id: str, caller: CurrentUser) -> Response:
+        run = await service.app_for(caller).get(run_id, user=caller.user)
+        return Response(diagrams.tree(run), media_type="image/svg+xml", headers=_PICTURE)
+
+    @router.get("/runs/{run_id}/timeline.svg")
+    async def draw_timeline(run_id: str, caller: CurrentUser) -> Response:
+        app = service.app_for(caller)
+        worked = await app.log.call_timings(run_id, user=caller.user)
+        drawn = diagrams.timeline(await app.get(run_id, user=caller.user), worked)
+        return Response(drawn, media_type="image/svg+xml", headers=_PICTURE)
+
+    @router.get("/compare")
+    async def compare(caller: CurrentUser, one: str, other: str) -> Response:
+        app = service.app_for(caller)
+        lines = await app.forks.diff(one, other, user=caller.user)
+        runs = [await app.get(each, user=caller.user) for each in (one, other)]
+        return HTMLResponse(render("compare.html", Page(caller), lines=lines, runs=runs))
+
+    @router.get("/openapi.json")
+    async def show_description(caller: CurrentUser) -> Response:
+        return JSONResponse(describe_api())
+
+    @router.get("/docs")
+    async def show_reference(caller: CurrentUser) -> Response:
+        return HTMLResponse(render("reference.html", Page(caller), operations=list_operations(describe_api())))
+
+    return router
+
+
+def _add_doors(router: APIRouter, authenticator: Authenticator) -> None:
+    """Add the routes for login and logout."""
+
+    @router.get("/login")
+    async def show_login(request: Request, token: str = "") -> Response:
+        if token and authenticator.may_log_in_by_link(request, token):
+            return await _log_in(request, token)
+        return HTMLResponse(render("login.html", Page(None), wrong=False))
+
+    @router.post("/login")
+    async def log_in(request: Request, token: Text) -> Response:
+        if not is_same_origin(request):
+            raise CallerError("Another page sent this form; nothing was changed. Load the page again.")
+        return await _log_in(request, token.strip())
+
+    async def _log_in(request: Request, token: str) -> Response:
+        entered = RedirectResponse("/", 303)
+        if await authenticator.log_in(request, entered, token):
+            return entered
+        return HTMLResponse(render("login.html", Page(None), wrong=True), 401)
+
+    @router.post("/logout")
+    async def log_out(request: Request, caller: CurrentUser) -> Response:
+        left = RedirectResponse("/login", 303)
+        await authenticator.log_out(request, left, caller)
+        return left
+
+
+def _read_answer(question: str, choices: list[str], own: str, act: str) -> AnswerValue:
+    """Read the answer from the fields of a form: the button pressed, then what is ticked and written."""
+    if act in (Outcome.SKIPPED, Outcome.DECLINED):
+        return Answer(question_id=question, outcome=Outcome(act), text=own)
+    return join_fields(choices, own)

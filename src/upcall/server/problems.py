@@ -1,0 +1,94 @@
+"""Errors as problem details (RFC 9457): the words are the error's, the status says who must act."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+
+from pydantic import BaseModel
+from starlette.responses import JSONResponse
+
+from upcall import errors
+from upcall.server.callers import Forged, NotLoggedIn
+from upcall.server.events import TooManyStreams
+from upcall.server.requests import KeyReused
+from upcall.storage.uploads import UploadsFull
+
+MEDIA_TYPE = "application/problem+json"
+INTERNAL = "This is a fault in upcall; its log says more."
+CLOSED = "The service cannot do this at the moment. Try again later; whoever runs it finds the reason in its log."
+"""Replaces what only concerns whoever runs the service: it names files, addresses and accounts."""
+
+_STATUSES: Mapping[type[Exception], int] = {
+    NotLoggedIn: 401,
+    Forged: 403,
+    errors.NotAllowed: 403,
+    errors.UnknownRun: 404,
+    errors.UnknownQuestion: 404,
+    errors.RunNotWaiting: 409,
+    errors.AlreadyAnswered: 409,
+    errors.QuestionExpired: 409,
+    errors.TeamMismatch: 409,
+    errors.RunConflict: 409,
+    errors.WorkspaceMissing: 409,
+    errors.AnswerRefused: 422,
+    KeyReused: 422,
+    errors.TooLarge: 413,
+    UploadsFull: 507,
+    TooManyStreams: 429,
+    errors.StoreUnavailable: 503,
+    errors.ModelError: 502,
+    errors.AgentFailed: 502,
+    errors.CallerError: 400,
+    errors.AnswerError: 400,
+}
+"""By the class of an error, or the nearest class above it that is here."""
+
+
+_log = logging.getLogger(__name__)
+
+
+class Problem(BaseModel):
+    """What is wrong with a request.
+
+    Attributes:
+        type: a name for the kind of problem.
+        title: the kind in words.
+        status: the HTTP status.
+        detail: what, which value, and what to do, in one line or a few.
+    """
+
+    type: str
+    title: str
+    status: int
+    detail: str
+
+
+def describe(error: Exception, *, to_operator: bool = False) -> Problem:
+    """Describe an error; an unexpected one reveals nothing, and one about the store or the program something only to
+    whoever runs the service."""
+    if not isinstance(error, errors.UpcallError):
+        return make_problem("InternalError", 500, INTERNAL)
+    status = next((_STATUSES[each] for each in type(error).__mro__ if each in _STATUSES), 500)
+    if status in (500, 503) and not to_operator:
+        _log.warning("%s: %s", type(error).__name__, error)
+        return make_problem(type(error).__name__, status, CLOSED)
+    return make_problem(type(error).__name__, status, str(error))
+
+
+def make_problem(name: str, status: int, detail: str) -> Problem:
+    """Make a problem from the name of its kind."""
+    words = re.sub(r"(?<!^)(?=[A-Z])", " ", name)
+    return Problem(
+        type=f"urn:upcall:problem:{words.lower().replace(' ', '-')}",
+        title=words.capitalize(),
+        status=status,
+        detail=detail,
+    )
+
+
+def respond(problem: Problem) -> JSONResponse:
+    """Send a problem."""
+    headers = {"WWW-Authenticate": "Bearer"} if problem.status == 401 else None
+    return JSONResponse(problem.model_dump(), problem.status, headers, MEDIA_TYPE)
