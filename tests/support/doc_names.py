@@ -71,6 +71,8 @@ FOREIGN = {
     "tool_context.interrupt": "of Strands",
     "upcall stars": "the command of the guest that the guide shows",
     "upcall_experiments": "an alternative that was not taken",
+    "UPCALL_NAME__FIELD": "a pattern",
+    "output.value": "OpenInference's",
     "user.id": "OpenTelemetry's",
     "service.name": "OpenTelemetry's",
 }

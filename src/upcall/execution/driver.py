@@ -121,7 +121,7 @@ class Driver:
         return accepted.answers
 
     async def take(self, stored: StoredRun, answers: Sequence[Answer], events: Sequence[Event] = ()) -> Stream:
-        """Pass answers to a waiting run; `on_stored` is called as soon as they are stored."""
+        """Pass answers to a waiting run, and continue it."""
         await restore_workspace(self.store, stored)
         stored, built = await self.load_team(stored)
         async with built.close_on_error():
