@@ -10,7 +10,7 @@ from upcall.settings import Settings
 from upcall.storage.store import RunStore
 
 Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
-"""Goes on until it is cancelled. It handles its errors itself: one that it raises ends the process."""
+"""Continues until it is cancelled. It handles its errors itself: one that it raises ends the process."""
 
 
 def list_background(store: RunStore, settings: Settings) -> Sequence[Work]:
