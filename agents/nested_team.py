@@ -189,7 +189,7 @@ class NestedTeam(ResumableAgent[TeamTurn], Component[NestedTeamConfig]):
                 asked = extract_questions(event, self.user_proxy) if is_own else ()
                 if not asked:
                     yield event
-                elif QUESTIONS not in event.metadata:  # A stock agent's hand-off: nobody was informed of it.
+                elif QUESTIONS not in event.metadata:  # A stock agent's hand-off: nobody has seen it.
                     yield asked_event(asked[0], source=event.source)
             running.result()
             state.unfinished = False

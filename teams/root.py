@@ -141,7 +141,7 @@ class _RunSources:
         return [tool for tool in self.tools if shown is None or tool.name in shown]
 
     def infos(self, agent: str) -> list[ToolInfo]:
-        """Return the tools that an agent is informed of, including those of the sources; an MCP server counts as
+        """Return the tools that an agent is shown, including those of the sources; an MCP server counts as
         one."""
         infos = [ToolInfo(each["name"], each.get("description", "")) for each in self.library.schemas()]
         infos += [ToolInfo(server.name, server.description) for server in self.servers]

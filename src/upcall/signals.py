@@ -131,7 +131,7 @@ class _Stoppable(Generic[T]):
         loop = self._task.get_loop() if self._task is not None else None
         if self._stops > 1:
             if loop is not None:
-                loop.set_exception_handler(lambda *_: None)  # Tasks that are left behind would be informed of.
+                loop.set_exception_handler(lambda *_: None)  # Tasks that are left behind would be reported.
             if self._stops > 2 or loop is None or not loop.is_running():
                 raise KeyboardInterrupt
             # Not here: this may be the finalizer of some object, which would print the exception and lose it.

@@ -198,7 +198,7 @@ async def test_sources_of_a_run_are_configured_and_allowed_ones(tmp_path: Path) 
         ([], set()),
     ):
         settings = Settings.read(None, research={"sources": ["wikipedia", "web"], "web_search": "brave"})
-        # Without a search it is reported once that it looked nothing up; behind one it gets no tools until it wants
+        # Without a search it is reminded once that it looked nothing up; behind one it gets no tools until it wants
         # them.
         searched = "search_documents" in expected
         wanted = [Call("read_document", {"name": "a.md"})] if searched else ["Wind grew."] if expected else []

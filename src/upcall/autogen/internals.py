@@ -457,7 +457,7 @@ def wrap_manager(team: BaseGroupChat, wrappers: Wrappers) -> None:
 
 
 class _Listed(StaticWorkbench):
-    """The tools of an agent as they were listed: a model is informed of them, and calls none here."""
+    """The tools of an agent as they were listed: a model is shown them, and calls none here."""
 
     def __init__(self, schemas: list[ToolSchema]) -> None:
         super().__init__([])

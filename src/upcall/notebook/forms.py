@@ -156,7 +156,7 @@ class Form:
     async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
-        except Exception as error:  # noqa: BLE001 - nobody awaits the task: who looks at the form is informed.
+        except Exception as error:  # noqa: BLE001 - nobody awaits the task: who looks at the form sees it.
             if self.run is not None and not isinstance(error, AnswerRefused):
                 with suppress(UpcallError):  # Somebody else may have answered: show how it stands.
                     await self._load(self.run.id)
