@@ -16,7 +16,7 @@ help:  ## list these words
 install:  ## make $(VENV) with everything a contributor needs
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q uv
-	$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -e '.[dev]'
+	$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -c .ci/constraints.txt -e '.[dev]'
 
 install-lowest:  ## make $(VENV) with the lowest versions that pyproject.toml allows, to run the tests with
 	$(PYTHON) -m venv $(VENV)
