@@ -96,7 +96,7 @@ def suspend_in_write(chosen: int) -> None:
         return execute
 
     for name in ("execute", "executemany"):
-        setattr(postgresql._Connection, name, at_statement(getattr(postgresql._Connection, name)))
+        setattr(postgresql._PostgresConnection, name, at_statement(getattr(postgresql._PostgresConnection, name)))
 
 
 def suspend() -> None:

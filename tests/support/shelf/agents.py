@@ -59,7 +59,7 @@ class Diary(BaseChatAgent):
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
         self._received += [f"{each.source}: {each.to_text()}" for each in messages]
-        emitted = TextMessage(content=f"told {self._heard}", source=self.name)
+        emitted = TextMessage(content=f"told {self._received}", source=self.name)
         if self._say is None or self._has_sent:
             return Response(chat_message=emitted)
         self._has_sent = True
