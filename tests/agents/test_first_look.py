@@ -298,11 +298,9 @@ async def test_run_resumed_elsewhere_after_failure_takes_no_second_look() -> Non
     replies = for_run(looks=[LACKING_LOOK, NAMED], clarifier=[Fail(400, "no"), UNWEIGHTY])
     with LoopbackServer(replies, owned_by="vllm") as server:
         chosen = {
-            "model": "m",
-            "base_url": server.base_url,
-            "store": "runs.db",
-            "check_questions": False,
-            "small": True,
+            "models": {"model": "m", "base_url": server.base_url, "small": True},
+            "store": {"path": "runs.db"},
+            "questions": {"check_questions": False},
         }
         write_settings(json.dumps(chosen))
         failed = await Upcall(settings=Settings.read()).start(TASK)

@@ -560,7 +560,11 @@ def server() -> Any:
     replies = script(classifier=[SHALLOW], clarifier=[], planner=[], lead=[], coder=[])
     replies["You are the researcher "] = [DEPLOY, '{"summary": "It is deployed."}']
     with LoopbackServer(replies) as opened:
-        settings = {"model": "m", "base_url": opened.base_url, "tools": tools, "data_sources": ["deploy"]}
+        settings = {
+            "models": {"model": "m", "base_url": opened.base_url},
+            "team": {"tools": tools},
+            "research": {"data_sources": ["deploy"]},
+        }
         write_settings(yaml.safe_dump(settings))
         yield opened
 

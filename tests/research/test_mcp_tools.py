@@ -155,11 +155,11 @@ async def test_mcp_tools_are_dumped_and_loaded_without_keys(notes: McpTools) -> 
 # -- as a source of a run ---------------------------------------------------------------------------------------------
 
 
-async def researched(**settings: object) -> tuple[ScriptedModelClient, str]:
+async def researched(**research: object) -> tuple[ScriptedModelClient, str]:
     classified = '{"intent": "research", "research_depth": "shallow"}'
     search = Call("notes_search", {"words": "wind"})
     with ScriptedModelClient([classified, search, '{"summary": "Wind grew, the notes say."}']) as client:
-        options = Settings.read(None, research={"mcp_servers": {"notes": start_command(NOTES)}}, **settings)
+        options = Settings.read(None, research={"mcp_servers": {"notes": start_command(NOTES)}, **research})
         run = await Upcall(client, store="runs.db", settings=options).start("What do my notes say on wind?")
     assert run.status is RunStatus.COMPLETED
     return client, client.requests[2].messages[-1]["content"]
@@ -237,9 +237,9 @@ async def test_shared_server_runs_until_the_last_run_pauses() -> None:
 
 @pytest.mark.slow
 async def test_data_sources_name_a_server() -> None:
-    _, result = await researched(research={"data_sources": ["documents"]})
+    _, result = await researched(data_sources=["documents"])
     assert result.startswith("Error: there is no tool 'notes_search'")
-    _, result = await researched(research={"data_sources": ["notes"]})
+    _, result = await researched(data_sources=["notes"])
     assert parse_fenced(result)
 
 

@@ -63,7 +63,7 @@ class Site:
 
 
 @asynccontextmanager
-async def serving(team: MakeTeam | None = None, **settings: Any) -> AsyncIterator[Site]:
+async def serving(team: MakeTeam | None = None, /, **settings: Any) -> AsyncIterator[Site]:
     """Yield a service in this loop; at the end it is stopped as Ctrl-C does."""
     service = Service(Settings.read(None, **settings), team=team)
     link: asyncio.Future[str] = asyncio.get_running_loop().create_future()
