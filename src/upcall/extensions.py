@@ -77,11 +77,12 @@ class Display(Protocol):
 
 
 def display(value: object, text: str) -> dict[str, str]:
-    """Return a value by MIME type: as this text, and as what was added for its class displays it."""
-    bundle, kind = {"text/plain": text}, type(value).__name__
+    """Return a value by MIME type: as this text, and as what was added for its class, or one it derives from, displays
+    it."""
+    bundle, kinds = {"text/plain": text}, {each.__name__ for each in type(value).__mro__}
     try:
         for name in sorted(find_added("displays")):
-            if name.partition(".")[0] == kind:
+            if name.partition(".")[0] in kinds:
                 show: Display = load_added("displays", name)
                 bundle |= show(value)
     except ConfigurationError as error:  # The text holds without it.

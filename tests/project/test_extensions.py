@@ -117,6 +117,13 @@ def test_display_of_a_guest_stands_beside_the_text(guests: MadeGuests) -> None:
     assert (shown["text/loud"], shown["text/plain"]) == ("DO IT", str(run))
 
 
+async def test_display_of_runs_serves_what_an_application_returns(guests: MadeGuests) -> None:
+    guests.add("loud", "displays", DISPLAY, **{"Run.loud": "show_loud"})
+    run = await Upcall(store="runs.db", settings=Settings.read(models={"model": "demo"})).start("do it")
+    assert type(run) is not Run
+    assert run._repr_mimebundle_()["text/loud"] == "DO IT"
+
+
 def test_display_that_cannot_load_leaves_the_text(guests: MadeGuests) -> None:
     guests.add("broken", "displays", "import nothing_like_it", **{"Run.broken": "show"})
     shown = Run(id="a-run", task="do it")._repr_mimebundle_()["text/plain"]

@@ -72,9 +72,9 @@ def test_job_in_the_background_still_ignores_ctrl_c() -> None:
 def test_stop_between_two_events_only_explains_how_to_resume() -> None:
     code = (
         "import asyncio, os, signal, sys\nfrom upcall.__main__ import main\n"
-        "from upcall.ui.cli.run_command import RunCommand\n\n"
-        f"async def stop(self):\n    {STOP}\n    await asyncio.sleep(60)\n\n"
-        "RunCommand._find_last_entry = stop\n"
+        "from upcall.storage.event_log import EventLog\n\n"
+        f"async def stop(self, run_id):\n    {STOP}\n    await asyncio.sleep(60)\n\n"
+        "EventLog.find_last = stop\n"
         "sys.argv = ['upcall', 'run', 'What is CUDA?', '--model', 'demo']\nmain()\n"
     )
     status, _, error = ended(code)
