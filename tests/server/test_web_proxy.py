@@ -150,7 +150,10 @@ async def test_proxy_users_have_rate_limits_of_their_own(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("public", ["https://inbox.example.org", "https://Inbox.example.org:443/"])
 @pytest.mark.slow
 async def test_session_is_secure_where_browsers_come_by_https(public: str) -> None:
-    async with serving(one_agent(), server={**SERVER, "public_url": public}) as site, await site.caller("alice") as alice:
+    async with (
+        serving(one_agent(), server={**SERVER, "public_url": public}) as site,
+        await site.caller("alice") as alice,
+    ):
         form = {"token": alice.headers["Authorization"].removeprefix("Bearer ")}
         cookies = []
         for host in ("inbox.example.org", site.url.removeprefix("http://")):
