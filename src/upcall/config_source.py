@@ -185,7 +185,9 @@ def _parse(text: str, path: Path) -> tuple[dict[str, Any], Any]:
     except Exception as error:  # Besides YAMLError, a RecursionError of the parser.
         raise ConfigurationError(_not_yaml(error, path)) from error
     if not isinstance(data, dict):
-        raise ConfigurationError(f"The configuration {path} must hold settings by name, like: model: gpt-4o")
+        raise ConfigurationError(
+            f"The configuration {path} must hold settings by section, like: models: {{model: gpt-4o}}"
+        )
     return data, root
 
 

@@ -127,8 +127,8 @@ def test_with_executor_none_the_coder_has_no_such_tools(shop: Path) -> None:
 def test_settings_that_contradict_each_other_are_refused(shop: Path) -> None:
     done = upcall("run", "Do it", "--unsafe-local", UPCALL_WORKSPACE__EXECUTOR="docker")
     assert done.error == (
-        "error: unsafe_local is true and executor is 'docker': leave out unsafe_local to use that, or executor to run "
-        "commands without a sandbox."
+        "error: workspace.unsafe_local is true and workspace.executor is 'docker': leave out "
+        "unsafe_local to use that, or executor to run commands without a sandbox."
     )
     wrong = upcall("run", "Do it", UPCALL_WORKSPACE__LIMITS__SECONDS="0")
     assert "limits.seconds" in wrong.error

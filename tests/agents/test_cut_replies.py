@@ -121,7 +121,7 @@ async def test_cut_replies_in_a_row_end_the_turn(writer: Writer) -> None:
     rest = await reply(writer, *map(cut, calls))
     assert (rest.message.metadata[OUTCOME], writer.made) == ("cut_off", [])
     assert "3 replies in a row were cut off at the limit of tokens" in rest.text
-    assert "Raise max_reply_tokens" in rest.text
+    assert "Raise models.max_reply_tokens" in rest.text
 
 
 async def test_whole_reply_between_cut_ones_starts_the_count_again(writer: Writer) -> None:
@@ -170,8 +170,8 @@ async def test_cut_replies_fail_a_stock_agent_in_one_line(writer: Writer) -> Non
     assert (run.status, writer.made) == (RunStatus.FAILED, [])
     assert run.error == (
         "Agent 'solo': 3 replies in a row were cut off at the limit of tokens, and no call of them was made. Raise "
-        "max_reply_tokens or the server's limit, or give the task in smaller steps. The run is stored and can be "
-        "resumed."
+        "models.max_reply_tokens or the server's limit, or give the task in smaller steps. The run is stored and can "
+        "be resumed."
     )
 
 

@@ -17,7 +17,7 @@ from zoo_cells import INFO
 from upcall import OpenAICompatibleClient, PausableAgent, Run, Settings, Upcall
 from upcall.testing.zoo import Behaviour, ZooServer, completion
 
-LIMIT = "(finish reason 'length'). Raise max_reply_tokens"
+LIMIT = "(finish reason 'length'). Raise models.max_reply_tokens"
 FILTER = "(finish reason 'content_filter'). Put the task in other words"
 
 EMPTY: list[Any] = [

@@ -233,7 +233,7 @@ async def test_memory_refuses_answers_that_would_not_be_reused() -> None:
 async def test_memory_fact_needs_file_answered_question_and_own_run() -> None:
     run = await close_one("Beginners", user="alice")
     asked = run.answers[0].question_id
-    with pytest.raises(ConfigurationError, match=r"facts: facts\.yaml"):
+    with pytest.raises(ConfigurationError, match=r"questions: \{facts: facts\.yaml\}"):
         await app_of().memory.keep_fact(run.id, asked, user="alice")
     with pytest.raises(CallerError, match=f"no answered question 'nothing'. Answered: {asked}"):
         await app_of().memory.keep_fact(run.id, "nothing", user="alice")

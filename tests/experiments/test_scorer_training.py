@@ -131,7 +131,7 @@ def test_command_writes_a_small_file_without_the_tasks() -> None:
     assert done.status == 0, done.err
     assert "all kinds" in done.out
     assert "1.00 (1.00 to 1.00)" in done.out
-    assert done.out.endswith("Written: scorer.json; use it with ask_scorer: scorer.json\n")
+    assert done.out.endswith("Written: scorer.json; use it with questions.ask_scorer: scorer.json\n")
     text = Path("scorer.json").read_text()
     assert len(text) < 60_000
     assert "report" not in text

@@ -139,7 +139,7 @@ def test_key_is_not_shown() -> None:
         ("model: a\n3: b\n", "line 2: the name '3' is no text; write it in quotes."),
         ("[a]: b\n", "line 1: a name must be text, not a list or a mapping."),
         ("models:\n  model_info: &a\n    self: *a\n", "line 2: a value must not contain itself."),
-        ("- a\n- b\n", "must hold settings by name"),
+        ("- a\n- b\n", "must hold settings by section, like: models: {model: gpt-4o}"),
         ("\x00", "is not valid YAML"),
         ("model: " + "[" * 5000, "is not valid YAML"),
     ],

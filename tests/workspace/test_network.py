@@ -170,7 +170,9 @@ async def test_no_more_connections_than_the_bound_are_open(tmp_path: Path) -> No
 
 async def test_network_failures_are_named_to_the_outputs_reader(tmp_path: Path) -> None:
     text = await ask(tmp_path, NetworkAccess(["pypi.org"]), "example.org", 443)
-    assert text.endswith("\n[Not connected: example.org:443 is none of the hosts that the user allows (network_hosts)]")
+    assert text.endswith(
+        "\n[Not connected: example.org:443 is none of the hosts that the user allows (workspace.network_hosts)]"
+    )
     long = await Bubblewrap().run(
         SAY.format(f"CONNECT \\x9b2J{'x' * 900}:443").replace("{{", "{").replace("}}", "}"),
         folder=tmp_path,

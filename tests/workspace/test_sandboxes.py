@@ -181,7 +181,7 @@ def test_which_executor_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert executor_for("none") is None
     assert isinstance(executor_for("auto", unsafe_local=True), Local)
     assert isinstance(executor_for("docker"), Docker)
-    with pytest.raises(ConfigurationError, match="unsafe_local is true and executor is 'docker'"):
+    with pytest.raises(ConfigurationError, match=r"unsafe_local is true and workspace\.executor is 'docker'"):
         executor_for("docker", unsafe_local=True)
     for why, kind in ((None, Bubblewrap), ("bwrap cannot be found", Unavailable)):
         monkeypatch.setattr(choosing, "explain_unusable", lambda why=why: why)

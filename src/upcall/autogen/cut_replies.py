@@ -28,7 +28,7 @@ _CUTS: Mapping[str, Cut] = MappingProxyType(
         "length": Cut(
             "at the limit of tokens",
             "Call again with less in it, in several steps if need be",
-            "Raise max_reply_tokens or the server's limit, or give the task in smaller steps",
+            "Raise models.max_reply_tokens or the server's limit, or give the task in smaller steps",
         ),
         "content_filter": Cut(
             "by the server's content filter",

@@ -18,7 +18,7 @@ from upcall.text import one_line
 EMPTY = "upcall.empty"
 """The key in a message's metadata of why it has no text."""
 
-_THOUGHT_ALONE = "Raise max_reply_tokens or the server's limit, let the model reason less, or use another model"
+_THOUGHT_ALONE = "Raise models.max_reply_tokens or the server's limit, let the model reason less, or use another model"
 _NO_CONTENT = "Try again, or use another model"
 
 

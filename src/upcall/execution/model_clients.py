@@ -103,8 +103,8 @@ def _openai(chosen: ModelSettings, settings: Settings) -> ChatCompletionClient:
     if not key and chosen.base_url is None:
         raise ConfigurationError(
             f"No API key for model {chosen.model!r}. Set OPENAI_API_KEY in the environment, or name another "
-            f"server with --base-url, or another AutoGen model client (Anthropic, Ollama, ...) as model_client in "
-            f"upcall.yaml; to try upcall without a model, use --model {DEMO}."
+            f"server with --base-url, or another AutoGen model client (Anthropic, Ollama, ...) as models.model_client "
+            f"in upcall.yaml; to try upcall without a model, use --model {DEMO}."
         )
     arguments: dict[str, Any] = {}
     if settings.models.max_reply_tokens is not None:

@@ -76,7 +76,9 @@ def experiment(
     ] = None,
     train: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.json", help="Run no trials; train a scorer (ask_scorer) on the tasks instead."),
+        typer.Option(
+            metavar="FILE.json", help="Run no trials; train a scorer (questions.ask_scorer) on the tasks instead."
+        ),
     ] = None,
 ) -> None:
     """Run tasks with a simulated user under several policies and compare the results.
@@ -123,7 +125,9 @@ def train_scorer(command: ExperimentCommand, chosen: Experiment, path: Path) -> 
     scorer = signals.run(train(chosen))
     scorer.write(path)
     shown = scorer.model_dump(mode="json", exclude={"weights", "bias"})
-    command.print(shown, lambda: [*evaluation_lines(scorer), f"Written: {path}; use it with ask_scorer: {path}"])
+    command.print(
+        shown, lambda: [*evaluation_lines(scorer), f"Written: {path}; use it with questions.ask_scorer: {path}"]
+    )
 
 
 def refuse_reports(paths: list[Path]) -> None:

@@ -144,7 +144,7 @@ def end_run(run: Run, now: datetime | None) -> Run:
     first = next(iter(lapsed.values()))
     error = (
         f"Question {first.id} of {' > '.join(first.path)} expired: {explain_expiry(first)} The run is over; start it "
-        "again, with more time (expires_after) or another on_expiry."
+        "again, with more time (questions.expires_after) or another questions.on_expiry."
     )
     return run.record_answers(answers).apply(RunEvent.EXPIRED, error=error)
 

@@ -140,7 +140,7 @@ class Scorer(_Stored):
         elif embed is None:
             raise ConfigurationError(
                 f"ask_scorer {path} needs embeddings by the model {scorer.features.model!r}, and no server is set that "
-                "has them: say models: {embeddings: {base_url: ...}}."
+                "has them: say models: {kinds: {embeddings: {base_url: ...}}}."
             )
         return scorer
 

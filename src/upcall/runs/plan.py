@@ -248,7 +248,7 @@ class PlanStatus(StrEnum):
         MADE: nobody was asked to review it.
         PROPOSED: it was shown, and nobody has said anything yet.
         APPROVED: the user approved it.
-        AUTO_APPROVED: it got more feedback than ``max_plan_iterations``, under ``at_plan_limit: approve``.
+        AUTO_APPROVED: it got more feedback than ``max_plan_iterations``, under ``planning.at_plan_limit: approve``.
         REJECTED: the user rejected it, and the run ended without work.
     """
 

@@ -23,8 +23,8 @@ class RunStatus(StrEnum):
         AWAITING_CLARIFICATION: it waits for an answer.
         COMPLETED: it has a result.
         FAILED: it has an error; `Upcall.resume` tries again.
-        CANCELLED: somebody ended it, or it expired under ``on_expiry: cancel``.
-        EXPIRED: a question expired under ``on_expiry: fail``.
+        CANCELLED: somebody ended it, or it expired under ``questions.on_expiry: cancel``.
+        EXPIRED: a question expired under ``questions.on_expiry: fail``.
     """
 
     QUEUED = "queued"

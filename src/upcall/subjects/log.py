@@ -68,7 +68,7 @@ class RunLog(Subject):
     async def transcript(self, run: Run | str, *, user: str | None = None) -> Transcript:
         """Return what the agents of a run wrote and did, oldest first; while they work, up to a second or so ago.
 
-        With ``transcripts: false`` it is empty.
+        With ``store.transcripts: false`` it is empty.
 
         Raises:
             UnknownRun: there is no such run.

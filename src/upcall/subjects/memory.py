@@ -78,7 +78,7 @@ class UserMemory(Subject):
             raise CallerError(f"Run {run.id} has no answered question {question_id!r}. Answered: {listed}.")
         if not isinstance(self.facts, Path):
             raise ConfigurationError(
-                "The setting facts names no file that a fact could be written to. Make an empty file, and name it: "
-                "facts: facts.yaml"
+                "The setting questions.facts names no file that a fact could be written to. Make an empty file, and "
+                "name it: questions: {facts: facts.yaml}"
             )
         return append_fact(self.facts, *closed)

@@ -59,8 +59,8 @@ def executor_for(
     """
     if unsafe_local and name != "auto":
         raise ConfigurationError(
-            f"unsafe_local is true and executor is {name!r}: leave out unsafe_local to use that, or executor to run "
-            "commands without a sandbox."
+            f"workspace.unsafe_local is true and workspace.executor is {name!r}: leave out unsafe_local to use that, "
+            "or executor to run commands without a sandbox."
         )
     if name == "none":
         return None
@@ -72,6 +72,6 @@ def executor_for(
     if why is None:
         return Bubblewrap(readable)
     return Unavailable(
-        f"{why}. The user can {INSTALL}, set executor: docker, or consent to commands without a sandbox with "
+        f"{why}. The user can {INSTALL}, set workspace.executor: docker, or consent to commands without a sandbox with "
         "--unsafe-local (the setting workspace.unsafe_local)"
     )

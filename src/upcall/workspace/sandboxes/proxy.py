@@ -153,7 +153,7 @@ class Proxy:
         """
         named = self._access.names(host, port)
         if not named and not self._access.public:
-            raise _Refused(f"403 {host}:{port} is none of the hosts that the user allows (network_hosts)")
+            raise _Refused(f"403 {host}:{port} is none of the hosts that the user allows (workspace.network_hosts)")
         found = await addresses.resolve(host, port)
         if not found:
             raise _Refused(f"502 {host} is not known")
@@ -161,7 +161,9 @@ class Proxy:
             not any(map(addresses.is_of_this_machine, found)) if named else all(map(addresses.is_public, found))
         )
         if not allowed:
-            raise _Refused(f"403 {host} is in a private network or this machine; the user can name it (network_hosts)")
+            raise _Refused(
+                f"403 {host} is in a private network or this machine; the user can name it (workspace.network_hosts)"
+            )
         return found
 
 

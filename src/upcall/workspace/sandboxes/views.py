@@ -208,7 +208,7 @@ def make_view(folder: Path, stage: Path, name: ViewName = "auto") -> View:
         if (why := explain_no_overlay(each, folder, stage.parent)) is None:
             return _OVERLAYS[each](folder, stage)
         if name != "auto":
-            raise ExecutorUnavailable(f"overlay is set to {name}, and that does not work here ({why})")
+            raise ExecutorUnavailable(f"workspace.overlay is set to {name}, and that does not work here ({why})")
     return Copy(folder, stage)
 
 
