@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr
 from pydantic_core import PydanticCustomError
 
 from upcall.model_table import FIELDS, ApiChoice
 from upcall.options import AgentName, WorkKind
-from upcall.runs.run import Usage
 from upcall.setting_types import About, AtLeastOne, Count, Seconds, Section, no_flag
+
+if TYPE_CHECKING:
+    from upcall.runs.run import Usage
 
 Small = bool | Literal["auto"]
 """Whether a model counts as small: ``auto`` by its size, as its name or its server shows."""
