@@ -7,6 +7,7 @@ A place is the names that lead to a value, such as ``("server", "port")``: `dot_
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -16,10 +17,50 @@ from pydantic.fields import FieldInfo
 
 from upcall.config_source import ConfigSource, Place, closest, dot_path
 from upcall.errors import ConfigurationError
-from upcall.sections import Root
-from upcall.setting_types import About
+from upcall.sections import load_sections
+from upcall.setting_types import About, Section
 
 PREFIX = "UPCALL_"
+
+
+class Root(Mapping[str, Any]):
+    """The sections by name, each with its type. What packages add is only looked up for a name that is not upcall's
+    own, and for a list of all: most commands need none of it, and it takes as long as they do."""
+
+    def __init__(self, own: Mapping[str, Any]) -> None:
+        self.own = own
+
+    @cached_property
+    def variables_of_others(self) -> Mapping[str, Place]:
+        """The settings that variables of other programs set too; only upcall's own sections have such."""
+        return {about.env: place for place, about in list_about(self.own) if about.env is not None}
+
+    @property
+    def added(self) -> Mapping[str, type[Section]]:
+        """Return what packages add.
+
+        Raises:
+            ConfigurationError: a section cannot be loaded or is unusable, or has the name of one of upcall's own.
+        """
+        added = load_sections()
+        for name in added.keys() & self.own.keys():
+            raise ConfigurationError(
+                f"The section {name} of the settings is upcall's own; {added[name].__module__} must not add it."
+            )
+        return added
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the type of a section."""
+        return self.own[name] if name in self.own else self.added[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of all sections."""
+        yield from self.own
+        yield from self.added
+
+    def __len__(self) -> int:
+        """Return the number of all sections."""
+        return len(self.own) + len(self.added)
 
 
 def variable(place: Place) -> str:
@@ -28,12 +69,11 @@ def variable(place: Place) -> str:
 
 
 def find_place(name: str, root: Root) -> Place | None:
-    """Return the place that a variable sets, as far as its name shows; None for those of others. Only upcall's own
-    sections have variables of other programs."""
+    """Return the place that a variable sets, as far as its name tells; None for those of others."""
     upper = name.upper()
     if upper.startswith(PREFIX):
         return tuple(upper.removeprefix(PREFIX).lower().split("__"))
-    return next((place for place, about in list_about(root.own) if about.env == upper), None)
+    return root.variables_of_others.get(upper)
 
 
 def about(place: Place, root: Root) -> About | None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self, get_args
@@ -42,8 +43,7 @@ from upcall.policy.facts import FactValue, parse_facts, read_facts_file
 from upcall.policy.routing import ROLE
 from upcall.research.settings import ResearchSettings
 from upcall.runs.config import Fact, RootTeamConfig
-from upcall.sections import Root
-from upcall.setting_paths import find_place, normalize, refuse_unknown, type_at, variable
+from upcall.setting_paths import Root, find_place, normalize, refuse_unknown, type_at, variable
 from upcall.setting_types import About, AnySection, AtLeastOne, Seconds, Section
 from upcall.settings_files import CONFIG_FILE, ENV_FILE, SettingsFile, read_config_file, read_env_file
 from upcall.settings_sources import FUNCTIONS, list_unknown, merge, read_variables
@@ -499,6 +499,7 @@ class Settings(BaseModel, extra="allow", frozen=True, protected_namespaces=()):
             yield f"No common model is set, so the scripted demo plays {', '.join(played)}; set models.model."
 
 
+@cache
 def settings_root() -> Root:
     """Return the sections by name, each with its type."""
     return Root({name: field.annotation for name, field in Settings.model_fields.items()})

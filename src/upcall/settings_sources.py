@@ -10,9 +10,9 @@ from typing import Any
 from upcall.config_source import Place
 from upcall.errors import ConfigurationError
 from upcall.questions.secrets import KEY
-from upcall.sections import Root
 from upcall.setting_paths import (
     PREFIX,
+    Root,
     explain_section,
     find_place,
     suggest_place,

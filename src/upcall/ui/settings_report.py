@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from upcall.config_source import Place, dot_path
-from upcall.sections import Root
-from upcall.setting_paths import about, find_place, is_secret, type_at
+from upcall.setting_paths import Root, about, find_place, is_secret, type_at
 from upcall.setting_types import About
 from upcall.settings import settings_root
 from upcall.settings_files import SettingsFile
