@@ -110,7 +110,7 @@ async def test_anthropic_arguments_unknown_to_its_package_join_the_body() -> Non
 @pytest.mark.parametrize("model", ["claude-haiku-4-5", "claude-sonnet-5", "claude-opus-4-7"])
 async def test_anthropic_names_of_today_see_images_and_call_tools(model: str) -> None:
     client = make_anthropic("http://127.0.0.1:9", model)
-    assert PausableAgent("solo", client)._made_of.calls_tools
+    assert PausableAgent("solo", client)._parts.calls_tools
     assert (client.model_info["vision"], client.model_info["structured_output"]) == (True, False)
     assert client.model_info["family"].startswith("claude-4")
 

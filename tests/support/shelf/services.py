@@ -682,7 +682,7 @@ ROWS = [
     Row(
         f"{CENTRIC}.utils.ChatCompletionClientRecorder",
         recording,
-        "records what is said",
+        "records what is written",
         outcome=Outcome.REMARKED,
         remark="it records what is written in its own process; replay a run in one process",
         stand_ins=["chromadb"],
