@@ -76,7 +76,7 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
         self.sees_answers = False
         """Whether it hears what the user answers to the tool calls of other members, as the roles of a root team do."""
         self._state: StateT = self._empty_state()
-        self._parts = PartStates()
+        self._part_states = PartStates()
 
     def _empty_state(self) -> StateT:
         return self.state_type()  # type: ignore[return-value]  # state_type is the class variable form of StateT
@@ -124,7 +124,7 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
         inner: list[BaseAgentEvent | BaseChatMessage] = []
         waited_for = self.waiting_for()
         claim_for_current_run(self)
-        await self._parts.begin()
+        await self._part_states.begin()
         try:
             async with aclosing(self.take_turn(messages, cancellation_token)) as turn:
                 async for item in turn:
@@ -160,7 +160,7 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
     async def save_state(self) -> Mapping[str, Any]:
         """Return the state as plain JSON, even in the middle of a turn."""
         state = self._state.model_dump(mode="json", exclude=None if self._state.handed_over else {"handed_over"})
-        parts = await self._parts.save()
+        parts = await self._part_states.save()
         return {**state, **({_PARTS: parts} if parts else {})}
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
@@ -183,7 +183,7 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
                 f"The stored state of agent {self.name!r} is that of another kind of agent than {type(self).__name__}. "
                 "Resume the run with the team that stored it."
             ) from error
-        await self._parts.load(state.get(_PARTS, ()))
+        await self._part_states.load(state.get(_PARTS, ()))
 
     def _new(self, messages: Sequence[BaseChatMessage]) -> Iterator[BaseChatMessage]:
         """Yield the messages not yet taken in. A group chat clears its buffer only after a turn that ends without an

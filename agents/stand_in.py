@@ -110,7 +110,7 @@ class StandIn(ResumableAgent[StateT]):
         base = (self._base or {}) if self._is_shared else await self._save_stock()
         dumped, empty = self._state.model_dump(mode="json"), self._empty_state().model_dump(mode="json")
         ours = {name: each for name, each in dumped.items() if each != empty[name]}
-        parts = await self._parts.save()
+        parts = await self._part_states.save()
         ours |= {"parts": parts} if parts else {}
         return {**base, **({_OURS: ours} if ours else {})}
 

@@ -124,7 +124,7 @@ class StockAgent(StandIn[StockTurn]):
             parts = assistant_parts(stock)
             handoffs = [each.name for each in parts.handoffs]
             require_sendable(stock.name, "hand-off", handoffs, RENAME_HANDOFF)
-            self._parts = PartStates(parts.memory, (), workbenches, parts.model_client)
+            self._part_states = PartStates(parts.memory, (), workbenches, parts.model_client)
         # Made to pause before anybody asks for its state, which starts its members.
         teams = [each.inner for each in parts_of(stock) if isinstance(each, TeamProxy)]
         self._teams = {id(each): NestedTeam(each, user_proxy=user_proxy) for each in teams}

@@ -141,17 +141,17 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         fit_client(model_client)
         # As in an `AssistantAgent`: scripts written for one read both.
         self._model_client, self._model_context = model_client, model_context
-        self._made_of = PausableParts(
+        self._parts = PausableParts(
             name, settings, model_client, toolset, list(memory), model_context, output_type, small_client, prompts
         )
-        self._parts = PartStates(self._made_of.memory, [*toolset.tools.values()], toolset.workbenches, model_client)
-        self._view = ModelView(self._made_of)
-        self._search = SearchFirst(self._made_of)
-        self._output = self.validator_type(self._made_of)
-        self._interpreter = ReplyInterpreter(self._made_of, self._output)
-        self._batches = Batches(self._made_of, self._output)
-        self._nested = NestedCalls(self._made_of, self._view)
-        self._handoffs = Handoffs(self._made_of)
+        self._part_states = PartStates(self._parts.memory, [*toolset.tools.values()], toolset.workbenches, model_client)
+        self._view = ModelView(self._parts)
+        self._search = SearchFirst(self._parts)
+        self._output = self.validator_type(self._parts)
+        self._interpreter = ReplyInterpreter(self._parts, self._output)
+        self._batches = Batches(self._parts, self._output)
+        self._nested = NestedCalls(self._parts, self._view)
+        self._handoffs = Handoffs(self._parts)
 
     @property
     def usage(self) -> Mapping[str, Usage]:
@@ -161,7 +161,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     @property
     def output_type(self) -> type[BaseModel] | None:
         """The class of its result."""
-        return self._made_of.output_type
+        return self._parts.output_type
 
     @property
     def model_context(self) -> ChatCompletionContext:
@@ -171,7 +171,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     @property
     def toolset(self) -> Toolset:
         """Everything it can call."""
-        return self._made_of.toolset
+        return self._parts.toolset
 
     async def close(self) -> None:
         """Close the nested agents and stop the workbenches."""
@@ -188,7 +188,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
         await super().load_state(state)
 
     def _to_config(self) -> PausableAgentConfig:
-        return self._made_of.to_config()
+        return self._parts.to_config()
 
     @classmethod
     def _from_config(cls, config: PausableAgentConfig) -> Self:
@@ -240,7 +240,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
     async def _think(self, token: CancellationToken) -> AsyncGenerator[Event | Response, None]:
         """Call the model; open the calls it makes, or end the turn with its text."""
         turn = self._state
-        limit = find_limit(turn, self._made_of.settings)
+        limit = find_limit(turn, self._parts.settings)
         if limit and not (limit.outcome == REPEATS and begin_last_words(turn)):
             yield Response(chat_message=await self._output.stop(turn, limit, token))
             return
@@ -337,7 +337,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
 
     async def _list_offered(self, token: CancellationToken) -> list[ToolSchema]:
         """Return the schemas of everything the model can call."""
-        if not self._made_of.calls_tools:
+        if not self._parts.calls_tools:
             return []
         asked = self.toolset.schemas()  # Only a workbench can keep one waiting.
         schemas = await (cancellable(asked, token) if self.toolset.workbenches else asked)
@@ -352,7 +352,7 @@ class PausableAgent(ResumableAgent[Turn], Component[PausableAgentConfig]):
             await self._view.show(self._state, self._view.system_text, token),
             agent=self.name,
             tools=schemas,
-            stream=self._made_of.settings.stream,
+            stream=self._parts.settings.stream,
             shape=shape,
             cancellation_token=token,
         )

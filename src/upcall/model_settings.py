@@ -16,6 +16,8 @@ from upcall.setting_types import About, AtLeastOne, Count, Seconds, Section, no_
 if TYPE_CHECKING:
     from upcall.runs.run import Usage
 
+_NAMES_SERVERS = "a server named here gets what the agents read and write"
+
 Small = bool | Literal["auto"]
 """Whether a model counts as small: ``auto`` by its size, as its name or its server shows."""
 
@@ -142,7 +144,7 @@ class ModelsSettings(ModelSettings):
             "a model for each kind of work, in one line: `{coding: gpt-5, research: gpt-5-mini, small: "
             "gpt-5-nano}`; see [below](#named-models)",
             when="to give each kind of work the right model, and small work a cheap one",
-            effect="a server named here gets what the agents read and write",
+            effect=_NAMES_SERVERS,
         ),
     ] = {}
     agents: Annotated[
@@ -150,7 +152,7 @@ class ModelsSettings(ModelSettings):
         About(
             "another model for individual agents: `classifier`, `clarifier`, `planner`, `lead`, `coder`, `researcher`",
             when="to give the planner a large model and the coder a fast one",
-            effect="a server named here gets what the agents read and write",
+            effect=_NAMES_SERVERS,
         ),
     ] = {}
     families: Annotated[
