@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -85,6 +87,17 @@ async def test_wait_lasts_from_the_question_to_the_answer(spans: InMemorySpanExp
     assert wait.start_time == int(asked.timestamp()) * 10**9
     assert wait.end_time is not None
     assert wait.end_time - wait.start_time < 60 * 10**9  # A caller does not say when: that is when it was accepted.
+
+
+async def test_wait_ends_after_its_question_in_the_next_second(
+    spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = SimpleNamespace(time_ns=lambda: time.time_ns() + 10**9)
+    monkeypatch.setattr("upcall.telemetry.run_spans.time", late)
+    run = await start()
+    await answer(run, "Express")
+    asked, waited = the(spans, "ask_human"), the(spans, "wait_for_human")
+    assert (waited.end_time or 0) >= (asked.end_time or 0)
 
 
 async def test_question_answered_without_the_human_has_no_wait(spans: InMemorySpanExporter) -> None:

@@ -18,6 +18,8 @@ from upcall.runs.run import Run
 from upcall.telemetry.spans import Attributes, RunTrace, captures_content, is_on, show_text, to_json
 
 ASK, WAIT, END = "ask_human", "wait_for_human", "end_run"
+_SECOND = 1_000_000_000
+"""In nanoseconds."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +95,10 @@ def _describe_answer(record: QuestionRecord, answer: Answer, *, content: bool) -
 
 
 def _end_wait(asked_at: datetime, answered_at: datetime) -> int:
-    """Return when a wait ended. Times of a run are whole seconds: an answer of this very second came just now."""
-    now = time.time_ns()
-    is_now = now // 1_000_000_000 == int(answered_at.timestamp())
-    return now if is_now else _nanoseconds(max(asked_at, answered_at))
+    """Return when a wait ended. Times of a run are whole seconds: it ended by the end of that second, and not later
+    than now."""
+    last = _nanoseconds(max(asked_at, answered_at)) + _SECOND - 1
+    return min(time.time_ns(), last)
 
 
 def _nanoseconds(moment: datetime) -> int:
