@@ -44,9 +44,10 @@ lint:  ## formatting, ruff's rules, and the layers of imports
 	$(BIN)/ruff check
 	$(BIN)/lint-imports
 
-typecheck:  ## mypy, strict
+typecheck:  ## mypy, strict; of the tests only the names
 	$(BIN)/mypy
 	$(BIN)/mypy examples docs/hooks.py
+	$(BIN)/mypy --config-file .ci/mypy-tests.ini --cache-dir .mypy_cache/tests $$(git ls-files 'tests/*.py' ':!tests/data')
 
 docs:  ## build the site; a broken link or name is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir $(VENV)/site

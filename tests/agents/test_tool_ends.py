@@ -90,4 +90,4 @@ def test_closed_coroutine_of_a_tool_ends_quietly() -> None:
     contained = _contain_exit(work())
     asyncio.run(begin())
     contained.close()
-    assert contained.cr_frame is None
+    assert contained.cr_frame is None  # type: ignore[attr-defined]

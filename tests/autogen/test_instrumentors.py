@@ -218,7 +218,7 @@ async def test_instrumentor_may_come_after_an_agent_was_made() -> None:
 def test_nothing_is_shown_where_nothing_is_instrumented() -> None:
     lead = PausableAgent("lead", ScriptedModelClient([]))
     assert not is_shown(lead.on_messages_stream)
-    assert lead.on_messages_stream([], None).__qualname__.endswith("_stream_turn")  # type: ignore[arg-type]
+    assert lead.on_messages_stream([], None).__qualname__.endswith("_stream_turn")  # type: ignore[arg-type, attr-defined]
 
 
 @pytest.mark.parametrize("stock", [False, True], ids=["ours", "stock"])

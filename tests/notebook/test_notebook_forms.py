@@ -295,7 +295,7 @@ async def test_secret_is_a_password_field_emptied_after_sending(monkeypatch: pyt
     field.value = "hunter2"
     done = await clicked(form, "Answer")
     assert (had, done.status, field.value) == (["hunter2"], RunStatus.COMPLETED, "")
-    assert "hunter2" not in wording(form) + repr(form._page_bundle())
+    assert "hunter2" not in wording(form) + repr(form._page_bundle())  # type: ignore[attr-defined]
 
 
 async def test_two_clicks_are_one_answer() -> None:

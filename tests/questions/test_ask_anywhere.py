@@ -281,7 +281,7 @@ async def test_function_that_approves_code_asks_despite_dropping_the_question() 
 def test_threads_outside_of_a_call_keep_their_context() -> None:
     with tool_context({}), ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()
-        worker = pool._threads.copy().pop()
+        worker = pool._threads.copy().pop()  # type: ignore[attr-defined]
     assert "run" not in vars(worker)
 
 

@@ -141,7 +141,7 @@ async def call(client: httpx.AsyncClient, method: str, path: str, run: str, ques
     """Make a request that would do something if it were allowed."""
     last = path.rpartition("/")[2]
     chosen = BODIES if path.startswith("/api") else FORMS
-    body = {key: _fill(value, question) for key, value in chosen.get(last, {}).items()}
+    body = {key: _fill(value, question) for key, value in chosen.get(last, {}).items()}  # type: ignore[attr-defined]
     address, given = path.replace("RUN", run), "json" if path.startswith("/api") else "data"
     if path == "/agui":
         return await look_by_agui(client, run)
