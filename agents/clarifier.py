@@ -58,7 +58,7 @@ from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import parse_answer, read_default
 from upcall.questions.question import Question
 from upcall.questions.reply_intents import ends_clarification, unwrap_reply
-from upcall.runs.asked_kinds import AskedKind
+from upcall.runs.asked_topics import AskedTopic
 from upcall.runs.outputs import Candidate, ClarificationResponse
 from upcall.text import replace_surrogates, shorten, shorten_middle
 
@@ -80,12 +80,12 @@ class ClarifierSettings(StructuredSettings, ClarificationOptions, ApprovalOption
     Attributes:
         documents: the user's documents, to which the task may refer (S0-21).
         target: who gets the clarified task.
-        asked_kinds: how the user reacted to earlier questions, by kind.
+        asked_topics: how the user reacted to earlier questions, by topic.
     """
 
     documents: tuple[Document, ...] = ()
     target: str = "planner"
-    asked_kinds: tuple[AskedKind, ...] = ()
+    asked_topics: tuple[AskedTopic, ...] = ()
 
 
 class ClarifierOptions(StructuredOptions, total=False):
@@ -99,7 +99,7 @@ class ClarifierOptions(StructuredOptions, total=False):
     data_sources: Sequence[str] | None
     approve: Sequence[str]
     target: str
-    asked_kinds: Sequence[AskedKind]
+    asked_topics: Sequence[AskedTopic]
 
 
 class ClarifierComponentConfig(ClarifierSettings, StructuredParts):
@@ -190,7 +190,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
             judge = ScorerPolicy(Scorer.read(settings.ask_scorer, embed=embed, ask=settings.ask), embed)
         weights = Weights(settings.ask, checks_quotes=settings.check_questions)
         self._policies = tuple(policies)
-        self._policy = PolicyChain(*policies, judge, weights, Memory(settings.asked_kinds), CopiedQuestions())
+        self._policy = PolicyChain(*policies, judge, weights, Memory(settings.asked_topics), CopiedQuestions())
         rules = ApprovalRules(tuple(settings.approve))
         self._toolset = Toolset(name, tools=tools, workbench=workbench, ask_user=False, approve=rules)
 

@@ -9,12 +9,12 @@ from upcall.agents.nested_team import NestedTeam
 from upcall.agents.stand_in import StandIn
 from upcall.agents.toolset import Toolset
 from upcall.autogen.internals import parts_of
-from upcall.autogen.recording import TeamProxy
+from upcall.autogen.recording import TeamWrapper
 
 
 def look_behind(part: object) -> object:
     """Return the agent or team that `part` stands for, or itself if it is not a stand-in."""
-    if isinstance(part, FilteringAgent | TeamProxy):
+    if isinstance(part, FilteringAgent | TeamWrapper):
         return look_behind(part.inner)
     return part.stock if isinstance(part, StandIn) else part
 

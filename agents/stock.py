@@ -61,7 +61,7 @@ from upcall.autogen.messages import (
 from upcall.autogen.model_errors import explain
 from upcall.autogen.openai_client.reply_parts import ReasonedReply
 from upcall.autogen.part_states import PartStates
-from upcall.autogen.recording import JournaledClient, TeamProxy, TurnStopped, with_journal
+from upcall.autogen.recording import JournaledClient, TeamWrapper, TurnStopped, with_journal
 from upcall.autogen.scope import current_scope, discard_last_reply, enter_scope
 from upcall.autogen.thoughts import drop_marks
 from upcall.autogen.tool_names import require_sendable
@@ -126,7 +126,7 @@ class StockAgent(StandIn[StockTurn]):
             require_sendable(stock.name, "hand-off", handoffs, RENAME_HANDOFF)
             self._part_states = PartStates(parts.memory, (), workbenches, parts.model_client)
         # Made to pause before anybody asks for its state, which starts its members.
-        teams = [each.inner for each in parts_of(stock) if isinstance(each, TeamProxy)]
+        teams = [each.inner for each in parts_of(stock) if isinstance(each, TeamWrapper)]
         self._teams = {id(each): NestedTeam(each, user_proxy=user_proxy) for each in teams}
 
     # -- the turn -----------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ from upcall.research.mcp_server import McpServer
 from upcall.research.mcp_tools import McpTools
 from upcall.research.sources.base import Source
 from upcall.research.sources.documents import DOCUMENTS
-from upcall.runs.asked_kinds import AskedKind
+from upcall.runs.asked_topics import AskedTopic
 from upcall.runs.plan import ApprovedPlan
 from upcall.runs.states import RunEvent
 from upcall.workspace.commands import RUN_COMMAND, RUN_PYTHON
@@ -84,7 +84,7 @@ class TeamResources:
         sources: sources besides the documents.
         mcp_servers: servers whose tools the researcher gets.
         known_plan: the plan for a similar task that the planner offers.
-        asked_kinds: how the user reacted to the clarifier's earlier questions.
+        asked_topics: how the user reacted to the clarifier's earlier questions.
         small_model: makes checks and repairs instead of the agents' own models.
         embed: computes embeddings for the clarifier's scorer.
         ask_policies: policies of your own that decide whether the clarifier asks, and what.
@@ -102,7 +102,7 @@ class TeamResources:
     embed: Embed | None = None
     ask_policies: Sequence[AskPolicy] = ()
     known_plan: ApprovedPlan | None = None
-    asked_kinds: Sequence[AskedKind] = ()
+    asked_topics: Sequence[AskedTopic] = ()
     prompts: Prompts = PROMPTS
 
 
@@ -230,7 +230,7 @@ def root_team(
             documents=sources.library.available,
             tools=sources.tools_of("clarifier"),
             workbench=sources.library if sources.library.schemas() else (),
-            asked_kinds=resources.asked_kinds,
+            asked_topics=resources.asked_topics,
             prompts=resources.prompts,
             embed=resources.embed,
             policies=resources.ask_policies,

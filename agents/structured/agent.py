@@ -68,14 +68,14 @@ from upcall.prompts.contexts import (
 )
 from upcall.prompts.examples import CHECKED_EXAMPLES
 from upcall.questions.question import Detail, Question
-from upcall.runs.outputs import Effect, QuestionCheck, Reply
+from upcall.runs.outputs import Effect, QuestionCheck, StructuredReply
 from upcall.text import shorten_middle
 
 FEW_CHECKED = 3
 """The number of worked examples of a check for a model that is not small; a small one gets all."""
 
 E = TypeVar("E")
-T = TypeVar("T", bound=Reply)
+T = TypeVar("T", bound=StructuredReply)
 ThreadT = TypeVar("ThreadT", bound=Thread)
 
 _log = logging.getLogger("upcall")

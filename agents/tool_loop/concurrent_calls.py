@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from upcall.agents.tool_loop.turn import Frame, Turn
 from upcall.autogen.answer_queue import AnswerQueue
-from upcall.autogen.concurrency import Emit, Work, merge_streams
+from upcall.autogen.concurrency import Emit, EmittingWork, merge_streams
 from upcall.autogen.messages import Event
 from upcall.autogen.scope import current_scope
 
@@ -31,7 +31,7 @@ def serve_at_once(turn: Turn, serve: Serve) -> AsyncGenerator[Event, None]:
         finally:
             busy.discard(frame.call.id)
 
-    def start_runnable() -> list[Work[Event]]:
+    def start_runnable() -> list[EmittingWork[Event]]:
         frames = [frame for frame in turn.frames if frame.runnable and frame.call.id not in busy]
         busy.update(frame.call.id for frame in frames)
         return [partial(serve_one, frame) for frame in frames]
@@ -40,7 +40,7 @@ def serve_at_once(turn: Turn, serve: Serve) -> AsyncGenerator[Event, None]:
         still = [frame for frame in turn.frames if frame.call.id not in busy and not frame.answers]
         return {question.id for frame in still for question in frame.questions}
 
-    async def take_answers(came_in: AnswerQueue) -> list[Work[Event]]:
+    async def take_answers(came_in: AnswerQueue) -> list[EmittingWork[Event]]:
         answers = await came_in.answers_to(waiting)
         if scope.journal is not None:
             await scope.journal.record_delivery([answer.question_id for answer in answers])

@@ -23,7 +23,7 @@ from upcall.settings_files import SettingsFile
 from upcall.state_folder import find_state_folder, read_private, write_private
 from upcall.text import Shown, list_names, show_name
 
-Decision = Literal["trust", "ignore"]
+TrustDecision = Literal["trust", "ignore"]
 
 NAMES_SHOWN, MAX_PATH_CHARS = 6, 4_096
 
@@ -49,13 +49,13 @@ class Agreement(BaseModel, frozen=True, extra="forbid"):
     """
 
     path: str
-    decision: Decision
+    decision: TrustDecision
     salt: str
     content: str
     settings: dict[str, str]
 
     @classmethod
-    def on(cls, file: SettingsFile, decision: Decision) -> Agreement:
+    def on(cls, file: SettingsFile, decision: TrustDecision) -> Agreement:
         """Return the agreement on a file as it was read."""
         salt = secrets.token_hex(16)
         return cls(
@@ -93,7 +93,7 @@ def find_agreement(path: Path) -> Agreement | None:
         return None
 
 
-def store_agreement(file: SettingsFile, decision: Decision) -> None:
+def store_agreement(file: SettingsFile, decision: TrustDecision) -> None:
     """Store what a person decides about a file as it was read.
 
     Raises:

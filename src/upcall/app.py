@@ -16,7 +16,7 @@ from upcall.autogen.journal import find_in_doubt
 from upcall.autogen.messages import Event
 from upcall.errors import AnswerRefused, ConfigurationError, RunConflict, RunNotWaiting, require_type
 from upcall.execution.access import RunAccess, require_run_id
-from upcall.execution.asked_kinds import recall_kinds
+from upcall.execution.asked_topics import recall_topics
 from upcall.execution.driver import Driver, Stream, last, stream
 from upcall.execution.follow_ups import find_conversation, follow_up_options
 from upcall.execution.forks import copy_workspace, fork_run, locate_fork
@@ -24,7 +24,7 @@ from upcall.execution.known_plans import find_plan
 from upcall.execution.secret_tools import refuse_without_key
 from upcall.execution.start_options import (
     StartOptions,
-    Task,
+    TaskInput,
     as_history,
     check_options,
     read_task,
@@ -136,17 +136,17 @@ class Upcall(RunReader):
         self.store.on_change = spans.trace_change
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """Settings without effect, and why, one line each. They are not errors, but possibly mistakes."""
-        return (*self.settings.notes, *self._teams.notes)
+        return (*self.settings.warnings, *self._teams.warnings)
 
     # -- what a caller does -------------------------------------------------------------------------------------------
 
-    async def start(self, task: Task, **options: Unpack[StartOptions]) -> Run:
+    async def start(self, task: TaskInput, **options: Unpack[StartOptions]) -> Run:
         """Start a run and take it to its first pause. The arguments are those of `start_stream`."""
         return await last(self.start_stream(task, **options))
 
-    def start_stream(self, task: Task, **options: Unpack[StartOptions]) -> Stream:
+    def start_stream(self, task: TaskInput, **options: Unpack[StartOptions]) -> Stream:
         """Start a run; yield AutoGen's events, nested ones included, then the `Run` at its first pause.
 
         A question is stored before its event is emitted. The task is text, a message (with images), or messages.
@@ -160,7 +160,7 @@ class Upcall(RunReader):
         """
         return stream(self._start(task, options))
 
-    async def submit(self, task: Task, **options: Unpack[StartOptions]) -> Run:
+    async def submit(self, task: TaskInput, **options: Unpack[StartOptions]) -> Run:
         """Store a run as ``queued`` and leave the work to a worker; return at once. The arguments are those of `start`.
 
         With PostgreSQL the workers are processes started by `upcall worker`, on any machine; the run and the job that
@@ -178,13 +178,13 @@ class Upcall(RunReader):
         """Wait until all runs submitted in this event loop, with an SQLite file, have reached their next pause."""
         await self.driver.here.drain()
 
-    async def _start(self, task: Task, options: StartOptions) -> Stream:
+    async def _start(self, task: TaskInput, options: StartOptions) -> Stream:
         run, checkpoint, built = await self._prepare(task, options)
         async with built.close_on_error():
             stored = await self.store.create(run, checkpoint)
         return self.driver.advance(stored, built, {})
 
-    async def _prepare(self, task: Task, options: StartOptions) -> tuple[Run, Checkpoint, BuiltTeam]:
+    async def _prepare(self, task: TaskInput, options: StartOptions) -> tuple[Run, Checkpoint, BuiltTeam]:
         """Return a new run, its first checkpoint, and a team that can work on it."""
         access = self._access_of(options.get("user"))
         chosen = check_options(options)
@@ -195,7 +195,7 @@ class Upcall(RunReader):
         text, messages = read_task(task, root_team=not self._teams.is_own)
         run_id, owner = chosen.get("run_id") or identity.new_id(), self._access_of(chosen.get("user")).user
         known = await find_plan(self.store, owner, text) if self._teams.looks_for_plans else None
-        config = await recall_kinds(self.store, run_id, owner, self._teams.pin(run_id, chosen, known))
+        config = await recall_topics(self.store, run_id, owner, self._teams.pin(run_id, chosen, known))
         follows = earlier[-1].id if earlier else None
         run = Run(id=run_id, task=text, user=owner, config=config, follows=follows)
         run = self._begin_trace(run.apply(self._teams.first_event))

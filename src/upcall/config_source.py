@@ -13,7 +13,7 @@ from typing import Any
 
 from upcall.errors import ConfigurationError
 
-Place = tuple[str | int, ...]
+ValuePath = tuple[str | int, ...]
 """Where a value stands: the names, and the positions in lists, that lead to it."""
 
 _SECRET = ("key", "client", "token", "secret", "password", ".env", ".headers")
@@ -83,18 +83,18 @@ class ConfigSource:
         line = self._line(place)
         return self.source if line is None else f"{self.source}, line {line}"
 
-    def has(self, place: Place) -> bool:
+    def has(self, place: ValuePath) -> bool:
         """Whether anything stands at a place."""
         return self._find(place) is not _NOTHING
 
-    def holds(self, place: Place, value: object) -> bool:
+    def holds(self, place: ValuePath, value: object) -> bool:
         """Whether just this value stands at a place."""
         found = self._find(place)
         if isinstance(found, float) and isinstance(value, float) and isnan(found):
             return isnan(value)  # It equals nothing, itself neither.
         return type(found) is type(value) and found == value
 
-    def refuse_unknown(self, place: Place, allowed: Collection[str], listed: Iterable[str] | None = None) -> None:
+    def refuse_unknown(self, place: ValuePath, allowed: Collection[str], listed: Iterable[str] | None = None) -> None:
         """Check the names of the mapping at a place; what is no mapping there is left to others.
 
         Raises:
@@ -111,7 +111,7 @@ class ConfigSource:
                     f"{self.at(*place, name)}: unknown setting {name!r}{inside}{suggest(name, allowed)} Known: {known}."
                 )
 
-    def _find(self, place: Place) -> Any:
+    def _find(self, place: ValuePath) -> Any:
         found: Any = self.data
         for part in place:
             try:
@@ -120,7 +120,7 @@ class ConfigSource:
                 return _NOTHING
         return found
 
-    def _line(self, place: Place) -> int | None:
+    def _line(self, place: ValuePath) -> int | None:
         """Return the line of a place, or of what is nearest around it."""
         node, line = self.root, None
         for part in place:
@@ -148,12 +148,12 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
 
 
-def dot_path(place: Place) -> str:
+def dot_path(place: ValuePath) -> str:
     """Return a place in one word."""
     return ".".join(str(part) for part in place)
 
 
-def describe_wrong(place: Place, value: object, why: str) -> str:
+def describe_wrong(place: ValuePath, value: object, why: str) -> str:
     """Return what is wrong with a value. It is repeated only where no key can be in it."""
     name = dot_path(place)
     hidden = any(word in name.lower() for word in _SECRET) or isinstance(value, dict | list)

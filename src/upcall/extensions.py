@@ -16,7 +16,7 @@ from upcall.errors import ConfigurationError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-Point: TypeAlias = Literal["background", "commands", "displays", "forms", "listeners", "settings", "tables"]
+ExtensionPoint: TypeAlias = Literal["background", "commands", "displays", "forms", "listeners", "settings", "tables"]
 """What can be added. `docs/guides/extending.md` says what each takes.
 
 ``background``: what a process does while it stands by (a service, a worker), see
@@ -32,7 +32,7 @@ Point: TypeAlias = Literal["background", "commands", "displays", "forms", "liste
 
 
 @cache
-def find_added(point: Point) -> Mapping[str, EntryPoint]:
+def find_added(point: ExtensionPoint) -> Mapping[str, EntryPoint]:
     """Return what is installed for a point, by name.
 
     Raises:
@@ -51,7 +51,7 @@ def find_added(point: Point) -> Mapping[str, EntryPoint]:
     return found
 
 
-def load_added(point: Point, name: str) -> Any:
+def load_added(point: ExtensionPoint, name: str) -> Any:
     """Load what a package adds under a name.
 
     Raises:
@@ -90,7 +90,7 @@ def display(value: object, text: str) -> dict[str, str]:
     return bundle
 
 
-def load_all(point: Point) -> Sequence[Any]:
+def load_all(point: ExtensionPoint) -> Sequence[Any]:
     """Load what all packages add, in the order of their names.
 
     Raises:

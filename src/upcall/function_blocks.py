@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-from upcall.config_source import ConfigSource, Place, describe_wrong, dot_path, render_value, suggest
+from upcall.config_source import ConfigSource, ValuePath, describe_wrong, dot_path, render_value, suggest
 from upcall.errors import ConfigurationError
 from upcall.options import AgentName
 from upcall.setting_types import AtLeastOne, Count, Seconds, Section
@@ -122,7 +122,7 @@ def _blocks(given: ConfigSource) -> dict[str, Block]:
 
 
 def _block(given: ConfigSource, name: str, data: object) -> Block:
-    place: Place = ("functions", name)
+    place: ValuePath = ("functions", name)
     if not isinstance(data, dict):
         raise ConfigurationError(f"{given.at(*place)}: {dot_path(place)} must be a block of settings with its _type.")
     kind = _type(given, place, data)
@@ -140,7 +140,7 @@ def _block(given: ConfigSource, name: str, data: object) -> Block:
         ) from error
 
 
-def _type(given: ConfigSource, place: Place, data: dict[str, Any]) -> type[Block]:
+def _type(given: ConfigSource, place: ValuePath, data: dict[str, Any]) -> type[Block]:
     known = " or ".join(TYPES)
     if "_type" not in data:
         raise ConfigurationError(f"{given.at(*place)}: {dot_path(place)} has no _type: add _type: {known}.")

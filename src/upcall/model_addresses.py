@@ -164,7 +164,7 @@ def _holds_certificates(file: str) -> bool:
     return True
 
 
-def find_proxy(url: str) -> str | None:
+def find_environment_proxy(url: str) -> str | None:
     """Return the proxy that requests to a URL go through, with the variable that says so; None if there is none."""
     scheme, _, rest = url.partition("://")
     proxies = getproxies()

@@ -101,7 +101,7 @@ def _model_of_name(value: object) -> object:
     return {"model": value} if isinstance(value, str) else value
 
 
-Family = Annotated[dict[str, Any], AfterValidator(_check_family)]
+FamilyRow = Annotated[dict[str, Any], AfterValidator(_check_family)]
 
 
 class Price(BaseModel, extra="forbid"):
@@ -156,7 +156,7 @@ class ModelsSettings(ModelSettings):
         ),
     ] = {}
     families: Annotated[
-        list[Family],
+        list[FamilyRow],
         About(
             "further rows for the table of what models can, which come first: `name` (a regular expression for the "
             "name in lower case), `context`, `vision`, `tools`, `schema`, `api`, `token_parameter`, `temperature`, "

@@ -359,10 +359,10 @@ class TeamAskingOptions(AskingOptions, ApprovalOptions):
     ask_memory: Annotated[
         bool,
         About(
-            "whether the clarifier counts, by user and workspace, which kinds of questions you answer, and asks "
-            "less of those that you skip, decline, leave to the agent or answer with what would have been assumed; "
+            "whether the clarifier counts, by user and workspace, which topics of questions you answer, and asks "
+            "less about those that you skip, decline, leave to the agent or answer with what would have been assumed; "
             "see [Learning from what you dismiss](guides/facts-and-budgets.md#learning-from-what-you-dismiss). "
-            "`upcall asked` shows and deletes the counts",
+            "`upcall memory` shows and deletes the counts",
             when="when the clarifier asks what does not matter to you",
         ),
     ] = False

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from upcall.config_source import ConfigSource, Place, closest, dot_path
+from upcall.config_source import ConfigSource, ValuePath, closest, dot_path
 from upcall.errors import ConfigurationError
 from upcall.sections import load_sections
 from upcall.setting_types import About, Section
@@ -31,7 +31,7 @@ class Root(Mapping[str, Any]):
         self.own = own
 
     @cached_property
-    def variables_of_others(self) -> Mapping[str, Place]:
+    def variables_of_others(self) -> Mapping[str, ValuePath]:
         """The settings that variables of other programs set too; only upcall's own sections have such."""
         return {about.env: place for place, about in list_about(self.own) if about.env is not None}
 
@@ -63,12 +63,12 @@ class Root(Mapping[str, Any]):
         return len(self.own) + len(self.added)
 
 
-def variable(place: Place) -> str:
+def variable(place: ValuePath) -> str:
     """Return the environment's name of a setting."""
     return PREFIX + "__".join(str(part) for part in place).upper()
 
 
-def find_place(name: str, root: Root) -> Place | None:
+def find_place(name: str, root: Root) -> ValuePath | None:
     """Return the place that a variable sets, as far as its name tells; None for those of others."""
     upper = name.upper()
     if upper.startswith(PREFIX):
@@ -76,7 +76,7 @@ def find_place(name: str, root: Root) -> Place | None:
     return root.variables_of_others.get(upper)
 
 
-def about(place: Place, root: Root) -> About | None:
+def about(place: ValuePath, root: Root) -> About | None:
     """Return what is declared of a setting: of the innermost field on the way to the place that says something."""
     found, kind = None, None
     for part in place:
@@ -85,7 +85,7 @@ def about(place: Place, root: Root) -> About | None:
     return found
 
 
-def list_about(root: Mapping[str, Any]) -> Iterator[tuple[Place, About]]:
+def list_about(root: Mapping[str, Any]) -> Iterator[tuple[ValuePath, About]]:
     """Yield the settings of all sections with what is declared of them."""
     for section, kind in root.items():
         for name, field in _model_fields(kind).items():
@@ -93,7 +93,7 @@ def list_about(root: Mapping[str, Any]) -> Iterator[tuple[Place, About]]:
                 yield (section, name), found
 
 
-def type_at(place: Place, root: Root) -> Any | None:
+def type_at(place: ValuePath, root: Root) -> Any | None:
     """Return the type of what stands at a place; None if nothing may stand there."""
     first, *rest = place
     kind = root.get(str(first))
@@ -125,7 +125,7 @@ def plain_type(kind: Any) -> Any:
     return next((each for each in (bool, int, Path) if found == {each}), str)
 
 
-def suggest_place(place: Place, root: Root) -> Place | None:
+def suggest_place(place: ValuePath, root: Root) -> ValuePath | None:
     """Return the setting that may have been meant by an unknown name: one of the same name in another section, else one
     of a similar name beside it, else one of a similar name anywhere. Within a setting only what stands beside it is
     near."""
@@ -153,7 +153,7 @@ def refuse_unknown(given: ConfigSource, root: Root, leave_out: Sequence[str] = (
             _check(given, (name,), value, root[name], root)
 
 
-def _check(given: ConfigSource, place: Place, value: Any, kind: Any, root: Root) -> None:
+def _check(given: ConfigSource, place: ValuePath, value: Any, kind: Any, root: Root) -> None:
     if isinstance(value, list):
         for at, each in enumerate(value):
             _check(given, (*place, at), each, _child(kind, at), root)
@@ -166,14 +166,14 @@ def _check(given: ConfigSource, place: Place, value: Any, kind: Any, root: Root)
         _check(given, (*place, name), each, _child(kind, name), root)
 
 
-def explain_section(place: Place, kind: Any) -> str:
+def explain_section(place: ValuePath, kind: Any) -> str:
     """Explain that a section is given as a value."""
     first = next(iter(getattr(kind, "__annotations__", {})), next(iter(_names(kind)), "NAME"))
     names = ", ".join(_names(kind))
     return f"{dot_path(place)} is a section; write {dot_path((*place, first))} in it. Known: {names}."
 
 
-def _unknown(given: ConfigSource, place: Place, known: Any, root: Root) -> ConfigurationError:
+def _unknown(given: ConfigSource, place: ValuePath, known: Any, root: Root) -> ConfigurationError:
     inside = f" in {dot_path(place[:-1])}" if len(place) > 1 else ""
     meant = suggest_place(place, root)
     hint = f"; did you mean {dot_path(meant)!r}?" if meant else "."
@@ -182,7 +182,7 @@ def _unknown(given: ConfigSource, place: Place, known: Any, root: Root) -> Confi
     )
 
 
-def normalize(loc: Sequence[str | int], root: Root) -> Place:
+def normalize(loc: Sequence[str | int], root: Root) -> ValuePath:
     """Return pydantic's account of a place without the types that it tried there."""
     place, kind, is_tag = list[str | int](), None, False
     for part in loc:
@@ -195,13 +195,13 @@ def normalize(loc: Sequence[str | int], root: Root) -> Place:
     return tuple(place)
 
 
-def _list_places(root: Root) -> Iterator[Place]:
+def _list_places(root: Root) -> Iterator[ValuePath]:
     for name, kind in root.items():
         yield (name,)
         yield from _list_inside((name,), kind)
 
 
-def _list_inside(place: Place, kind: Any) -> Iterator[Place]:
+def _list_inside(place: ValuePath, kind: Any) -> Iterator[ValuePath]:
     for name in _names(kind):
         yield (*place, name)
         yield from _list_inside((*place, name), _child(kind, name))

@@ -363,7 +363,7 @@ class Settings(BaseModel, extra="allow", frozen=True, protected_namespaces=()):
         return self.replace(**by_section)
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """What is no error but probably not meant, or not expected: one line each."""
         left_out = (f"{path} is left out, as you decided; upcall trust changes that." for path in self._left_out)
         return (*left_out, *self._unknown_variables, *self._undefined_llms(), *self._agents_on_demo_model())

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from upcall.config_source import Place
+from upcall.config_source import ValuePath
 from upcall.errors import ConfigurationError
 from upcall.questions.secrets import KEY
 from upcall.setting_paths import (
@@ -38,7 +38,7 @@ def read_variables(variables: Mapping[str, str | None], root: Root) -> dict[str,
     Raises:
         ConfigurationError: a list or table is no JSON, or what is named has moved into a section, or is unknown in one.
     """
-    found: list[tuple[bool, Place, Any]] = []
+    found: list[tuple[bool, ValuePath, Any]] = []
     for name, text in variables.items():
         place = find_place(name, root)
         if place is None or text is None or name.upper() in _OF_OTHERS:
@@ -88,7 +88,7 @@ def _as_table(value: Any) -> Any:
     return {name: getattr(value, name) for name in value.model_fields_set} if isinstance(value, Section) else value
 
 
-def _refuse_unknown(name: str, place: Place, root: Root) -> None:
+def _refuse_unknown(name: str, place: ValuePath, root: Root) -> None:
     """Refuse what has the name of a setting that stands elsewhere, or stands in a section that does not know it. Any
     other name may be another program's."""
     if place[0] not in root:
@@ -104,7 +104,7 @@ def _refuse_unknown(name: str, place: Place, root: Root) -> None:
     raise ConfigurationError(f"{name} is no setting{hint}")
 
 
-def _parse(name: str, place: Place, text: str, kind: Any) -> Any:
+def _parse(name: str, place: ValuePath, text: str, kind: Any) -> Any:
     if not takes_tables(kind) or (takes_text(kind) and not text.lstrip().startswith(("{", "["))):
         return text
     try:
@@ -118,7 +118,7 @@ def _parse(name: str, place: Place, text: str, kind: Any) -> Any:
     return value
 
 
-def _nest(place: Place, value: Any) -> dict[str, Any]:
+def _nest(place: ValuePath, value: Any) -> dict[str, Any]:
     for part in reversed(place):
         value = {str(part): value}
     return dict(value)

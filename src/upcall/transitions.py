@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import TypeVar
 
-State = TypeVar("State", bound=StrEnum)
-Event = TypeVar("Event", bound=StrEnum)
+StateT = TypeVar("StateT", bound=StrEnum)
+EventT = TypeVar("EventT", bound=StrEnum)
 
 
 class IllegalTransition(Exception):
@@ -24,7 +24,7 @@ class IllegalTransition(Exception):
         self.state, self.event = state, event
 
 
-def look_up(table: Mapping[State, Mapping[Event, State]], subject: str, state: State, event: Event) -> State:
+def look_up(table: Mapping[StateT, Mapping[EventT, StateT]], subject: str, state: StateT, event: EventT) -> StateT:
     """Look up where an event leads.
 
     Raises:
@@ -36,11 +36,11 @@ def look_up(table: Mapping[State, Mapping[Event, State]], subject: str, state: S
         raise IllegalTransition(subject, state, event) from None
 
 
-def draw(table: Mapping[State, Mapping[Event, State]], first: State, hidden: Collection[Event] = ()) -> str:
+def draw(table: Mapping[StateT, Mapping[EventT, StateT]], first: StateT, hidden: Collection[EventT] = ()) -> str:
     """Draw a table as a Mermaid state diagram, without the `hidden` events; a state without others is an end."""
     lines = ["stateDiagram-v2", f"    [*] --> {first.value}"]
     for state, moves in table.items():
-        by_target: dict[State, list[str]] = {}
+        by_target: dict[StateT, list[str]] = {}
         for event, target in moves.items():
             if event not in hidden:
                 by_target.setdefault(target, []).append(event.value)

@@ -19,7 +19,7 @@ from upcall.autogen.messages import event_warnings
 from upcall.errors import ConfigurationError
 from upcall.options import TeamOptions
 from upcall.questions.question import Detail
-from upcall.runs.asked_kinds import AskedKind
+from upcall.runs.asked_topics import AskedTopic
 from upcall.runs.outputs import Candidate
 from upcall.teams import TeamResources, root_team
 from upcall.testing import Call, Reply, ScriptedModelClient
@@ -109,10 +109,10 @@ async def test_policy_drops_questions_that_another_demands(policy: AskPolicy) ->
 
 
 async def test_policy_demand_yields_to_what_was_dismissed() -> None:
-    kinds = [AskedKind(detail=Detail.PLACE, asked=4, dismissed=4)]
+    kinds = [AskedTopic(detail=Detail.PLACE, asked=4, dismissed=4)]
     for score, questions in ((0.6, 0), (None, 1)):
         model = ScriptedModelClient([list_needs(area="low")])
-        agent = Clarifier(model, policies=[Judge(must_ask=True, score=score)], asked_kinds=kinds)
+        agent = Clarifier(model, policies=[Judge(must_ask=True, score=score)], asked_topics=kinds)
         assert len((await send(agent, TASK)).questions) == questions
 
 

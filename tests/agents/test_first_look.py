@@ -32,7 +32,7 @@ from upcall.options import AskFor
 from upcall.policy.scorer import find_probability
 from upcall.prompts.contexts import Document
 from upcall.questions.question import Detail
-from upcall.runs.asked_kinds import AskedKind
+from upcall.runs.asked_topics import AskedTopic
 from upcall.testing import Call, Fail, LoopbackServer, Reply, Say
 from upcall.testing.model import MODEL_INFO
 
@@ -254,14 +254,14 @@ async def test_scorer_has_precedence(servers: Any, build: Build) -> None:
 async def test_dismissed_topic_is_asked_only_by_a_surer_look(
     score: float, asks: bool, servers: Any, build: Build
 ) -> None:
-    kinds = [AskedKind(detail=Detail.PLACE, asked=4, dismissed=3)]
-    rest = await send(build(servers(look(score), NAMED, UNWEIGHTY), asked_kinds=kinds), TASK)
+    kinds = [AskedTopic(detail=Detail.PLACE, asked=4, dismissed=3)]
+    rest = await send(build(servers(look(score), NAMED, UNWEIGHTY), asked_topics=kinds), TASK)
     assert bool(rest.questions) is asks
 
 
 async def test_dismissed_kind_does_not_hold_back_another(servers: Any, build: Build) -> None:
-    kinds = [AskedKind(detail=Detail.BUDGET, asked=4, dismissed=4)]
-    assert (await send(build(servers(look(0.6), NAMED, UNWEIGHTY), asked_kinds=kinds), TASK)).questions
+    kinds = [AskedTopic(detail=Detail.BUDGET, asked=4, dismissed=4)]
+    assert (await send(build(servers(look(0.6), NAMED, UNWEIGHTY), asked_topics=kinds), TASK)).questions
 
 
 # -- once a task ------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from tables import rows
 
 from upcall.agents.structured.parse_output import UnreadableReply, parse_reply, schema_text
-from upcall.runs.outputs import AmbiguityCheck, ClarificationResponse, Classification, Reply
+from upcall.runs.outputs import AmbiguityCheck, ClarificationResponse, Classification, StructuredReply
 from upcall.runs.plan import Plan
 from upcall.runs.reports import Report
 
@@ -27,7 +27,7 @@ STEPS = [
     {"step_id": "1", "description": "Find the numbers", "name": "researcher", "outputs": ["numbers"]},
     {"step_id": "2", "description": "Compare them", "inputs": ["${1.numbers}"], "depends_on": ["1"]},
 ]
-GOOD_REPLIES: Mapping[type[Reply], Mapping[str, Any]] = {
+GOOD_REPLIES: Mapping[type[StructuredReply], Mapping[str, Any]] = {
     Classification: {"intent": "coding", "meta_response": None, "research_depth": "shallow"},
     ClarificationResponse: {
         "needs_clarification": True,

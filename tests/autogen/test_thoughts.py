@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from upcall.autogen.thoughts import Kind, ThoughtSplitter, drop_marks, split_thoughts
+from upcall.autogen.thoughts import PartKind, ThoughtSplitter, drop_marks, split_thoughts
 
 FINAL = "<|start|>assistant<|channel|>final<|message|>"
 
@@ -81,9 +81,9 @@ UNMARKED = [
 def read(pieces: list[str], *, begins_within: bool = False) -> tuple[str, str]:
     splitter, thoughts, output = ThoughtSplitter(begins_within=begins_within), list[str](), list[str]()
     for part in [part for piece in pieces for part in splitter.add(piece)] + splitter.end():
-        if part.kind is Kind.WITHDRAWN:
+        if part.kind is PartKind.WITHDRAWN:
             output.clear()
-        (output if part.kind is Kind.TEXT else thoughts).append(part.content)
+        (output if part.kind is PartKind.TEXT else thoughts).append(part.content)
     text = "".join(output)
     return "".join(thoughts), text.strip() if splitter.has_marks else text
 
@@ -114,15 +114,20 @@ def test_thought_streams_as_a_thought() -> None:
     splitter = ThoughtSplitter()
     assert [splitter.add(each) for each in ("<thi", "nk>Hm", ".")] == [
         [],
-        [(Kind.THOUGHT, "Hm")],
-        [(Kind.THOUGHT, ".")],
+        [(PartKind.THOUGHT, "Hm")],
+        [(PartKind.THOUGHT, ".")],
     ]
 
 
 def test_thought_opened_by_the_prompt_leaves_the_text() -> None:
     splitter = ThoughtSplitter()
     parts = [part for piece in ("Hm.", "\n</think>", "\n\nDone.") for part in splitter.add(piece)]
-    assert parts == [(Kind.TEXT, "Hm."), (Kind.TEXT, "\n"), (Kind.WITHDRAWN, "Hm."), (Kind.TEXT, "Done.")]
+    assert parts == [
+        (PartKind.TEXT, "Hm."),
+        (PartKind.TEXT, "\n"),
+        (PartKind.WITHDRAWN, "Hm."),
+        (PartKind.TEXT, "Done."),
+    ]
 
 
 @pytest.mark.parametrize(

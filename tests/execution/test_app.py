@@ -613,7 +613,7 @@ async def test_tools_named_in_settings_are_all_an_agent_sees() -> None:
         for agent in ("classifier", "clarifier")
     }
     assert shown == {"classifier": {"search_web"}, "clarifier": {"search_papers"}}
-    (note,) = [note for note in app.notes if "search_wep" in note]
+    (note,) = [note for note in app.warnings if "search_wep" in note]
     assert "there is: search_papers, search_web" in note
 
 

@@ -15,7 +15,7 @@ from stores import execute
 from upcall import Answer, AnsweredBy, Outcome, Run, Settings, Upcall
 from upcall.errors import CallerError, ConfigurationError, UnknownRun
 from upcall.questions.question import Detail
-from upcall.runs.asked_kinds import AskedKind
+from upcall.runs.asked_topics import AskedTopic
 from upcall.testing import ScriptedModelClient
 
 CANDIDATE = {"detail": "level", "question": "Which level?", "known_from": "user", "weight": "medium"}
@@ -49,8 +49,8 @@ async def asks_level(
 
 
 async def counts(location: str = "runs.db", user: str | None = None) -> list[tuple[str, int, int]]:
-    kinds = await app_of(location).memory.list(user=user)
-    return [(each.detail.value, each.asked, each.dismissed) for each in kinds]
+    topics = await app_of(location).memory.list(user=user)
+    return [(each.detail.value, each.asked, each.dismissed) for each in topics]
 
 
 @pytest.mark.slow
@@ -89,8 +89,8 @@ async def test_memory_switched_off_counts_and_weighs_nothing() -> None:
 async def test_users_and_projects_are_apart(location: str) -> None:
     for _ in range(2):
         await close_one("no preference", location, user="alice", workspace=Path("shop"))
-    kinds = await app_of(location).memory.list(user="alice")
-    assert [each.project for each in kinds] == [str(Path("shop").absolute())]
+    topics = await app_of(location).memory.list(user="alice")
+    assert [each.project for each in topics] == [str(Path("shop").absolute())]
     assert await app_of(location).memory.list(user="bob") == await app_of(location).memory.list() == []
     asked = [await asks_level(location, user, workspace=Path("shop")) for user in ("alice", "bob", None)]
     assert [*asked, await asks_level(location, "alice")] == [False, True, True, True]
@@ -108,10 +108,10 @@ async def test_memory_of_a_run_is_that_of_its_start() -> None:
     await close_one("whatever")
     run = await close_one("whatever")
     assert run.config.team is not None
-    assert [each.dismissed for each in run.config.team.asked_kinds] == [1]
+    assert [each.dismissed for each in run.config.team.asked_topics] == [1]
     moved = run.config.reset_for_import("elsewhere").team
     assert moved is not None
-    assert moved.asked_kinds == ()
+    assert moved.asked_topics == ()
 
 
 @pytest.mark.slow
@@ -119,7 +119,7 @@ async def test_memory_counts_all_runs_answered_at_once(location: str) -> None:
     app = app_of(location)
     waiting = [await app_of(location).start(TASK) for _ in range(4)]
     await asyncio.gather(*(app_of(location).answer(run.id, "whatever") for run in waiting))
-    assert await app.memory.list() == [AskedKind(detail=Detail.LEVEL, asked=4, dismissed=4)]
+    assert await app.memory.list() == [AskedTopic(detail=Detail.LEVEL, asked=4, dismissed=4)]
 
 
 async def test_user_forgets_only_what_is_theirs(location: str) -> None:
@@ -128,18 +128,18 @@ async def test_user_forgets_only_what_is_theirs(location: str) -> None:
     gone = await app_of(location).memory.forget("level", user="alice")
     assert [(each.detail, each.asked) for each in gone] == [(Detail.LEVEL, 1)]
     assert (await counts(location, "alice"), await counts(location, "bob")) == ([], [("level", 1, 1)])
-    with pytest.raises(CallerError, match="Nothing is remembered about questions of the kind 'level'"):
+    with pytest.raises(CallerError, match="Nothing is remembered about questions on the topic 'level'"):
         await app_of(location).memory.forget("level", user="alice")
 
 
-async def test_one_project_or_one_kind_can_be_forgotten() -> None:
+async def test_one_project_or_one_topic_can_be_forgotten() -> None:
     await close_one("whatever", workspace=Path("shop"))
     await close_one("whatever")
     assert len(await app_of().memory.forget(project="shop")) == 1
     assert [each.project for each in await app_of().memory.list()] == [""]
-    with pytest.raises(CallerError, match="Nothing is remembered about questions of the kind 'period'"):
+    with pytest.raises(CallerError, match="Nothing is remembered about questions on the topic 'period'"):
         await app_of().memory.forget("period")
-    with pytest.raises(CallerError, match=r"no kind of question 'levl'; did you mean 'level'\?"):
+    with pytest.raises(CallerError, match=r"no topic 'levl'; did you mean 'level'\?"):
         await app_of().memory.forget("levl")
     assert len(await app_of().memory.forget()) == 1
 
@@ -150,7 +150,7 @@ async def test_what_is_remembered_can_be_corrected(location: str) -> None:
     assert not await asks_level(location)
     corrected = await app_of(location).memory.correct("level", asked=5, dismissed=2)
     assert (corrected, await counts(location)) == (
-        AskedKind(detail=Detail.LEVEL, asked=5, dismissed=2),
+        AskedTopic(detail=Detail.LEVEL, asked=5, dismissed=2),
         [("level", 5, 2)],
     )
     assert await asks_level(location)
@@ -160,23 +160,23 @@ async def test_what_is_remembered_can_be_corrected(location: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "asked", "dismissed", "text"),
+    ("topic", "asked", "dismissed", "text"),
     [
-        ("levl", 2, 1, r"no kind of question 'levl'; did you mean 'level'\?"),
+        ("levl", 2, 1, r"no topic 'levl'; did you mean 'level'\?"),
         ("level", 1, 2, "asked = 1 and dismissed = 2"),
         ("level", 1, -1, "dismissed = -1"),
         ("level", 10**30, 0, "numbers from 0 to 1000000, dismissed no more"),
     ],
 )
-async def test_counts_that_cannot_be_are_refused(kind: str, asked: int, dismissed: int, text: str) -> None:
+async def test_counts_that_cannot_be_are_refused(topic: str, asked: int, dismissed: int, text: str) -> None:
     with pytest.raises(CallerError, match=text):
-        await app_of().memory.correct(kind, asked=asked, dismissed=dismissed)
+        await app_of().memory.correct(topic, asked=asked, dismissed=dismissed)
     assert await counts() == []
 
 
 async def test_store_from_before_gets_the_table(location: str) -> None:
     await close_one("whatever", location)
-    execute(location, "drop table upcall_asked_kinds")
+    execute(location, "drop table upcall_asked_topics")
     assert await counts(location) == []
     await close_one("whatever", location)
     assert await counts(location) == [("level", 1, 1)]
@@ -248,15 +248,16 @@ async def test_memory_fact_needs_file_answered_question_and_own_run() -> None:
 async def test_command_lists_corrects_forgets_and_makes_facts() -> None:
     _, run = await answer_level("Beginners")
     write_settings("store: {path: runs.db}\nquestions: {facts: facts.yaml}\n")
-    assert upcall("asked").out == "level: asked 1, dismissed 0, weighs 1.00\n"
-    assert upcall("asked", "--json").json == [  # type: ignore[comparison-overlap]
+    assert upcall("memory").out == "level: asked 1, dismissed 0, weighs 1.00\n"
+    assert upcall("memory", "--json").json == [  # type: ignore[comparison-overlap]
         {"project": "", "detail": "level", "asked": 1, "dismissed": 0, "factor": 1.0}
     ]
     assert (
-        "Which level? Beginners (facts.yaml, line 1)" in upcall("asked", "fact", run.id, run.answers[0].question_id).out
+        "Which level? Beginners (facts.yaml, line 1)"
+        in upcall("memory", "fact", run.id, run.answers[0].question_id).out
     )
-    corrected = upcall("asked", "set", "level", "--asked", "4", "--dismissed", "4")
-    assert corrected.out == upcall("asked").out == "level: asked 4, dismissed 4, weighs 0.33\n"
-    assert upcall("asked", "forget", "level").out == "Forgotten: level: asked 4, dismissed 4, weighs 0.33\n"
-    assert "Nothing is remembered" in upcall("asked").err
-    assert "Nothing is remembered about any question" in upcall("asked", "forget").error
+    corrected = upcall("memory", "set", "level", "--asked", "4", "--dismissed", "4")
+    assert corrected.out == upcall("memory").out == "level: asked 4, dismissed 4, weighs 0.33\n"
+    assert upcall("memory", "forget", "level").out == "Forgotten: level: asked 4, dismissed 4, weighs 0.33\n"
+    assert "Nothing is remembered" in upcall("memory").err
+    assert "Nothing is remembered about any question" in upcall("memory", "forget").error

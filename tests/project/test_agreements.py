@@ -178,7 +178,7 @@ def test_file_left_out_is_asked_about_when_it_changes() -> None:
     Path("upcall.yaml").write_text("models: {model: m}\n")
     path = agree("ignore").path
     read = Settings.read()
-    assert (read.models.model, read.notes) == (
+    assert (read.models.model, read.warnings) == (
         None,
         (f"{path} is left out, as you decided; upcall trust changes that.",),
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 
 from places import ROOT
@@ -13,11 +15,15 @@ MAX_LINES, MAX_PUBLIC = 400, 25
 
 
 @cache
-def classes() -> list[ast.ClassDef]:
+def modules() -> list[ast.Module]:
     folders = [ROOT / name for name in SOURCES]
     files = {file.resolve() for folder in folders for file in folder.rglob("*.py")}
-    nodes = (node for file in sorted(files) for node in ast.walk(ast.parse(file.read_text())))
-    return [node for node in nodes if isinstance(node, ast.ClassDef)]
+    return [ast.parse(file.read_text()) for file in sorted(files)]
+
+
+@cache
+def classes() -> list[ast.ClassDef]:
+    return [node for module in modules() for node in ast.walk(module) if isinstance(node, ast.ClassDef)]
 
 
 def public_methods(kind: ast.ClassDef) -> set[str]:
@@ -33,10 +39,28 @@ def name_of(base: ast.expr) -> str:
     return ast.unparse(base).partition("[")[0].rpartition(".")[2]
 
 
+def list_aliases(module: ast.Module) -> Iterator[str]:
+    """Yield the names of types that a module gives to others: `Answers = dict[str, str]`, with `TypeAlias` or without.
+    A type variable is none: `T` may be anybody's."""
+    for node in module.body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        value = getattr(node, "value", None)
+        is_variable = isinstance(value, ast.Call) and ast.unparse(value.func) in ("TypeVar", "ParamSpec")
+        if isinstance(target, ast.Name) and re.fullmatch(r"_?[A-Z]\w*[a-z]\w*", target.id) and not is_variable:
+            yield target.id
+
+
 def test_class_names_are_given_once() -> None:
     names = Counter(each.name for each in classes())
     assert len(names) > 100
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_alias_is_named_as_nothing_else() -> None:
+    aliases = Counter(name for module in modules() for name in list_aliases(module))
+    assert len(aliases) > 100
+    kinds = {each.name for each in classes()}
+    assert [name for name, count in aliases.items() if count > 1 or name in kinds] == []
 
 
 def test_class_has_at_most_400_lines() -> None:

@@ -196,7 +196,7 @@ def test_model_defined_for_a_block_needs_no_common_one() -> None:
     assert "OpenAI" in type(clients("planner")).__name__
     assert isinstance(clients("lead"), ScriptedModelClient)
     assert uses_demo(settings)
-    assert settings.notes == (
+    assert settings.warnings == (
         "No common model is set, so the scripted demo plays lead, coder, researcher; set models.model.",
     )
 
@@ -204,7 +204,7 @@ def test_model_defined_for_a_block_needs_no_common_one() -> None:
 def test_model_name_without_definitions_means_the_common_one() -> None:
     settings = read(BLOCKS, models={"model": "common"})
     assert {settings.for_agent(agent).model for agent in ("classifier", "clarifier", "planner")} == {"common"}
-    assert settings.notes == (
+    assert settings.warnings == (
         "The llm 'nemotron_llm' is defined nowhere, so it means the common model; define it under llms.",
     )
 

@@ -200,7 +200,7 @@ def test_unknown_variable_of_ours_is_noted(monkeypatch: pytest.MonkeyPatch) -> N
         "UPCALL_USERS__USER_INFO__NAME",
     ):
         monkeypatch.setenv(name, "x")
-    assert Settings.read().notes == (
+    assert Settings.read().warnings == (
         "UPCALL_MODLE is no setting; did you mean UPCALL_MODELS__MODEL?",
         "UPCALL_STOER is no setting; did you mean UPCALL_STORE?",
         "UPCALL_ZZZZZ is no setting.",
@@ -376,7 +376,7 @@ def test_what_is_not_set_has_its_default() -> None:
         False,
         2000,
     )
-    assert (read.llms, read.team.tools, read.functions, read.notes) == ({}, [], {}, ())
+    assert (read.llms, read.team.tools, read.functions, read.warnings) == ({}, [], {}, ())
 
 
 @pytest.mark.parametrize(
@@ -442,7 +442,7 @@ def test_agent_with_server_but_no_model_is_no_demo() -> None:
 
 def test_demo_agents_are_named_where_others_have_models() -> None:
     settings = Settings.read(models={"agents": {"coder": {"model": "m"}, "lead": {"model": "m"}}})
-    assert settings.notes == (
+    assert settings.warnings == (
         "No common model is set, so the scripted demo plays classifier, clarifier, planner, researcher; "
         "set models.model.",
     )

@@ -22,7 +22,7 @@ from upcall.runs.outputs import (
     Effect,
     Intent,
     QuestionCheck,
-    Reply,
+    StructuredReply,
 )
 from upcall.runs.plan import Plan, PlanStep
 from upcall.runs.reports import MadeCall, Report, WorkDone
@@ -45,7 +45,7 @@ def keys(schema: object) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_schema_holds_nothing_that_strict_servers_refuse(kind: type[Reply]) -> None:
+def test_schema_holds_nothing_that_strict_servers_refuse(kind: type[StructuredReply]) -> None:
     refused = {"default", "minLength", "maxLength", "minItems", "maxItems", "pattern", "format"}
     assert refused & set(keys(kind.model_json_schema())) == set()
 
@@ -58,7 +58,7 @@ def test_schema_of_nested_replies_holds_no_defaults() -> None:
 
 
 @pytest.mark.parametrize("kind", [*KINDS, Ambiguity, PlanStep])
-def test_schema_names_its_fields_as_the_prompts_do(kind: type[Reply]) -> None:
+def test_schema_names_its_fields_as_the_prompts_do(kind: type[StructuredReply]) -> None:
     """X8"""
     unseen = {
         ClarificationResponse: {"reason"},
@@ -273,5 +273,5 @@ def test_document_that_was_not_seen_is_no_source() -> None:
         (Plan(title="Login", sections=("Do",)), "a plan of no steps: Login"),
     ],
 )
-def test_reply_says_in_words_what_was_decided(reply: Reply, words: str) -> None:
+def test_reply_says_in_words_what_was_decided(reply: StructuredReply, words: str) -> None:
     assert reply.in_words() == words

@@ -290,7 +290,7 @@ async def test_each_caller_gets_what_is_theirs_of_each_run(method: str, path: st
     """Each route, each kind of caller, each kind of run; what is refused changes nothing and shows nothing."""
     right, wrong = decide(method, path), []
     async with serving(
-        one_agent(), users={"roles": {"legal": []}}, server={"proxy": {"networks": [f"{PROXY}/32"]}}
+        one_agent(), users={"roles": {"legal": []}}, server={"trusted_proxy": {"networks": [f"{PROXY}/32"]}}
     ) as site:
         for whose, fields in RUNS.items():
             for who in CALLERS:
@@ -370,7 +370,9 @@ async def test_token_role_answers_questions_assigned_to_it() -> None:
 async def test_strangers_and_users_learn_nothing_of_the_store() -> None:
     """Neither by the check of health, nor by a token that cannot be looked up; the operator does."""
     place = "postgresql://some-account:a-password@127.0.0.1:1/some-database"
-    async with serving(one_agent(), store={"path": place}, server={"proxy": {"networks": [f"{PROXY}/32"]}}) as site:
+    async with serving(
+        one_agent(), store={"path": place}, server={"trusted_proxy": {"networks": [f"{PROXY}/32"]}}
+    ) as site:
         transport = httpx.AsyncHTTPTransport(local_address=PROXY)
         user = httpx.AsyncClient(base_url=site.url, headers={"X-Forwarded-User": "mallory"}, transport=transport)
         async with await open_client(site, "guesser") as stranger, user, await site.caller() as operator:

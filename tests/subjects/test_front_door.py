@@ -19,7 +19,7 @@ MOVED = [
     ("keep_fact", "app.memory.keep_fact"),
     ("plan_fork", "app.forks.plan"),
     ("delete_plan", "app.plans.delete"),
-    ("forget_kinds", "app.memory.forget"),
+    ("forget_topics", "app.memory.forget"),
     ("check", "app.team.check"),
     ("execution", "app.team.execution"),
 ]

@@ -26,7 +26,7 @@ from typing import Any, get_args
 import typer
 from places import ROOT
 
-from upcall.extensions import Point
+from upcall.extensions import ExtensionPoint
 from upcall.setting_paths import type_at
 from upcall.settings import settings_root
 from upcall.ui.cli.main import app as command_line
@@ -181,7 +181,7 @@ def _read_quoted() -> set[str]:
 
 
 def is_quoted(name: str) -> bool:
-    return name in _read_quoted() or name in {f"upcall.{point}" for point in get_args(Point)}
+    return name in _read_quoted() or name in {f"upcall.{point}" for point in get_args(ExtensionPoint)}
 
 
 @cache

@@ -112,7 +112,7 @@ GUESTS = {
     [
         *(["list"], ["inbox"], ["show", "0000"], ["answer", "0000", "x"], ["resume", "0000"], ["chat"], ["team"]),
         *(["serve", "--port", "0"], ["mcp"], ["worker"], ["workers"], ["deliveries", "send"], ["expire"]),
-        *(["store", "stats"], ["token", "create", "me"], ["asked"], ["undo", "0000"], ["experiment", "x.yaml"]),
+        *(["store", "stats"], ["token", "create", "me"], ["memory"], ["undo", "0000"], ["experiment", "x.yaml"]),
     ],
     ids=lambda command: command[0],
 )

@@ -43,7 +43,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from upcall.autogen.internals import get_browser_address, list_browser_attributes, open_browser_at
 from upcall.errors import AgentFailed, SchemaMismatch
 
-Place: TypeAlias = tuple[str | int, ...]
+AttributePath: TypeAlias = tuple[str | int, ...]
 """Where a value is: the attribute, then attributes, keys or numbers in it."""
 
 _OURS = "upcall"
@@ -179,7 +179,7 @@ class AgentAttributes:
         self._types = dict(_list_named_types(kinds)) | _AUTOGENS
         self._plain: frozenset[type] = frozenset()
         self._left_out = frozenset((*_REPLACED, *list_browser_attributes(agent)))
-        self._built: Mapping[Place, _Seen] = {}
+        self._built: Mapping[AttributePath, _Seen] = {}
 
     def begin(self) -> None:
         """Take the attributes as they are now for those that the agent was built with. By then the agent has its
@@ -235,9 +235,9 @@ class AgentAttributes:
         finally:
             _saving.reset(token)
 
-    async def _compare(self) -> tuple[dict[Place, Any], dict[Place, _Seen]]:
+    async def _compare(self) -> tuple[dict[AttributePath, Any], dict[AttributePath, _Seen]]:
         """Return what has changed, and what is lost, by place."""
-        now, changed, lost = self._look(), dict[Place, Any](), list[Place]()
+        now, changed, lost = self._look(), dict[AttributePath, Any](), list[AttributePath]()
         for place, seen in now.items():
             built = self._built.get(place)
             match seen:
@@ -262,12 +262,14 @@ class AgentAttributes:
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
-    def _look(self) -> dict[Place, _Seen]:
-        found: dict[Place, _Seen] = {}
+    def _look(self) -> dict[AttributePath, _Seen]:
+        found: dict[AttributePath, _Seen] = {}
         self._look_into(self._agent, (), found, {id(self._agent)})
         return found
 
-    def _look_into(self, owner: object, place: Place, found: dict[Place, _Seen], above: set[int]) -> None:
+    def _look_into(
+        self, owner: object, place: AttributePath, found: dict[AttributePath, _Seen], above: set[int]
+    ) -> None:
         for key, value in _parts(owner):
             if not place and key in self._left_out:
                 continue
@@ -337,7 +339,7 @@ class AgentAttributes:
 
     # -- putting back -------------------------------------------------------------------------------------------------
 
-    def _restore(self, built: Mapping[Place, _Seen], changed: Mapping[Place, Any]) -> None:
+    def _restore(self, built: Mapping[AttributePath, _Seen], changed: Mapping[AttributePath, Any]) -> None:
         """Set every attribute that is not as it should be, outermost first."""
         now = self._look()
         for place, seen in built.items():
@@ -386,20 +388,20 @@ class AgentAttributes:
             object.__setattr__(made, name, self._decode(each))
         return made
 
-    def _at(self, place: Place) -> Any:
+    def _at(self, place: AttributePath) -> Any:
         value: Any = self._agent
         for key in place:
             value = getattr(value, str(key)) if not isinstance(value, list | tuple | dict) else value[key]  # type: ignore[index]
         return value
 
-    def _set(self, place: Place, value: Any) -> None:
+    def _set(self, place: AttributePath, value: Any) -> None:
         owner = self._at(place[:-1])
         if isinstance(owner, list | dict):
             owner[place[-1]] = value  # type: ignore[index]
         else:
             setattr(owner, str(place[-1]), value)
 
-    def _remove(self, place: Place) -> None:
+    def _remove(self, place: AttributePath) -> None:
         with suppress(LookupError, AttributeError, TypeError):  # It went with what held it.
             owner = self._at(place[:-1])
             if isinstance(owner, dict):
@@ -455,7 +457,7 @@ def _is_plain(kind: type) -> bool:
     return kind.__bases__ == (object,) and not issubclass(kind, _SERVICES)
 
 
-def _name(place: Place, seen: _Seen) -> str:
+def _name(place: AttributePath, seen: _Seen) -> str:
     kind = type(seen.json if isinstance(seen, _Data) else seen.value).__name__
     return f"{'.'.join(map(str, place))} ({kind})"
 

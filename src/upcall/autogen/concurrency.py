@@ -22,7 +22,7 @@ _log = logging.getLogger("upcall")
 CANCEL_TIMEOUT_S = 1.0
 """How long cancelled work may take to end before it is abandoned."""
 
-Work: TypeAlias = Callable[[Emit[T]], Coroutine[Any, Any, None]]
+EmittingWork: TypeAlias = Callable[[Emit[T]], Coroutine[Any, Any, None]]
 """Work that reports by calling the function it is given."""
 
 
@@ -117,7 +117,7 @@ class SegmentToken(CancellationToken):
 
 
 async def merge_streams(
-    works: Sequence[Work[T]], more: Callable[[], Coroutine[Any, Any, Sequence[Work[T]]]] | None = None
+    works: Sequence[EmittingWork[T]], more: Callable[[], Coroutine[Any, Any, Sequence[EmittingWork[T]]]] | None = None
 ) -> AsyncGenerator[T, None]:
     """Yield the items of concurrent works as they come. One that fails does not stop the others.
 
@@ -130,7 +130,7 @@ async def merge_streams(
     tasks: list[asyncio.Task[None]] = []
     running = 0
 
-    def start(begun: Sequence[Work[T]]) -> None:
+    def start(begun: Sequence[EmittingWork[T]]) -> None:
         nonlocal running
         for work in begun:
             task = asyncio.create_task(work(items.put_nowait))
@@ -138,7 +138,7 @@ async def merge_streams(
             tasks.append(task)
             running += 1
 
-    async def follow(ask: Callable[[], Coroutine[Any, Any, Sequence[Work[T]]]]) -> None:
+    async def follow(ask: Callable[[], Coroutine[Any, Any, Sequence[EmittingWork[T]]]]) -> None:
         while True:
             start(await ask())
 

@@ -71,7 +71,7 @@ from upcall.autogen.model_errors import explain
 from upcall.autogen.ownership import can_be_renewed
 from upcall.autogen.published import PublishedQuestions
 from upcall.autogen.quiet_runtime import QuietRuntime, make_quiet, renew_runtime
-from upcall.autogen.recording import TeamProxy, manager_with_journal
+from upcall.autogen.recording import TeamWrapper, manager_with_journal
 from upcall.autogen.scope import current_scope, discard_last_reply, enter_scope, note_interruption, publish
 from upcall.autogen.usage import add_usage
 from upcall.errors import AgentFailed, ConfigurationError, SchemaMismatch
@@ -837,7 +837,7 @@ def _join(ours: type[ResumableGroupChatManager], kind: type[BaseGroupChatManager
     return type(f"{ours.__name__}In{kind.__name__}", (ours, kind), {})
 
 
-class InnerTeam(TeamProxy):
+class InnerTeam(TeamWrapper):
     """A team that is a member of a group chat: the same team, which raises its questions as its own.
 
     Everything else passes through, so that the members of the outer group chat receive every message, as in AutoGen.

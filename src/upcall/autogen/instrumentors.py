@@ -25,7 +25,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _Places: TypeAlias = "Sequence[tuple[type, str]]"
-_Wrapper: TypeAlias = Callable[..., Any]
+_WrapperFunction: TypeAlias = Callable[..., Any]
 
 _ASKED = "(waits for the user)"
 
@@ -82,12 +82,12 @@ async def show_tool_call(
     return made[0]
 
 
-def _find(places: _Places) -> Sequence[_Wrapper]:
+def _find(places: _Places) -> Sequence[_WrapperFunction]:
     """Return what is around the first of the methods around which there is anything, the outermost first."""
     return next((found for kind, name in places if (found := _wrappers(getattr_static(kind, name)))), ())
 
 
-def _wrappers(method: Any) -> Sequence[_Wrapper]:
+def _wrappers(method: Any) -> Sequence[_WrapperFunction]:
     """Return what is around a method, by the attributes of a `wrapt.FunctionWrapper`."""
     found = []
     while method is not None:
@@ -97,13 +97,13 @@ def _wrappers(method: Any) -> Sequence[_Wrapper]:
     return found
 
 
-def _wrap_all(wrappers: Sequence[_Wrapper], method: Callable[P, T], instance: object) -> Callable[P, T]:
+def _wrap_all(wrappers: Sequence[_WrapperFunction], method: Callable[P, T], instance: object) -> Callable[P, T]:
     for wrapper in reversed(wrappers):
         method = _wrap(wrapper, method, instance)
     return method
 
 
-def _wrap(wrapper: _Wrapper, method: Callable[P, T], instance: object) -> Callable[P, T]:
+def _wrap(wrapper: _WrapperFunction, method: Callable[P, T], instance: object) -> Callable[P, T]:
     @wraps(method)
     def call(*given: P.args, **named: P.kwargs) -> T:
         return cast(T, wrapper(method, instance, given, named))

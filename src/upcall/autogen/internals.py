@@ -369,7 +369,7 @@ def apply_filter(agent: MessageFilterAgent, messages: Sequence[BaseChatMessage])
     return agent._apply_filter(messages)
 
 
-Approve: TypeAlias = Callable[[ApprovalRequest], Awaitable[ApprovalResponse] | ApprovalResponse]
+ApprovalFunction: TypeAlias = Callable[[ApprovalRequest], Awaitable[ApprovalResponse] | ApprovalResponse]
 """Approves code, or refuses it."""
 
 CallTool: TypeAlias = Callable[
@@ -428,7 +428,7 @@ class Wrappers:
     code: Callable[[CodeExecutor, str], CodeExecutor]
     call: CallTool
     tools: ListTools
-    approve: Callable[[Approve], Approve]
+    approve: Callable[[ApprovalFunction], ApprovalFunction]
     team: Callable[[Team], Team]
 
 

@@ -32,7 +32,7 @@ from upcall.errors import ModelReplyInvalid, SchemaMismatch
 from upcall.runs.journal_records import ReplyRecord, ToolOutcome, ToolRecord
 from upcall.text import replace_surrogates
 
-Write: TypeAlias = Callable[[Mapping[str, str | None]], Awaitable[None]]
+WriteRecords: TypeAlias = Callable[[Mapping[str, str | None]], Awaitable[None]]
 """Writes records into the store by their keys; None deletes one."""
 
 Check: TypeAlias = Callable[[Mapping[str, str | None]], None]
@@ -71,7 +71,7 @@ class Journal:
         run_id: str,
         epoch: str,
         records: Mapping[str, str],
-        write: Write,
+        write: WriteRecords,
         *,
         check: Check = lambda records: None,
         exact: bool = False,

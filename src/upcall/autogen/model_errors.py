@@ -31,7 +31,7 @@ from upcall.model_addresses import (
     advise_on_path,
     describe_key_form,
     find_environment_problem,
-    find_proxy,
+    find_environment_proxy,
     find_url_problem,
 )
 from upcall.text import first_line, one_line
@@ -255,7 +255,7 @@ def _recognise(error: Exception, agent: str) -> ModelError | None:
         message = f"{who} ended the reply at {why}. Try again, or use another model. {resume}"
         return ModelReplyUnfinished(message, f"it was cut off at {why}")
     if "Connection" in kind:
-        cause, proxy = _network_cause(error), find_proxy(_url(error))
+        cause, proxy = _network_cause(error), find_environment_proxy(_url(error))
         via = f" through the proxy {proxy}" if proxy else ""
         return ModelUnavailable(f"{who} cannot be reached{via}{cause}. {_advise_on_network(cause, proxy)} {resume}")
     return None

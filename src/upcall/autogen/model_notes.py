@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from autogen_core import FunctionCall
 from pydantic import BaseModel
 
-Content: TypeAlias = str | Sequence[FunctionCall]
+ReplyContent: TypeAlias = str | Sequence[FunctionCall]
 
 MAX_REPLIES = 1_000
 """How many replies a client keeps by itself."""
@@ -69,7 +69,7 @@ class ReturnedFields:
         """Whether there is anything."""
         return bool(self._kept)
 
-    def keep(self, content: Content, returned: Returned) -> None:
+    def keep(self, content: ReplyContent, returned: Returned) -> None:
         """Keep what came with a reply of this content."""
         same = (returned.about, returned.after)
         for key in _keys(content):
@@ -78,7 +78,9 @@ class ReturnedFields:
         while self._most is not None and len(self._kept) > self._most:
             del self._kept[next(iter(self._kept))]
 
-    def find(self, content: Content, provider: str | None = None, after: BaseModel | None = None) -> Returned | None:
+    def find(
+        self, content: ReplyContent, provider: str | None = None, after: BaseModel | None = None
+    ) -> Returned | None:
         """Return what came with a reply of this content, from this provider; from any if none is given.
 
         Of several, that which replied to the message `after` counts.
@@ -111,7 +113,7 @@ class ReturnedFields:
         return {key: [each.to_json() for each in several] for key, several in self._kept.items()}
 
 
-def _keys(content: Content) -> Iterator[str]:
+def _keys(content: ReplyContent) -> Iterator[str]:
     if isinstance(content, str):
         yield f"text {digest(content)}"
     else:
@@ -119,7 +121,7 @@ def _keys(content: Content) -> Iterator[str]:
             yield f"call {call.id}"
 
 
-def digest(content: Content) -> str:
+def digest(content: ReplyContent) -> str:
     """Return a digest of the content of a reply."""
     text = content if isinstance(content, str) else repr([(each.id, each.name, each.arguments) for each in content])
     return blake2b(text.encode(errors="replace"), digest_size=12).hexdigest()

@@ -32,7 +32,7 @@ from pydantic import BaseModel
 
 from upcall.autogen.client_quirks import fit_client, request_reply, stream_reply
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
-from upcall.autogen.internals import Approve, Wrappers, is_started, static_tools, wrap_manager, wrap_parts
+from upcall.autogen.internals import ApprovalFunction, Wrappers, is_started, static_tools, wrap_manager, wrap_parts
 from upcall.autogen.mending import mend_reply
 from upcall.autogen.messages import Event
 from upcall.autogen.model_errors import explain_call
@@ -266,8 +266,8 @@ class JournaledExecutor(_Wrapper[CodeExecutor], CodeExecutor):
         await self.inner.restart()
 
 
-class TeamProxy(Team):
-    """A team that stands for another, which handles everything the proxy does not."""
+class TeamWrapper(Team):
+    """A team that stands for another, which handles everything the wrapper does not."""
 
     component_type = "team"
 
@@ -316,7 +316,7 @@ class TeamProxy(Team):
         return self.inner.dump_component()
 
 
-class InnerTeamOfAgent(TeamProxy):
+class InnerTeamOfAgent(TeamWrapper):
     """The team of a `SocietyOfMindAgent`: its members may ask."""
 
     async def run_stream(self, **given: Any) -> AsyncGenerator[Event | TaskResult, None]:
@@ -343,7 +343,7 @@ async def _list_tools(workbenches: Sequence[Workbench]) -> tuple[list[ToolSchema
     return tools, describe_lost([*workbenches, *static])
 
 
-def _approving(approve: Approve) -> Approve:
+def _approving(approve: ApprovalFunction) -> ApprovalFunction:
     """Let the function that approves code ask the user (`upcall.ask`)."""
 
     async def ask(request: ApprovalRequest) -> ApprovalResponse:

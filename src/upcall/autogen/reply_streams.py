@@ -22,7 +22,7 @@ from upcall.autogen.scope import current_scope
 from upcall.autogen.structured_text import Around, StructuredText
 from upcall.autogen.text_calls.filter import CallFilter
 from upcall.autogen.text_calls.formats import AROUND
-from upcall.autogen.thoughts import Kind, ReplyPart, ThoughtSplitter
+from upcall.autogen.thoughts import PartKind, ReplyPart, ThoughtSplitter
 from upcall.runs.shown_text import TextFields
 from upcall.text import replace_surrogates
 
@@ -33,7 +33,7 @@ class Withdrawn(NamedTuple):
     thought: str
 
 
-Piece: TypeAlias = str | ReplyPart | CallPiece
+StreamPiece: TypeAlias = str | ReplyPart | CallPiece
 Read: TypeAlias = str | Withdrawn | CreateResult
 
 
@@ -91,12 +91,12 @@ class StreamReader:
         self._calls: dict[int, StructuredText] = {}
         self._thought_id = ""
 
-    def add(self, item: Piece) -> list[str | Withdrawn]:
+    def add(self, item: StreamPiece) -> list[str | Withdrawn]:
         """Add what has come; return what it adds to the text."""
         match item:
             case CallPiece():
                 return [*self._add_call(item)]
-            case ReplyPart(Kind.THOUGHT, content):
+            case ReplyPart(PartKind.THOUGHT, content):
                 self._think(content)
                 return []
             case _:
@@ -125,9 +125,9 @@ class StreamReader:
     def _read(self, parts: list[ReplyPart]) -> list[str | Withdrawn]:
         found: list[str | Withdrawn] = []
         for kind, content in parts:
-            if kind is Kind.THOUGHT:
+            if kind is PartKind.THOUGHT:
                 self._think(content)
-            elif kind is Kind.WITHDRAWN:
+            elif kind is PartKind.WITHDRAWN:
                 found.append(Withdrawn(content))
                 if self._text is not None:
                     self._text.withdraw()

@@ -103,7 +103,7 @@ class Spoken(NamedTuple):
     text: str
 
 
-class Kind(Enum):
+class PartKind(Enum):
     """What a part of a reply is."""
 
     TEXT = auto()
@@ -115,7 +115,7 @@ class Kind(Enum):
 class ReplyPart(NamedTuple):
     """A part of a reply, in the order of its arrival."""
 
-    kind: Kind
+    kind: PartKind
     content: str
 
 
@@ -125,9 +125,9 @@ def split_thoughts(text: str) -> Spoken:
         return Spoken("", text)
     thoughts, texts, splitter = list[str](), list[str](), ThoughtSplitter()
     for kind, content in splitter.end(text):
-        if kind is Kind.WITHDRAWN:
+        if kind is PartKind.WITHDRAWN:
             texts.clear()
-        (texts if kind is Kind.TEXT else thoughts).append(content)
+        (texts if kind is PartKind.TEXT else thoughts).append(content)
     return Spoken("".join(thoughts).strip(), "".join(texts).strip()) if splitter.has_marks else Spoken("", text)
 
 
@@ -303,7 +303,7 @@ class ThoughtSplitter:
             return True
         if self._pending_text is None or not (closed := self._match_close(starts_line=starts_line)):
             return False
-        self._parts.append(ReplyPart(Kind.WITHDRAWN, thought := "".join(self._pending_text).strip()))
+        self._parts.append(ReplyPart(PartKind.WITHDRAWN, thought := "".join(self._pending_text).strip()))
         self._thought_before, self.opened_by_prompt = bool(thought), True
         self._note_mark()
         self._at, self._state = closed.end(), self._read_start
@@ -331,7 +331,7 @@ class ThoughtSplitter:
         if not (body := content.rstrip()):
             self._gap += content
             return
-        self._parts.append(ReplyPart(Kind.THOUGHT, f"{self._gap}{body}"))
+        self._parts.append(ReplyPart(PartKind.THOUGHT, f"{self._gap}{body}"))
         self._within = self._thought_before = True
         self._gap = content[len(body) :]
 
@@ -352,7 +352,7 @@ class ThoughtSplitter:
         """Pass on text, and note what its last line begins with."""
         if not content:
             return
-        self._parts.append(ReplyPart(Kind.TEXT, content))
+        self._parts.append(ReplyPart(PartKind.TEXT, content))
         if self._pending_text is not None:
             self._pending_text.append(content)
         self._last_character = content[-1]

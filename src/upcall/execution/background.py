@@ -9,11 +9,11 @@ from upcall.extensions import load_all
 from upcall.settings import Settings
 from upcall.storage.store import RunStore
 
-Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+BackgroundTask: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 """Continues until it is cancelled. It handles its errors itself: one that it raises ends the process."""
 
 
-def list_background(store: RunStore, settings: Settings) -> Sequence[Work]:
+def list_background(store: RunStore, settings: Settings) -> Sequence[BackgroundTask]:
     """List what is to be done for a store with these settings; a package may have nothing to do.
 
     Raises:

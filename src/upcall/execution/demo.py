@@ -9,8 +9,7 @@ import re
 
 from upcall.errors import ConfigurationError
 from upcall.research.reports import CodingReport, ResearchReport
-from upcall.runs.outputs import AmbiguityCheck, ClarificationResponse, Classification, Depth, Intent
-from upcall.runs.outputs import Reply as Structured
+from upcall.runs.outputs import AmbiguityCheck, ClarificationResponse, Classification, Depth, Intent, StructuredReply
 from upcall.runs.plan import Plan, PlanStep
 from upcall.runs.reports import Report
 from upcall.testing.model import ScriptedModelClient
@@ -58,7 +57,7 @@ def demo_reply(request: Request) -> Reply:
             raise ConfigurationError(_UNKNOWN)
 
 
-def _reply_with(reply: Structured) -> Say:
+def _reply_with(reply: StructuredReply) -> Say:
     return Say(reply)
 
 

@@ -15,7 +15,7 @@ from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 from upcall.questions.states import QuestionState
 
-_Call: TypeAlias = tuple[tuple[str, ...], str]
+_CallKey: TypeAlias = tuple[tuple[str, ...], str]
 """The path of an agent, and the id of a call that it makes."""
 
 
@@ -24,11 +24,11 @@ class EventGate:
 
     def __init__(self) -> None:
         self._held: dict[str, Event] = {}
-        self._asked_by: dict[_Call, str] = {}
+        self._asked_by: dict[_CallKey, str] = {}
         """By call of ``ask_user``: the id of its event."""
-        self._open_calls: dict[str, set[_Call]] = {}
+        self._open_calls: dict[str, set[_CallKey]] = {}
         """By id of a held event: its calls whose questions were not announced yet."""
-        self._emitted: set[_Call] = set()
+        self._emitted: set[_CallKey] = set()
         self._is_closed = False
         self._late: list[Event] = []
         """The events that came while it was closed."""
@@ -106,7 +106,7 @@ def _as_emitted(event: UserInputRequestedEvent, records: QuestionRecords) -> Eve
     return attach_deadline(event, record.question)
 
 
-def _asking_calls(event: Event) -> set[_Call]:
+def _asking_calls(event: Event) -> set[_CallKey]:
     if not isinstance(event, ToolCallRequestEvent):
         return set()
     path = event_path(event)

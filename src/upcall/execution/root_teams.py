@@ -49,7 +49,7 @@ def build_root_team(
         sources=network_sources(settings),
         mcp_servers=settings.research.mcp_servers,
         known_plan=pinned.known_plan,
-        asked_kinds=pinned.asked_kinds,
+        asked_topics=pinned.asked_topics,
         prompts=prompts,
         small_model=small_model,
         embed=embedder_for(settings if settings.names_a_model else settings.with_model_of(pinned)),

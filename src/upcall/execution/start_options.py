@@ -25,7 +25,7 @@ from upcall.runs.config import RUN_ID, Fact, RunId
 from upcall.runs.run import Run
 from upcall.setting_types import no_flag, read_duration
 
-Task: TypeAlias = str | BaseChatMessage | Sequence[BaseChatMessage]
+TaskInput: TypeAlias = str | BaseChatMessage | Sequence[BaseChatMessage]
 """Text, a message, or messages, the last one of which is the task."""
 
 EARLIER = "earlier_assistant"

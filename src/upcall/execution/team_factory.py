@@ -125,7 +125,7 @@ class TeamFactory:
         self._tools = tuple(tools)
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """The tools that the settings name but nobody provides, one line each."""
         names = {as_tool(tool).name for tool in (*self._tools, *_load_tools(self._settings.team.tools))}
         missing = sorted({name for named in _shown_tools(self._settings).values() for name in named} - names)

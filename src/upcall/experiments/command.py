@@ -16,7 +16,7 @@ from upcall.ui.cli.options import AS_JSON, DEBUG, STORE, Given, with_options
 
 if TYPE_CHECKING:
     from upcall.experiments.experiment import Experiment
-    from upcall.experiments.progress import ExperimentProgress, Listener
+    from upcall.experiments.progress import ExperimentProgress, StepListener
     from upcall.experiments.results import Results
 
 
@@ -157,7 +157,7 @@ def describe_plan(chosen: Experiment, results: Results) -> Iterator[str]:
 
 
 @contextmanager
-def show_progress(command: ExperimentCommand) -> Iterator[Listener | None]:
+def show_progress(command: ExperimentCommand) -> Iterator[StepListener | None]:
     """Show the progress of an experiment: a bar on a terminal, elsewhere a line for each tenth."""
     if command.as_json:
         yield None
@@ -178,7 +178,7 @@ def show_progress(command: ExperimentCommand) -> Iterator[Listener | None]:
         yield show
 
 
-def _in_lines(command: ExperimentCommand) -> Listener:
+def _in_lines(command: ExperimentCommand) -> StepListener:
     last_tenth = -1
 
     def show(progress: ExperimentProgress) -> None:

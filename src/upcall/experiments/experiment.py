@@ -26,7 +26,7 @@ from upcall.experiments.user import UserSpec
 from upcall.setting_types import AtLeastOne
 
 if TYPE_CHECKING:
-    from upcall.experiments.progress import Listener
+    from upcall.experiments.progress import StepListener
     from upcall.experiments.results import Results
 
 _SOME = Field(min_length=1)
@@ -200,7 +200,7 @@ class Experiment(Spec):
         replay: bool = False,
         what_if: bool = False,
         limit: int | None = None,
-        listener: Listener | None = None,
+        listener: StepListener | None = None,
     ) -> Results:
         """Run the trials that are not done yet, and return the results of all that are.
 

@@ -34,5 +34,5 @@ class ExperimentProgress:
         return f"{self.done} of {self.total} trials{failed}; {self.cost.to_text()}{left}"
 
 
-Listener: TypeAlias = Callable[[ExperimentProgress], None]
+StepListener: TypeAlias = Callable[[ExperimentProgress], None]
 """Learns of each step."""

@@ -23,7 +23,7 @@ from upcall.experiments.checks import check_result
 from upcall.experiments.experiment import Experiment
 from upcall.experiments.folder import choose_store
 from upcall.experiments.highlights import Highlight, load_highlights
-from upcall.experiments.progress import Listener
+from upcall.experiments.progress import StepListener
 from upcall.experiments.recording import OTHERS, Recording
 from upcall.experiments.records import TrialRecord, count_trial
 from upcall.experiments.results import Results
@@ -64,7 +64,7 @@ class Runner:
         limit: int | None = None,
         budget: Budget | None = None,
         replay: bool = False,
-        listener: Listener | None = None,
+        listener: StepListener | None = None,
     ) -> None:
         self._experiment, self._listener = experiment, listener
         self._budget = None if replay else budget

@@ -31,7 +31,7 @@ from upcall.text import first_line, shorten
 if TYPE_CHECKING:
     from upcall.autogen.mcp_sessions import ServerSession
 
-Tool: TypeAlias = dict[str, Any]
+ListedTool: TypeAlias = dict[str, Any]
 """A tool as its server lists it, with the protocol's names."""
 
 INSTALL = f"needs: {install_command('mcp')}"
@@ -62,7 +62,7 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
         self.lost: str | None = None
         """Why its server cannot be used, if it was tried."""
         self._session: ServerSession | None = None
-        self._tools: dict[str, Tool] | None = None
+        self._tools: dict[str, ListedTool] | None = None
         self._starting = asyncio.Lock()
         self._closing = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
@@ -138,17 +138,17 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
     def _from_config(cls, config: McpToolsConfig) -> Self:
         return cls(config.name, config.server)
 
-    async def _list_known(self) -> dict[str, Tool]:
+    async def _list_known(self) -> dict[str, ListedTool]:
         async with self._starting:
             if self._tools is None:
                 self._tools = await self._start()
             return self._tools
 
-    async def _start(self) -> dict[str, Tool]:
+    async def _start(self) -> dict[str, ListedTool]:
         if why := self.problem():
             self._lose(why)
             return {}
-        ready: asyncio.Future[dict[str, Tool]] = asyncio.get_running_loop().create_future()
+        ready: asyncio.Future[dict[str, ListedTool]] = asyncio.get_running_loop().create_future()
         self._serving = asyncio.create_task(self._serve(ready))
         try:
             async with asyncio.timeout(self._server.timeout):
@@ -181,7 +181,7 @@ class McpTools(StatelessWorkbench, Component[McpToolsConfig]):
             return True
         return False
 
-    async def _serve(self, ready: asyncio.Future[dict[str, Tool]]) -> None:
+    async def _serve(self, ready: asyncio.Future[dict[str, ListedTool]]) -> None:
         """Run the session in its own task: what the `mcp` package opens must be closed in the task that opened it."""
         try:
             async with _connect(self._server) as session:
@@ -217,15 +217,15 @@ async def _connect(server: McpServer) -> AsyncIterator[ServerSession]:
             yield session
 
 
-def _names(server: str, tools: Sequence[Tool]) -> dict[str, Tool]:
+def _names(server: str, tools: Sequence[ListedTool]) -> dict[str, ListedTool]:
     """Return the tools by their names for the model; one that is too long or taken ends with a digest."""
-    named: dict[str, Tool] = {}
+    named: dict[str, ListedTool] = {}
     for tool in tools:
         named[to_sendable(f"{server}_{tool['name']}", named)] = tool
     return named
 
 
-def _schema(name: str, tool: Tool) -> ToolSchema:
+def _schema(name: str, tool: ListedTool) -> ToolSchema:
     given = tool["inputSchema"]
     parameters = ParametersSchema(
         type="object",

@@ -15,7 +15,7 @@ from upcall.questions.approval import is_refusal
 from upcall.questions.question import VisibleText
 from upcall.research.cited import CheckedCitation, CitedSource, Counts, ReadText
 from upcall.research.sources.fences import parse_fenced
-from upcall.runs.outputs import Reply
+from upcall.runs.outputs import StructuredReply
 from upcall.runs.reports import MadeCall, Report, WorkDone, head_list
 from upcall.text import one_line, show_name, show_on_line
 from upcall.workspace.command_results import read_changed
@@ -182,7 +182,7 @@ def _describe_run(made: Sequence[MadeCall], place: int) -> str:
     return f"{ran} (files were changed after that)" if later else ran
 
 
-class Citation(Reply):
+class Citation(StructuredReply):
     """A place that a report cites: the source's name as the tools give it, where in it, and its words."""
 
     ref: VisibleText = Field(

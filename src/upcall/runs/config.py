@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from upcall import identity
 from upcall.options import PinnedTeamOptions, ResolutionOptions, WorkKind
-from upcall.runs.asked_kinds import AskedKind
+from upcall.runs.asked_topics import AskedTopic
 from upcall.runs.plan import ApprovedPlan
 
 RUN_ID = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
@@ -54,7 +54,7 @@ class RootTeamConfig(PinnedTeamOptions):
         account: who started the run. For that account alone, commands may run without a sandbox (``unsafe_local``),
             and the server of ``model`` gets the key.
         known_plan: the plan for a like task that is offered.
-        asked_kinds: what the user made of questions in this project before, by kind.
+        asked_topics: what the user made of questions in this project before, by topic.
     """
 
     workspace: Path
@@ -63,7 +63,7 @@ class RootTeamConfig(PinnedTeamOptions):
     models: dict[WorkKind, ModelAddress] = {}
     account: str | None = None
     known_plan: ApprovedPlan | None = None
-    asked_kinds: tuple[AskedKind, ...] = ()
+    asked_topics: tuple[AskedTopic, ...] = ()
 
     def has_own_workspace(self, run_id: str) -> bool:
         """Return whether the workspace was made for this run; else somebody named the folder."""
@@ -132,7 +132,7 @@ class RunConfig(ResolutionOptions):
             "models": {},
             "account": None,
             "known_plan": None,
-            "asked_kinds": (),
+            "asked_topics": (),
             "prompts": None,
             "ask_scorer": None,
         }

@@ -26,7 +26,7 @@ DIGEST_BYTES = 16
 MAX_DIFFED_LINES = 10_000
 """Of a longer file it is only said how many bytes it has: comparing takes a time that grows with the square."""
 
-Kind: TypeAlias = Literal["file", "link", "folder"]
+FileKind: TypeAlias = Literal["file", "link", "folder"]
 
 
 class FileState(BaseModel, frozen=True):
@@ -39,7 +39,7 @@ class FileState(BaseModel, frozen=True):
         kept: whether the change log has the content, so that it can be brought back.
     """
 
-    kind: Kind = "file"
+    kind: FileKind = "file"
     digest: str = ""
     mode: int = 0
     kept: bool = True

@@ -45,7 +45,7 @@ def _strict(schema: dict[str, Any]) -> None:
                 part.pop(keyword, None)
 
 
-class Reply(BaseModel):
+class StructuredReply(BaseModel):
     """Base of everything a model is asked to answer in JSON.
 
     camelCase is read too (decision X8), numbers where text is wanted (step ids), and null as left out.
@@ -113,7 +113,7 @@ class DepthDecision(BaseModel, frozen=True):
     decision: Depth
 
 
-class Classification(Reply):
+class Classification(StructuredReply):
     """What the team does with a message."""
 
     # The classifier's reply (S2-04), which reads the line above. An unknown intent counts as research, an unknown depth
@@ -132,7 +132,7 @@ class Classification(Reply):
         return self.research_depth or Depth.SHALLOW
 
     def in_words(self) -> str:
-        """See `Reply`."""
+        """See `StructuredReply`."""
         return "a question about me" if self.intent is Intent.META else f"a {self.depth} {self.intent} task"
 
     @property
@@ -179,7 +179,7 @@ def _one_of(kind: type[StrEnum]) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "enum": list(kind)})
 
 
-class Candidate(Reply):
+class Candidate(StructuredReply):
     """One thing that the result of a task depends on, and whether it has to be asked."""
 
     # The fields come in the order in which a model is to work them out: one that is asked for the decision first says
@@ -206,7 +206,7 @@ class Candidate(Reply):
         return _question(self.question, self.options, None, path).model_copy(update=changes)
 
 
-class ClarificationResponse(Reply):
+class ClarificationResponse(StructuredReply):
     """The clarifier's reply (S0-38, S0-39): what the task depends on, and the question, if one has to be put.
 
     Where it has `candidates`, they decide (`upcall.agents.asking.weights`); else the two fields of the seed do.
@@ -235,7 +235,7 @@ class ClarificationResponse(Reply):
         return self
 
     def in_words(self) -> str:
-        """See `Reply`."""
+        """See `StructuredReply`."""
         if self.needs_clarification:
             return f"would like to know: {self.clarification_question or self.candidates[0].question}"
         settled = [f"{each.question} - {known}" for each in self.candidates if (known := each.said or each.assumed)]
@@ -269,7 +269,7 @@ class Effect(StrEnum):
     NOTHING = "nothing"
 
 
-class QuestionCheck(Reply):
+class QuestionCheck(StructuredReply):
     """The reply to a second look at a question: what its answer would change."""
 
     first: VisibleText = Field(default="", description="The likeliest answer.")
@@ -279,7 +279,7 @@ class QuestionCheck(Reply):
     )
 
     def in_words(self) -> str:
-        """See `Reply`."""
+        """See `StructuredReply`."""
         if self.effect is Effect.NOTHING:
             return f"need not be asked: {self.first or 'nothing depends on it'}"
         return f"changes the result: {' or '.join(each for each in (self.first, self.second) if each) or 'unknown'}"
@@ -294,7 +294,7 @@ class KnownTo(StrEnum):
     NOWHERE = "nowhere"
 
 
-class NestedAnswer(Reply):
+class NestedAnswer(StructuredReply):
     """What an agent makes of a question that one of its nested agents would ask the user (S4-23)."""
 
     # In this order for the same reason as in `ClarificationResponse`.
@@ -321,21 +321,21 @@ class NestedAnswer(Reply):
         return known and self.weight is not Weight.HIGH and not self.user_must_choose
 
 
-class SimulatedAnswer(Reply):
+class SimulatedAnswer(StructuredReply):
     """What a model that plays the user of an experiment says."""
 
     known: bool = Field(default=False, description="Whether what the user knows answers the question.")
     answer: VisibleText = Field(default="", description="What the user says; an option's label if one is meant.")
 
 
-class Verdict(Reply):
+class Verdict(StructuredReply):
     """What a model that checks the result of an experiment's task makes of it."""
 
     reason: VisibleText = Field(default="", description="What is right or wrong, in one sentence.")
     is_right: bool = Field(default=False, description="Whether the result is right.")
 
 
-class SameQuestion(Reply):
+class SameQuestion(StructuredReply):
     """Which of the questions that were answered asks the same as a new one."""
 
     new_asks: VisibleText = Field(default="", description="What the new question asks, in a few words.")
@@ -345,7 +345,7 @@ class SameQuestion(Reply):
     )
 
 
-class Ambiguity(Reply):
+class Ambiguity(StructuredReply):
     """One unclear aspect of a request (S3-09 to S3-12)."""
 
     aspect: VisibleText
@@ -361,7 +361,7 @@ class Ambiguity(Reply):
         )
 
 
-class AmbiguityCheck(Reply):
+class AmbiguityCheck(StructuredReply):
     """The planner's first reply (S3-07, S3-08): what keeps it from planning, if anything does."""
 
     needs_clarification: bool
@@ -379,7 +379,7 @@ class AmbiguityCheck(Reply):
         return self
 
     def in_words(self) -> str:
-        """See `Reply`."""
+        """See `StructuredReply`."""
         aspects = ", ".join(each.aspect for each in self.ambiguity_details)
         return f"unclear: {aspects}" if self.needs_clarification else "nothing is unclear"
 

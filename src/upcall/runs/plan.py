@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from upcall.questions.question import VisibleText
-from upcall.runs.outputs import Reply
+from upcall.runs.outputs import StructuredReply
 from upcall.runs.shown_text import SHOWN
 from upcall.text import one_line
 
@@ -30,7 +30,7 @@ EDITS_HINT = 'Single steps: "edit step 2: ...", "add step after 2: ...", "remove
 """How single steps are edited, as the user reads it."""
 
 
-class PlanStep(Reply):
+class PlanStep(StructuredReply):
     """One step of a plan: what is done, by which agent (``handler``) or with which tool, from what, after what (S3-42).
 
     An input may be ``${step_id}`` or ``${step_id.output}``: the result of an earlier step, or one of its outputs.
@@ -80,7 +80,7 @@ class PlanStep(Reply):
         return [found.strip() for each in self.inputs for found in _REFERENCE.findall(each)]
 
 
-class PlanOutline(Reply):
+class PlanOutline(StructuredReply):
     """The title and the sections of a plan: what the result consists of."""
 
     title: Annotated[VisibleText, SHOWN, Field(min_length=1)]
@@ -120,7 +120,7 @@ class Plan(PlanOutline):
         return self
 
     def in_words(self) -> str:
-        """See `Reply`."""
+        """See `StructuredReply`."""
         steps = "1 step" if len(self.steps) == 1 else f"{len(self.steps) or 'no'} steps"
         return f"a plan of {steps}: {self.title}"
 

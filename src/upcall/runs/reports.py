@@ -13,7 +13,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from upcall.runs.outputs import Reply
+from upcall.runs.outputs import StructuredReply
 from upcall.runs.shown_text import SHOWN
 
 
@@ -44,7 +44,7 @@ class WorkDone:
     failed: Sequence[MadeCall] = ()
 
 
-class Report(Reply):
+class Report(StructuredReply):
     """What an agent with tools ends its work with. ``warnings`` are stated by code: where the work does not bear out
     what a reader would take for granted."""
 

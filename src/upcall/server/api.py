@@ -36,7 +36,7 @@ Key = Annotated[
     str | None,
     Header(alias="Idempotency-Key", max_length=200, description="Who repeats a request with its key repeats nothing."),
 ]
-Limit = Annotated[int, Query(ge=1, le=200)]
+PageLimit = Annotated[int, Query(ge=1, le=200)]
 _FILES = {"type": "array", "items": {"type": "string", "format": "binary"}}
 _MULTIPART = {
     "type": "object",
@@ -78,7 +78,7 @@ def make_router(service: Service, authenticator: Authenticator, streams: Streams
         return JSONResponse(body.model_dump(mode="json"), 202, {"Location": f"/api/runs/{run_id}"})
 
     @router.get("/runs")
-    async def list_runs(caller: CurrentUser, limit: Limit = 50, before: str | None = None) -> RunList:
+    async def list_runs(caller: CurrentUser, limit: PageLimit = 50, before: str | None = None) -> RunList:
         """List the runs that the caller may see, newest first."""
         page = await service.app_for(caller).list(caller.user, limit=limit, before=before)
         return RunList(runs=[RunBody.of(each) for each in (*page, *page.damaged)], next=page.next)

@@ -58,7 +58,7 @@ class Authenticator:
 
     def __init__(self, service: Service, operator: str | None) -> None:
         self._service, self._operator = service, operator
-        self._proxy_key = secrets.token_bytes(32)
+        self._trusted_proxy_key = secrets.token_bytes(32)
 
     async def identify(self, request: Request) -> Caller:
         """Return who calls; a browser's request that changes something has to show where it comes from.
@@ -88,10 +88,10 @@ class Authenticator:
         return caller
 
     async def find_caller(self, request: HTTPConnection) -> Caller | None:
-        """Find out who calls, whatever they want: by a valid token, else by the proxy, else by a session.
+        """Find out who calls, whatever they want: by a valid token, else by the trusted proxy, else by a session.
 
         Raises:
-            ProxyRefused: the proxy's header does not say who calls.
+            TrustedProxyRefused: the proxy's header does not say who calls.
         """
         caller = await self._find(request)
         request.scope[SCOPE_USER] = "" if caller is None else f"user {caller.user or ''}"
@@ -109,16 +109,18 @@ class Authenticator:
         return await self.check(cookie, sessions=True) if cookie else None
 
     def _find_proxied(self, request: HTTPConnection) -> Caller | None:
-        found = self._service.proxy.find_user(request.scope) if self._service.proxy is not None else None
+        found = (
+            self._service.trusted_proxy.find_user(request.scope) if self._service.trusted_proxy is not None else None
+        )
         if found is None:
             return None
         # The proxy lets a browser in whatever page makes the request: forms contain what only our pages can know.
-        secret = hmac.new(self._proxy_key, found.user.encode(), sha256).hexdigest()
-        return Caller(found.user, found.role, secret, by_cookie=True, by_proxy=True)
+        secret = hmac.new(self._trusted_proxy_key, found.user.encode(), sha256).hexdigest()
+        return Caller(found.user, found.role, secret, by_cookie=True, by_trusted_proxy=True)
 
     async def is_still_good(self, caller: Caller) -> bool:
-        """Return whether a caller let in earlier would be let in again; a proxy decides that with each request."""
-        return caller.by_proxy or await self.check(caller.secret, sessions=caller.by_cookie) is not None
+        """Return whether a caller let in earlier would be let in again. A trusted proxy decides that anew each time."""
+        return caller.by_trusted_proxy or await self.check(caller.secret, sessions=caller.by_cookie) is not None
 
     async def check(self, secret: str, *, sessions: bool) -> Caller | None:
         """Find the owner of a secret: a token or a session."""

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from upcall.server.callers import SCOPE_USER
 from upcall.server.problems import Problem, make_problem, respond
-from upcall.server.proxy import TrustedProxy
+from upcall.server.trusted_proxy import TrustedProxy
 
 MAX_BODY_BYTES = 1_000_000
 MAX_UPLOAD_BYTES = 25_000_000
@@ -76,7 +76,7 @@ class Guard:
         hosts: the names by which it may be called; any if empty. A page under another name that leads to this machine
             must not read it.
         uploads: the paths that accept files.
-        proxy: the one in front, behind which each user has their own rate limit.
+        proxy: the trusted one in front, behind which each user has their own rate limit.
         origins: origins of other pages that may read responses, including refusals: otherwise their browser reports a
             network error.
     """

@@ -24,7 +24,7 @@ from upcall.server.uploads import DOCUMENTS, IMAGES, read_files
 from upcall.server.views import Page, inbox_view, list_operations, render, run_view
 from upcall.ui import diagrams
 
-Text = Annotated[str, Form()]
+FormText = Annotated[str, Form()]
 STATIC = Path(__file__).parent / "static"
 PAGE_SIZE = 30
 _PROGRAMS = ("/api", "/healthz", "/openapi.json", "/agui", "/mcp", "/static")
@@ -97,7 +97,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         return RedirectResponse("/" if back else f"/runs/{run_id}", 303)
 
     @router.post("/runs/{run_id}/fork")
-    async def fork(run_id: str, caller: CurrentUser, question: Text, answer: Text, key: Text) -> Response:
+    async def fork(run_id: str, caller: CurrentUser, question: FormText, answer: FormText, key: FormText) -> Response:
         new_id = await begin_fork(service, caller, run_id, question, answer, key)
         return RedirectResponse(f"/runs/{new_id}", 303)
 
@@ -112,7 +112,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         return RedirectResponse(f"/runs/{run_id}", 303)
 
     @router.post("/runs/{run_id}/undo")
-    async def undo(run_id: str, caller: CurrentUser, change: Text) -> Response:
+    async def undo(run_id: str, caller: CurrentUser, change: FormText) -> Response:
         await service.app_for(caller).changes.undo(run_id, change, user=caller.user)
         return RedirectResponse(f"/runs/{run_id}#files", 303)
 
@@ -156,7 +156,7 @@ def _add_doors(router: APIRouter, authenticator: Authenticator) -> None:
         return HTMLResponse(render("login.html", Page(None), wrong=False))
 
     @router.post("/login")
-    async def log_in(request: Request, token: Text) -> Response:
+    async def log_in(request: Request, token: FormText) -> Response:
         if not is_same_origin(request):
             raise CallerError("Another page sent this form; nothing was changed. Load the page again.")
         return await _log_in(request, token.strip())

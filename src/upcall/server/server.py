@@ -98,7 +98,7 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
     made.add_exception_handler(Exception, show_error)
     public = [service.public_host] if service.public_host is not None else []
     hosts = [*LOOPBACK_NAMES, *public] if loopback else ()
-    return Guard(made, hosts, UPLOAD_PATHS, service.proxy, service.origins)
+    return Guard(made, hosts, UPLOAD_PATHS, service.trusted_proxy, service.origins)
 
 
 @asynccontextmanager
@@ -198,10 +198,10 @@ async def serve(service: Service, host: str, port: int, *, operator: str, show_l
         ConfigurationError: nobody could log in from elsewhere, or the address cannot be used.
     """
     loopback = is_loopback(host)
-    if not loopback and service.proxy is None and not await list_tokens(service.store):
+    if not loopback and service.trusted_proxy is None and not await list_tokens(service.store):
         raise ConfigurationError(
             f"{host} can be reached from other machines, and there are no tokens in {service.store.name}. Make one for "
-            "each user with: upcall token create USER; or name a proxy that authenticates under server.proxy"
+            "each user with: upcall token create USER; or name a proxy that authenticates under server.trusted_proxy"
         )
     application = make_application(service, operator=operator if loopback else None, loopback=loopback)
     with _listen(host, port) as listener:

@@ -13,14 +13,14 @@ from upcall.app import Upcall
 from upcall.errors import ConfigurationError, UpcallError
 from upcall.execution.background import list_background
 from upcall.execution.driver import Stream
-from upcall.execution.start_options import StartOptions, Task
+from upcall.execution.start_options import StartOptions, TaskInput
 from upcall.execution.team_factory import MakeTeam
 from upcall.policy.authorization import ADMIN
 from upcall.questions.matching import AnswersInput
 from upcall.runs.run import Run
 from upcall.server.background import BackgroundWork
-from upcall.server.proxy import TrustedProxy
 from upcall.server.settings import ServerSettings
+from upcall.server.trusted_proxy import TrustedProxy
 from upcall.settings import Settings
 from upcall.storage.store import RunStore
 from upcall.text import first_line
@@ -44,14 +44,14 @@ class Caller:
         role: the rights that the token gives them beyond their own runs.
         secret: the secret that they showed.
         by_cookie: whether a browser sent it by itself, so that a request needs more proof to be theirs.
-        by_proxy: whether a proxy identified them.
+        by_trusted_proxy: whether the trusted proxy identified them.
     """
 
     user: str | None
     role: str | None = None
     secret: str = field(default="", repr=False)
     by_cookie: bool = False
-    by_proxy: bool = False
+    by_trusted_proxy: bool = False
 
 
 class Service:
@@ -74,8 +74,8 @@ class Service:
         self.store: RunStore = Upcall(settings=settings, team=team).store
         self.work = BackgroundWork()
         self.closing = asyncio.Event()
-        proxy = self.server_settings.proxy
-        self.proxy = TrustedProxy(proxy, settings.users.roles) if proxy is not None else None
+        proxy = self.server_settings.trusted_proxy
+        self.trusted_proxy = TrustedProxy(proxy, settings.users.roles) if proxy is not None else None
         self.background = [] if self.has_fleet else list_background(self.store, settings)
 
     def app_for(self, caller: Caller, run: Run | None = None) -> Upcall:
@@ -116,7 +116,7 @@ class Service:
         """Whether workers elsewhere advance the runs (`upcall worker`), and not this process."""
         return self.store.file is None
 
-    async def start(self, app: Upcall, run_id: str, task: Task, options: StartOptions) -> None:
+    async def start(self, app: Upcall, run_id: str, task: TaskInput, options: StartOptions) -> None:
         """Start a run, here or in a worker."""
         if self.has_fleet:
             await app.submit(task, **options)

@@ -1,4 +1,4 @@
-"""The section of the settings about the service, and the proxy that says who calls it."""
+"""The section of the settings about the service, and the trusted proxy that says who calls it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def _refuse_taken(value: str) -> str:
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9-]{1,60}$"), AfterValidator(_refuse_taken)]
 
 
-class ProxySettings(BaseModel, extra="forbid"):
-    """A proxy that authenticates.
+class TrustedProxySettings(BaseModel, extra="forbid"):
+    """A trusted proxy: it authenticates users, and says in a header who calls.
 
     Attributes:
         networks: the addresses that it calls from. Nobody else's headers count.
@@ -88,8 +88,8 @@ class ServerSettings(Section):
             when="with mail, or behind a proxy",
         ),
     ] = None
-    proxy: Annotated[
-        ProxySettings | None,
+    trusted_proxy: Annotated[
+        TrustedProxySettings | None,
         About(
             "a proxy that authenticates: `networks`, `user_header`, `role_header`; see [Behind a "
             "proxy](guides/service.md#behind-a-proxy-that-authenticates)",

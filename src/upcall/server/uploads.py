@@ -16,7 +16,7 @@ from upcall.autogen.api import Image as AutoGenImage
 from upcall.autogen.api import MultiModalMessage
 from upcall.autogen.messages import USER
 from upcall.errors import CallerError
-from upcall.execution.start_options import Task
+from upcall.execution.start_options import TaskInput
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ async def read_files(form: FormData, field: str) -> list[Sent]:
     return [Sent(each.filename or "", await each.read()) for each in files]
 
 
-def make_task(text: str, images: Sequence[Sent]) -> Task:
+def make_task(text: str, images: Sequence[Sent]) -> TaskInput:
     """Make a task from a text and images.
 
     Raises:

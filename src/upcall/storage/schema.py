@@ -127,8 +127,8 @@ PLANS = Table(
 )
 """Plans that were approved; the owner is empty where a run has none. See `upcall.storage.plans`."""
 
-ASKED_KINDS = Table(
-    "upcall_asked_kinds",
+ASKED_TOPICS = Table(
+    "upcall_asked_topics",
     {
         "owner": "TEXT NOT NULL",
         "project": "TEXT NOT NULL",
@@ -138,8 +138,8 @@ ASKED_KINDS = Table(
     },
     "owner, project, detail",
 )
-"""How users reacted to each kind of question; owner and project are empty if a run has none. It outlives the runs.
-See `upcall.storage.asked_kinds`."""
+"""How users reacted to questions on each topic; owner and project are empty if a run has none. It outlives the runs.
+See `upcall.storage.asked_topics`."""
 
 UPLOADS = Table("upcall_uploads", {"run_id": "NAME", "bytes": "NUMBER NOT NULL", "at": "TIME NOT NULL"}, "run_id")
 """Which runs files came along for. They may come before their run, and stay after it. See `upcall.storage.uploads`."""
@@ -153,7 +153,7 @@ MODEL_WAITS = Table("upcall_model_waits", {"model": "NAME", "until": "TIME NOT N
 RUN_TABLES = (CHECKPOINTS, QUEUED_ANSWERS, JOURNAL, CONTENTS, LOG, PLANS)
 """The tables with data of a run, besides its row."""
 
-TABLES = (META, RUNS, *RUN_TABLES, ASKED_KINDS, UPLOADS, MODEL_CALLS, MODEL_WAITS)
+TABLES = (META, RUNS, *RUN_TABLES, ASKED_TOPICS, UPLOADS, MODEL_CALLS, MODEL_WAITS)
 
 _SEEN_BY = "owner, assignees"
 INDEXES = (

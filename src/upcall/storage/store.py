@@ -24,7 +24,7 @@ from upcall.runs.run_changes import list_events
 from upcall.runs.run_page import RunPage, Viewer, is_storable
 from upcall.runs.states import RunStatus
 from upcall.storage import checkpoints, run_lists
-from upcall.storage.asked_kinds import count_closed
+from upcall.storage.asked_topics import count_closed
 from upcall.storage.compression import SHORT, Damaged, encode
 from upcall.storage.connection import Connection, Values, Work, database_errors, join_work
 from upcall.storage.databases import Database, Synchronous, is_unreadable, open_database, run_in_thread

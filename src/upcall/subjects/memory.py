@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from upcall.errors import CallerError, ConfigurationError, require_type
-from upcall.execution.asked_kinds import correct_kind, forget_kinds
+from upcall.execution.asked_topics import correct_topic, forget_topics
 from upcall.execution.workspaces import require_path
 from upcall.policy.facts import append_fact
 from upcall.questions.matching import resolve_id
-from upcall.runs.asked_kinds import AskedKind
+from upcall.runs.asked_topics import AskedTopic
 from upcall.runs.config import Fact
-from upcall.storage.asked_kinds import list_kinds
+from upcall.storage.asked_topics import list_topics
 from upcall.subjects.subject import Subject
 
 
@@ -27,37 +27,37 @@ class UserMemory(Subject):
 
     facts: object = None
 
-    async def list(self, *, user: str | None = None) -> Sequence[AskedKind]:
-        """Return how the user reacted to the clarifier's questions, by project and kind, if ``ask_memory`` is on.
-        Later runs ask less about kinds that they dismissed."""
+    async def list(self, *, user: str | None = None) -> Sequence[AskedTopic]:
+        """Return how the user reacted to the clarifier's questions, by project and topic, if ``ask_memory`` is on.
+        Later runs ask less about topics that they dismissed."""
         access = self.access_of(user)
-        return await list_kinds(access.store.database, access.user)
+        return await list_topics(access.store.database, access.user)
 
     async def forget(
-        self, kind: str | None = None, *, project: str | Path | None = None, user: str | None = None
-    ) -> Sequence[AskedKind]:
-        """Forget what is remembered about the user's questions of a kind, or all, in one workspace or all; return
+        self, topic: str | None = None, *, project: str | Path | None = None, user: str | None = None
+    ) -> Sequence[AskedTopic]:
+        """Forget what is remembered about the user's questions on a topic, or all, in one workspace or all; return
         what was forgotten.
 
         Raises:
-            CallerError: there is no such kind, or nothing is remembered about it.
+            CallerError: there is no such topic, or nothing is remembered about it.
         """
         where = None if project is None else str(require_path("project", project))
         access = self.access_of(user)
-        return await forget_kinds(access.store, access.user, kind, where)
+        return await forget_topics(access.store, access.user, topic, where)
 
     async def correct(
-        self, kind: str, *, asked: int, dismissed: int, project: str | Path | None = None, user: str | None = None
-    ) -> AskedKind:
-        """Correct what is remembered about the user's questions of a kind, in one workspace or in the runs that have
+        self, topic: str, *, asked: int, dismissed: int, project: str | Path | None = None, user: str | None = None
+    ) -> AskedTopic:
+        """Correct what is remembered about the user's questions on a topic, in one workspace or in the runs that have
         their own: how many were asked, and how many of them the user dismissed.
 
         Raises:
-            CallerError: there is no such kind, or the counts are impossible.
+            CallerError: there is no such topic, or the counts are impossible.
         """
         where = "" if project is None else str(require_path("project", project))
         access = self.access_of(user)
-        return await correct_kind(access.store, access.user, kind, where, asked, dismissed)
+        return await correct_topic(access.store, access.user, topic, where, asked, dismissed)
 
     async def keep_fact(self, run_id: str, question_id: str, *, user: str | None = None) -> Fact:
         """Write an answered question into the file named by the setting ``facts``, for all runs that start from now

@@ -10,6 +10,9 @@ from typing import Any, Self, TypeAlias
 
 from pydantic import BaseModel
 
+Json: TypeAlias = dict[str, Any]
+"""A JSON object, as it goes over the wire."""
+
 
 @dataclass(frozen=True)
 class Say:
@@ -104,7 +107,7 @@ class Request:
     body: Mapping[str, Any]
 
     @property
-    def messages(self) -> list[dict[str, Any]]:
+    def messages(self) -> list[Json]:
         """The messages, oldest first, each with ``role`` and ``content``."""
         return list(self.body.get("messages", []))
 

@@ -12,13 +12,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from threading import Event, Lock, Thread
 from types import MappingProxyType
-from typing import Any, Self, TypeAlias, assert_never
+from typing import Any, Self, assert_never
 
 from upcall.testing.script import (
     Calls,
     CutShort,
     Fail,
     Hang,
+    Json,
     LongReply,
     Raw,
     Replies,
@@ -29,8 +30,6 @@ from upcall.testing.script import (
     Strict,
     lengthen,
 )
-
-Json: TypeAlias = dict[str, Any]
 
 MODEL_NAME = "scripted"
 """The one model that ``GET /v1/models`` lists. Any other name is served just as well."""

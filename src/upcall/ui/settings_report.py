@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from upcall.config_source import Place, dot_path
+from upcall.config_source import ValuePath, dot_path
 from upcall.setting_paths import Root, about, find_place, is_secret, type_at
 from upcall.setting_types import About
 from upcall.settings import settings_root
@@ -34,7 +34,7 @@ class _Setting:
     """A setting of a file: the name that the file gives it, its place, its value, and what it does."""
 
     name: str
-    place: Place
+    place: ValuePath
     value: Any
     about: About | None
 
@@ -56,7 +56,7 @@ def describe_settings(file: SettingsFile) -> Iterator[str]:
             yield f"  -> {each.about.effect}{', and your key goes to it' if gets_key else ''}"
 
 
-def _list_settings(file: SettingsFile, root: Root) -> Iterator[tuple[str, Place, Any]]:
+def _list_settings(file: SettingsFile, root: Root) -> Iterator[tuple[str, ValuePath, Any]]:
     """Yield the name that the file gives a setting, its place, and its value; tables in variables are JSON."""
     if file.config is None:
         for name, text in file.variables.items():
@@ -79,7 +79,7 @@ def _parse(text: str) -> Any:
     return text
 
 
-def _leaves(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
+def _leaves(value: Any, place: ValuePath = ()) -> Iterator[tuple[ValuePath, Any]]:
     """Yield what stands in a value at the end of each way into it. A table or list without anything is a value."""
     if not value or not isinstance(value, dict | list | tuple):
         yield place, value
@@ -90,7 +90,7 @@ def _leaves(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
             yield from _leaves(child, (*place, name))
 
 
-def _show(place: Place, value: Any, kind: Any) -> str:
+def _show(place: ValuePath, value: Any, kind: Any) -> str:
     if not isinstance(value, str):
         return _inline(reprlib.repr(value))
     if _is_key(place, kind) and not _is_path(place, value):
@@ -105,13 +105,13 @@ def _inline(text: str) -> str:
     return shorten(shown, MAX_CHARS)
 
 
-def _is_path(place: Place, value: str) -> bool:
+def _is_path(place: ValuePath, value: str) -> bool:
     """Whether a variable for a server names a file, or an option to load one: ``PATH``, ``NODE_OPTIONS``."""
     is_variable = "env" in place[:-1] and not _KEY.search(str(place[-1]))
     return is_variable and value.startswith(("/", "./", "../", "~", "-"))
 
 
-def _is_key(place: Place, kind: Any) -> bool:
+def _is_key(place: ValuePath, kind: Any) -> bool:
     """Whether a value is a key: the setting is declared as a secret, or the last of its names tells. The author of the
     file chose the names before it, and could hide a program behind one."""
     return is_secret(kind) or (isinstance(place[-1], str) and _KEY.search(place[-1]) is not None)

@@ -22,8 +22,8 @@ from upcall.workspace.consent import Consent, ConsentDenied, was_begun
 from upcall.workspace.effects import FileEffect, OwnFiles, ProposedChange
 from upcall.workspace.folder import ChangedMeanwhile, Folder, Write
 from upcall.workspace.limits import Limits
-from upcall.workspace.sandboxes.base import Command, Execution, Executor
-from upcall.workspace.sandboxes.proxy import NetworkAccess
+from upcall.workspace.sandboxes.base import CommandLine, Execution, Executor
+from upcall.workspace.sandboxes.egress_proxy import NetworkAccess
 from upcall.workspace.sandboxes.views import View, ViewName, make_view
 from upcall.workspace.stages import Stage, StagedCommand
 from upcall.workspace.staging import commit, describe, finish
@@ -56,7 +56,7 @@ class CommandRequest:
         return "Python code" if self.is_code else "command"
 
     @property
-    def command(self) -> Command:
+    def command(self) -> CommandLine:
         """The command for the executor."""
         return ["python3", "-"] if self.is_code else self.text
 
@@ -181,7 +181,7 @@ class CommandRunner:
         return text
 
     async def _execute(
-        self, request: CommandRequest, command: Command, view: View | None, network: NetworkAccess | None = None
+        self, request: CommandRequest, command: CommandLine, view: View | None, network: NetworkAccess | None = None
     ) -> Execution:
         return await self.executor.run(
             command,

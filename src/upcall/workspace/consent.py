@@ -23,7 +23,7 @@ from upcall.questions.record import Answered
 from upcall.questions.tool_context import ask_consent, was_asked
 from upcall.text import MAX_NAME_CHARS, Shown, list_names, quote, show_name
 from upcall.workspace.effects import FileEffect, Finding, ProposedChange
-from upcall.workspace.sandboxes.proxy import NetworkAccess
+from upcall.workspace.sandboxes.egress_proxy import NetworkAccess
 
 MAX_SHOWN = 3_000
 """A longer command is not asked of the human: nobody would read it, and nobody can consent to what is not shown."""

@@ -43,7 +43,7 @@ from upcall.autogen.openai_client.refusals import read_refusal
 from upcall.autogen.openai_client.reply_parts import Piece
 from upcall.autogen.openai_client.reply_reader import ReplyReader
 from upcall.autogen.openai_client.requests import (
-    Json,
+    JsonObject,
     MessageForm,
     ToolChoice,
     write_messages,
@@ -62,7 +62,7 @@ from upcall.autogen.openai_client.server_rules import (
     report,
 )
 from upcall.autogen.scope import current_scope
-from upcall.autogen.thoughts import Kind, ReplyPart, ThoughtSplitter
+from upcall.autogen.thoughts import PartKind, ReplyPart, ThoughtSplitter
 from upcall.autogen.usage import add_usage
 from upcall.errors import ConfigurationError
 from upcall.model_addresses import find_key_problem, find_url_problem
@@ -274,10 +274,10 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
                 new = list[ReplyPart]()
                 if isinstance(item, CreateResult):
                     new = splitter.end()
-                elif isinstance(item, ReplyPart) and item.kind is Kind.TEXT:
+                elif isinstance(item, ReplyPart) and item.kind is PartKind.TEXT:
                     new = splitter.add(item.content)
                 for kind, content in new:
-                    if kind is Kind.TEXT:
+                    if kind is PartKind.TEXT:
                         yield content
                 if isinstance(item, CreateResult):
                     yield item
@@ -289,7 +289,7 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         tool_choice: ToolChoice,
         json_output: bool | type[BaseModel] | None,
         extra: Mapping[str, Any],
-    ) -> Json:
+    ) -> JsonObject:
         given = {**self._arguments, **extra}
         return write_options(given, messages, tools, tool_choice, json_output, self._info, self._traits)
 
@@ -345,9 +345,9 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
                     self._learn(mends)
                 return reply
 
-    def _write_body(self, messages: Sequence[LLMMessage], options: Mapping[str, Any], api: Api) -> Json:
+    def _write_body(self, messages: Sequence[LLMMessage], options: Mapping[str, Any], api: Api) -> JsonObject:
         """Return the body of a request as for chat completions; only the names of its options are those of `api`."""
-        fields: Json = {key: value for key, value in options.items() if key not in OPTIONS}
+        fields: JsonObject = {key: value for key, value in options.items() if key not in OPTIONS}
         if api is Api.RESPONSES:
             fields = rename_options(fields, reasons=self._traits.reasoning or self._traits.family == "unknown")
         return {
@@ -361,7 +361,7 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
 
     async def _attempt(
         self,
-        body: Json,
+        body: JsonObject,
         api: Api,
         options: Mapping[str, Any],
         messages: Sequence[LLMMessage],

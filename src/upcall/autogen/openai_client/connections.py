@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from upcall.autogen.model_errors import Misconfigured
 from upcall.autogen.openai_client.http import guard, response_class
-from upcall.autogen.openai_client.requests import Json
+from upcall.autogen.openai_client.requests import JsonObject
 from upcall.model_addresses import find_key_problem, find_url_problem
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Connections:
         url, key = unquote(str(self._sdk.base_url)).removesuffix("/"), self._sdk.api_key
         return find_url_problem(url) or (find_key_problem(key) if isinstance(key, str) else None) or ""
 
-    async def send(self, path: str, body: Json, options: Mapping[str, Any]) -> Any:
+    async def send(self, path: str, body: JsonObject, options: Mapping[str, Any]) -> Any:
         """Return the response to a request, unread: the package returns it as it is.
 
         Raises:

@@ -14,13 +14,13 @@ from upcall.autogen.model_notes import Returned
 from upcall.autogen.openai_client.connections import Connections
 from upcall.autogen.openai_client.http import DONE, read_events
 from upcall.autogen.openai_client.reply_parts import Piece, Reader
-from upcall.autogen.openai_client.requests import Json
+from upcall.autogen.openai_client.requests import JsonObject
 
 
 async def exchange(
     connections: Connections,
     path: str,
-    body: Json,
+    body: JsonObject,
     options: Mapping[str, Any],
     reader: Reader,
     provider: str,

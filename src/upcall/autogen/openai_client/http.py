@@ -122,14 +122,14 @@ async def _unpack(stream: AsyncIterator[bytes], packing: str) -> AsyncIterator[b
         raise UnreadableBody("its reply is packed in a way that cannot be read") from error
 
 
-class Event(NamedTuple):
+class StreamEvent(NamedTuple):
     """The data of an event of a stream, or what the `whole` body holds."""
 
     data: object
     whole: bool = False
 
 
-async def read_events(pieces: AsyncIterator[bytes]) -> AsyncIterator[Event]:
+async def read_events(pieces: AsyncIterator[bytes]) -> AsyncIterator[StreamEvent]:
     """Yield what a body holds: the data of each event of a stream, `DONE` at its end; else the body, the only one.
 
     A server that streams although it was not asked to, or does not although it was, is understood both ways.
@@ -159,16 +159,16 @@ async def read_events(pieces: AsyncIterator[bytes]) -> AsyncIterator[Event]:
                 name = line[6:].strip()
             elif not line:
                 for event in _parse_event(data):
-                    yield Event(_as_error(event) if name == "error" else event)
+                    yield StreamEvent(_as_error(event) if name == "error" else event)
                 data, name = [], ""
     last = lines.rest()
     if not is_stream and not (_begins_stream(last) and not any(map(str.strip, data))):
-        yield Event(_parse_body("\n".join([*data, last])), whole=True)
+        yield StreamEvent(_parse_body("\n".join([*data, last])), whole=True)
         return
     if last.startswith("data:"):
         data.append(last[5:].removeprefix(" "))
     for event in _parse_event(data):
-        yield Event(event)
+        yield StreamEvent(event)
 
 
 DONE = object()

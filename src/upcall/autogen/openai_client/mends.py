@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from upcall.autogen.openai_client.calls import PLACEHOLDER
-from upcall.autogen.openai_client.requests import Json
+from upcall.autogen.openai_client.requests import JsonObject
 from upcall.autogen.openai_client.responses import ENCRYPTED_REASONING, ITEMS
 
 
@@ -29,7 +29,7 @@ class Mend:
 
     name: str
     words: re.Pattern[str]
-    apply: Callable[[Json], bool]
+    apply: Callable[[JsonObject], bool]
     harmless: bool = False
 
 
@@ -37,13 +37,13 @@ def _words(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.DOTALL)
 
 
-def drop(field: str) -> Callable[[Json], bool]:
+def drop(field: str) -> Callable[[JsonObject], bool]:
     """Return a change that leaves a field out."""
     return lambda body: body.pop(field, None) is not None
 
 
-def _rename(old: str, new: str) -> Callable[[Json], bool]:
-    def apply(body: Json) -> bool:
+def _rename(old: str, new: str) -> Callable[[JsonObject], bool]:
+    def apply(body: JsonObject) -> bool:
         if old not in body:
             return False
         body[new] = body.pop(old)
@@ -52,18 +52,18 @@ def _rename(old: str, new: str) -> Callable[[Json], bool]:
     return apply
 
 
-def _each_message(change: Callable[[Json], bool]) -> Callable[[Json], bool]:
+def _each_message(change: Callable[[JsonObject], bool]) -> Callable[[JsonObject], bool]:
     return lambda body: max((change(message) for message in body["messages"]), default=False)
 
 
-def _fill_content(message: Json) -> bool:
+def _fill_content(message: JsonObject) -> bool:
     if message.get("content") is not None:
         return False
     message["content"] = ""
     return True
 
 
-def _drop_images(message: Json) -> bool:
+def _drop_images(message: JsonObject) -> bool:
     content = message.get("content")
     if not isinstance(content, list) or all(part.get("type") == "text" for part in content):
         return False
@@ -75,7 +75,7 @@ def _drop_images(message: Json) -> bool:
 _OWN_FIELDS = frozenset({"role", "content", "name", "tool_calls", "tool_call_id"})
 
 
-def _drop_returned(message: Json) -> bool:
+def _drop_returned(message: JsonObject) -> bool:
     extra = [field for field in message if field not in _OWN_FIELDS]
     for field in extra:
         del message[field]
@@ -85,10 +85,10 @@ def _drop_returned(message: Json) -> bool:
     return bool(extra)
 
 
-def drop_in_items(field: str) -> Callable[[Json], bool]:
+def drop_in_items(field: str) -> Callable[[JsonObject], bool]:
     """Leave a field out of the items that came with earlier replies (Responses)."""
 
-    def apply(message: Json) -> bool:
+    def apply(message: JsonObject) -> bool:
         items = message.get(ITEMS) or []
         # The items are those that are kept, so others are made.
         message.update(
@@ -99,7 +99,7 @@ def drop_in_items(field: str) -> Callable[[Json], bool]:
     return _each_message(apply)
 
 
-def _drop_encrypted(body: Json) -> bool:
+def _drop_encrypted(body: JsonObject) -> bool:
     """Ask for no encrypted reasoning (Responses)."""
     include = body.get("include") or []
     if ENCRYPTED_REASONING not in include:
@@ -108,7 +108,7 @@ def _drop_encrypted(body: Json) -> bool:
     return True
 
 
-def _system_as_instructions(body: Json) -> bool:
+def _system_as_instructions(body: JsonObject) -> bool:
     """Put the system messages into the field for them, which some servers of Responses demand."""
     if "store" not in body or "instructions" in body:
         return False
@@ -118,7 +118,7 @@ def _system_as_instructions(body: Json) -> bool:
     return True
 
 
-def _shorten_ids(body: Json) -> bool:
+def _shorten_ids(body: JsonObject) -> bool:
     """Give each call an id that all servers take: nine letters and digits (Mistral), the same for the same id."""
     changed = False
     for message in body["messages"]:
@@ -133,7 +133,7 @@ def _shorten_ids(body: Json) -> bool:
 _SHORT_ID = re.compile("[a-zA-Z0-9]{9}")
 
 
-def _name_results(body: Json) -> bool:
+def _name_results(body: JsonObject) -> bool:
     names = {call["id"]: call["function"]["name"] for each in body["messages"] for call in each.get("tool_calls") or []}
     results = [each for each in body["messages"] if each["role"] == "tool" and "name" not in each]
     for each in results:
@@ -141,7 +141,7 @@ def _name_results(body: Json) -> bool:
     return bool(results)
 
 
-def _fill_blank(message: Json) -> bool:
+def _fill_blank(message: JsonObject) -> bool:
     content = message.get("content")
     if isinstance(content, str) and not content.strip():
         message["content"] = "(no text)"
@@ -149,7 +149,7 @@ def _fill_blank(message: Json) -> bool:
     return False
 
 
-def _end_with_user(body: Json) -> bool:
+def _end_with_user(body: JsonObject) -> bool:
     messages = body["messages"]
     if messages and messages[-1]["role"] != "assistant" and any(each["role"] == "user" for each in messages):
         return False
@@ -157,7 +157,7 @@ def _end_with_user(body: Json) -> bool:
     return True
 
 
-def _reason_not(body: Json) -> bool:
+def _reason_not(body: JsonObject) -> bool:
     """Say that the model is not to reason, which it does without a word."""
     if not body.get("tools") or body.get("reasoning_effort") == "none":
         return False
@@ -165,14 +165,14 @@ def _reason_not(body: Json) -> bool:
     return True
 
 
-def _simplify_schemas(function: Json) -> bool:
+def _simplify_schemas(function: JsonObject) -> bool:
     """Describe a tool's parameters by what all servers know: one type each, properties, items, the values allowed."""
     before = function.get("parameters") or {}
     function["parameters"] = _simplify(_inline(before, _definitions_of(before), ()))
     return bool(function["parameters"] != before)
 
 
-def _simplify(schema: Any) -> Json:
+def _simplify(schema: Any) -> JsonObject:
     schema = schema if isinstance(schema, dict) else {}
     for several in ("anyOf", "oneOf", "allOf"):
         forms = [each for each in schema.get(several) or () if isinstance(each, dict) and each.get("type") != "null"]
@@ -183,7 +183,7 @@ def _simplify(schema: Any) -> Json:
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     fields = schema.get("properties")
     kind = kind or ("object" if isinstance(fields, dict) else "array" if "items" in schema else "string")
-    simple: Json = {"type": kind}
+    simple: JsonObject = {"type": kind}
     if schema.get("description"):
         simple["description"] = schema["description"]
     if kind == "object" and isinstance(fields, dict):
@@ -196,19 +196,19 @@ def _simplify(schema: Any) -> Json:
     return simple
 
 
-def _stream_always(body: Json) -> bool:
+def _stream_always(body: JsonObject) -> bool:
     if body.get("stream"):
         return False
     body["stream"] = True
     return True
 
 
-def _never_stream(body: Json) -> bool:
+def _never_stream(body: JsonObject) -> bool:
     body.pop("stream_options", None)
     return bool(body.pop("stream", False))
 
 
-def _merge_system(body: Json) -> bool:
+def _merge_system(body: JsonObject) -> bool:
     """Make one system message of all, the first message."""
     messages = body["messages"]
     system = [each for each in messages if each["role"] == "system"]
@@ -219,17 +219,17 @@ def _merge_system(body: Json) -> bool:
     return True
 
 
-def _system_as_user(body: Json) -> bool:
+def _system_as_user(body: JsonObject) -> bool:
     found = [each for each in body["messages"] if each["role"] == "system"]
     for each in found:
         each["role"] = "user"
     return bool(found) and (_alternate(body) or True)
 
 
-def _alternate(body: Json) -> bool:
+def _alternate(body: JsonObject) -> bool:
     """Join neighbours of one role, let a user begin, and the assistant speak between results of tools and a user."""
     changed = _merge_system(body)
-    joined: list[Json] = []
+    joined: list[JsonObject] = []
     for message in body["messages"]:
         last = joined[-1] if joined else None
         plain = message["role"] in ("user", "assistant") and not message.get("tool_calls")
@@ -252,13 +252,13 @@ def _join(first: Any, second: Any) -> Any:
     return [*_as_parts(first), *_as_parts(second)]
 
 
-def _as_parts(content: Any) -> list[Json]:
+def _as_parts(content: Any) -> list[JsonObject]:
     return content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
 
 
-def _answer_tools(body: Json) -> bool:
+def _answer_tools(body: JsonObject) -> bool:
     """Put a word of the assistant between the results of tools and the user's next message (Mistral)."""
-    put: list[Json] = []
+    put: list[JsonObject] = []
     for message in body["messages"]:
         if put and put[-1]["role"] == "tool" and message["role"] == "user":
             put.append({"role": "assistant", "content": "I have the results."})
@@ -268,7 +268,7 @@ def _answer_tools(body: Json) -> bool:
     return changed
 
 
-def _weaken_format(body: Json) -> bool:
+def _weaken_format(body: JsonObject) -> bool:
     """Ask for any JSON instead of JSON of a schema; the prompts describe the schema too."""
     if (body.get("response_format") or {}).get("type") != "json_schema":
         return False
@@ -276,11 +276,11 @@ def _weaken_format(body: Json) -> bool:
     return True
 
 
-def _each_function(change: Callable[[Json], bool]) -> Callable[[Json], bool]:
+def _each_function(change: Callable[[JsonObject], bool]) -> Callable[[JsonObject], bool]:
     return lambda body: max((change(tool["function"]) for tool in body.get("tools") or ()), default=False)
 
 
-def _add_placeholder(function: Json) -> bool:
+def _add_placeholder(function: JsonObject) -> bool:
     """Give a tool without parameters one that is taken out of its calls again (`calls`)."""
     parameters = function.get("parameters")
     if parameters is None or parameters.get("properties"):
@@ -290,7 +290,7 @@ def _add_placeholder(function: Json) -> bool:
     return True
 
 
-def _inline_refs(function: Json) -> bool:
+def _inline_refs(function: JsonObject) -> bool:
     parameters = function.get("parameters") or {}
     definitions = _definitions_of(parameters)
     if not definitions:
@@ -301,7 +301,7 @@ def _inline_refs(function: Json) -> bool:
     return True
 
 
-def _definitions_of(parameters: Json) -> Json:
+def _definitions_of(parameters: JsonObject) -> JsonObject:
     return {**parameters.get("$defs", {}), **parameters.get("definitions", {})}
 
 
@@ -319,7 +319,7 @@ def _inline(value: Any, definitions: Mapping[str, Any], inside: tuple[str, ...])
     return {key: _inline(each, definitions, inside) for key, each in value.items()}
 
 
-def _drop_keyword(keyword: str) -> Callable[[Json], bool]:
+def _drop_keyword(keyword: str) -> Callable[[JsonObject], bool]:
     def walk(value: Any, names: bool = False) -> bool:
         if isinstance(value, list):
             return max(map(walk, value), default=False)

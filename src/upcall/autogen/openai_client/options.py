@@ -10,7 +10,7 @@ from autogen_core.tools import Tool, ToolSchema
 from pydantic import BaseModel
 
 from upcall.autogen.openai_client.requests import (
-    Json,
+    JsonObject,
     ToolChoice,
     has_images,
     write_response_format,
@@ -28,7 +28,7 @@ def write_options(
     json_output: bool | type[BaseModel] | None,
     info: ModelInfo,
     traits: ModelTraits,
-) -> Json:
+) -> JsonObject:
     """Return the arguments of a call beside its messages, of what is `given` and asked for.
 
     Raises:

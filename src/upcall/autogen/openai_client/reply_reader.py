@@ -25,7 +25,7 @@ from upcall.autogen.openai_client.reply_parts import (
     read_usage,
     with_reasoning,
 )
-from upcall.autogen.thoughts import Kind, ReplyPart, split_thoughts
+from upcall.autogen.thoughts import PartKind, ReplyPart, split_thoughts
 from upcall.text import replace_surrogates
 
 _KNOWN = frozenset({"role", "content", "tool_calls", "function_call", "refusal", "audio", "annotations", "name"})
@@ -103,7 +103,7 @@ class ReplyReader(Reader):
     def _think(self, *given: object) -> None:
         """Add a piece of reasoning, which some servers send in two fields at once."""
         if thought := next((each for each in given if isinstance(each, str) and each), ""):
-            self._new.append(ReplyPart(Kind.THOUGHT, replace_surrogates(thought)))
+            self._new.append(ReplyPart(PartKind.THOUGHT, replace_surrogates(thought)))
 
     def _add_part(self, part: object) -> None:
         """Add a part of a content that is a list: text, or reasoning (Mistral)."""
@@ -130,7 +130,7 @@ class ReplyReader(Reader):
         self._count_text(text)
         text = replace_surrogates(text)
         self._texts.append(text)
-        self._new.append(ReplyPart(Kind.TEXT, text))
+        self._new.append(ReplyPart(PartKind.TEXT, text))
 
     def finish(self, provider: str) -> tuple[CreateResult, Returned | None]:
         """Return the reply, and what its `provider` wants back with it.

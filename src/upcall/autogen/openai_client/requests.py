@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from upcall.autogen.model_notes import Returned, ReturnedFields
 
-Json: TypeAlias = dict[str, Any]
+JsonObject: TypeAlias = dict[str, Any]
 ToolChoice: TypeAlias = "Tool | Literal['auto', 'required', 'none']"
 
 _NAME = re.compile(r"[^a-zA-Z0-9_-]")
@@ -48,9 +48,9 @@ class MessageForm:
 
 def write_messages(
     messages: Sequence[LLMMessage], form: MessageForm, returned: ReturnedFields | None = None, provider: str = ""
-) -> list[Json]:
+) -> list[JsonObject]:
     """Return messages as JSON, with what `returned` holds of the replies of this `provider` among them."""
-    written: list[Json] = []
+    written: list[JsonObject] = []
     for at, message in enumerate(messages):
         match message:
             case UserMessage():
@@ -76,9 +76,9 @@ def write_messages(
     return written
 
 
-def _write_user(message: UserMessage, form: MessageForm) -> Json:
+def _write_user(message: UserMessage, form: MessageForm) -> JsonObject:
     heading = f"{message.source} said:\n" if form.prefix else ""
-    content: str | list[Json]
+    content: str | list[JsonObject]
     if isinstance(message.content, str):
         content = (heading + message.content) or form.empty
     else:
@@ -89,13 +89,13 @@ def _write_user(message: UserMessage, form: MessageForm) -> Json:
             else:
                 content.append({"type": "text", "text": heading + part})
                 heading = ""
-    written: Json = {"role": "user", "content": content}
+    written: JsonObject = {"role": "user", "content": content}
     if form.name:
         written["name"] = sendable_name(message.source)
     return written
 
 
-def _write_assistant(message: AssistantMessage, form: MessageForm, kept: Returned | None) -> Json:
+def _write_assistant(message: AssistantMessage, form: MessageForm, kept: Returned | None) -> JsonObject:
     fields = kept.fields if kept is not None else {}
     if isinstance(message.content, str):
         return {"role": "assistant", "content": message.content or form.empty, **fields}
@@ -106,7 +106,7 @@ def _write_assistant(message: AssistantMessage, form: MessageForm, kept: Returne
     return {"role": "assistant", "tool_calls": calls, "content": message.thought or form.empty or None, **fields}
 
 
-def _write_call(call: FunctionCall) -> Json:
+def _write_call(call: FunctionCall) -> JsonObject:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
@@ -115,7 +115,7 @@ def sendable_name(name: str) -> str:
     return _NAME.sub("_", name)[:_MAX_NAME] or "_"
 
 
-def write_tools(tools: Sequence[Tool | ToolSchema]) -> list[Json]:
+def write_tools(tools: Sequence[Tool | ToolSchema]) -> list[JsonObject]:
     """Return tools as JSON.
 
     Raises:
@@ -139,7 +139,7 @@ def write_tools(tools: Sequence[Tool | ToolSchema]) -> list[Json]:
     return written
 
 
-def write_tool_choice(choice: ToolChoice, tools: Sequence[Json]) -> Json | str:
+def write_tool_choice(choice: ToolChoice, tools: Sequence[JsonObject]) -> JsonObject | str:
     """Return which tool is to be called.
 
     Raises:
@@ -155,7 +155,7 @@ def write_tool_choice(choice: ToolChoice, tools: Sequence[Json]) -> Json | str:
     return {"type": "function", "function": {"name": name}}
 
 
-def write_response_format(kind: type[BaseModel]) -> Json:
+def write_response_format(kind: type[BaseModel]) -> JsonObject:
     """Return the request for JSON of a class, in the strict form that OpenAI's servers demand."""
     from openai import pydantic_function_tool
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from upcall.autogen.openai_client.requests import Json
+from upcall.autogen.openai_client.requests import JsonObject
 
 ITEMS: Final = "items"
 """The field of a message, as long as it is of chat completions, that holds the items of the reply that it was."""
@@ -23,7 +23,7 @@ ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
 _LOGPROBS: Final = "message.output_text.logprobs"
 
 
-def rename_options(options: Mapping[str, Any], *, reasons: bool) -> Json:
+def rename_options(options: Mapping[str, Any], *, reasons: bool) -> JsonObject:
     """Return the arguments of a request by their names in Responses, still without messages and tools.
 
     `reasons` is whether the model may reason: those that do not refuse to encrypt what they have not.
@@ -46,7 +46,7 @@ def rename_options(options: Mapping[str, Any], *, reasons: bool) -> Json:
     return renamed
 
 
-def to_responses(body: Mapping[str, Any]) -> Json:
+def to_responses(body: Mapping[str, Any]) -> JsonObject:
     """Return a body, written as for chat completions with its options renamed, as the Responses API takes it."""
     sent = {key: value for key, value in body.items() if key not in ("messages", "response_format")}
     sent["input"] = [*_write_input(body["messages"])]
@@ -60,7 +60,7 @@ def to_responses(body: Mapping[str, Any]) -> Json:
     return sent
 
 
-def _write_input(messages: Sequence[Json]) -> Iterator[Json]:
+def _write_input(messages: Sequence[JsonObject]) -> Iterator[JsonObject]:
     sent: set[str] = set()
     for message in messages:
         match message["role"]:
@@ -85,7 +85,7 @@ def _write_content(content: Any) -> Any:
     ]
 
 
-def _write_reply(message: Json, sent: set[str]) -> Iterator[Json]:
+def _write_reply(message: JsonObject, sent: set[str]) -> Iterator[JsonObject]:
     """Yield the items of a reply: those that came with it, once, else as many as its text and calls need."""
     calls = {call["id"]: call["function"] for call in message.get("tool_calls") or ()}
     items = message.get(ITEMS) or []
@@ -99,13 +99,13 @@ def _write_reply(message: Json, sent: set[str]) -> Iterator[Json]:
         yield {"type": "function_call", "call_id": call_id, **function}
 
 
-def _return_items(items: Sequence[Json], calls: dict[str, Json]) -> Iterator[Json]:
+def _return_items(items: Sequence[JsonObject], calls: dict[str, JsonObject]) -> Iterator[JsonObject]:
     """Yield items as they came, in their order, and take their calls out of `calls`.
 
     An agent may have dropped calls, or mended their arguments. Reasoning goes back with the item that followed it, to
     which a server ties it by their ids; without that one, the others that it led to go back without theirs.
     """
-    held: list[Json] = []
+    held: list[JsonObject] = []
     tied = True
     for item in items:
         if item.get("type") == "reasoning":

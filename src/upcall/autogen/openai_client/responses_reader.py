@@ -32,7 +32,7 @@ from upcall.autogen.openai_client.reply_parts import (
     with_reasoning,
 )
 from upcall.autogen.openai_client.responses import ITEMS
-from upcall.autogen.thoughts import Kind, ReplyPart, split_thoughts
+from upcall.autogen.thoughts import PartKind, ReplyPart, split_thoughts
 from upcall.text import replace_surrogates
 
 _GAP: Final = "\n\n"
@@ -103,7 +103,7 @@ class ResponsesReader(Reader):
 
     def _read(self, chunk: Mapping[str, Any], *, whole: bool) -> None:
         if text := self._read_event(chunk, whole=whole):
-            self._new.append(ReplyPart(Kind.TEXT, text))
+            self._new.append(ReplyPart(PartKind.TEXT, text))
 
     def _read_event(self, chunk: Mapping[str, Any], *, whole: bool) -> str:
         """Read an event; return the text that it adds to the reply for the user."""
@@ -182,7 +182,7 @@ class ResponsesReader(Reader):
 
     def _note_piece(self, draft: _ItemDraft, item: str, value: str) -> None:
         if item == "reasoning":
-            self._new.append(ReplyPart(Kind.THOUGHT, value))
+            self._new.append(ReplyPart(PartKind.THOUGHT, value))
         elif item == "function_call":
             self._new.append(CallPiece(str(draft.item.get("name") or ""), self._drafts.index(draft), value))
 

@@ -16,7 +16,7 @@ from copy import deepcopy
 
 from upcall.autogen.model_errors import is_overflow
 from upcall.autogen.openai_client.mends import MENDS, Mend, drop, drop_in_items
-from upcall.autogen.openai_client.requests import Json
+from upcall.autogen.openai_client.requests import JsonObject
 
 REFUSALS = frozenset({400, 404, 405, 413, 415, 422, 500, 501, 503})
 """The statuses that a server refuses a form of request with. llama.cpp's server reports a failed chat template as 500.
@@ -30,7 +30,7 @@ MAX_MENDS = 8
 _log = logging.getLogger("upcall")
 
 
-def apply_mends(body: Json, names: Iterable[str]) -> Json:
+def apply_mends(body: JsonObject, names: Iterable[str]) -> JsonObject:
     """Return a body as the server takes it. Its messages are changed in place, its tools are not."""
     names = [*names]
     if names and "tools" in body:
@@ -53,7 +53,7 @@ _NEEDED = frozenset(
 """The fields that are not simply left out."""
 
 
-def find_mends(body: Json, status: int | None, words: str, tried: Container[str]) -> list[str]:
+def find_mends(body: JsonObject, status: int | None, words: str, tried: Container[str]) -> list[str]:
     """Return the names of what to leave out of a body that was refused with these words; nothing if that is not known.
 
     `words` contain what the server names as the cause. ``None`` is the status of an error in an answer that is a

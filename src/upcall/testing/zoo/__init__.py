@@ -12,8 +12,9 @@ A server that refuses a form of request answers every other form. Each refused o
 from collections.abc import Mapping
 from typing import Final
 
+from upcall.testing.script import Json
 from upcall.testing.zoo import chat_completions, chat_reports, responses
-from upcall.testing.zoo.behaviours import DONE, ORDERS, THOUGHT, Behaviour, Json, Refuse, Right
+from upcall.testing.zoo.behaviours import DONE, ORDERS, THOUGHT, Behaviour, Refuse, Right
 from upcall.testing.zoo.chat_completions import USAGE, call, chunk, completion
 from upcall.testing.zoo.server import ZooServer
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
-Json: TypeAlias = dict[str, Any]
+from upcall.model_table import ApiName
+from upcall.testing.script import Json
 
 Right = Literal["text", "calls", "error", "cut", "thought"]
 """What a client should make of it: the text ``Done.``, calls of ``order``, an error of one line, a reply that was cut
 off at a limit or by a filter, or a reply whose thought is ``Hm.`` and whose text is ``Done.``."""
-
-Api = Literal["chat_completions", "responses"]
 
 Refuse: TypeAlias = Callable[[Json], str | None]
 """Returns the words with which a server refuses a request, None if it serves it."""
@@ -52,7 +51,7 @@ class Behaviour:
     calls: int = 0
     ends: str = "data: [DONE]\n\n"
     headers: Mapping[str, str] = field(default_factory=dict)
-    api: Api = "chat_completions"
+    api: ApiName = "chat_completions"
     elsewhere: tuple[str, int] = ("Not Found", 404)
 
 

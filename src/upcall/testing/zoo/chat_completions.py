@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from upcall.testing.zoo.behaviours import DONE, ORDERS, THOUGHT, Behaviour, Json, Refuse, Right, without
+from upcall.testing.script import Json
+from upcall.testing.zoo.behaviours import DONE, ORDERS, THOUGHT, Behaviour, Refuse, Right, without
 
 # -- the forms of replies ---------------------------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from upcall.testing.zoo.behaviours import DONE, ORDERS, THOUGHT, Behaviour, Json, without
+from upcall.testing.script import Json
+from upcall.testing.zoo.behaviours import DONE, ORDERS, THOUGHT, Behaviour, without
 from upcall.testing.zoo.chat_completions import call, chunk, completion
 
 _ARGUMENTS: Final = json.dumps(ORDERS[0])

@@ -8,7 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any, Self
 
-from upcall.testing.zoo.behaviours import DONE, Behaviour, Json
+from upcall.testing.script import Json
+from upcall.testing.zoo.behaviours import DONE, Behaviour
 from upcall.testing.zoo.chat_completions import as_chunks, completion
 from upcall.testing.zoo.responses import as_events, message, response
 

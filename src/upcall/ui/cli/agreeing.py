@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from upcall.agreements import Decision, UnagreedSettings, find_agreement, show_path, store_agreement
+from upcall.agreements import TrustDecision, UnagreedSettings, find_agreement, show_path, store_agreement
 from upcall.ui.cli.command import Command
 from upcall.ui.settings_report import describe_settings
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from upcall.settings_files import SettingsFile
     from upcall.ui.terminal.screen import Screen
 
-_ANSWERS: dict[str, Decision] = {"y": "trust", "yes": "trust", "i": "ignore", "ignore": "ignore"}
+_ANSWERS: dict[str, TrustDecision] = {"y": "trust", "yes": "trust", "i": "ignore", "ignore": "ignore"}
 
 
 def read_settings(command: Command, config: Path | None = None, **explicit: Any) -> Settings:
@@ -37,7 +37,7 @@ def read_settings(command: Command, config: Path | None = None, **explicit: Any)
     return Settings.read(config, **explicit)  # One that was changed in between is an error now.
 
 
-def describe_decision(decision: Decision) -> str:
+def describe_decision(decision: TrustDecision) -> str:
     """Describe what becomes of a file."""
     return f"{'used' if decision == 'trust' else 'left out'} until it changes"
 
@@ -56,7 +56,7 @@ def show_file(screen: Screen, file: SettingsFile) -> None:
         screen.note(f"You decided about it already: it is {describe_decision(earlier.decision)}.")
 
 
-def ask_about(screen: Screen, file: SettingsFile) -> Decision | None:
+def ask_about(screen: Screen, file: SettingsFile) -> TrustDecision | None:
     """Ask a person at the terminal about a file; None if they do not decide. What was typed before counts for nothing.
 
     Raises:

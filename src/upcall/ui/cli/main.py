@@ -11,7 +11,7 @@ import typer
 from upcall import signals
 from upcall.ui.cli.added_commands import WithAdded
 from upcall.ui.cli.command import WRONG_USE, Command, describe_refusal
-from upcall.ui.cli.commands import asked, change, look, store, trust, work
+from upcall.ui.cli.commands import edit, inspect, memory, run, store, trust
 
 app = typer.Typer(
     name="upcall",
@@ -23,9 +23,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for commands in (work, look, change, trust):
+for commands in (run, inspect, edit, trust):
     app.add_typer(commands.app)
-app.add_typer(asked.app, name="asked")
+app.add_typer(memory.app, name="memory")
 app.add_typer(store.app, name="store")
 
 

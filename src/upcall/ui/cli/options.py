@@ -15,7 +15,7 @@ from upcall.setting_paths import about as about_setting
 from upcall.setting_paths import plain_type, type_at
 from upcall.settings import settings_root
 
-RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its first characters.")]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its first characters.")]
 Detach = Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")]
 Submit = Annotated[
     bool, typer.Option("--submit", help="Return at once and leave the work to upcall worker (PostgreSQL).")

@@ -260,7 +260,7 @@ class RunCommand(Command):
         self._has_announced = True
         if self._team is None and uses_demo(self.app.settings):
             self.screen.note(NOTICE, "yellow")
-        for note in self.app.notes:
+        for note in self.app.warnings:
             self.screen.note(f"note: {note}", "yellow")
         if (execution := self.app.team.execution) is not None:
             self.screen.note(execution)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from upcall.workspace.limits import Limits
 
 if TYPE_CHECKING:
-    from upcall.workspace.sandboxes.proxy import NetworkAccess
+    from upcall.workspace.sandboxes.egress_proxy import NetworkAccess
     from upcall.workspace.sandboxes.views import View, ViewName
 
-Command: TypeAlias = str | Sequence[str]
+CommandLine: TypeAlias = str | Sequence[str]
 """A shell command line, or a program and its arguments."""
 
 MEGABYTE = 1_000_000
@@ -67,7 +67,7 @@ class Executor(Protocol):
 
     async def run(
         self,
-        command: Command,
+        command: CommandLine,
         *,
         folder: Path,
         limits: Limits,

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from upcall.workspace.limits import Limits
 from upcall.workspace.sandboxes import seccomp
-from upcall.workspace.sandboxes.base import MEGABYTE, Command, Execution, ExecutorUnavailable
+from upcall.workspace.sandboxes.base import MEGABYTE, CommandLine, Execution, ExecutorUnavailable
 from upcall.workspace.sandboxes.cgroups import ROOM, Group
 from upcall.workspace.sandboxes.descriptors import Pipe, open_file, read_some, wait_readable
+from upcall.workspace.sandboxes.egress_proxy import EgressProxy, NetworkAccess
 from upcall.workspace.sandboxes.processes import ProcessStart, list_descendants, run_process, to_argv
-from upcall.workspace.sandboxes.proxy import NetworkAccess, Proxy
 from upcall.workspace.sandboxes.views import View, ViewName, show_plainly
 
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
@@ -64,7 +64,7 @@ class Bubblewrap:
 
     async def run(
         self,
-        command: Command,
+        command: CommandLine,
         *,
         folder: Path,
         limits: Limits,
@@ -78,12 +78,18 @@ class Bubblewrap:
             raise ExecutorUnavailable(why)
         view = view or show_plainly(folder)
         async with AsyncExitStack() as stack:
-            proxy = await stack.enter_async_context(Proxy(network)) if network else None
+            proxy = await stack.enter_async_context(EgressProxy(network)) if network else None
             execution = await self._run(command, view, limits, seconds, stdin, proxy)
             return replace(execution, output=execution.output + proxy.describe_refusals()) if proxy else execution
 
     async def _run(
-        self, command: Command, view: View, limits: Limits, seconds: float | None, stdin: str, proxy: Proxy | None
+        self,
+        command: CommandLine,
+        view: View,
+        limits: Limits,
+        seconds: float | None,
+        stdin: str,
+        proxy: EgressProxy | None,
     ) -> Execution:
         argv = to_argv(command)
         with (

@@ -8,11 +8,11 @@ from pathlib import Path
 from upcall.errors import ConfigurationError
 from upcall.options import ExecutorName
 from upcall.workspace.limits import Limits
-from upcall.workspace.sandboxes.base import Command, Execution, Executor, ExecutorUnavailable
+from upcall.workspace.sandboxes.base import CommandLine, Execution, Executor, ExecutorUnavailable
 from upcall.workspace.sandboxes.bubblewrap import INSTALL, Bubblewrap, explain_unusable
 from upcall.workspace.sandboxes.docker import IMAGE, Docker
+from upcall.workspace.sandboxes.egress_proxy import NetworkAccess
 from upcall.workspace.sandboxes.local import Local
-from upcall.workspace.sandboxes.proxy import NetworkAccess
 from upcall.workspace.sandboxes.views import View, ViewName
 
 
@@ -30,7 +30,7 @@ class Unavailable:
 
     async def run(
         self,
-        command: Command,
+        command: CommandLine,
         *,
         folder: Path,
         limits: Limits,

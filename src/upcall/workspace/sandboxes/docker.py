@@ -14,8 +14,8 @@ from upcall.autogen.concurrency import run_to_completion
 from upcall.errors import install_command
 from upcall.text import first_line
 from upcall.workspace.limits import Limits
-from upcall.workspace.sandboxes.base import MEGABYTE, Command, Execution, ExecutorUnavailable, Output
-from upcall.workspace.sandboxes.proxy import NetworkAccess
+from upcall.workspace.sandboxes.base import MEGABYTE, CommandLine, Execution, ExecutorUnavailable, Output
+from upcall.workspace.sandboxes.egress_proxy import NetworkAccess
 from upcall.workspace.sandboxes.views import View, ViewName
 
 IMAGE = "python:3-slim"
@@ -49,7 +49,7 @@ class Docker:
 
     async def run(
         self,
-        command: Command,
+        command: CommandLine,
         *,
         folder: Path,
         limits: Limits,
@@ -143,7 +143,7 @@ def _block(script: str) -> CodeBlock:
     return CodeBlock(code=f"\n{script}", language="sh")
 
 
-def _script(command: Command, limits: Limits, seconds: int, stdin: str) -> str:
+def _script(command: CommandLine, limits: Limits, seconds: int, stdin: str) -> str:
     """Write the command with its limits as one shell script."""
     line = command if isinstance(command, str) else shlex.join(command)
     return "\n".join(

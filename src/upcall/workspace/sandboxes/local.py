@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from upcall.workspace.limits import Limits
-from upcall.workspace.sandboxes.base import MEGABYTE, Command, Execution
+from upcall.workspace.sandboxes.base import MEGABYTE, CommandLine, Execution
+from upcall.workspace.sandboxes.egress_proxy import NetworkAccess
 from upcall.workspace.sandboxes.processes import ProcessStart, run_process, to_argv
-from upcall.workspace.sandboxes.proxy import NetworkAccess
 from upcall.workspace.sandboxes.views import View, ViewName
 
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "VIRTUAL_ENV", "SYSTEMROOT")
@@ -35,7 +35,7 @@ class Local:
 
     async def run(
         self,
-        command: Command,
+        command: CommandLine,
         *,
         folder: Path,
         limits: Limits,

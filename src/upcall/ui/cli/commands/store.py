@@ -13,7 +13,7 @@ import typer
 from upcall import signals
 from upcall.errors import ConfigurationError
 from upcall.ui.cli.command import FAILED, Command
-from upcall.ui.cli.options import AS_JSON, CONFIG, DEBUG, STORE, Given, RunId, command_group, with_options
+from upcall.ui.cli.options import AS_JSON, CONFIG, DEBUG, STORE, Given, RunArgument, command_group, with_options
 
 if TYPE_CHECKING:
     from upcall.settings import Settings
@@ -108,7 +108,7 @@ def run_prune(
 
 @app.command("restore")
 @store_options
-def run_restore(command: StoreCommand, run_id: RunId) -> None:
+def run_restore(command: StoreCommand, run_id: RunArgument) -> None:
     """Return a run with a damaged checkpoint to its last intact one."""
     from upcall.storage import maintenance
 
@@ -123,7 +123,7 @@ def run_restore(command: StoreCommand, run_id: RunId) -> None:
 
 @app.command("delete")
 @store_options
-def run_delete(command: StoreCommand, run_id: RunId) -> None:
+def run_delete(command: StoreCommand, run_id: RunArgument) -> None:
     """Delete a run and everything that belongs to it, damaged or not. A run at work is refused."""
     with command:
         found = signals.run(command.store.delete(run_id))
@@ -134,7 +134,7 @@ def run_delete(command: StoreCommand, run_id: RunId) -> None:
 @store_options
 def run_export(
     command: StoreCommand,
-    run_id: RunId,
+    run_id: RunArgument,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist yet.")],
     all_checkpoints: Annotated[
         bool, typer.Option("--all", help="Include every checkpoint, not only the last, so that the run can be forked.")

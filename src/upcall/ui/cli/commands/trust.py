@@ -13,7 +13,7 @@ from upcall.ui.cli.command import Command
 from upcall.ui.cli.options import DEBUG, with_options
 
 if TYPE_CHECKING:
-    from upcall.agreements import Decision
+    from upcall.agreements import TrustDecision
     from upcall.settings_files import SettingsFile
 
 app = typer.Typer()
@@ -42,7 +42,7 @@ def trust(
             decide(command, file, "trust" if yes else "ignore" if ignore else None)
 
 
-def decide(command: Command, file: SettingsFile, given: Decision | None) -> None:
+def decide(command: Command, file: SettingsFile, given: TrustDecision | None) -> None:
     """Store what is decided about a file: `given` on the command line, or asked for on the terminal.
 
     Raises:

@@ -19,7 +19,7 @@ from upcall.server.service import Service
 
 PROXY, USER = "127.0.0.2", "X-Forwarded-User"
 SETTING = {"networks": [f"{PROXY}/32"], "role_header": "X-Role"}
-SERVER = {"proxy": SETTING, "public_url": "https://inbox.example.org"}
+SERVER = {"trusted_proxy": SETTING, "public_url": "https://inbox.example.org"}
 BEHIND = {"server": SERVER, "users": {"roles": {"legal": ["bob"]}}}
 
 
@@ -164,7 +164,7 @@ async def test_session_is_secure_where_browsers_come_by_https(public: str) -> No
 
 @pytest.mark.parametrize("proxy", [None, SETTING])
 async def test_proxy_counts_as_authentication_at_any_address(proxy: Any) -> None:
-    service = Service(Settings.read(server={"proxy": proxy}), team=one_agent())
+    service = Service(Settings.read(server={"trusted_proxy": proxy}), team=one_agent())
     try:
         refused = None
         await serve(service, "192.0.2.1", 0, operator="x", show_link=print)
@@ -184,11 +184,11 @@ async def test_proxy_counts_as_authentication_at_any_address(proxy: Any) -> None
         ({"networks": ["proxy.example.org"]}, "networks"),
         ({"networks": ["10.0.0.1"], "user_header": "Cookie"}, "says something else"),
         ({"networks": ["10.0.0.1"], "user_header": "X User:"}, "user_header"),
-        ({"networks": ["10.0.0.1"], "header": "X"}, "unknown setting 'header' in server.proxy"),
+        ({"networks": ["10.0.0.1"], "header": "X"}, "unknown setting 'header' in server.trusted_proxy"),
         ({"networks": ["10.0.0.1"], "role_header": "x-forwarded-user"}, "a name would be a role"),
     ],
 )
 def test_wrong_proxy_is_refused_in_a_line(wrong: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigurationError, match=text) as refused:
-        Settings.read(server={"proxy": wrong})
+        Settings.read(server={"trusted_proxy": wrong})
     assert "\n" not in str(refused.value)

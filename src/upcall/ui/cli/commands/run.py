@@ -9,7 +9,7 @@ import typer
 
 from upcall import identity, signals
 from upcall.errors import CallerError
-from upcall.ui.cli.options import Detach, RunId, Submit, help_for, setting_option, with_options
+from upcall.ui.cli.options import Detach, RunArgument, Submit, help_for, setting_option, with_options
 from upcall.ui.cli.run_command import WORK, RunCommand, work_options
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def chat(
 @work_options
 def answer(
     command: RunCommand,
-    run_id: RunId,
+    run_id: RunArgument,
     answers: Annotated[
         list[str] | None,
         typer.Argument(
@@ -127,7 +127,7 @@ def answer(
 
 @app.command()
 @work_options
-def resume(command: RunCommand, run_id: RunId, detach: Detach = False, submit: Submit = False) -> None:
+def resume(command: RunCommand, run_id: RunArgument, detach: Detach = False, submit: Submit = False) -> None:
     """Resume a run that failed, was interrupted, or lost its process."""
     with command.work(detach=detach):
         found = command.open_run(run_id)
@@ -141,7 +141,7 @@ def resume(command: RunCommand, run_id: RunId, detach: Detach = False, submit: S
 @work_options
 def fork(
     command: RunCommand,
-    run_id: RunId,
+    run_id: RunArgument,
     question: Annotated[
         str,
         typer.Argument(metavar="QUESTION", help="The question to answer differently: its id, or its first characters."),

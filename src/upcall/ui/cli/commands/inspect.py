@@ -10,7 +10,7 @@ import typer
 
 from upcall import signals
 from upcall.errors import CallerError
-from upcall.ui.cli.options import BASE_URL, CONFIG, DEBUG, MODEL, STORE, TEAM, USER, RunId, with_options
+from upcall.ui.cli.options import BASE_URL, CONFIG, DEBUG, MODEL, STORE, TEAM, USER, RunArgument, with_options
 from upcall.ui.cli.run_command import RunCommand, run_options, work_options
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def plans(
 @run_options
 def show(
     command: RunCommand,
-    run_id: RunId,
+    run_id: RunArgument,
     svg: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the run's timeline into this file; - is standard output.")
     ] = None,
@@ -128,7 +128,7 @@ def _write_picture(command: RunCommand, picture: str, file: Path) -> None:
 @run_options
 def log(
     command: RunCommand,
-    run_id: RunId,
+    run_id: RunArgument,
     diff: Annotated[bool, typer.Option("--diff", help="Show the changes to files, line by line.")] = False,
 ) -> None:
     """Show the history of a run, oldest first: what happened when, and who did it."""
@@ -143,7 +143,7 @@ def log(
 @run_options
 def transcript(
     command: RunCommand,
-    run_id: RunId,
+    run_id: RunArgument,
     agent: Annotated[str | None, typer.Option(metavar="NAME", help="Only this agent: coder, or lead/coder.")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print it as Markdown.")] = False,
 ) -> None:
@@ -167,7 +167,7 @@ def transcript(
 @with_options(RunCommand, STORE, CONFIG, USER, DEBUG)
 def diff(
     command: RunCommand,
-    one: RunId,
+    one: RunArgument,
     other: Annotated[str, typer.Argument(metavar="OTHER", help="The other run's id, or its first characters.")],
 ) -> None:
     """Show where two branches of a run diverge, and how each continued."""

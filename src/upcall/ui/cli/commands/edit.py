@@ -9,7 +9,7 @@ import typer
 
 from upcall import identity, signals
 from upcall.errors import CallerError, ConfigurationError, SchemaMismatch, UnknownRun
-from upcall.ui.cli.options import AS_JSON, BASE_URL, CONFIG, DEBUG, MODEL, STORE, RunId, with_options
+from upcall.ui.cli.options import AS_JSON, BASE_URL, CONFIG, DEBUG, MODEL, STORE, RunArgument, with_options
 from upcall.ui.cli.run_command import RunCommand, run_options
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ app = typer.Typer()
 @run_options
 def undo(
     command: RunCommand,
-    run_id: RunId,
+    run_id: RunArgument,
     change: Annotated[
         str | None, typer.Argument(metavar="[CHANGE]", help="This change and all later ones [the last change].")
     ] = None,
@@ -51,7 +51,7 @@ def undo(
 
 @app.command()
 @run_options
-def cancel(command: RunCommand, run_id: RunId) -> None:
+def cancel(command: RunCommand, run_id: RunArgument) -> None:
     """End a run for good."""
     with command:
         command.finish(signals.run(command.app.cancel(run_id)))
@@ -61,7 +61,7 @@ def cancel(command: RunCommand, run_id: RunId) -> None:
 @run_options
 def assign(
     command: RunCommand,
-    run_id: RunId,
+    run_id: RunArgument,
     question: Annotated[str, typer.Argument(metavar="ID", help="The open question, or its first characters.")],
     who: Annotated[
         str | None, typer.Argument(metavar="[WHO]", help="A user, or role:NAME [the owner of the run].")

@@ -1,4 +1,4 @@
-"""``upcall asked ...``: what is remembered about your answers, by kind of question."""
+"""``upcall memory ...``: what is remembered about your answers, by topic."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import typer
 from typer.core import TyperGroup
 
 from upcall import signals
-from upcall.ui.cli.options import RunId
+from upcall.ui.cli.options import RunArgument
 from upcall.ui.cli.run_command import RunCommand, run_options
 
 
 class _ListByDefault(TyperGroup):
-    """``upcall asked`` lists, with the options of the list."""
+    """``upcall memory`` lists, with the options of the list."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """See `TyperGroup`."""
@@ -24,7 +24,7 @@ class _ListByDefault(TyperGroup):
 
 app = typer.Typer(
     cls=_ListByDefault,
-    help="Show, correct or forget which kinds of questions you answer, or turn an answer into a fact.",
+    help="Show, correct or forget what is remembered about your answers, or turn an answer into a fact.",
     rich_markup_mode=None,
 )
 
@@ -32,12 +32,12 @@ app = typer.Typer(
 @app.command("list")
 @run_options
 def list_all(command: RunCommand) -> None:
-    """List the kinds of questions you were asked, how often you dismissed them, and what they weigh now. This is the
-    default of upcall asked."""
+    """List the topics you were asked about, how often you dismissed such questions, and what they weigh now. This is
+    the default of upcall memory."""
     with command:
-        kinds = signals.run(command.app.memory.list())
-        command.print([each.as_json() for each in kinds], lambda: [each.as_line() for each in kinds])
-        if not kinds and not command.as_json:
+        topics = signals.run(command.app.memory.list())
+        command.print([each.as_json() for each in topics], lambda: [each.as_line() for each in topics])
+        if not topics and not command.as_json:
             command.note_empty("Nothing is remembered about your questions")
             if not command.reader.settings.questions.ask_memory:
                 command.screen.note("Turn it on with questions: {ask_memory: true} in the settings")
@@ -47,14 +47,16 @@ def list_all(command: RunCommand) -> None:
 @run_options
 def forget(
     command: RunCommand,
-    kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="The kind, such as level [all kinds].")] = None,
+    topic: Annotated[
+        str | None, typer.Argument(metavar="[TOPIC]", help="The topic, such as level [all topics].")
+    ] = None,
     project: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Only questions asked in this workspace [everywhere].")
     ] = None,
 ) -> None:
-    """Forget what is remembered about your questions, of one kind or all. Their weight starts afresh."""
+    """Forget what is remembered about your questions, on one topic or all. Their weight starts afresh."""
     with command:
-        gone = signals.run(command.app.memory.forget(kind, project=project))
+        gone = signals.run(command.app.memory.forget(topic, project=project))
         command.print([each.as_json() for each in gone], lambda: [f"Forgotten: {each.as_line()}" for each in gone])
 
 
@@ -62,17 +64,17 @@ def forget(
 @run_options
 def correct(
     command: RunCommand,
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="The kind, such as level.")],
-    asked: Annotated[int, typer.Option(metavar="NUMBER", help="How many questions of this kind you were asked.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic, such as level.")],
+    asked: Annotated[int, typer.Option(metavar="NUMBER", help="How many questions on this topic you were asked.")],
     dismissed: Annotated[int, typer.Option(metavar="NUMBER", help="How many of them you dismissed.")],
     project: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="In this workspace [in runs that have their own]."),
     ] = None,
 ) -> None:
-    """Correct what is remembered about your questions of one kind, and so their weight."""
+    """Correct what is remembered about your questions on one topic, and so their weight."""
     with command:
-        kept = signals.run(command.app.memory.correct(kind, asked=asked, dismissed=dismissed, project=project))
+        kept = signals.run(command.app.memory.correct(topic, asked=asked, dismissed=dismissed, project=project))
         command.print(kept.as_json(), lambda: [kept.as_line()])
 
 
@@ -80,7 +82,7 @@ def correct(
 @run_options
 def fact(
     command: RunCommand,
-    run_id: RunId,
+    run_id: RunArgument,
     question_id: Annotated[str, typer.Argument(metavar="QUESTION", help="The question's id, or its first characters.")],
 ) -> None:
     """Add an answer of yours to the facts file named in the settings, so that it is not asked again."""

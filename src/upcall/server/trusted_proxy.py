@@ -1,4 +1,4 @@
-"""Who calls, according to a proxy that has authenticated them. Only configured addresses count as such a proxy."""
+"""Who calls, according to a trusted proxy that has authenticated them. Only configured addresses count as one."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from starlette.types import Scope
 from upcall.errors import NotAllowed
 from upcall.policy.authorization import ADMIN
 from upcall.policy.routing import ROLE
-from upcall.server.settings import ProxySettings
+from upcall.server.settings import TrustedProxySettings
 
 MAX_NAME_CHARS = 200
 
 
-class ProxyRefused(NotAllowed):
-    """The proxy's header does not say who calls."""
+class TrustedProxyRefused(NotAllowed):
+    """The trusted proxy's header does not say who calls."""
 
 
 @dataclass(frozen=True)
-class ProxyUser:
+class TrustedProxyUser:
     """Who calls, and what they may do beyond what is theirs."""
 
     user: str
@@ -30,21 +30,21 @@ class ProxyUser:
 
 
 class TrustedProxy:
-    """Reads the headers of the proxy.
+    """Reads the headers of the proxy that the settings trust.
 
     Args:
         settings: its addresses, and the names of its headers.
         roles: those of the settings.
     """
 
-    def __init__(self, settings: ProxySettings, roles: Collection[str]) -> None:
+    def __init__(self, settings: TrustedProxySettings, roles: Collection[str]) -> None:
         self._settings, self._roles = settings, {ADMIN, *roles}
 
-    def find_user(self, scope: Scope) -> ProxyUser | None:
+    def find_user(self, scope: Scope) -> TrustedProxyUser | None:
         """Find out whom the proxy has let in; None if the request is not from it, or names nobody.
 
         Raises:
-            ProxyRefused: the header is repeated or contains no name, or there is no such role.
+            TrustedProxyRefused: the header is repeated or contains no name, or there is no such role.
         """
         if not self._is_from(scope):
             return None
@@ -53,8 +53,10 @@ class TrustedProxy:
             return None
         role = self._read(scope, self._settings.role_header) if self._settings.role_header is not None else None
         if role is not None and role not in self._roles:
-            raise ProxyRefused(f"{self._settings.role_header}: there is no role {role!r}. Name it in the settings.")
-        return ProxyUser(user, role)
+            raise TrustedProxyRefused(
+                f"{self._settings.role_header}: there is no role {role!r}. Name it in the settings."
+            )
+        return TrustedProxyUser(user, role)
 
     def name_origin(self, scope: Scope) -> str:
         """Name the origin of a request, for counting: behind the proxy each user is one origin."""
@@ -78,11 +80,13 @@ class TrustedProxy:
         if not any(found):
             return None
         if len(found) > 1 or "," in found[0]:  # One of them may be the caller's own claim.
-            raise ProxyRefused(f"The header {name} is there several times. Let the proxy set it anew in each request.")
+            raise TrustedProxyRefused(
+                f"The header {name} is there several times. Let the proxy set it anew in each request."
+            )
         try:
             value = found[0].encode("latin-1").decode().strip()
         except UnicodeDecodeError:
             value = ""
         if not value or len(value) > MAX_NAME_CHARS or not value.isprintable() or value.startswith(ROLE):
-            raise ProxyRefused(f"The header {name} holds no name. Look at what the proxy sends.")
+            raise TrustedProxyRefused(f"The header {name} holds no name. Look at what the proxy sends.")
         return value

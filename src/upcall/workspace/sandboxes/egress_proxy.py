@@ -64,7 +64,7 @@ class NetworkAccess:
         return (host.lower(), port) in ((each.hostname, each.port or HTTPS) for each in named)
 
 
-class Proxy:
+class EgressProxy:
     """Connects one command to its allowed hosts while it runs; it is an asynchronous context manager."""
 
     def __init__(self, access: NetworkAccess) -> None:

@@ -1,4 +1,4 @@
-"""How often questions of one kind were asked, and how often that was needless."""
+"""How often questions on one topic were asked, and how often that was needless."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pydantic import BaseModel
 from upcall.questions.question import Detail
 
 MIN_DISMISSED = 2
-"""So often a kind has to be dismissed before that counts: once is a slip, or was meant for that task alone."""
+"""So often a topic has to be dismissed before that counts: once is a slip, or was meant for that task alone."""
 
 MIN_DISMISSED_HIGH = 3
 """The same for a question whose wrong guess would spoil all of the result."""
 
 LEAST = 0.2
-"""No kind weighs less than this part of what it would weigh."""
+"""No topic weighs less than this part of what it would weigh."""
 
 
-class AskedKind(BaseModel, frozen=True):
-    """What one user made of the questions of one kind, in one project.
+class AskedTopic(BaseModel, frozen=True):
+    """What one user made of the questions on one topic, in one project.
 
     Attributes:
         project: the folder of the work that the user named; empty for runs that got one of their own.
@@ -39,8 +39,8 @@ class AskedKind(BaseModel, frozen=True):
         """Return what the weight of such a question is multiplied with.
 
         It is twice the chance that the next one is answered, by Laplace's rule of succession: ``2 * (answered + 1) /
-        (asked + 2)``, between `LEAST` and 1. So a kind that is answered as often as not keeps its weight. Before it was
-        dismissed `MIN_DISMISSED` times it is 1; `MIN_DISMISSED_HIGH` times for a question that `spoils_all`.
+        (asked + 2)``, between `LEAST` and 1. So a topic that is answered as often as not keeps its weight. Before it
+        was dismissed `MIN_DISMISSED` times it is 1; `MIN_DISMISSED_HIGH` times for a question that `spoils_all`.
         """
         if self.dismissed < (MIN_DISMISSED_HIGH if spoils_all else MIN_DISMISSED):
             return 1.0
@@ -56,6 +56,6 @@ class AskedKind(BaseModel, frozen=True):
         return f"{self.detail}: asked {self.asked}, dismissed {self.dismissed}, weighs {self.factor():.2f}{where}"
 
 
-def find_factor(kinds: Iterable[AskedKind], detail: Detail, *, spoils_all: bool) -> float:
-    """Return the factor of a kind; 1 for one that was not asked before."""
-    return next((each.factor(spoils_all=spoils_all) for each in kinds if each.detail is detail), 1.0)
+def find_factor(topics: Iterable[AskedTopic], detail: Detail, *, spoils_all: bool) -> float:
+    """Return the factor of a topic; 1 for one that was not asked before."""
+    return next((each.factor(spoils_all=spoils_all) for each in topics if each.detail is detail), 1.0)

@@ -1,4 +1,4 @@
-"""How users reacted to the clarifier's questions, by user, project and kind, without the words of either."""
+"""How users reacted to the clarifier's questions, by user, project and topic, without the words of either."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from functools import partial
 from upcall.questions.answer import AnsweredBy, Outcome
 from upcall.questions.question import Detail
 from upcall.questions.reply_intents import is_needless
-from upcall.runs.asked_kinds import AskedKind
+from upcall.runs.asked_topics import AskedTopic
 from upcall.runs.run import Run
 from upcall.storage.connection import Connection
 from upcall.storage.databases import Database
 
 _INSERT = (
-    "INSERT INTO upcall_asked_kinds (owner, project, detail, asked, dismissed) "
+    "INSERT INTO upcall_asked_topics (owner, project, detail, asked, dismissed) "
     "VALUES (:owner, :project, :detail, :asked, :dismissed) ON CONFLICT (owner, project, detail) DO UPDATE SET"
 )
 _BY_HUMAN = (Outcome.ANSWERED, Outcome.SKIPPED, Outcome.DECLINED)
 
 
 def count_closed(connection: Connection, before: Run, after: Run) -> None:
-    """Count the questions of a known kind that the human has closed between two versions of a run, if that run
+    """Count the questions on a known topic that the human has closed between two versions of a run, if that run
     is used for learning. This happens in the transaction of the second version, so that each counts once."""
     team = after.config.team
     if team is None or not team.ask_memory:
@@ -36,8 +36,8 @@ def count_closed(connection: Connection, before: Run, after: Run) -> None:
             dismissed[detail] += is_needless(record.question, answer)
     for detail in sorted(asked):  # In one order, so that two runs of a user do not wait for each other.
         connection.execute(
-            f"{_INSERT} asked = upcall_asked_kinds.asked + excluded.asked, "
-            "dismissed = upcall_asked_kinds.dismissed + excluded.dismissed",
+            f"{_INSERT} asked = upcall_asked_topics.asked + excluded.asked, "
+            "dismissed = upcall_asked_topics.dismissed + excluded.dismissed",
             {
                 "owner": after.user or "",
                 "project": team.project(after.id),
@@ -48,37 +48,37 @@ def count_closed(connection: Connection, before: Run, after: Run) -> None:
         )
 
 
-async def list_kinds(database: Database, owner: str | None, project: str | None = None) -> Sequence[AskedKind]:
-    """List the kinds that one user was asked about, in one project or in all."""
+async def list_topics(database: Database, owner: str | None, project: str | None = None) -> Sequence[AskedTopic]:
+    """List the topics that one user was asked about, in one project or in all."""
     if not await database.exists():
         return []
-    return await database.read(partial(_select, values=_name_kinds(owner, project, None)))
+    return await database.read(partial(_select, values=_name_topics(owner, project, None)))
 
 
-async def delete_kinds(
+async def delete_topics(
     database: Database, owner: str | None, project: str | None = None, detail: Detail | None = None
-) -> Sequence[AskedKind]:
-    """Forget what is known about one user, in one project or all, of one kind or all; return what was forgotten."""
-    values = _name_kinds(owner, project, detail)
+) -> Sequence[AskedTopic]:
+    """Forget what is known about one user, in one project or all, on one topic or all; return what was forgotten."""
+    values = _name_topics(owner, project, detail)
     if not await database.exists():
         return []
 
-    def delete(connection: Connection) -> Sequence[AskedKind]:
+    def delete(connection: Connection) -> Sequence[AskedTopic]:
         found = _select(connection, values=values)
-        connection.execute(f"DELETE FROM upcall_asked_kinds WHERE {_match(values)}", values)
+        connection.execute(f"DELETE FROM upcall_asked_topics WHERE {_match(values)}", values)
         return found
 
     return await database.write(delete)
 
 
-async def set_kind(database: Database, owner: str | None, kind: AskedKind) -> None:
-    """Set what is known about one user's questions of a kind in a project, replacing earlier counts."""
-    values = {**_name_kinds(owner, kind.project, kind.detail), "asked": kind.asked, "dismissed": kind.dismissed}
+async def set_topic(database: Database, owner: str | None, topic: AskedTopic) -> None:
+    """Set what is known about one user's questions on a topic in a project, replacing earlier counts."""
+    values = {**_name_topics(owner, topic.project, topic.detail), "asked": topic.asked, "dismissed": topic.dismissed}
     statement = f"{_INSERT} asked = excluded.asked, dismissed = excluded.dismissed"
     await database.write(lambda connection: connection.execute(statement, values).rowcount)
 
 
-def _name_kinds(owner: str | None, project: str | None, detail: Detail | None) -> dict[str, str]:
+def _name_topics(owner: str | None, project: str | None, detail: Detail | None) -> dict[str, str]:
     named = {"project": project, "detail": detail and detail.value}
     return {"owner": owner or "", **{name: value for name, value in named.items() if value is not None}}
 
@@ -87,12 +87,12 @@ def _match(values: Iterable[str]) -> str:
     return " AND ".join(f"{name} = :{name}" for name in values)
 
 
-def _select(connection: Connection, *, values: dict[str, str]) -> Sequence[AskedKind]:
-    query = f"SELECT project, detail, asked, dismissed FROM upcall_asked_kinds WHERE {_match(values)}"
+def _select(connection: Connection, *, values: dict[str, str]) -> Sequence[AskedTopic]:
+    query = f"SELECT project, detail, asked, dismissed FROM upcall_asked_topics WHERE {_match(values)}"
     rows = connection.execute(f"{query} ORDER BY project, detail", values).fetchall()
     known = {each.value for each in Detail}  # Another version of upcall may know more.
     return [
-        AskedKind(project=project, detail=Detail(detail), asked=asked, dismissed=dismissed)
+        AskedTopic(project=project, detail=Detail(detail), asked=asked, dismissed=dismissed)
         for project, detail, asked, dismissed in rows
         if detail in known
     ]
