@@ -14,13 +14,14 @@ from upcall.agents.toolset import Tool
 from upcall.autogen.api import ChatCompletionClient
 from upcall.autogen.journal import find_in_doubt
 from upcall.autogen.messages import Event
-from upcall.errors import AnswerRefused, ConfigurationError, RunConflict, RunNotWaiting, require_type
+from upcall.errors import AnswerRefused, ConfigurationError, RunConflict, RunHeld, RunNotWaiting, require_type
 from upcall.execution.access import RunAccess, require_run_id
 from upcall.execution.asked_topics import recall_topics
-from upcall.execution.driver import Driver, Stream, last, stream
+from upcall.execution.driver import Driver, Stream, last, only, stream
 from upcall.execution.follow_ups import find_conversation, follow_up_options
 from upcall.execution.forks import copy_workspace, fork_run, locate_fork
 from upcall.execution.known_plans import find_plan
+from upcall.execution.run_metrics import record_change
 from upcall.execution.secret_tools import refuse_without_key
 from upcall.execution.start_options import (
     StartOptions,
@@ -93,6 +94,7 @@ class Upcall(RunReader):
     Attributes:
         log: what happened in runs, who did what, what the agents said, and when.
         access: who may do what, and whose a question is.
+        holds: which runs an operator keeps from being worked on, why and since when.
         changes: the changes of runs to files, and undoing them.
         plans: the plans that a user approved.
         memory: what later runs know of a user.
@@ -133,7 +135,8 @@ class Upcall(RunReader):
         self.forks = RunForks(self._access_of)
         self.team = AppTeam(self._access_of, self._teams)
         spans = RunSpans(self.settings.telemetry.tracing, self.settings.telemetry.trace_content)
-        self.store.on_change = spans.trace_change
+        self.store.observers["spans"] = spans.trace_change
+        self.store.observers["metrics"] = partial(record_change, self.settings)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -181,6 +184,9 @@ class Upcall(RunReader):
     async def _start(self, task: TaskInput, options: StartOptions) -> Stream:
         run, checkpoint, built = await self._prepare(task, options)
         async with built.close_on_error():
+            if await self.store.holds.find(run) is not None:
+                await built.close()
+                return only(await self.driver.submit(run, checkpoint))
             stored = await self.store.create(run, checkpoint)
         return self.driver.advance(stored, built, {})
 
@@ -258,6 +264,7 @@ class Upcall(RunReader):
             NotAllowed: the question is assigned to somebody else.
             CallerError: the run did not ask it, or it cannot be answered differently.
             TeamMismatch: the fork cannot continue with this team.
+            RunHeld: an operator holds runs like this one; no fork was stored.
         """
         stream = self.fork_stream(run_id, question_id, answer, user=user, workspace=workspace, new_id=new_id)
         return await last(stream)
@@ -304,6 +311,8 @@ class Upcall(RunReader):
             # In a thread: a large folder takes seconds, in which the leases of other runs would not be renewed.
             config = await asyncio.to_thread(copy_workspace, forked.config, run.id, forked_id, named)
             forked = self._begin_trace(forked.model_copy(update={"config": config}), link=config.traceparent)
+            if (hold := await self.store.holds.find(forked)) is not None:
+                raise RunHeld(forked_id, hold.as_line(), 0.0)
             forked = ask_about_unknown_outcomes(forked, find_in_doubt(point.records))
         await built.close()
         with record_act(RunForked(user=access.user, run=run.id, question=point.question.id)):

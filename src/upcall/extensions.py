@@ -16,7 +16,9 @@ from upcall.errors import ConfigurationError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-ExtensionPoint: TypeAlias = Literal["background", "commands", "displays", "forms", "listeners", "settings", "tables"]
+ExtensionPoint: TypeAlias = Literal[
+    "background", "commands", "displays", "forms", "gauges", "listeners", "settings", "tables"
+]
 """What can be added. `docs/guides/extending.md` says what each takes.
 
 ``background``: what a process does while it stands by (a service, a worker), see
@@ -25,6 +27,7 @@ ExtensionPoint: TypeAlias = Literal["background", "commands", "displays", "forms
 ``displays``: what a notebook shows of a value, as a `Display`; the name begins with that of its class (``Run.html``).
 ``forms``: what `Upcall.form` returns, by where it is shown (``notebook``): a function of the application, the run, and
 ``user``, which returns a `upcall.run_form.RunForm`.
+``gauges``: functions that read numbers for metrics in a transaction of the store, `upcall.storage.gauges.Gauge` each.
 ``listeners``: functions that make a `upcall.storage.store.Listener` of the settings, or None.
 ``settings``: a section of the settings, a `upcall.setting_types.Section` whose fields all have defaults.
 ``tables``: a `upcall.storage.schema.Table` of the store, or several.

@@ -53,6 +53,8 @@ DECISIONS = {
     "GET /login": Right.ANYBODY,
     "POST /login": Right.ANYBODY,
     "GET /healthz": Right.ANYBODY,
+    "GET /readyz": Right.ANYBODY,
+    "GET /metrics": Right.KNOWN,
     "POST /logout": Right.KNOWN,
     "GET /": Right.KNOWN,
     "GET /runs": Right.KNOWN,
@@ -64,6 +66,9 @@ DECISIONS = {
     "POST /api/runs": Right.KNOWN,
     "GET /api/runs": Right.KNOWN,
     "GET /api/questions": Right.KNOWN,
+    "GET /api/holds": Right.KNOWN,
+    "POST /api/holds": Right.KNOWN,
+    "POST /api/holds/release": Right.KNOWN,
     "GET /api/questions/events": Right.KNOWN,
     "POST /agui": Right.PART,
     "GET /runs/{run_id}": Right.PART,
@@ -104,7 +109,7 @@ def walk(routes: Iterable[BaseRoute]) -> Iterator[tuple[str, str]]:
 
 
 application = make_application(Service(Settings.read(None)), operator=None)
-HELD = [(method, path) for method, path in walk(application.routes) if path not in ("/login", "/healthz")]
+HELD = [(method, path) for method, path in walk(application.routes) if path not in ("/login", "/healthz", "/readyz")]
 ROUTES = [
     (method, NAMES_PER_RUN.get(path, path.replace("{run_id}", "RUN")))
     for method, path in HELD
@@ -376,8 +381,9 @@ async def test_strangers_and_users_learn_nothing_of_the_store() -> None:
         transport = httpx.AsyncHTTPTransport(local_address=PROXY)
         user = httpx.AsyncClient(base_url=site.url, headers={"X-Forwarded-User": "mallory"}, transport=transport)
         async with await open_client(site, "guesser") as stranger, user, await site.caller() as operator:
-            health = await stranger.get("/healthz")
-            assert (health.status_code, health.json()) == (503, {"status": "not ok"})
+            health, ready = await stranger.get("/healthz"), await stranger.get("/readyz")
+            assert (health.status_code, health.json()) == (200, {"status": "ok"})
+            assert (ready.status_code, ready.json()) == (503, {"status": "not ready"})
             for path in ("/api/runs", "/", "/login", "/runs/abcd", "/nothing"):
                 for client, headers in ((stranger, {}), (stranger, PAGE), (user, {}), (user, PAGE)):
                     response = await client.get(path, headers=headers)

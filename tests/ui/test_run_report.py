@@ -8,6 +8,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 
 from upcall import Upcall
 from upcall.agents import PausableAgent
+from upcall.execution.prices import Prices
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
@@ -16,7 +17,7 @@ from upcall.runs.run import Run
 from upcall.runs.states import RunStatus
 from upcall.testing import Call, ScriptedModelClient
 from upcall.ui.plan_ticks import find_done_steps_of
-from upcall.ui.run_report import Prices, report
+from upcall.ui.run_report import report
 
 
 def test_report_never_passes_a_question_off_as_an_answer() -> None:

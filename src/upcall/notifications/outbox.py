@@ -19,6 +19,7 @@ from upcall import identity
 from upcall.errors import CallerError
 from upcall.storage.connection import Connection
 from upcall.storage.databases import Database
+from upcall.storage.gauges import Gauge
 from upcall.storage.run_rows import name_values
 from upcall.storage.schema import Table, is_made
 
@@ -42,6 +43,7 @@ DELIVERIES = Table(
     {
         "upcall_deliveries_run": "(run_id, number)",
         "upcall_deliveries_due": "(target, due_at) WHERE state = 'pending'",
+        "upcall_deliveries_failed": "(number) WHERE state = 'failed'",
     },
 )
 """Notifications to deliver."""
@@ -117,6 +119,22 @@ class Delivery:
 
 class UnknownDelivery(CallerError):
     """There is no failed delivery with this id."""
+
+
+def read_gauges(connection: Connection) -> Sequence[Gauge]:
+    """Count the deliveries that wait, and those that were given up."""
+    if not is_made(connection, DELIVERIES):
+        return []
+    # Each by the index of its state.
+    count = "SELECT count(*) FROM upcall_deliveries WHERE state ="
+    counts = {
+        "waiting": connection.execute(f"{count} 'pending'").fetchone()[0],
+        "given_up": connection.execute(f"{count} 'failed'").fetchone()[0],
+    }
+    what = "Notifications that wait to be delivered, or were given up"
+    return [
+        Gauge("upcall.deliveries", "{delivery}", what, float(value), {"state": name}) for name, value in counts.items()
+    ]
 
 
 def insert_messages(connection: Connection, run_id: str, messages: Sequence[Message]) -> None:

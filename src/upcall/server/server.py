@@ -17,21 +17,22 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import upcall
-from upcall.errors import ConfigurationError, UpcallError
+from upcall.errors import ConfigurationError, NotAllowed, UpcallError
 from upcall.server.agui import make_agui
 from upcall.server.api import make_router
 from upcall.server.bodies import explain_validation
-from upcall.server.callers import SCOPE_USER, Authenticator, NotLoggedIn, limit_json_nodes
+from upcall.server.callers import SCOPE_USER, Authenticator, NotLoggedIn, identify, limit_json_nodes
 from upcall.server.connections import BoundedProtocol
 from upcall.server.events import Streams
 from upcall.server.guard import Guard
 from upcall.server.mcp_package import make_http_application
 from upcall.server.mcp_tools import make_mcp
+from upcall.server.metrics import MEDIA_TYPE
 from upcall.server.pages import make_pages, show_problem
 from upcall.server.problems import describe, make_problem, respond
 from upcall.server.service import Service
@@ -74,16 +75,28 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
 
     made.router.routes.append(Route("/mcp", endpoint=TokensOnly(tools_application, authenticator)))
 
-    @made.get("/healthz", tags=["service"], responses={503: {"description": "It cannot; the log says why."}})
+    @made.get("/healthz", tags=["service"])
     async def check_health() -> JSONResponse:
-        """Say whether the store can be read, and nothing else: anybody may ask."""
-        try:
-            if await service.store.exists():
-                await service.store.database.read(lambda connection: connection.execute("SELECT 1").fetchone())
-        except UpcallError as error:
-            _log.warning("The store cannot be read: %s", error)
-            return JSONResponse({"status": "not ok"}, 503)
+        """Say that the service runs, and nothing else: anybody may ask. A service without its store waits for it; to
+        start it again would not help."""
         return JSONResponse({"status": "ok"})
+
+    @made.get("/readyz", tags=["service"], responses={503: {"description": "It cannot; the log says why."}})
+    async def check_readiness() -> JSONResponse:
+        """Say whether requests can be served: the store can be read, and the service does not end. Nothing else:
+        anybody may ask."""
+        ready = not service.closing.is_set() and await service.is_store_readable()
+        return JSONResponse({"status": "ok" if ready else "not ready"}, 200 if ready else 503)
+
+    @made.get("/metrics", tags=["service"], response_class=PlainTextResponse)
+    async def show_metrics(request: Request) -> Response:
+        """Show the metrics of all runs as Prometheus' text, to the operator and admins; to anybody if
+        `server.open_metrics` says so."""
+        if not service.server_settings.open_metrics:
+            caller = await identify(request)
+            if not service.is_operator(caller):
+                raise NotAllowed("Only admins read the metrics; they are about the runs of everybody.")
+        return Response(await service.render_metrics(), media_type=MEDIA_TYPE)
 
     async def show_error(request: Request, error: Exception) -> Response:
         problem = describe(error, to_operator=service.is_operator(getattr(request.state, "caller", None)))

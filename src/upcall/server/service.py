@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from upcall import identity
 from upcall.app import Upcall
-from upcall.errors import ConfigurationError, UpcallError
+from upcall.errors import ConfigurationError, StoreUnavailable, UpcallError
 from upcall.execution.background import list_background
 from upcall.execution.driver import Stream
 from upcall.execution.start_options import StartOptions, TaskInput
@@ -18,15 +18,21 @@ from upcall.execution.team_factory import MakeTeam
 from upcall.policy.authorization import ADMIN
 from upcall.questions.matching import AnswersInput
 from upcall.runs.run import Run
+from upcall.runs.run_filter import RunFilter
+from upcall.runs.states import RunStatus
 from upcall.server.background import BackgroundWork
+from upcall.server.metrics import ServiceMetrics
 from upcall.server.settings import ServerSettings
 from upcall.server.trusted_proxy import TrustedProxy
 from upcall.settings import Settings
+from upcall.storage.gauges import read_gauges
 from upcall.storage.store import RunStore
 from upcall.text import first_line
 
 POLL_INTERVAL_S = 5.0
 """How often to look for questions whose time is over."""
+
+READINESS_TIMEOUT_S = 3.0
 
 FIRST_EVENT_TIMEOUT_S = 5.0
 """How long a request waits for the first event of a run that it lets continue: it may come behind a model's reply. What
@@ -72,6 +78,9 @@ class Service:
         self.server_settings = settings.section(ServerSettings)
         self.origins = [_check_origin(each) for each in self.server_settings.origins]
         self.store: RunStore = Upcall(settings=settings, team=team).store
+        self.store.database.outage.reports = True
+        self.metrics = ServiceMetrics(settings)
+        self.store.observers["service"] = self.metrics.observe
         self.work = BackgroundWork()
         self.closing = asyncio.Event()
         proxy = self.server_settings.trusted_proxy
@@ -151,16 +160,32 @@ class Service:
 
     async def watch_deadlines(self) -> None:
         """Act on expired questions, as `Upcall.expire` does, until the service closes. A fleet does it itself."""
+        await self._continue_queued()
         while not (self.closing.is_set() or self.has_fleet):
             for run_id in await self._list_due():
                 try:
                     run = (await self.store.load(run_id)).run
                     app = self.app_for(Caller(None), run)
                     await self._continue(run_id, app.expire_stream(run_id=run_id))
+                except StoreUnavailable:
+                    break  # The store itself reports that, once.
                 except UpcallError as error:  # A damaged run must not keep others from being checked.
                     _log.warning("Run %s: %s", run_id, first_line(error))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.closing.wait(), POLL_INTERVAL_S)
+
+    async def _continue_queued(self) -> None:
+        """Take up the runs that were left queued when a service with this file ended: they waited for a slot, or an
+        operator held them. Those of a team that some program brings are left to it."""
+        if self.has_fleet:
+            return
+        try:
+            for run in await self.store.list(only=RunFilter(frozenset({RunStatus.QUEUED}))):
+                if run.config.select_team(self) is not self:
+                    app = self.app_for(Caller(None), run)
+                    app.driver.work_here(run.id, (await self.store.load(run.id)).version)
+        except UpcallError as error:
+            _log.warning("Queued runs are not continued: %s", first_line(error))
 
     async def work_in_background(self) -> None:
         """Do what other packages add, until cancelled. A fleet does it itself."""
@@ -169,9 +194,29 @@ class Service:
     async def _list_due(self) -> list[str]:
         try:
             return [*await self.store.list_due(identity.now())]
+        except StoreUnavailable:
+            return []
         except UpcallError as error:
             _log.warning("%s", first_line(error))
             return []
+
+    async def render_metrics(self) -> bytes:
+        """Return the metrics as Prometheus' text."""
+        return self.metrics.render(await self.store.database.read(read_gauges))
+
+    async def is_store_readable(self) -> bool:
+        """Return whether the store can be read, within some seconds; a line that was cut silently lasts longer."""
+        reading = asyncio.ensure_future(self._read_something())
+        done, _ = await asyncio.wait([reading], timeout=READINESS_TIMEOUT_S)
+        return bool(done) and reading.result()
+
+    async def _read_something(self) -> bool:
+        try:
+            if await self.store.exists():
+                await self.store.database.read(lambda connection: connection.execute("SELECT 1").fetchone())
+        except UpcallError:
+            return False
+        return True
 
     async def close(self) -> None:
         """End the streams, and leave every run resumable."""

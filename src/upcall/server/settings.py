@@ -105,3 +105,11 @@ class ServerSettings(Section):
             when="when the disk is smaller, or the documents are larger",
         ),
     ] = 5_000_000_000
+    open_metrics: Annotated[
+        bool,
+        About(
+            "whether `/metrics` needs no token: numbers of all users together, no names and no texts",
+            when="where only your monitoring reaches the service",
+            effect="everybody who reaches the service may read how many questions are open, and what was spent",
+        ),
+    ] = False

@@ -11,6 +11,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from upcall import identity
+from upcall.execution.prices import Prices
 from upcall.html_templates import load_templates
 from upcall.policy.authorization import OpenQuestions
 from upcall.questions.question import format_time
@@ -25,7 +26,6 @@ from upcall.ui.diagrams import tree_lines
 from upcall.ui.listings import name_status
 from upcall.ui.markdown_html import markdown_html
 from upcall.ui.plan_ticks import find_done_steps_of
-from upcall.ui.run_report import Prices
 
 MAX_ENTRIES = 500
 """How many entries of a transcript a page shows: the last ones."""
@@ -55,7 +55,7 @@ def render(template: str, page: Page, **values: Any) -> str:
 
 def inbox_view(found: OpenQuestions) -> dict[str, Any]:
     """Return what the inbox shows."""
-    return {"entries": found, "damaged": found.damaged, "now": identity.now()}
+    return {"entries": found, "damaged": found.damaged, "next": found.next, "now": identity.now()}
 
 
 async def run_view(service: Service, caller: Caller, run_id: str) -> dict[str, Any]:

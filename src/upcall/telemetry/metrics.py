@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _DURATION_BOUNDS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3600)
 """The bounds of the histogram: OpenTelemetry's defaults are for milliseconds."""
 
+WAIT_BOUNDS_S = (10, 60, 300, 900, 3_600, 14_400, 43_200, 86_400, 259_200, 604_800, 2_592_000)
+"""The bounds of waits for a human: from ten seconds to a month."""
+
 _CALL_DURATION_BOUNDS_S = tuple(0.01 * 2**power for power in range(14))
 """The bounds that the GenAI conventions ask for, up to 81.92 seconds."""
 
@@ -36,6 +39,9 @@ class Instruments:
         delay: from a submission or an answer until a worker continues the run.
         busy: the share of a worker's slots in use since the last measurement.
         failures: runs that failed, by the kind of error.
+        asked: questions that were put to the human.
+        waits: how long questions waited, by how they ended.
+        cost: what model calls cost by the prices of the settings.
         duration: how long model calls took; this and the next two are those of the GenAI conventions.
         tokens: how many tokens they took in and gave.
         first_chunk: how long streamed replies took to begin.
@@ -47,6 +53,9 @@ class Instruments:
     delay: Histogram
     busy: Gauge
     failures: Counter
+    asked: Counter
+    waits: Histogram
+    cost: Counter
     duration: Histogram
     tokens: Histogram
     first_chunk: Histogram
@@ -70,6 +79,14 @@ def instruments() -> Instruments:
         ),
         busy=meter.create_gauge("upcall.worker.busy", "1", "Share of a worker's slots that are used"),
         failures=meter.create_counter("upcall.run.failures", "{run}", "Runs that failed"),
+        asked=meter.create_counter("upcall.questions.asked", "{question}", "Questions put to the human"),
+        waits=meter.create_histogram(
+            "upcall.question.wait",
+            "s",
+            "How long questions waited for an answer",
+            explicit_bucket_boundaries_advisory=WAIT_BOUNDS_S,
+        ),
+        cost=meter.create_counter("upcall.cost", "1", "What model calls cost by the prices of the settings"),
         duration=meter.create_histogram(
             "gen_ai.client.operation.duration",
             "s",
@@ -94,6 +111,27 @@ def instruments() -> Instruments:
 def count_failure(kind: str) -> None:
     """Count a run stored as failed. `kind` is the class name of the error, or of what replaced it."""
     instruments().failures.add(1, {"error.type": kind})
+
+
+def record_wait(outcome: str, seconds: float) -> None:
+    """Record how long a question waited, and how it ended."""
+    instruments().waits.record(seconds, {"upcall.answer.outcome": outcome})
+
+
+def record_spent(asked: int, cost: float, currency: str) -> None:
+    """Count questions put to the human, and what model calls cost."""
+    if asked:
+        instruments().asked.add(asked)
+    if cost:
+        instruments().cost.add(cost, {"upcall.currency": currency})
+
+
+@cache
+def gauge(name: str, unit: str, description: str) -> Gauge:
+    """Return the gauge of this name."""
+    from opentelemetry import metrics
+
+    return metrics.get_meter("upcall").create_gauge(name, unit, description)
 
 
 @dataclass(frozen=True)

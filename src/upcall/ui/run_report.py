@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import get_args
 
-from upcall.options import AgentName
+from upcall.execution.prices import Prices
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Question, format_time
 from upcall.questions.secrets import HIDDEN
 from upcall.runs.events import FilesChanged, LogEntry, QuestionAnswered, QuestionAsked, RunStarted, StatusChanged
 from upcall.runs.run import MAX_ROUNDS, Run, Usage
-from upcall.settings import Price, Settings
 from upcall.text import one_line
 from upcall.ui.columns import LINE_CHARS, cut_to_width, wrap_lines
 from upcall.ui.plan_ticks import find_done_steps_of, tick_step
@@ -23,31 +20,6 @@ _LABEL = 9
 _LABELS = frozenset(
     "Run Status Task User Models Started Updated Files Plan Remark Asked Answer Reason Error".split()  # noqa: SIM905
 )
-
-
-@dataclass(frozen=True)
-class Prices:
-    """What the tokens of each agent cost, according to the settings. upcall has no price list."""
-
-    of_agent: Mapping[str, Price] = field(default_factory=dict)
-    currency: str = "USD"
-
-    @classmethod
-    def of(cls, settings: Settings, run: Run) -> Prices:
-        """Return the prices of the models that the agents of a run use."""
-        used = settings.with_model_of(run.config.team)
-        found = {}
-        for agent in get_args(AgentName) if settings.models.prices and not run.config.own_team else ():
-            model = used.for_agent(agent)
-            name = model.model or ((model.model_client or {}).get("config") or {}).get("model")
-            if name in settings.models.prices:
-                found[agent] = settings.models.prices[name]
-        return cls(found, settings.models.currency)
-
-    def cost(self, path: str, used: Usage) -> float | None:
-        """Return the cost of the agent at a path; None if its model has no price."""
-        price = self.of_agent.get(path.rsplit("/", 1)[-1])
-        return None if price is None else price.cost(used)
 
 
 def describe_models(run: Run) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from upcall.execution.prices import Prices
 from upcall.policy.deadlines import explain_lapsed
 from upcall.questions.question import Question
 from upcall.runs.run import Run
@@ -12,7 +13,7 @@ from upcall.runs.states import RunStatus
 from upcall.runs.transcript import Transcript
 from upcall.text import escape_controls, one_line
 from upcall.ui.columns import LINE_CHARS
-from upcall.ui.run_report import Prices, report
+from upcall.ui.run_report import report
 from upcall.ui.transcript_text import transcript_lines
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from contextlib import contextmanager, suppress
 
 from upcall.errors import StoreUnavailable
 from upcall.storage.connection import Connection, Work
+from upcall.storage.gauges import read_gauges
 from upcall.storage.store import RunStore
-from upcall.telemetry.metrics import instruments
+from upcall.telemetry.metrics import gauge, instruments
 from upcall.workers.queue_state import read_queue
 
 _DELAY = """
@@ -69,6 +70,8 @@ class WorkerMetrics:
             instruments().waiting.set(queue.waiting)
             instruments().later.set(queue.later)
             instruments().oldest.set(queue.oldest_seconds)
+            for each in await self._store.database.read(read_gauges):
+                gauge(each.name, each.unit, each.description).set(each.value, dict(each.attributes))
 
     def _add_up(self, change: int) -> None:
         now = time.monotonic()

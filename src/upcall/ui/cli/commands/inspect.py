@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upcall import signals
+from upcall import identity, signals
 from upcall.errors import CallerError
 from upcall.ui.cli.options import BASE_URL, CONFIG, DEBUG, MODEL, STORE, TEAM, USER, RunArgument, with_options
 from upcall.ui.cli.run_command import RunCommand, run_options, work_options
 
 if TYPE_CHECKING:
+    from upcall.run_reader import RunReader
     from upcall.runs.run import Run
+    from upcall.runs.run_filter import RunFilter
+    from upcall.runs.run_page import RunPage
 
 PAGE_SIZE = 50
 """How many runs `upcall list` prints at once."""
@@ -30,22 +33,60 @@ def list_runs(
         int | None, typer.Option(metavar="N", min=0, help="At most this many; 0 for all [50; all with --json].")
     ] = None,
     before: Annotated[str | None, typer.Option(metavar="RUN", help="Only the runs after this one in the list.")] = None,
+    status: Annotated[list[str] | None, typer.Option(help="Only runs with this status; repeatable.")] = None,
+    owner: Annotated[str | None, typer.Option(metavar="USER", help="Only runs that this user started.")] = None,
+    text: Annotated[str | None, typer.Option(help="Only runs with this text in their task.")] = None,
+    older_than: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Only runs that have not changed for this long: 30d, 12h, 90m.")
+    ] = None,
+    newer_than: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Only runs that have changed within this time.")
+    ] = None,
 ) -> None:
     """List the stored runs, newest first. Damaged runs are marked."""
     with command:
+        from upcall.runs.run_filter import parse_filter
         from upcall.ui.listings import list_runs as rows
-        from upcall.ui.listings import note_interrupted
+        from upcall.ui.listings import note_holds, note_interrupted
 
+        only = parse_filter(
+            statuses=status or (),
+            owner=owner,
+            text=text,
+            older_than=older_than,
+            newer_than=newer_than,
+            now=identity.now(),
+        )
         most = limit if limit is not None else None if command.as_json else PAGE_SIZE
-        page = signals.run(command.reader.list(limit=most or None, before=before))
+        page = signals.run(_read_page(command.reader, most or None, before, only))
         runs = sorted([*page, *page.damaged], key=lambda each: (each.created_at, each.id), reverse=True)
         command.print([each.as_json() for each in runs], lambda: rows(runs))
         if not runs and not command.as_json:
             command.note_empty("No runs")
         if not command.as_json and (lines := note_interrupted(page, command.program)):
             command.screen.note("\n".join(lines))
+        if not command.as_json:
+            note_holds(command.screen, signals.run(command.reader.holds.list()))
         if page.next is not None and not command.as_json:
-            command.screen.note(f"Older ones:\n{command.program.command('list', '--before', page.next)}")
+            chosen = [each for name in status or () for each in ("--status", name)]
+            for name, value in (
+                ("owner", owner),
+                ("text", text),
+                ("older-than", older_than),
+                ("newer-than", newer_than),
+            ):
+                chosen += [f"--{name}", value] if value else []
+            command.screen.note(f"Older ones:\n{command.program.command('list', *chosen, '--before', page.next)}")
+
+
+async def _read_page(reader: RunReader, limit: int | None, before: str | None, only: RunFilter) -> RunPage:
+    """Read a page of a list, however far apart the runs are that a filter lets through."""
+    page = await reader.list(limit=limit, before=before, only=only)
+    while limit is not None and page.next is not None and (left := limit - len(page) - len(page.damaged)) > 0:
+        more = await reader.list(limit=left, before=page.next, only=only)
+        page.extend(more)
+        page.damaged, page.next = [*page.damaged, *more.damaged], more.next
+    return page
 
 
 @app.command()
@@ -97,7 +138,8 @@ def show(
 
 
 def _print_report(command: RunCommand, run: Run) -> None:
-    from upcall.ui.run_report import Prices, report
+    from upcall.execution.prices import Prices
+    from upcall.ui.run_report import report
 
     log = signals.run(command.reader.log.visible(run.id))
     prices = Prices.of(command.reader.settings, run)
@@ -217,9 +259,10 @@ def inbox(
                 command.screen.error(damaged.problem)
             command.print_json([each.as_json() for each in entries])
         else:
-            from upcall.ui.listings import note_interrupted
+            from upcall.ui.listings import note_holds, note_interrupted
 
             opened.print_all()
+            note_holds(command.screen, signals.run(command.reader.holds.list()))
             if lines := note_interrupted(signals.run(command.reader.list(limit=PAGE_SIZE)), command.program):
                 command.screen.note("\n".join(lines))
 
