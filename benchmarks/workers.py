@@ -323,9 +323,9 @@ def fill(location: str, run_id: str, finished: int, waiting: int) -> None:
         asked = "null" if status == "completed" else "asked_at"
         execute(
             location,
-            "insert into upcall_runs (id, version, status, owner, created_at, updated_at, asked_at, record) "
-            f"select {name}, version, {STATUS_NUMBERS[status]}, owner, created_at - n, updated_at, {asked}, record "
-            f"from upcall_runs, {ids} where id = ?",
+            "insert into upcall_runs (id, version, status, owner, created_at, updated_at, asked_at, open_questions, "
+            f"task, record) select {name}, version, {STATUS_NUMBERS[status]}, owner, created_at - n, updated_at, "
+            f"{asked}, open_questions, task, record from upcall_runs, {ids} where id = ?",
             run_id,
         )
         execute(

@@ -249,6 +249,15 @@ class UserAtLimit(RunConflict):
         self.run_id, self.seconds = run_id, seconds
 
 
+class RunHeld(RunConflict):
+    """An operator holds the run's user, team or model, or the queue. Nothing was written: a queued run stays so, and
+    continues after the release; a fork can be made then."""
+
+    def __init__(self, run_id: str, hold: str, seconds: float) -> None:
+        StoredStateError.__init__(self, f"Run {run_id} has to wait: {hold}. Nothing was written.")
+        self.run_id, self.seconds = run_id, seconds
+
+
 class WorkspaceMissing(StoredStateError):
     """The folder of a run's files is not on this machine, and cannot be rebuilt from the store. Nothing was changed;
     with workers, the run stays queued for one that has the folder."""

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from upcall.errors import require_type
 from upcall.execution.access import RunAccess, require_run_id
 from upcall.extensions import load_all
 from upcall.policy.authorization import Authorization, OpenQuestions
 from upcall.runs.run import Run
+from upcall.runs.run_filter import EVERY_RUN, RunFilter
 from upcall.runs.run_page import RunPage
 from upcall.storage.store import Listener, RunStore
 from upcall.subjects.access import UserAccess
+from upcall.subjects.holds import RunHolds
 from upcall.subjects.log import RunLog, check_limit
 from upcall.subjects.subject import explain_missing
 
@@ -26,6 +29,7 @@ class RunReader:
     Attributes:
         log: what happened in runs, and what was written.
         access: who may do what.
+        holds: which runs an operator keeps from being worked on.
 
     Args:
         settings: name the user if a call does not.
@@ -45,6 +49,7 @@ class RunReader:
         self.store = store
         self.log = RunLog(self._access_of)
         self.access = UserAccess(self._access_of)
+        self.holds = RunHolds(self._access_of)
 
     async def get(self, run_id: str, *, user: str | None = None) -> Run:
         """Return the run as it is stored. `run_id` may be the first characters of its id, four or more. For users with
@@ -57,9 +62,18 @@ class RunReader:
         run = access.rights.restrict(await access.find(run_id, "show"))
         return run.model_copy(update={"interrupted": bool(await self.store.leases.find_interrupted([run]))})
 
-    async def list(self, user: str | None = None, *, limit: int | None = None, before: str | None = None) -> RunPage:
-        """Return all runs, or those that a user sees, newest first. With a limit, return a page after the run `before`;
-        the page names where the next one starts. Damaged runs are listed in ``damaged``.
+    async def list(
+        self,
+        user: str | None = None,
+        *,
+        limit: int | None = None,
+        before: str | None = None,
+        only: RunFilter = EVERY_RUN,
+    ) -> RunPage:
+        """Return all runs, or those that a user sees, newest first; of these those that a filter lets through. With a
+        limit, return a page after the run `before`; the page names where the next one starts, in ``next``. With a
+        filter it may have fewer runs than the limit all the same: a page looks at some thousand runs at most. Damaged
+        runs are listed in ``damaged``.
 
         Raises:
             UnknownRun: there is no run `before`.
@@ -68,17 +82,27 @@ class RunReader:
         check_limit(limit)
         if before is not None:
             require_run_id(before)
-        page = access.rights.all_seen(await self.store.list(access.rights.viewer, limit=limit, before=before))
+        page = access.rights.all_seen(
+            await self.store.list(access.rights.viewer, only=only, limit=limit, before=before)
+        )
         left = await self.store.leases.find_interrupted(page)
         page[:] = [run.model_copy(update={"interrupted": True}) if run.id in left else run for run in page]
         return page
 
-    async def inbox(self, user: str | None = None, *, limit: int | None = None) -> OpenQuestions:
+    async def inbox(
+        self, user: str | None = None, *, limit: int | None = None, after: str | None = None
+    ) -> OpenQuestions:
         """Return the open questions of all runs that a user may answer, oldest first; with a limit, those of this many
-        runs. Damaged runs are listed in ``damaged``."""
+        runs, after what another page names as its ``next``. Damaged runs are listed in ``damaged``.
+
+        Raises:
+            CallerError: no page names this place.
+        """
         access = self._access_of(user)
         check_limit(limit)
-        return access.rights.inbox(await self.store.list_open(access.rights.viewer, limit=limit))
+        if after is not None:
+            require_type("after", after, str, "what the page before names as its next")
+        return access.rights.inbox(await self.store.list_open(access.rights.viewer, limit=limit, after=after))
 
     def _access_of(self, user: str | None) -> RunAccess:
         return RunAccess(self.store, Authorization.of(user, self.settings.users))

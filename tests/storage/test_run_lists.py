@@ -16,6 +16,7 @@ from upcall.questions.record import QuestionRecords
 from upcall.runs.config import RunConfig
 from upcall.runs.events import AccessRefused, QuestionOverdue, RunResumed
 from upcall.runs.run import Run
+from upcall.runs.run_filter import RunFilter
 from upcall.runs.run_page import EVERYBODY, Viewer
 from upcall.runs.states import RunStatus
 from upcall.storage.maintenance import check, prune
@@ -76,9 +77,9 @@ async def test_list_has_the_runs_of_some_statuses(location: str) -> None:
     store = RunStore(location)
     for status in RunStatus:
         await add(store, status.value, status=status)
-    found = await store.list(statuses=[WAITING, RunStatus.FAILED])
+    found = await store.list(only=RunFilter(frozenset({WAITING, RunStatus.FAILED})))
     assert {run.status for run in found} == {WAITING, RunStatus.FAILED}
-    assert await store.list(statuses=[]) == []
+    assert await store.list(only=RunFilter(frozenset())) == []
 
 
 async def test_viewer_gets_own_open_and_assigned_runs(location: str) -> None:

@@ -29,7 +29,11 @@ def test_run_is_counted_carried_answered_and_pruned() -> None:
     done = upcall("answer", run_id, "Express", "--json", "--store", "other.db").json
     assert done["status"] == "completed"
     assert upcall("store", "prune", "--dry-run", "--status", "completed", "--store", "other.db", "--json").json["runs"]
-    assert f"({run_id})" in upcall("store", "prune", "--status", "completed", "--store", "other.db").out
+    assert (
+        run_id in upcall("store", "prune", "--status", "completed", "--verbose", "--dry-run", "--store", "other.db").out
+    )
+    pruned = upcall("store", "prune", "--status", "completed", "--store", "other.db").out
+    assert (pruned.startswith("Removed 1 runs and"), run_id in pruned) == (True, False)
     assert upcall("list", "--json", "--store", "other.db").json == []
 
 

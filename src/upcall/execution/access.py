@@ -15,6 +15,8 @@ from upcall.questions.question import Question
 from upcall.runs.events import (
     AccessRefused,
     ChangesUndone,
+    HoldPlaced,
+    HoldReleased,
     LogEntry,
     LoggedIn,
     LoggedOut,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
 AUDITED = (
     *(RunStarted, QuestionAnswered, RunResumed, RunCancelled, QuestionAssigned, RunForked, ChangesUndone),
-    *(AccessRefused, TokenCreated, TokenRevoked, LoggedIn, LoggedOut),
+    *(AccessRefused, TokenCreated, TokenRevoked, LoggedIn, LoggedOut, HoldPlaced, HoldReleased),
 )
 """The events that record who did what."""
 

@@ -16,6 +16,7 @@ from upcall.autogen.messages import RUN, Event, asked_event
 from upcall.errors import (
     ConfigurationError,
     RunConflict,
+    RunHeld,
     RunNotWaiting,
     SchemaMismatch,
     StoredStateError,
@@ -60,6 +61,9 @@ from upcall.text import first_line
 if TYPE_CHECKING:
     from upcall.settings import Settings
 
+HOLD_RECHECK_INTERVAL_S = 30.0
+"""After how long a held run is looked at again; a release with workers lets it continue at once."""
+
 Stream: TypeAlias = AsyncGenerator[Event | Run, None]
 """Events, followed by the `Run`."""
 
@@ -93,7 +97,7 @@ class Driver:
         run = show_queued(stored.run, queued)
         answers = await self._accept(stored, run, given, access)
         if not answers and not (queued and run.under_way):  # Otherwise its worker may be gone before it took them in.
-            return access.filter_items(run, _only(run))
+            return access.filter_items(run, only(run))
         if run.waiting:
             try:
                 return access.filter_items(run, await (self.take if wait else self._queue_answers)(stored, answers))
@@ -105,9 +109,9 @@ class Driver:
         if not await access.enqueue(run, answers, also=job):
             return await self.answer(run.id, given, access, wait=wait)  # Its team has paused in the meantime.
         if not wait:
-            self._work_here(run.id, stored.version)
+            self.work_here(run.id, stored.version)
         if not wait or run.status is RunStatus.QUEUED or await self.store.leases.find_worker(stored) is not None:
-            return access.filter_items(run, _only(run.record_answers(answers)))
+            return access.filter_items(run, only(run.record_answers(answers)))
         return access.filter_items(run, await self.resume(await self.store.load(run.id), access.user))
 
     async def _accept(self, stored: StoredRun, run: Run, given: AnswersInput, access: RunAccess) -> Sequence[Answer]:
@@ -121,7 +125,9 @@ class Driver:
         return accepted.answers
 
     async def take(self, stored: StoredRun, answers: Sequence[Answer], events: Sequence[Event] = ()) -> Stream:
-        """Pass answers to a waiting run, and continue it."""
+        """Pass answers to a waiting run, and continue it; where it is held, store them for when it is released."""
+        if await self.store.holds.find(stored.run) is not None:
+            return await self._queue_answers(stored, answers, events)
         await restore_workspace(self.store, stored)
         stored, built = await self.load_team(stored)
         async with built.close_on_error():
@@ -137,7 +143,7 @@ class Driver:
         """Store a new run and the job that brings it to a worker, both or neither."""
         run = run.apply(RunEvent.SUBMITTED)
         stored = await self.store.create(run, checkpoint, also=await self._prepare_job(run, 1))
-        self._work_here(run.id, stored.version)
+        self.work_here(run.id, stored.version)
         return stored.run
 
     async def queue(self, stored: StoredRun, answers: Sequence[Answer] = ()) -> Run:
@@ -152,26 +158,28 @@ class Driver:
             job = await self._prepare_job(run, version)
         await self.store.claim(stored, run, checkpoint if answers else None, records, also=job)
         if not run.waiting:
-            self._work_here(run.id, version)
+            self.work_here(run.id, version)
         return run
 
     async def _queue_again(self, stored: StoredRun) -> Run:
         """Submit the job of a queued run again, in case it was lost; of two jobs the second does nothing."""
         await self.store.database.write(await self._prepare_job(stored.run, stored.version))
-        self._work_here(stored.run.id, stored.version)
+        self.work_here(stored.run.id, stored.version)
         return stored.run
 
     async def _queue_answers(
         self, stored: StoredRun, answers: Sequence[Answer], events: Sequence[Event] = ()
     ) -> Stream:
-        return _chain(events, _only(await self.queue(stored, answers)))
+        return _chain(events, only(await self.queue(stored, answers)))
 
     async def _prepare_job(self, run: Run, version: int) -> Work[None]:
         await self.store.jobs.open()
         return self.store.jobs.defer(run, version)
 
-    def _work_here(self, run_id: str, version: int) -> None:
+    def work_here(self, run_id: str, version: int) -> None:
+        """Take a submitted run to its next pause in the background of this process, if no workers do."""
         if not self.store.jobs.is_shared:
+            self.store.database.outage.reports = True
             self.here.start(run_id, version)
 
     async def advance_queued(self, run_id: str, version: int) -> Run | None:
@@ -190,7 +198,7 @@ class Driver:
 
         Raises:
             RunBusy: another worker has it. If that worker is dead, the run can be taken up later.
-            UserAtLimit: try again later.
+            UserAtLimit, RunHeld: try again later.
             RunConflict: another worker was faster.
             SchemaMismatch: this version of upcall cannot read it; another worker's may.
             WorkspaceMissing: its folder is not on this machine; another worker may have it.
@@ -201,6 +209,8 @@ class Driver:
         is_next = stored.run.status is RunStatus.QUEUED and stored.version == version
         if not (is_next or stored.run.working):
             return None
+        if (hold := await self.store.holds.find(stored.run)) is not None:
+            raise RunHeld(run_id, hold.as_line(), HOLD_RECHECK_INTERVAL_S)
         refuse = partial(self.store.leases.refuse_over_limit, stored.run, self._settings.queue.user_limit)
         await self.store.database.read(refuse(strict=False))  # Cheaper than to build a team first.
         try:
@@ -252,11 +262,11 @@ class Driver:
             raise RunNotWaiting(f"Run {run.id} waits for an answer to {ids}. Answer it with: upcall answer {run.id}")
         if run.is_final:
             raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to resume.")
-        if not wait:
+        if not wait or (also is None and await self.store.holds.find(run) is not None):
             if run.status is RunStatus.QUEUED:
-                return _only(await self._queue_again(stored))
+                return only(await self._queue_again(stored))
             with record_act(RunResumed(user=user)):
-                return _only(await self.queue(stored))
+                return only(await self.queue(stored))
         await restore_workspace(self.store, stored)
         stored, built = await self.load_team(stored)
         claim: StoredRun | None = None
@@ -368,7 +378,8 @@ async def last(items: Stream) -> Run:
     raise AssertionError("a stream ends with its run")
 
 
-async def _only(run: Run) -> Stream:
+async def only(run: Run) -> Stream:
+    """Yield a run as it is: there is nothing to do."""
     yield RunResult.of(run)
 
 

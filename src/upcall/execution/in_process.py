@@ -10,10 +10,13 @@ from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any
 
-from upcall.errors import RunConflict, StoreUnavailable, UpcallError, UserAtLimit
+from upcall.errors import RunConflict, RunHeld, StoreUnavailable, UpcallError, UserAtLimit
 
 REOPEN_DELAY_S = 2.0
 """Seconds until a run whose store was unavailable is tried again."""
+
+HOLD_POLL_INTERVAL_S = 2.0
+"""How often a run that is held looks whether it was released."""
 
 _log = logging.getLogger("upcall")
 
@@ -57,12 +60,13 @@ class InProcessWorker:
         try:
             # In a task of its own, with which its lease ends if the claim was stored and its success remained unknown.
             await asyncio.create_task(self._advance(run_id, version))
+        except RunHeld:
+            return HOLD_POLL_INTERVAL_S
         except UserAtLimit as limit:
             return limit.seconds
         except RunConflict:
             return None  # Somebody else works on it.
-        except StoreUnavailable as error:
-            _log.warning("Run %s waits for its store: %s", run_id, error)
+        except StoreUnavailable:  # The store itself reports that, once.
             return REOPEN_DELAY_S
         except UpcallError as error:
             _log.warning("Run %s was submitted and cannot continue: %s", run_id, error)

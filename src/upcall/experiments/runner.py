@@ -34,6 +34,7 @@ from upcall.experiments.what_if import Branch, fork_questions
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.runs.run import Run, Usage
+from upcall.runs.run_filter import RunFilter
 from upcall.runs.states import UNDER_WAY, RunStatus
 from upcall.storage.store import RunStore
 
@@ -138,7 +139,7 @@ class Runner:
 
     async def _list_waiting(self) -> Sequence[Run]:
         """List the runs that wait for a worker for too long; none if any run of the store is being worked on."""
-        under_way = await self.store.list(statuses=UNDER_WAY)
+        under_way = await self.store.list(only=RunFilter(frozenset(UNDER_WAY)))
         since = identity.now() - timedelta(seconds=WORKER_WARNING_DELAY_S)
         if any(run.working or run.updated_at > since for run in under_way):
             return ()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from upcall.errors import UpcallError
+from upcall.errors import StoreUnavailable, UpcallError
 from upcall.notifications.announcement import MAIL, WEBHOOK
 from upcall.notifications.attempt import Attempt, fail
 from upcall.notifications.config import (
@@ -84,7 +84,9 @@ class Sender:
         while True:
             try:
                 await self._send_all(target)
-            except UpcallError as error:  # The store is gone for a moment, or too busy.
+            except StoreUnavailable:
+                pass  # The store itself reports that, once.
+            except UpcallError as error:
                 _log.warning("Deliveries wait: %s", first_line(error))
             await asyncio.sleep(POLL_INTERVAL_S)
 

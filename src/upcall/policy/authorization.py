@@ -69,9 +69,11 @@ class OpenQuestions(list[InboxEntry]):
 
     Attributes:
         damaged: runs that wait for an answer and cannot be read.
+        next: where the next page starts, if there are more.
     """
 
     damaged: Sequence[DamagedRun] = ()
+    next: str | None = None
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Return their display in a notebook."""
@@ -199,7 +201,7 @@ class Authorization:
             for question in self.answerable(run)
         ]
         found = OpenQuestions(sorted(entries, key=lambda entry: (entry.question.asked_at, entry.run_id)))
-        found.damaged = page.damaged
+        found.damaged, found.next = page.damaged, page.next
         return found
 
     def _list_own_answered(self, run: Run) -> tuple[Question, ...]:

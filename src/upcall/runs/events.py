@@ -316,6 +316,25 @@ class LoggedOut(LogEvent):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HoldPlaced(LogEvent):
+    """Somebody held the runs of a user, a team or a model, or the queue."""
+
+    type: Literal["held"] = "held"
+    kind: str
+    name: str = ""
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class HoldReleased(LogEvent):
+    """Somebody released what was held."""
+
+    type: Literal["released"] = "released"
+    kind: str
+    name: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class WorkerLost(LogEvent):
     """A worker ended with the run in its hands.
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from sse_starlette import EventSourceResponse
 
+from upcall import identity
 from upcall.errors import CallerError
+from upcall.runs.run_filter import RunFilter, parse_filter
 from upcall.server.bodies import (
     Answers,
     Changes,
     Entry,
     Fork,
+    HoldBody,
+    HoldStart,
+    HoldSubject,
     QuestionList,
     RunBody,
     RunList,
@@ -78,10 +83,12 @@ def make_router(service: Service, authenticator: Authenticator, streams: Streams
         return JSONResponse(body.model_dump(mode="json"), 202, {"Location": f"/api/runs/{run_id}"})
 
     @router.get("/runs")
-    async def list_runs(caller: CurrentUser, limit: PageLimit = 50, before: str | None = None) -> RunList:
-        """List the runs that the caller may see, newest first."""
-        page = await service.app_for(caller).list(caller.user, limit=limit, before=before)
-        return RunList(runs=[RunBody.of(each) for each in (*page, *page.damaged)], next=page.next)
+    async def list_runs(caller: CurrentUser, only: Filter, limit: PageLimit = 50, before: str | None = None) -> RunList:
+        """List the runs that the caller may see, newest first; of these those that fit all that is asked for."""
+        app = service.app_for(caller)
+        page = await app.list(caller.user, limit=limit, before=before, only=only)
+        holds = [HoldBody.of(each) for each in await app.holds.list(user=caller.user)]
+        return RunList(runs=[RunBody.of(each) for each in (*page, *page.damaged)], next=page.next, holds=holds)
 
     @router.get("/runs/{run_id}")
     async def show(run_id: str, caller: CurrentUser) -> RunBody:
@@ -138,16 +145,55 @@ def make_router(service: Service, authenticator: Authenticator, streams: Streams
         return respond_with(follow(service, authenticator, caller, run.id, parse_position(last)), streams, caller)
 
     @router.get("/questions")
-    async def list_questions(caller: CurrentUser, limit: Annotated[int | None, Query(ge=1)] = None) -> QuestionList:
-        """List the open questions that the caller may answer, oldest first."""
-        return QuestionList.of(await service.app_for(caller).inbox(caller.user, limit=limit))
+    async def list_questions(
+        caller: CurrentUser, limit: Annotated[int | None, Query(ge=1)] = None, after: str | None = None
+    ) -> QuestionList:
+        """List the open questions that the caller may answer, oldest first; with a limit those of this many runs."""
+        return QuestionList.of(await service.app_for(caller).inbox(caller.user, limit=limit, after=after))
 
     @router.get("/questions/events", responses=_STREAM, response_class=EventSourceResponse)
     async def stream_questions(caller: CurrentUser) -> EventSourceResponse:
         """Follow the caller's open questions: ``questions`` with the ids of all, whenever they change."""
         return respond_with(follow_questions(service, authenticator, caller), streams, caller)
 
+    @router.get("/holds")
+    async def list_holds(caller: CurrentUser) -> list[HoldBody]:
+        """List what is held, the longest held first; to others than admins not who else is held."""
+        return [HoldBody.of(each) for each in await service.app_for(caller).holds.list(user=caller.user)]
+
+    @router.post("/holds")
+    async def hold(body: HoldStart, caller: CurrentUser) -> HoldBody:
+        """Hold the runs of a user, a team or a model, or all: no work on them begins until they are released. Only
+        admins may. What is held already stays as it is."""
+        holds = service.app_for(caller).holds
+        return HoldBody.of(await holds.place(body.kind, body.name, reason=body.reason, user=caller.user))
+
+    @router.post("/holds/release")
+    async def release(body: HoldSubject, caller: CurrentUser) -> HoldBody:
+        """Release what is held: the runs that waited continue. Only admins may."""
+        return HoldBody.of(await service.app_for(caller).holds.release(body.kind, body.name, user=caller.user))
+
     return router
+
+
+def read_filter(
+    status: Annotated[list[str], Query(description="With one of these statuses.")] = [],  # noqa: B006  (FastAPI's way)
+    owner: Annotated[str | None, Query(description="Started by this user.")] = None,
+    text: Annotated[str | None, Query(max_length=500, description="With this text in the task.")] = None,
+    older_than: Annotated[str | None, Query(description="Not changed for so long: 30d, 12h, 90m.")] = None,
+    newer_than: Annotated[str | None, Query(description="Changed within this time.")] = None,
+) -> RunFilter:
+    """Return the filter that a request asks for.
+
+    Raises:
+        CallerError: there is no such status, or no such length of time.
+    """
+    ages = {"older_than": older_than, "newer_than": newer_than}
+    return parse_filter(statuses=status, owner=owner, text=text, **ages, now=identity.now())
+
+
+Filter = Annotated[RunFilter, Depends(read_filter)]
+"""The parameters of a route that lists runs."""
 
 
 async def _read_start(request: Request) -> tuple[Start, list[Any], list[Any]]:

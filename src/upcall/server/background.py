@@ -13,7 +13,7 @@ from typing import NamedTuple
 from upcall.autogen.api import ModelClientStreamingChunkEvent
 from upcall.autogen.begun_texts import BegunTexts
 from upcall.autogen.messages import TEXT
-from upcall.errors import UpcallError
+from upcall.errors import StoreUnavailable, UpcallError
 from upcall.execution.driver import Stream
 from upcall.runs.run import Run
 from upcall.text import first_line
@@ -84,6 +84,8 @@ class BackgroundWork:
         except Exception as error:
             if not begun.done():
                 begun.set_exception(error)
+            elif isinstance(error, StoreUnavailable):
+                pass  # The store itself reports that, once.
             elif isinstance(error, UpcallError):  # The run says it too.
                 _log.warning("Run %s: %s", run_id, first_line(error))
             else:

@@ -14,6 +14,7 @@ from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue
 from upcall.runs.config import RunId
 from upcall.runs.file_changes import Change
+from upcall.runs.holds import Hold
 from upcall.runs.run import Run
 from upcall.runs.run_page import DamagedRun
 
@@ -122,23 +123,57 @@ class RunBody(BaseModel):
         return cls(**run.as_json(), **more, plan=plan, usage=usage)
 
 
+class HoldSubject(Body):
+    """What is held: a user, a team (``MODULE:FUNCTION``, or ``root``) or a model by name; the queue is all."""
+
+    kind: Literal["user", "team", "model", "queue"]
+    name: str = ""
+
+
+class HoldStart(HoldSubject):
+    """What to hold, and why: whoever waits is shown it."""
+
+    reason: str
+
+
+class HoldBody(BaseModel):
+    """What is held, why, by whom (null is the operator), and since when."""
+
+    kind: str
+    name: str
+    reason: str
+    placed_by: str | None
+    at: datetime
+
+    @classmethod
+    def of(cls, hold: Hold) -> Self:
+        """Return the object of a hold."""
+        return cls(**hold.as_json())
+
+
 class RunList(BaseModel):
-    """A page of runs, newest first; pass ``next`` as ``before`` for the following page."""
+    """A page of runs, newest first; pass ``next`` as ``before`` for the following page. With a filter a page may have
+    fewer runs than its limit, even none, and a next one all the same. ``holds`` are what the caller's runs may wait
+    for."""
 
     runs: list[RunBody]
     next: str | None
+    holds: list[HoldBody] = []
 
 
 class QuestionList(BaseModel):
-    """Open questions, oldest first, each with its run and the run's task; and the runs that cannot be read."""
+    """Open questions, oldest first, each with its run and the run's task; and the runs that cannot be read. Pass
+    ``next`` as ``after`` for the following page."""
 
     questions: list[dict[str, JsonValue]]
     damaged: list[RunBody]
+    next: str | None = None
 
     @classmethod
     def of(cls, found: OpenQuestions) -> Self:
         """Return the object of an inbox."""
-        return cls(questions=[each.as_json() for each in found], damaged=[RunBody.of(each) for each in found.damaged])
+        questions = [each.as_json() for each in found]
+        return cls(questions=questions, damaged=[RunBody.of(each) for each in found.damaged], next=found.next)
 
 
 class Entry(BaseModel):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 )
 def serve(command: RunCommand) -> None:
     """Serve an inbox for the browser and an HTTP API until Ctrl-C; print the link to log in."""
+    command.ends_by_stop = True
     with command:
         command.is_watching = True
         command.show_log()

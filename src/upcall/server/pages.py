@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -15,6 +16,8 @@ from upcall.errors import AnswerError, CallerError
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue
 from upcall.questions.question_form import join_fields
+from upcall.runs.states import RunStatus
+from upcall.server.api import Filter
 from upcall.server.bodies import Start
 from upcall.server.callers import Authenticator, CurrentUser, is_same_origin
 from upcall.server.problems import Problem, respond
@@ -27,7 +30,9 @@ from upcall.ui import diagrams
 FormText = Annotated[str, Form()]
 STATIC = Path(__file__).parent / "static"
 PAGE_SIZE = 30
-_PROGRAMS = ("/api", "/healthz", "/openapi.json", "/agui", "/mcp", "/static")
+INBOX_RUNS = 100
+"""Of how many runs one page of the inbox shows the open questions."""
+_PROGRAMS = ("/api", "/healthz", "/readyz", "/metrics", "/openapi.json", "/agui", "/mcp", "/static")
 _PICTURE = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
 
 
@@ -46,9 +51,13 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
     router.mount("/static", StaticFiles(directory=STATIC))
     _add_doors(router, authenticator)
 
-    async def show_inbox(caller: Caller, wrong: AnswerError | None = None, question: str = "") -> HTMLResponse:
-        found = await service.app_for(caller).inbox(caller.user)
-        shown = render("inbox.html", Page(caller), **inbox_view(found), wrong=wrong, wrong_at=question)
+    async def show_inbox(
+        caller: Caller, wrong: AnswerError | None = None, question: str = "", after: str | None = None
+    ) -> HTMLResponse:
+        app = service.app_for(caller)
+        found = await app.inbox(caller.user, limit=INBOX_RUNS, after=after)
+        holds = await app.holds.list(user=caller.user)
+        shown = render("inbox.html", Page(caller), **inbox_view(found), holds=holds, wrong=wrong, wrong_at=question)
         return HTMLResponse(shown, 422 if wrong else 200)
 
     async def show_run(
@@ -59,13 +68,20 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         return HTMLResponse(shown, 422 if wrong else 200)
 
     @router.get("/")
-    async def inbox(caller: CurrentUser) -> Response:
-        return await show_inbox(caller)
+    async def inbox(caller: CurrentUser, after: str | None = None) -> Response:
+        return await show_inbox(caller, after=after)
 
     @router.get("/runs")
-    async def list_runs(caller: CurrentUser, before: str | None = None) -> Response:
-        page = await service.app_for(caller).list(caller.user, limit=PAGE_SIZE, before=before)
-        return HTMLResponse(render("runs.html", Page(caller), runs=[*page], damaged=page.damaged, next=page.next))
+    async def list_runs(request: Request, caller: CurrentUser, only: Filter, before: str | None = None) -> Response:
+        app = service.app_for(caller)
+        page = await app.list(caller.user, limit=PAGE_SIZE, before=before, only=only)
+        wanted = {name: value for name, value in request.query_params.items() if name != "before" and value}
+        view = {"runs": [*page], "damaged": page.damaged, "holds": await app.holds.list(user=caller.user)}
+        following = urlencode({**wanted, "before": page.next}) if page.next is not None else None
+        statuses = [each.value for each in RunStatus]
+        return HTMLResponse(
+            render("runs.html", Page(caller), **view, wanted=wanted, statuses=statuses, following=following)
+        )
 
     @router.get("/start")
     async def show_start(caller: CurrentUser) -> Response:

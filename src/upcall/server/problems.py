@@ -72,7 +72,8 @@ def describe(error: Exception, *, to_operator: bool = False) -> Problem:
         return make_problem("InternalError", 500, INTERNAL)
     status = next((_STATUSES[each] for each in type(error).__mro__ if each in _STATUSES), 500)
     if status in (500, 503) and not to_operator:
-        _log.warning("%s: %s", type(error).__name__, error)
+        if not isinstance(error, errors.StoreUnavailable):  # The store itself reports that, once.
+            _log.warning("%s: %s", type(error).__name__, error)
         return make_problem(type(error).__name__, status, CLOSED)
     return make_problem(type(error).__name__, status, str(error))
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
@@ -20,6 +23,7 @@ Synchronous: TypeAlias = Literal["normal", "full"]
 
 BUSY_TIMEOUT_S = 30
 """How long a write waits for another process's write before it gives up."""
+_log = logging.getLogger("upcall")
 _USE = "Use a file name, sqlite:///FILE, or postgresql://USER:PASSWORD@HOST/DATABASE."
 
 
@@ -33,6 +37,10 @@ class Database(Protocol):
     @property
     def file(self) -> Path | None:
         """The file; None for a server's database."""
+
+    @property
+    def outage(self) -> Outage:
+        """Whether it can be used now."""
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -215,8 +223,48 @@ async def run_in_thread(work: Callable[[], T]) -> T:
         raise
 
 
+class Outage:
+    """Whether a database can be used, in one process. Where `reports` is set, the log has one line when it cannot and
+    one when it can again, however many calls fail in between: whoever calls has no need to log that. A process sets it
+    that stands by and goes on when the database is back; a command reports its one error itself.
+
+    A full disk fails writes and not reads: each kind of call that failed has to succeed before the outage is over.
+
+    Args:
+        name: the name of the database for messages.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._failing: set[str] = set()
+        self._since = 0.0
+        self._lock = threading.Lock()  # The calls run in threads.
+        self.reports = False
+
+    def begin(self, verb: str, problem: str) -> None:
+        """Note that a call failed."""
+        with self._lock:
+            is_new, self._failing = not self._failing, self._failing | {verb}
+            if is_new:
+                self._since = time.monotonic()
+        if is_new and self.reports:
+            _log.warning("%s Waiting for it.", problem)
+
+    def end(self, verb: str) -> None:
+        """Note that a call succeeded."""
+        if not self._failing:  # Nearly always.
+            return
+        with self._lock:
+            was_failing = bool(self._failing)
+            # Who can write can read.
+            self._failing = set() if verb == "write" else self._failing - {verb}
+            is_over = was_failing and not self._failing
+        if is_over and self.reports:
+            _log.warning("The store %s can be used again, after %.0f s.", self._name, time.monotonic() - self._since)
+
+
 @contextlib.contextmanager
-def explain_errors(verb: str, name: str, advise: Callable[[str], str]) -> Iterator[None]:
+def explain_errors(verb: str, outage: Outage, name: str, advise: Callable[[str], str]) -> Iterator[None]:
     """Describe a database error in one line: what could not be done, where, and what to do.
 
     Raises:
@@ -226,7 +274,10 @@ def explain_errors(verb: str, name: str, advise: Callable[[str], str]) -> Iterat
         yield
     except database_errors() as error:
         problem = first_line(error).rstrip(".")
-        raise StoreUnavailable(f"Cannot {verb} the store {name}: {problem}. {advise(problem)}", name) from error
+        unavailable = StoreUnavailable(f"Cannot {verb} the store {name}: {problem}. {advise(problem)}", name)
+        outage.begin(verb, str(unavailable))
+        raise unavailable from error
+    outage.end(verb)
 
 
 def is_unreadable(error: Exception) -> bool:

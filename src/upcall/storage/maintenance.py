@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, TypeAdapter
 
@@ -30,9 +30,15 @@ from upcall.storage.event_log import SELECT_ROWS, append_events, load_row
 from upcall.storage.run_leases import lease_columns
 from upcall.storage.run_lists import batch_ids, read_records
 from upcall.storage.run_rows import STATUSES, list_numbers, load_run, name_values
-from upcall.storage.schema import CHECKPOINTS, JOURNAL, QUEUED_ANSWERS, RUNS, TABLES
+from upcall.storage.schema import CHECKPOINTS, JOURNAL, QUEUED_ANSWERS, RUNS, TABLES, Table
 from upcall.storage.store import RunStore
 from upcall.text import first_line
+
+PAGE_ROWS = 5_000
+"""How many rows of a table are counted in one transaction."""
+
+RUNS_AT_ONCE = 200
+"""How many runs are pruned in one transaction: some ten milliseconds, for which a writer waits."""
 
 
 @dataclass(frozen=True)
@@ -79,42 +85,72 @@ class Pruned:
     bytes: int
     uploads: list[str] = field(default_factory=list)
 
+    def plus(self, more: Pruned) -> Pruned:
+        """Return both together. The list of runs is the same one, longer: a copy a batch would be a square."""
+        self.runs.extend(more.runs)
+        return replace(self, checkpoints=self.checkpoints + more.checkpoints, bytes=self.bytes + more.bytes)
+
 
 # -- counting ---------------------------------------------------------------------------------------------------------
 
 
 async def stats(store: RunStore) -> Stats:
-    """Count a store. An SQLite file that does not exist yet is empty."""
+    """Count a store. An SQLite file that does not exist yet is empty.
+
+    It is read some thousand rows at a time: a store with millions of runs is not kept from cleaning up behind its
+    writers meanwhile, and the count can be stopped. Of runs that change meanwhile it counts one state or the other.
+    """
     if not await store.exists():
         nothing = {table.name: 0 for table in TABLES}
         return Stats({}, 0, nothing, nothing, 0, 0)
-    return await store.database.read(_count)
-
-
-def _count(connection: Connection) -> Stats:
-    by_status = connection.execute("SELECT status, count(*) FROM upcall_runs GROUP BY status").fetchall()
-    rows, sizes = {}, {}
-    tables = schema.list_made(connection)
+    database = store.database
+    by_status, tables, file = await database.read(_count)
+    rows, sizes, as_json = Counter[str](), Counter[str](), 0
     for table in tables:
-        count, size = connection.execute(f"SELECT count(*), sum({table.width}) FROM {table.name}").fetchone()
-        rows[table.name], sizes[table.name] = count, int(size or 0)
-    as_json = sum(
-        _measure(begin) for (begin,) in connection.execute("SELECT substr(state, 1, 18) FROM upcall_checkpoints")
-    )
+        rows[table.name] = sizes[table.name] = 0
+        last: Sequence[Any] | None = None
+        while last is None or len(last) > 0:
+            page = await database.read(partial(_measure_page, table=table, after=last))
+            rows[table.name] += page.rows
+            sizes[table.name] += page.bytes
+            as_json += page.as_json
+            last = page.last
+    return Stats(by_status, rows[CHECKPOINTS.name], dict(rows), dict(sizes), as_json, file)
+
+
+def _count(connection: Connection) -> tuple[dict[str, int], Sequence[Table], int]:
+    by_status = connection.execute("SELECT status, count(*) FROM upcall_runs GROUP BY status").fetchall()
+    tables = schema.list_made(connection)
     if connection.dialect == "sqlite":
         query = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
     else:
         names = ", ".join(f"('{table.name}')" for table in tables)
         query = f"SELECT sum(pg_total_relation_size(name::regclass)) FROM (VALUES {names}) t(name)"
     (file,) = connection.execute(query).fetchone()
-    return Stats(
-        {STATUSES[number].value: count for number, count in by_status},
-        rows[CHECKPOINTS.name],
-        rows,
-        sizes,
-        as_json,
-        int(file),
-    )
+    return {STATUSES[number].value: count for number, count in by_status}, tables, int(file)
+
+
+class _Page(NamedTuple):
+    """What some rows of a table take, and the key of the last of them; empty at the end."""
+
+    rows: int
+    bytes: int
+    as_json: int
+    last: Sequence[Any]
+
+
+def _measure_page(connection: Connection, *, table: Table, after: Sequence[Any] | None) -> _Page:
+    keys = [each.strip() for each in table.key.split(",")]
+    begin = "substr(state, 1, 18)" if table is CHECKPOINTS else "NULL"
+    values = {f"key{number}": value for number, value in enumerate(after or ())}
+    behind = f"WHERE ({table.key}) > ({', '.join(f':{name}' for name in values)})" if after else ""
+    rows = connection.execute(
+        f"SELECT {table.width}, {begin}, {table.key} FROM {table.name} {behind} ORDER BY {table.key} LIMIT {PAGE_ROWS}",
+        values,
+    ).fetchall()
+    as_json = sum(_measure(row[1]) for row in rows if row[1] is not None)
+    last = rows[-1][2 : 2 + len(keys)] if len(rows) == PAGE_ROWS else ()
+    return _Page(len(rows), sum(int(row[0] or 0) for row in rows), as_json, last)
 
 
 def _measure(begin: bytes) -> int:
@@ -316,6 +352,24 @@ _message: TypeAdapter[Any] = TypeAdapter(Annotated[TextMessage | HandoffMessage,
 # -- pruning ----------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Selection:
+    """Which runs a prune removes: in one of some statuses, and not changed since a time, if one is given."""
+
+    statuses: frozenset[RunStatus]
+    before: int | None
+
+    def as_condition(self, statuses: Iterable[RunStatus] | None = None) -> str:
+        """Return the condition of a statement, which names ``:before`` if there is one."""
+        age = "" if self.before is None else " AND updated_at < :before"
+        return f"status IN ({list_numbers(self.statuses if statuses is None else statuses)}){age}"
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What the condition names."""
+        return {} if self.before is None else {"before": self.before}
+
+
 async def prune(
     store: RunStore,
     *,
@@ -323,78 +377,114 @@ async def prune(
     statuses: Collection[RunStatus] = (),
     last_checkpoints: int | None = None,
     dry_run: bool = False,
+    on_progress: Callable[[Pruned], None] = lambda _: None,
 ) -> Pruned:
     """Remove runs that have not changed for `older_than`, those of `statuses`, or those of both where both are given;
     and of the others all but the `last_checkpoints` last checkpoints. The files that came along for runs that are gone
     go as well.
 
-    Without `statuses` only runs that are over are removed; a run at work never is.
+    Without `statuses` only runs that are over are removed; a run at work never is. Some runs are removed at a time, in
+    one transaction: others write in between, and who cancels this waits for those alone. What was removed so far is
+    given to `on_progress` each time.
     """
     if not await store.exists():
         return Pruned([], 0, 0)
-    chosen = partial(
-        _prune, older_than=older_than, statuses=frozenset(statuses), last=last_checkpoints, dry_run=dry_run
-    )
-    pruned = await (store.database.read(chosen) if dry_run else store.database.write(chosen))
-    if pruned.bytes and not dry_run:
-        await store.database.shrink()
-    unused = await store.uploads.find_unused(pruned.runs)
-    removed = unused if dry_run else await store.uploads.remove(unused)
-    size = pruned.bytes + sum(each.bytes for each in removed)
-    return replace(pruned, uploads=[each.run_id for each in removed], bytes=size)
+    chosen = frozenset((statuses or set(filter(is_over, RunStatus))) if older_than or statuses else ()) - UNDER_WAY
+    before = None if older_than is None else int((identity.now() - older_than).timestamp())
+    selection = _Selection(chosen, before)
+    database, total, uploaded = store.database, Pruned([], 0, 0), list[str]()
+    transact = database.read if dry_run else database.write
+
+    for status in sorted(chosen):
+        place: tuple[int, str] | None = (-1, "")
+        while place is not None:
+            batch = await transact(
+                partial(_prune_runs, selection=selection, status=status, after=place, dry_run=dry_run)
+            )
+            place, total = batch.last, total.plus(batch.removed)
+            uploaded += batch.uploaded
+            on_progress(total)
+    run_id: str | None = "" if last_checkpoints is not None else None
+    while run_id is not None:
+        work = partial(
+            _prune_checkpoints,
+            gone=selection if dry_run else None,
+            after=run_id,
+            last=max(1, last_checkpoints or 1),
+            dry_run=dry_run,
+        )
+        run_id, removed = await transact(work)
+        total = total.plus(removed)
+        on_progress(total)
+    if total.bytes and not dry_run:
+        await database.shrink()
+    unused = await store.uploads.find_unused(uploaded)
+    cleared = unused if dry_run else await store.uploads.remove(unused)
+    size = total.bytes + sum(each.bytes for each in cleared)
+    return replace(total, uploads=[each.run_id for each in cleared], bytes=size)
 
 
-def _prune(
-    connection: Connection,
-    *,
-    older_than: timedelta | None,
-    statuses: frozenset[RunStatus],
-    last: int | None,
-    dry_run: bool,
-) -> Pruned:
-    ids = _choose(connection, older_than, statuses, lock=not dry_run) if older_than or statuses else []
-    count, size = 0, 0
-    for batch in batch_ids(ids):
-        names, values = name_values(batch)
-        count += connection.execute(
-            f"SELECT count(*) FROM upcall_checkpoints WHERE run_id IN ({names})", values
-        ).fetchone()[0]
-        for table, key in ((RUNS, "id"), *((table, "run_id") for table in schema.list_of_run(connection))):
-            query = f"SELECT sum({table.width}) FROM {table.name} WHERE {key} IN ({names})"
-            size += int(connection.execute(query, values).fetchone()[0] or 0)
-            # The rows of runs that stay are not touched: they were chosen, and locked, above.
-            if not dry_run:
-                connection.execute(f"DELETE FROM {table.name} WHERE {key} IN ({names})", values)
-    if last is not None:
-        old = _prune_checkpoints(connection, ids if dry_run else [], max(1, last), dry_run)
-        count, size = count + old[0], size + old[1]
-    return Pruned(ids, count, size)
+class _Batch(NamedTuple):
+    """What one transaction of a prune removed: which of the runs files came along for, and where the next one begins;
+    None at the end."""
+
+    removed: Pruned
+    uploaded: list[str]
+    last: tuple[int, str] | None
 
 
-def _choose(
-    connection: Connection, older_than: timedelta | None, statuses: frozenset[RunStatus], *, lock: bool
-) -> list[str]:
-    chosen = (statuses or set(filter(is_over, RunStatus))) - UNDER_WAY
-    age = "" if older_than is None else " AND updated_at < :before"
-    values = {} if older_than is None else {"before": int((identity.now() - older_than).timestamp())}
-    query = f"SELECT id FROM upcall_runs WHERE status IN ({list_numbers(chosen)}){age} ORDER BY created_at, id"
-    rows = connection.execute(query + (_for_update(connection) if lock else ""), values).fetchall()
-    return [run_id for (run_id,) in rows]
+def _prune_runs(
+    connection: Connection, *, selection: _Selection, status: RunStatus, after: tuple[int, str], dry_run: bool
+) -> _Batch:
+    """Remove the next runs of one status, in the order of the index of statuses."""
+    lock = "" if dry_run else _for_update(connection)
+    rows = connection.execute(
+        f"SELECT id, created_at FROM upcall_runs WHERE {selection.as_condition([status])} "
+        f"AND (created_at, id) > (:at, :id) ORDER BY created_at, id LIMIT {RUNS_AT_ONCE}{lock}",
+        {**selection.values, "at": after[0], "id": after[1]},
+    ).fetchall()
+    ids = [run_id for run_id, _ in rows]
+    if not ids:
+        return _Batch(Pruned([], 0, 0), [], None)
+    names, values = name_values(ids)
+    (count,) = connection.execute(
+        f"SELECT count(*) FROM upcall_checkpoints WHERE run_id IN ({names})", values
+    ).fetchone()
+    files = connection.execute(f"SELECT run_id FROM upcall_uploads WHERE run_id IN ({names})", values).fetchall()
+    size = 0
+    for table, key in ((RUNS, "id"), *((table, "run_id") for table in schema.list_of_run(connection))):
+        query = f"SELECT sum({table.width}) FROM {table.name} WHERE {key} IN ({names})"
+        size += int(connection.execute(query, values).fetchone()[0] or 0)
+        # The rows of runs that stay are not touched: they were chosen, and locked, above.
+        if not dry_run:
+            connection.execute(f"DELETE FROM {table.name} WHERE {key} IN ({names})", values)
+    last = (rows[-1][1], rows[-1][0]) if len(rows) == RUNS_AT_ONCE else None
+    return _Batch(Pruned(ids, count, size), [run_id for (run_id,) in files], last)
 
 
-def _prune_checkpoints(connection: Connection, gone: Collection[str], last: int, dry_run: bool) -> tuple[int, int]:
-    """Remove all but the last checkpoints of each run: how many, and their bytes. Those of some runs are gone then."""
+def _prune_checkpoints(
+    connection: Connection, *, gone: _Selection | None, after: str, last: int, dry_run: bool
+) -> tuple[str | None, Pruned]:
+    """Remove all but the last checkpoints of the next runs, without those that would be gone by then; return where the
+    next ones begin, None at the end."""
+    stay = "" if gone is None or not gone.statuses else f" AND NOT ({gone.as_condition()})"
+    values = {} if gone is None or not gone.statuses else gone.values
+    rows = connection.execute(
+        f"SELECT id FROM upcall_runs WHERE id > :after{stay} ORDER BY id LIMIT {RUNS_AT_ONCE}",
+        {**values, "after": after},
+    ).fetchall()
+    if not rows:
+        return None, Pruned([], 0, 0)
+    names, ids = name_values(run_id for (run_id,) in rows)
     kept = (
         "SELECT version FROM upcall_checkpoints newer WHERE newer.run_id = upcall_checkpoints.run_id "
         f"ORDER BY version DESC LIMIT 1 OFFSET {last - 1}"
     )
-    old = connection.execute(
-        f"SELECT run_id, {CHECKPOINTS.width} FROM upcall_checkpoints WHERE version < ({kept})"
-    ).fetchall()
-    if not dry_run:
-        connection.execute(f"DELETE FROM upcall_checkpoints WHERE version < ({kept})")
-    sizes = [size for run_id, size in old if run_id not in set(gone)]
-    return len(sizes), sum(sizes)
+    old = f"FROM upcall_checkpoints WHERE run_id IN ({names}) AND version < ({kept})"
+    count, size = connection.execute(f"SELECT count(*), sum({CHECKPOINTS.width}) {old}", ids).fetchone()
+    if count and not dry_run:
+        connection.execute(f"DELETE {old}", ids)
+    return rows[-1][0], Pruned([], count, int(size or 0))
 
 
 def as_plain(found: Stats | StoreCheck | Pruned) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from upcall.storage import schema
 from upcall.storage.connection import NO_VALUES, Connection, Values, Work
 from upcall.storage.databases import (
     BUSY_TIMEOUT_S,
+    Outage,
     Pool,
     explain_errors,
     make_tables,
@@ -69,6 +70,7 @@ class PostgreSQL:
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self._name = name
+        self.outage = Outage(name)
         self._parameters = parameters
         if importlib.util.find_spec("psycopg") is None:
             raise missing_extra(f"The store {self._name} needs the driver psycopg", "postgres")
@@ -154,7 +156,7 @@ class PostgreSQL:
         return await run_in_thread(lambda: self._do(pool, work, verb, check))
 
     def _do(self, pool: Pool[_PostgresConnection], work: Work[T], verb: str, check: bool) -> T:
-        with explain_errors(verb, self.name, self._advise):
+        with explain_errors(verb, self.outage, self.name, self._advise):
             if check and not self._checked:
                 _transact(pool, "write", self._make_tables)
                 self._checked = True

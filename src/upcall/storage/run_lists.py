@@ -3,36 +3,66 @@ read."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
-from typing import Any
+from itertools import groupby, islice
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from upcall.errors import SchemaMismatch, UnknownRun
+from upcall.errors import CallerError, SchemaMismatch, UnknownRun
 from upcall.questions.answer import Answer
 from upcall.runs import queued
 from upcall.runs.run import Run
+from upcall.runs.run_filter import EVERY_RUN, RunFilter
 from upcall.runs.run_page import EVERYBODY, DamagedRun, RunPage, Viewer, is_storable
-from upcall.runs.states import WORKING, RunStatus
+from upcall.runs.states import WORKING
 from upcall.storage.connection import Connection, database_errors
 from upcall.storage.databases import is_unreadable
-from upcall.storage.run_rows import list_numbers, load_run, name_values
+from upcall.storage.run_rows import as_searched, list_numbers, load_run, name_values
 
 AT_ONCE = 250
 """How many rows one statement returns; databases limit the values that it names."""
 
 
-_Row = tuple[int, str, str | None, str | None]
-"""When, id, owner, assignees."""
+LOOKED_AT = 5_000
+"""How many runs one page of a filtered list looks at, a few milliseconds' worth. One that has a next page names it."""
+
+
+class _Row(NamedTuple):
+    """A run as a list is chosen from: the time by which it is sorted, and whether a filter lets it through."""
+
+    at: int
+    id: str
+    fits: bool
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Rows in the order of an index: those of one value of its first columns.
+
+    Attributes:
+        table: the table, with what it is called in a statement.
+        key: the columns that they are sorted by: the time, and the id.
+        where: which rows.
+        fits: whether a filter lets a row through.
+        values: what is named in these.
+    """
+
+    table: str
+    key: tuple[str, str]
+    where: Sequence[str]
+    fits: str
+    values: Mapping[str, Any]
 
 
 def list_runs(
     connection: Connection,
     *,
     viewer: Viewer | None = None,
-    statuses: Collection[RunStatus] | None = None,
+    only: RunFilter = EVERY_RUN,
     limit: int | None = None,
     before: str | None = None,
 ) -> RunPage:
@@ -41,9 +71,6 @@ def list_runs(
     Raises:
         UnknownRun: there is no run `before` for the viewer.
     """
-    conditions = []
-    if statuses is not None:
-        conditions.append(f"status IN ({list_numbers(statuses)})")
     start = None
     if before is not None:
         query = "SELECT created_at, owner, assignees FROM upcall_runs WHERE id = :id"
@@ -51,14 +78,42 @@ def list_runs(
         if row is None or not (viewer is None or viewer.sees(*row[1:])):
             raise UnknownRun(before)
         start = (row[0], before)
-    return _page(connection, _walk(connection, "created_at", "DESC", conditions, {}, viewer, start), limit)
+    sources = _list_sources(connection, viewer, only)
+    chosen, last = _choose(_merge(connection, sources, "DESC", start), limit)
+    page = _read_page(connection, chosen)
+    page.next = None if last is None else last.id
+    return page
 
 
-def list_open(connection: Connection, *, viewer: Viewer | None = None, limit: int | None = None) -> RunPage:
-    """List the runs that have an open question, oldest question first; for a viewer, not those they may only read."""
-    if viewer is not None:
-        viewer = Viewer(viewer.user, viewer.names - {EVERYBODY})
-    return _page(connection, _walk(connection, "asked_at", "ASC", ["asked_at IS NOT NULL"], {}, viewer, None), limit)
+def list_open(
+    connection: Connection, *, viewer: Viewer | None = None, limit: int | None = None, after: str | None = None
+) -> RunPage:
+    """List the runs that have an open question, oldest question first; for a viewer, not those they may only read.
+
+    Raises:
+        CallerError: there is no place `after`.
+    """
+    start = None if after is None else _parse_place(after)
+    key, asked = ("asked_at", "id"), "asked_at IS NOT NULL"
+    if viewer is None:
+        sources = [_Source("upcall_runs", key, [asked], "1 = 1", {})]
+    else:
+        sources = [_Source("upcall_runs", key, ["owner = :owner", asked], "1 = 1", {"owner": viewer.user})]
+        sources += [
+            _Source("upcall_shown_to", ("asked_at", "run_id"), ["name = :name", asked], "1 = 1", {"name": name})
+            for name in sorted(viewer.names - {EVERYBODY})
+        ]
+    chosen, last = _choose(_merge(connection, sources, "ASC", start), limit)
+    page = _read_page(connection, chosen)
+    page.next = None if last is None else f"{last.at}-{last.id}"
+    return page
+
+
+def _parse_place(text: str) -> tuple[int, str]:
+    at, _, run_id = text.partition("-")
+    if not (at.isascii() and at.isdigit() and len(at) < 16 and is_storable(run_id)):
+        raise CallerError(f"There is no place {text!r} in the list. Take what the page before names as its next.")
+    return int(at), run_id
 
 
 def list_due(connection: Connection, now: datetime) -> list[str]:
@@ -83,49 +138,103 @@ def find_ids(connection: Connection, prefix: str, viewer: Viewer | None = None) 
     return list(islice((row[0] for row in rows if viewer is None or viewer.sees(row[1], row[2])), 3))
 
 
-def _walk(
-    connection: Connection,
-    key: str,
-    direction: str,
-    conditions: Sequence[str],
-    values: Mapping[str, Any],
-    viewer: Viewer | None,
-    start: tuple[int, str] | None,
+def _list_sources(connection: Connection, viewer: Viewer | None, only: RunFilter) -> list[_Source]:
+    """List where a list of runs comes from: the shortest index for what is wanted, and for a viewer one for each way by
+    which runs are theirs to see."""
+    key, (fits, values) = ("created_at", "id"), _as_condition(connection, only)
+    if viewer is not None:
+        own = _Source("upcall_runs", key, ["owner = :viewer"], fits, {**values, "viewer": viewer.user})
+        return [own, *(_list_shown(name, only, fits, values) for name in sorted(viewer.names))]
+    if only.owner is not None:
+        return [_Source("upcall_runs", key, ["owner = :owner"], fits, values)]
+    if only.statuses is not None:
+        numbers = [list_numbers([each]) for each in only.statuses]
+        return [_Source("upcall_runs", key, [f"status = {number}"], fits, values) for number in numbers]
+    return [_Source("upcall_runs", key, [], fits, values)]
+
+
+def _list_shown(name: str, only: RunFilter, fits: str, values: Mapping[str, Any]) -> _Source:
+    """Return where the runs come from that are shown to a name. The task of one is searched where everybody may read
+    it: to whom a question is assigned the task is not shown."""
+    if only.text is not None and name != EVERYBODY:
+        fits = "1 = 0"
+    elif only != EVERY_RUN:
+        fits = f"(SELECT {fits} FROM upcall_runs WHERE id = run_id)"
+    return _Source("upcall_shown_to", ("created_at", "run_id"), ["name = :name"], fits, {**values, "name": name})
+
+
+def _as_condition(connection: Connection, only: RunFilter) -> tuple[str, dict[str, Any]]:
+    """Return a filter as a condition of a statement, and the values that it names."""
+    conditions, values = list[str](), dict[str, Any]()
+    if only.statuses is not None:
+        conditions.append(f"status IN ({list_numbers(only.statuses)})")
+    if only.owner is not None:
+        conditions.append("owner = :owner")
+        values["owner"] = only.owner
+    for name, bound, sign in (("before", only.changed_before, "<"), ("after", only.changed_after, ">=")):
+        if bound is not None:
+            conditions.append(f"updated_at {sign} :{name}")
+            values[name] = int(bound.timestamp())
+    if only.text is not None:
+        find = "instr" if connection.dialect == "sqlite" else "strpos"
+        conditions.append(f"{find}(task, :text) > 0")
+        values["text"] = as_searched(only.text)
+    return " AND ".join(conditions) or "1 = 1", values
+
+
+def _merge(
+    connection: Connection, sources: Iterable[_Source], direction: str, start: tuple[int, str] | None
 ) -> Iterator[_Row]:
-    """Walk through the rows that a viewer sees, in the order of a key and the id. An index holds all that is looked at
-    here."""
-    visible = [] if viewer is None else ["(owner = :viewer OR assignees IS NOT NULL)"]
-    named = dict(values) if viewer is None else {**values, "viewer": viewer.user}
+    """Walk through the rows of several sources in one order; a run that comes from several comes once."""
+    walks = [_walk(connection, each, direction, start) for each in sources]
+    merged = heapq.merge(*walks, key=_place, reverse=direction == "DESC")
+    for (at, run_id), rows in groupby(merged, key=_place):
+        yield _Row(at, run_id, any(row.fits for row in rows))
+
+
+def _place(row: _Row) -> tuple[int, str]:
+    return row.at, row.id
+
+
+def _walk(connection: Connection, source: _Source, direction: str, start: tuple[int, str] | None) -> Iterator[_Row]:
+    """Walk through the rows of one source, some at a time. An index holds all that is looked at here, but the task."""
+    at, run_id = source.key
+    sign = "<" if direction == "DESC" else ">"
     while True:
-        behind = [] if start is None else [f"({key}, id) {'<' if direction == 'DESC' else '>'} (:at, :id)"]
-        where = " AND ".join([*conditions, *visible, *behind]) or "1 = 1"
-        more = {} if start is None else {"at": start[0], "id": start[1]}
-        rows: list[_Row] = connection.execute(
-            f"SELECT {key}, id, owner, assignees FROM upcall_runs WHERE {where} "
-            f"ORDER BY {key} {direction}, id {direction} LIMIT {AT_ONCE}",
-            {**named, **more},
+        behind = [] if start is None else [f"({at}, {run_id}) {sign} (:at, :id)"]
+        where = " AND ".join([*source.where, *behind]) or "1 = 1"
+        rows = connection.execute(
+            f"SELECT {at}, {run_id}, {source.fits} FROM {source.table} WHERE {where} "
+            f"ORDER BY {at} {direction}, {run_id} {direction} LIMIT {AT_ONCE}",
+            {**source.values, **({} if start is None else {"at": start[0], "id": start[1]})},
         ).fetchall()
-        yield from (row for row in rows if viewer is None or viewer.sees(row[2], row[3]))
+        yield from (_Row(each[0], each[1], bool(each[2])) for each in rows)
         if len(rows) < AT_ONCE:
             return
         start = rows[-1][:2]
 
 
-def _page(connection: Connection, rows: Iterator[_Row], limit: int | None) -> RunPage:
+def _choose(rows: Iterator[_Row], limit: int | None) -> tuple[list[_Row], _Row | None]:
+    """Choose the rows of a page that fit; return them, and the last one that was looked at, if there are more."""
+    chosen = list[_Row]()
+    for looked, row in enumerate(rows, 1):
+        if row.fits:
+            chosen.append(row)
+        if limit is not None and (len(chosen) == limit or looked == LOOKED_AT):
+            return chosen, row if next(rows, None) is not None else None
+    return chosen, None
+
+
+def _read_page(connection: Connection, chosen: Sequence[_Row]) -> RunPage:
     page, damaged = RunPage(), list[DamagedRun]()
-    left = limit
-    while chosen := list(islice(rows, AT_ONCE if left is None else min(left, AT_ONCE))):
-        records = read_records(connection, [row[1] for row in chosen])
-        for at, run_id, *_ in chosen:
+    rest = iter(chosen)
+    while rows := list(islice(rest, AT_ONCE)):
+        records = read_records(connection, [row.id for row in rows])
+        for row in rows:
             try:
-                page.append(show_queued(connection, _read_run(records, run_id)))
+                page.append(show_queued(connection, _read_run(records, row.id)))
             except SchemaMismatch as error:
-                damaged.append(DamagedRun(run_id, datetime.fromtimestamp(at, UTC), str(error)))
-        if left is not None:
-            left -= len(chosen)
-            if left == 0:
-                page.next = chosen[-1][1] if next(rows, None) is not None else None
-                break
+                damaged.append(DamagedRun(row.id, datetime.fromtimestamp(row.at, UTC), str(error)))
     page.damaged = damaged
     return page
 

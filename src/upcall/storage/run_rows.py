@@ -15,8 +15,15 @@ from upcall.runs.run import Run
 from upcall.runs.run_page import EVERYBODY
 from upcall.runs.states import ANSWERABLE, RunStatus
 from upcall.storage.compression import Damaged, decode
+from upcall.storage.connection import Connection, Values
 
-COLUMNS = ("status", "owner", "created_at", "updated_at", "asked_at", "due_at", "assignees", "record")
+SEARCHED_CHARS = 500
+"""How much of a task is searched for text."""
+
+COLUMNS = (
+    *("status", "owner", "created_at", "updated_at", "asked_at", "open_questions", "due_at", "assignees", "task"),
+    "record",
+)
 """The columns set by a write of a run, besides version and lease."""
 
 
@@ -75,9 +82,11 @@ def derive_columns(run: Run) -> dict[str, Any]:
     """Derive the columns by which lists find a run. Times are whole seconds since 1970.
 
     - ``asked_at``: since when it has had an open question; None where it takes no answer.
+    - ``open_questions``: how many of them it has.
     - ``due_at``: when there is something to do about an open question, or earlier; None for never.
     - ``assignees``: who sees something of it besides its owner, one a line: to whom its questions are or were
       assigned, and `EVERYBODY` if it is open.
+    - ``task``: what is searched for text.
     """
     asked = run.open_questions if run.status in ANSWERABLE else ()
     assigned = {
@@ -92,9 +101,29 @@ def derive_columns(run: Run) -> dict[str, Any]:
         "created_at": _seconds(run.created_at),
         "updated_at": _seconds(run.updated_at),
         "asked_at": min((_seconds(each.asked_at) for each in asked), default=None),
+        "open_questions": len(asked),
         "due_at": _find_due(run) if asked else None,
         "assignees": "\n".join(sorted(named)) or None,
+        "task": as_searched(run.task)[:SEARCHED_CHARS],
     }
+
+
+def as_searched(text: str) -> str:
+    """Return text as it is searched: on one line, without the difference of capitals, and nothing in it that a database
+    does not hold."""
+    return " ".join(text.casefold().replace("\0", " ").split()).encode(errors="replace").decode()
+
+
+def put_shown_to(connection: Connection, run_id: str, row: Values) -> None:
+    """Store to whom a run is shown, as its row says."""
+    connection.execute("DELETE FROM upcall_shown_to WHERE run_id = :run_id", {"run_id": run_id})
+    if row["assignees"] is not None:
+        more = {"run_id": run_id, "created_at": row["created_at"], "asked_at": row["asked_at"]}
+        connection.executemany(
+            "INSERT INTO upcall_shown_to (name, created_at, run_id, asked_at) "
+            "VALUES (:name, :created_at, :run_id, :asked_at)",
+            [{"name": name, **more} for name in row["assignees"].split("\n")],
+        )
 
 
 def _find_due(run: Run) -> int | None:

@@ -79,10 +79,12 @@ RUNS = Table(
         "created_at": "NUMBER NOT NULL",
         "updated_at": "NUMBER NOT NULL",
         "asked_at": "NUMBER",
+        "open_questions": "NUMBER NOT NULL",
         "due_at": "NUMBER",
         "assignees": "TEXT",
         "worker": "TEXT",
         "renewed_at": "TIME",
+        "task": "TEXT NOT NULL",
         "record": "BYTES NOT NULL",
     },
     "id",
@@ -150,18 +152,39 @@ MODEL_CALLS = Table("upcall_model_calls", {"id": "SERIAL", "model": "NAME NOT NU
 MODEL_WAITS = Table("upcall_model_waits", {"model": "NAME", "until": "TIME NOT NULL"}, "model")
 """Until when the server of a model asked for no more calls. See `upcall.storage.model_slots`."""
 
-RUN_TABLES = (CHECKPOINTS, QUEUED_ANSWERS, JOURNAL, CONTENTS, LOG, PLANS)
+SHOWN_TO = Table(
+    "upcall_shown_to",
+    {"name": "NAME", "created_at": "NUMBER", "run_id": "NAME", "asked_at": "NUMBER"},
+    "name, created_at, run_id",
+    {
+        "upcall_shown_to_asked": "(name, asked_at, run_id) WHERE asked_at IS NOT NULL",
+        "upcall_shown_to_run": "(run_id)",
+    },
+)
+"""Who sees something of a run besides its owner, one row per name: the assignees of the run's row, by which the lists
+of each of them are found."""
+
+HOLDS = Table(
+    "upcall_holds",
+    {"kind": "NAME", "name": "NAME", "placed_by": "TEXT", "reason": "TEXT NOT NULL", "at": "NUMBER NOT NULL"},
+    "kind, name",
+)
+"""What is held: no work begins on runs of these users, teams and models. See `upcall.storage.holds`."""
+
+RUN_TABLES = (CHECKPOINTS, QUEUED_ANSWERS, JOURNAL, CONTENTS, LOG, PLANS, SHOWN_TO)
 """The tables with data of a run, besides its row."""
 
-TABLES = (META, RUNS, *RUN_TABLES, ASKED_TOPICS, UPLOADS, MODEL_CALLS, MODEL_WAITS)
+TABLES = (META, RUNS, *RUN_TABLES, ASKED_TOPICS, UPLOADS, MODEL_CALLS, MODEL_WAITS, HOLDS)
 
-_SEEN_BY = "owner, assignees"
 INDEXES = (
     # They hold all that a page of a list is chosen by: a row that is damaged is met only when it is read itself.
-    f"CREATE INDEX IF NOT EXISTS upcall_runs_created ON upcall_runs (created_at, id, {_SEEN_BY})",
-    f"CREATE INDEX IF NOT EXISTS upcall_runs_status ON upcall_runs (status, created_at, id, updated_at, {_SEEN_BY})",
+    "CREATE INDEX IF NOT EXISTS upcall_runs_created ON upcall_runs (created_at, id, status, updated_at, owner)",
+    "CREATE INDEX IF NOT EXISTS upcall_runs_status ON upcall_runs (status, created_at, id, updated_at, owner)",
+    "CREATE INDEX IF NOT EXISTS upcall_runs_owner ON upcall_runs (owner, created_at, id, status, updated_at)",
     "CREATE INDEX IF NOT EXISTS upcall_runs_asked "
-    f"ON upcall_runs (asked_at, id, {_SEEN_BY}) WHERE asked_at IS NOT NULL",
+    "ON upcall_runs (asked_at, id, open_questions) WHERE asked_at IS NOT NULL",
+    "CREATE INDEX IF NOT EXISTS upcall_runs_owner_asked "
+    "ON upcall_runs (owner, asked_at, id) WHERE asked_at IS NOT NULL",
     "CREATE INDEX IF NOT EXISTS upcall_runs_due ON upcall_runs (due_at, id) WHERE due_at IS NOT NULL",
     "CREATE INDEX IF NOT EXISTS upcall_log_run ON upcall_log (run_id, id)",
 )
@@ -226,6 +249,7 @@ def create(connection: Connection) -> None:
 def _statements(dialect: str, there: Collection[str]) -> Iterator[str]:
     yield from (table.create(dialect) for table in TABLES if table.name not in there)
     yield from INDEXES
+    yield from (statement for table in TABLES for statement in table.index())
     if META.name not in there:
         yield f"INSERT INTO upcall_meta (key, value) VALUES ('schema_version', '{SCHEMA_VERSION}')"
 

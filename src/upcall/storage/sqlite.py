@@ -9,6 +9,7 @@ import sqlite3
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -18,6 +19,7 @@ from upcall.storage import schema
 from upcall.storage.connection import Connection, Work
 from upcall.storage.databases import (
     BUSY_TIMEOUT_S,
+    Outage,
     Pool,
     Synchronous,
     breaks_connection,
@@ -50,6 +52,7 @@ class SQLite:
 
     def __init__(self, path: Path, synchronous: Synchronous = "normal") -> None:
         self.path = path
+        self.outage = Outage(str(path))
         self._synchronous = synchronous
         self._opened: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _OpenFile] = weakref.WeakKeyDictionary()
         self._checked: Identity | None = None
@@ -85,14 +88,14 @@ class SQLite:
     async def read(self, work: Work[T], *, small: bool = False) -> T:
         """See `Database`."""
         if (opened := self._find_opened(small)) is not None:
-            with contextlib.suppress(_Busy), explain_errors("read", self.name, self._advise):
+            with contextlib.suppress(_Busy), explain_errors("read", self.outage, self.name, self._advise):
                 return opened.read_at_once(work)
         return await self._call(lambda opened: self._do(opened, work, "read"))
 
     async def write(self, work: Work[T], *, small: bool = False) -> T:
         """See `Database`. Cancelled in the middle it is done to its end first."""
         if (opened := self._find_opened(small and self._has_added)) is not None:
-            with contextlib.suppress(_Busy), explain_errors("write", self.name, self._advise):
+            with contextlib.suppress(_Busy), explain_errors("write", self.outage, self.name, self._advise):
                 return opened.write_at_once(work)
         return await self._call(lambda opened: self._do(opened, work, "write"))
 
@@ -101,8 +104,17 @@ class SQLite:
         return await self._call(lambda opened: self._inspect(opened, work))
 
     async def shrink(self) -> None:
-        """See `Database`. Where another process is at work on the file it is left as it is."""
-        await self._call(_vacuum)
+        """See `Database`. Where another process is at work on the file it is left as it is; cancelled, too: it may take
+        minutes."""
+        begun: list[_SqliteConnection] = []
+        shrinking = asyncio.ensure_future(self._call(partial(_vacuum, begun=begun)))
+        try:
+            await asyncio.shield(shrinking)
+        except asyncio.CancelledError:
+            for connection in begun:
+                connection.interrupt()
+            await asyncio.wait([shrinking])
+            raise
 
     async def close(self) -> None:
         """Close the connections of the running event loop."""
@@ -139,12 +151,12 @@ class SQLite:
                 await self.close()
 
     def _inspect(self, opened: _OpenFile, work: Work[T]) -> T:
-        with explain_errors("read", self.name, self._advise):
+        with explain_errors("read", self.outage, self.name, self._advise):
             self._refuse_folder("read")
             return _transact(opened.pool, "read", work)
 
     def _do(self, opened: _OpenFile, work: Work[T], verb: str) -> T:
-        with explain_errors(verb, self.name, self._advise):
+        with explain_errors(verb, self.outage, self.name, self._advise):
             if opened.file is None or self._checked != opened.file:
                 self._refuse_folder(verb)
                 self._check(opened)
@@ -340,8 +352,9 @@ def _transact(pool: Pool[_SqliteConnection], verb: str, work: Work[T]) -> T:
     return transact(pool, "BEGIN IMMEDIATE" if writes else "BEGIN", work, writes=writes)
 
 
-def _vacuum(opened: _OpenFile) -> None:
+def _vacuum(opened: _OpenFile, *, begun: list[_SqliteConnection]) -> None:
     connection = opened.pool.take()
+    begun.append(connection)
     with contextlib.suppress(sqlite3.Error):
         connection.execute("VACUUM")
     opened.pool.give_back(connection)

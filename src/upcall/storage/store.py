@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property, partial
@@ -21,15 +21,16 @@ from upcall.errors import (
 from upcall.runs.events import LogEvent
 from upcall.runs.run import Run
 from upcall.runs.run_changes import list_events
+from upcall.runs.run_filter import EVERY_RUN, RunFilter
 from upcall.runs.run_page import RunPage, Viewer, is_storable
-from upcall.runs.states import RunStatus
 from upcall.storage import checkpoints, run_lists
 from upcall.storage.asked_topics import count_closed
 from upcall.storage.compression import SHORT, Damaged, encode
 from upcall.storage.connection import Connection, Values, Work, database_errors, join_work
 from upcall.storage.databases import Database, Synchronous, is_unreadable, open_database, run_in_thread
 from upcall.storage.event_log import EventLog, append_events
-from upcall.storage.job_queue import JobQueue
+from upcall.storage.holds import Holds
+from upcall.storage.jobs import JobQueue
 from upcall.storage.journal import RunJournal, put_records, read_journal
 from upcall.storage.leases import LeaseHolder, take_lease
 from upcall.storage.queued_answers import QueuedAnswers, take_queued
@@ -39,6 +40,7 @@ from upcall.storage.run_rows import (
     derive_columns,
     dump_run,
     load_run,
+    put_shown_to,
 )
 from upcall.storage.schema import list_of_run
 from upcall.storage.stored_run import StoredRun
@@ -90,10 +92,11 @@ class RunStore:
     ) -> None:
         self.database: Database = open_database(location, synchronous)
         self.jobs = JobQueue(self.database)
+        self.holds = Holds(self.database, self.jobs)
         self.uploads = Uploads(self.database)
         self._make_listeners = listeners
-        self.on_change: Callable[[Run, Run], None] | None = None
-        """Is given a run before and after each change, once it is stored; it must not raise."""
+        self.observers: dict[str, Callable[[Run, Run], None]] = {}
+        """Are given a run before and after each change, once it is stored; by their names. They must not raise."""
         self.max_state_bytes = max_state_bytes
         self.leases = RunLeases(self.database, lease_seconds)
         self.journal = RunJournal(self.database, self._refuse_large)
@@ -286,14 +289,16 @@ class RunStore:
                 raise RunConflict(run.id) if is_stored(connection, run.id) else RunGone(run.id, self.name)
             take_queued(connection, stored.run, run)
             count_closed(connection, stored.run, run)
+            if _is_shown_otherwise(stored.run, row):
+                put_shown_to(connection, run.id, row)
             if state is not None and whole is not None:
                 checkpoints.append_checkpoint(connection, run.id, version, state, whole)
             log(connection)
             return end(connection)
 
         left = await self.database.write(work, small=small)
-        if self.on_change is not None:
-            self.on_change(stored.run, run)
+        for observe in self.observers.values():
+            observe(stored.run, run)
         return StoredRun(run, checkpoint or stored.checkpoint, version, worker, left)
 
     def _prepare_log(self, before: Run | None, run: Run) -> Work[None]:
@@ -342,27 +347,34 @@ class RunStore:
         self,
         viewer: Viewer | None = None,
         *,
-        statuses: Collection[RunStatus] | None = None,
+        only: RunFilter = EVERY_RUN,
         limit: int | None = None,
         before: str | None = None,
     ) -> RunPage:
-        """List the newest runs, as `load_run` gives them: of those that a viewer sees, or in one of some statuses;
-        `limit` at most, behind the one with the id `before`.
+        """List the newest runs, as `load_run` gives them: of those that a viewer sees, those that a filter lets
+        through; `limit` at most, behind the one with the id `before`. With a limit and a filter a page looks at some
+        thousand runs at most, and may have fewer runs than there are: it then names where the next one begins.
 
         Raises:
             UnknownRun: there is no run `before`.
         """
         if not await self.exists():
             return RunPage()
-        page = partial(run_lists.list_runs, viewer=viewer, statuses=statuses, limit=limit, before=before)
+        page = partial(run_lists.list_runs, viewer=viewer, only=only, limit=limit, before=before)
         return await self.database.read(page)
 
-    async def list_open(self, viewer: Viewer | None = None, *, limit: int | None = None) -> RunPage:
-        """List the runs that have an open question, oldest question first. A run whose answer is queued is
-        included, and shown as answered."""
+    async def list_open(
+        self, viewer: Viewer | None = None, *, limit: int | None = None, after: str | None = None
+    ) -> RunPage:
+        """List the runs that have an open question, oldest question first, `limit` at most, after what another page
+        names as its ``next``. A run whose answer is queued is included, and shown as answered.
+
+        Raises:
+            CallerError: no page names this place.
+        """
         if not await self.exists():
             return RunPage()
-        return await self.database.read(partial(run_lists.list_open, viewer=viewer, limit=limit))
+        return await self.database.read(partial(run_lists.list_open, viewer=viewer, limit=limit, after=after))
 
     async def list_due(self, now: datetime) -> Sequence[str]:
         """List the ids of the runs with a due action on a question, longest due first. Nothing else of them is
@@ -392,11 +404,21 @@ def insert_run(connection: Connection, run_id: str, row: Values) -> None:
     """
     if connection.execute(_INSERT_RUN, {"id": run_id, **row}).rowcount != 1:
         raise ConfigurationError(f"There is a run {run_id} in the store already. Choose another id.")
+    if row["assignees"] is not None:
+        put_shown_to(connection, run_id, row)
 
 
 def update_run(connection: Connection, run_id: str, before: int, row: Values) -> None:
     """Store the row of a run, whatever its status."""
     connection.execute(_UPDATE_RUN, {"id": run_id, "before": before, **row})
+    put_shown_to(connection, run_id, row)
+
+
+def _is_shown_otherwise(before: Run, row: Values) -> bool:
+    """Return whether who sees a run, or since when it asks them, is not what it was: most runs are shown to nobody."""
+    shown = derive_columns(before) if before.asked or before.config.open else None
+    was = (None, None) if shown is None or shown["assignees"] is None else (shown["assignees"], shown["asked_at"])
+    return was != ((None, None) if row["assignees"] is None else (row["assignees"], row["asked_at"]))
 
 
 def is_stored(connection: Connection, run_id: str) -> bool:

@@ -16,8 +16,10 @@ from upcall.ui.tool_calls import diff_lines, format_change
 if TYPE_CHECKING:
     from upcall.autogen.messages import Event
     from upcall.runs.events import LogEntry
+    from upcall.runs.holds import Hold
     from upcall.runs.run import Run
     from upcall.ui.cli.program import Program
+    from upcall.ui.terminal.screen import Screen
 
 _NAME_CHARS = 40
 _STATUS_COLUMNS = max(len(status) for status in RunStatus)
@@ -42,6 +44,12 @@ def note_interrupted(runs: Iterable[Run | DamagedRun], program: Program) -> list
     """Explain how to continue the runs that were stopped or killed while at work."""
     lines = [program.command("resume", run.id) for run in runs if not isinstance(run, DamagedRun) and run.interrupted]
     return ["Interrupted, nobody works on it. Continue with:", *lines] if lines else []
+
+
+def note_holds(screen: Screen, holds: Iterable[Hold]) -> None:
+    """Note what is held: since when, by whom and why."""
+    for hold in holds:
+        screen.note(f"Held: {hold.as_line()}", "yellow")
 
 
 def _list_run(run_id: str, status: str, at: datetime, text: str) -> str:

@@ -37,6 +37,7 @@ def worker(
     drain: Annotated[bool, typer.Option("--drain", help="Exit when the queue is empty.")] = False,
 ) -> None:
     """Work on submitted runs until Ctrl-C or SIGTERM. Needs a PostgreSQL store."""
+    command.ends_by_stop = True
     with command:
         command.app.store.jobs.refuse_file()
         try:
@@ -62,4 +63,8 @@ def workers(command: RunCommand) -> None:
         from upcall.workers.fleet import look_at_fleet
 
         fleet: Fleet = signals.run(look_at_fleet(command.app.store))
-        command.print(fleet.as_json(), fleet.as_lines)
+        held = signals.run(command.reader.holds.list())
+        command.print(
+            {**fleet.as_json(), "holds": [each.as_json() for each in held]},
+            lambda: [*fleet.as_lines(), *(f"Held: {each.as_line()}" for each in held)],
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from upcall.errors import (
     RunBusy,
     RunConflict,
     RunGone,
+    RunHeld,
     SchemaMismatch,
     StoreUnavailable,
     UnknownRun,
@@ -31,20 +31,22 @@ from upcall.errors import (
 )
 from upcall.execution.background import list_background
 from upcall.runs.run import Run
-from upcall.storage.job_queue import ADVANCE, QUEUE, UPKEEP_QUEUE
+from upcall.storage.jobs import ADVANCE, QUEUE, UPKEEP_QUEUE
 from upcall.telemetry.spans import is_on
 from upcall.text import first_line
 from upcall.workers.health import serve_health
+from upcall.workers.job_manager import IntroducedWorkers, OwnedJobs
+from upcall.workers.library_log import quiet_libraries
 from upcall.workers.lost_workers import count_lost, explain_lost, rescue_jobs
 from upcall.workers.metrics import WorkerMetrics
-from upcall.workers.owned_jobs import IntroducedWorkers, OwnedJobs
 from upcall.workers.settings import WorkersSettings
 
 RECONNECT_DELAY_S = 2.0
 NEXT_JOB_DELAY_S = 5.0
 CONNECTIONS = 4
 
-_log = logging.getLogger("upcall")
+_CONNECT = "connect to"
+"""What the worker does with its database besides reading and writing."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,7 @@ class Worker:
         app.store.jobs.refuse_file()
         self._app, self._store = app, app.store
         self._concurrency = concurrency or app.settings.queue.concurrency
+        app.store.database.outage.reports = True
         self._grace = app.settings.section(WorkersSettings).grace_seconds if grace is None else grace
         self._drain = drain
         self._times = FleetTimes(app.store.leases.seconds)
@@ -123,8 +126,9 @@ class Worker:
         Raises:
             ConfigurationError: the health port is not available.
         """
-        async with serve_health(self._health_port, lambda: self._is_ready):
-            await self._run()
+        with quiet_libraries():
+            async with serve_health(self._health_port, lambda: self._is_ready):
+                await self._run()
 
     async def _run(self) -> None:
         while True:
@@ -132,11 +136,13 @@ class Worker:
                 await self._store.jobs.open()
                 async with self._open() as (runs, upkeep, jobs):
                     self._is_ready = True
+                    self._store.database.outage.end(_CONNECT)
                     await self._work(runs, upkeep, jobs)
                     if self._drain and not await self._count_left():
                         return
             except (StoreUnavailable, ConnectorException, psycopg.Error) as error:
-                _log.warning("The worker waits for its database: %s", first_line(error))
+                problem = f"Cannot use the store {self._store.name}: {first_line(error).rstrip('.')}."
+                self._store.database.outage.begin(_CONNECT, problem)
             finally:
                 self._is_ready = False
             await asyncio.sleep(RECONNECT_DELAY_S)
@@ -254,7 +260,7 @@ class _Again(BaseRetryStrategy):
         match exception:
             case asyncio.CancelledError():
                 seconds = 0.0  # Given back: the worker ends.
-            case RunBusy() | UserAtLimit():
+            case RunBusy() | UserAtLimit() | RunHeld():
                 seconds = exception.seconds
             case RunConflict() if not isinstance(exception, RunGone):
                 seconds = 1.0

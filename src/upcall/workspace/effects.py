@@ -1,7 +1,4 @@
-"""Which effects of a change need the human's consent: what it takes from others, and what would run later.
-
-The network, and commands without a sandbox, are asked about in `upcall.workspace.consent`.
-"""
+"""Which effects of a change need the human's consent: what it takes from others, and what would run later."""
 
 from __future__ import annotations
 

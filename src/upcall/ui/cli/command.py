@@ -42,7 +42,10 @@ class Command:
     Attributes:
         is_interactive: whether questions are asked in place.
         debugs_all: whether the program was called with ``--debug`` before its command.
+        ends_by_stop: whether it works until it is stopped, so that a stop is how it ends well: a service.
     """
+
+    ends_by_stop = False
 
     screen: Screen
     debugs_all: ClassVar[bool] = False
@@ -113,7 +116,7 @@ class Command:
             Command.explain_stop(self)
             is_stopped = True
         if is_stopped:
-            raise typer.Exit(signals.INTERRUPTED) from error
+            raise typer.Exit(0 if self.ends_by_stop else signals.INTERRUPTED) from error
         if isinstance(error, BrokenPipeError):
             return  # The reader has seen enough, as `head` does; Typer ends the program without a word.
         if isinstance(error, Exception) and not isinstance(error, typer.Exit | typer.Abort | typer.TyperException):

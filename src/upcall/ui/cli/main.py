@@ -11,7 +11,7 @@ import typer
 from upcall import signals
 from upcall.ui.cli.added_commands import WithAdded
 from upcall.ui.cli.command import WRONG_USE, Command, describe_refusal
-from upcall.ui.cli.commands import edit, inspect, memory, run, store, trust
+from upcall.ui.cli.commands import edit, holds, inspect, memory, run, store, trust
 
 app = typer.Typer(
     name="upcall",
@@ -23,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for commands in (run, inspect, edit, trust):
+for commands in (run, inspect, edit, holds, trust):
     app.add_typer(commands.app)
 app.add_typer(memory.app, name="memory")
 app.add_typer(store.app, name="store")

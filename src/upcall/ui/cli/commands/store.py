@@ -92,18 +92,35 @@ def run_prune(
         int | None, typer.Option(metavar="N", min=1, help="For runs that stay, keep only the last N checkpoints.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print the id of each run, too.")] = False,
 ) -> None:
-    """Remove runs and old checkpoints. A run at work is never removed."""
+    """Remove runs and old checkpoints, some at a time: a stop keeps what is done. A run at work is never removed."""
     from upcall.storage import maintenance
 
     with command:
         chosen = _statuses(status or ())
         age = _age(older_than) if older_than else None
+        so_far = maintenance.Pruned([], 0, 0)
+
+        def note(pruned: Pruned) -> None:
+            nonlocal so_far
+            so_far = pruned
+
         pruning = maintenance.prune(
-            command.store, older_than=age, statuses=chosen, last_checkpoints=last_checkpoints, dry_run=dry_run
+            command.store,
+            older_than=age,
+            statuses=chosen,
+            last_checkpoints=last_checkpoints,
+            dry_run=dry_run,
+            on_progress=note,
         )
-        found = signals.run(pruning)
-        command.print_lines({**maintenance.as_plain(found), "dry_run": dry_run}, [_describe_prune(found, dry_run)])
+        try:
+            found = signals.run(pruning)
+        except KeyboardInterrupt:
+            command.screen.note(f"Stopped. {_describe_prune(so_far, dry_run)} Run it again for the rest.")
+            raise
+        lines = [*(found.runs if verbose else ()), _describe_prune(found, dry_run)]
+        command.print_lines({**maintenance.as_plain(found), "dry_run": dry_run}, lines)
 
 
 @app.command("restore")
@@ -198,9 +215,8 @@ def _describe_check(name: str, found: StoreCheck) -> list[str]:
 
 def _describe_prune(found: Pruned, dry_run: bool) -> str:
     verb = "Would remove" if dry_run else "Removed"
-    ids = f" ({', '.join(found.runs)})" if found.runs else ""
     files = f", and the files that came along for {len(found.uploads)}" if found.uploads else ""
-    return f"{verb} {len(found.runs)} runs{ids} and {found.checkpoints} checkpoints{files}: {found.bytes:,} bytes."
+    return f"{verb} {len(found.runs):,} runs and {found.checkpoints:,} checkpoints{files}: {found.bytes:,} bytes."
 
 
 def _age(text: str) -> timedelta:

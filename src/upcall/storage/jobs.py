@@ -95,6 +95,17 @@ class JobQueue:
 
         return work
 
+    def retry_now(self, connection: Connection) -> None:
+        """Let the jobs that were to be tried again later be tried now, in a transaction of the store."""
+        if not self.is_shared:
+            return
+        if connection.execute("SELECT to_regclass('procrastinate_jobs') IS NOT NULL").fetchone()[0]:
+            connection.execute(
+                "UPDATE procrastinate_jobs SET scheduled_at = NULL "
+                "WHERE queue_name = :queue AND status = 'todo' AND scheduled_at IS NOT NULL",
+                {"queue": QUEUE},
+            )
+
 
 @cache
 def _deferring() -> App:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -27,6 +28,7 @@ _INTRODUCE = (
     "INSERT INTO upcall_workers (id, host, process, concurrency) "
     "VALUES (%(worker_id)s, %(host)s, %(process)s, %(concurrency)s)"
 )
+_IS_HELD = "SELECT EXISTS (SELECT 1 FROM upcall_holds WHERE kind = 'queue') AS held"
 
 
 class OwnedJobs(JobManager):
@@ -72,6 +74,11 @@ class IntroducedWorkers(OwnedJobs):
                 if not self._insists:
                     raise
             await asyncio.sleep(RETRY_DELAY_S)
+
+    async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
+        """Take a job, unless an operator holds the queue."""
+        held = await self.connector.execute_query_one_async(_IS_HELD)
+        return None if held["held"] else await super().fetch_job(queues, worker_id)
 
     async def register_worker(self) -> int:
         """Register a worker, with its host, process and concurrency."""
