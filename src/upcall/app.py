@@ -166,7 +166,7 @@ class Upcall(RunReader):
     async def submit(self, task: TaskInput, **options: Unpack[StartOptions]) -> Run:
         """Store a run as ``queued`` and leave the work to a worker; return at once. The arguments are those of `start`.
 
-        With PostgreSQL the workers are processes started by `upcall worker`, on any machine; the run and the job that
+        With PostgreSQL the workers are processes of their own, on any machine; the run and the job that
         brings it to a worker are stored in one transaction. With an SQLite file this process is the worker, in the
         background of its event loop; see `drain`.
 

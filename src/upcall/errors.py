@@ -227,17 +227,6 @@ class RunBusy(RunConflict):
         self.run_id, self.worker, self.seconds = run_id, worker, seconds
 
 
-class ExperimentBusy(StoredStateError):
-    """The experiment is already running, in this process or in another. Nothing was started."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(
-            f"The experiment in {folder} is already running. Wait until it ends, or stop it: finished trials are kept. "
-            "To see its progress: upcall experiment FILE.yaml --dry-run"
-        )
-        self.folder = folder
-
-
 class UserAtLimit(RunConflict):
     """The user already has the maximum number of runs at work. Nothing was written; the run stays queued."""
 

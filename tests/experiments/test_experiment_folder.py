@@ -10,8 +10,8 @@ import pytest
 from scenario import Ended, upcall
 from trial_world import experiment, reply
 
-from upcall.errors import ConfigurationError, ExperimentBusy
-from upcall.experiments.folder import hold_folder
+from upcall.errors import ConfigurationError
+from upcall.experiments.folder import ExperimentBusy, hold_folder
 from upcall.testing import Reply, Request
 
 HOLD = """

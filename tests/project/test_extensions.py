@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,8 @@ from upcall.storage.store import delete_run
 from upcall.ui.cli.main import main
 
 __all__ = ["guests"]
+
+SRC = ROOT / "src/upcall"
 
 GREET = """
 from typing import Annotated
@@ -102,6 +105,19 @@ def test_commands_of_the_core_look_for_no_guest() -> None:
     """It would take as long as the rest of the command."""
     done = subprocess.run([sys.executable, "-c", LOOK, "list"], capture_output=True, text=True, check=True)
     assert done.stdout == "0\n"
+
+
+def test_core_names_no_command_of_a_guest() -> None:
+    """Where a guest is not installed, its command is none: what it offers is said by the guest."""
+    entries = [each for each in distribution("upcall").entry_points if each.group.startswith("upcall.")]
+    guests = tuple(str(SRC / each.module.split(".")[1]) for each in entries)
+    added = "|".join(each.name for each in entries if each.group == "upcall.commands")
+    named = re.compile(rf"\bupcall ({added})\b")
+    folders = [SRC, *(SRC / each for each in ("agents", "teams", "prompts"))]  # Links, into which a search does not go.
+    files = [each for folder in folders for each in folder.rglob("*") if each.suffix in (".py", ".j2")]
+    core = [each for each in files if not str(each).startswith(guests)]
+    assert len(core) > 200
+    assert {str(each): found for each in core if (found := named.findall(each.read_text()))} == {}
 
 
 DISPLAY = """

@@ -7,8 +7,19 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from upcall.errors import ConfigurationError, ExperimentBusy
+from upcall.errors import ConfigurationError, StoredStateError
 from upcall.trees import remove_tree
+
+
+class ExperimentBusy(StoredStateError):
+    """The experiment is already running, in this process or in another. Nothing was started."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"The experiment in {folder} is already running. Wait until it ends, or stop it: finished trials are kept. "
+            "To see its progress: upcall experiment FILE.yaml --dry-run"
+        )
+        self.folder = folder
 
 
 @contextmanager

@@ -129,7 +129,7 @@ class Scorer(_Stored):
             at = ".".join(map(str, first["loc"])) or "the file"
             raise ConfigurationError(
                 f"ask_scorer {path} is not a scorer of this version: {at}: {first['msg']}. "
-                "Train it again: upcall experiment FILE.yaml --train"
+                "Train it again with this version."
             ) from error
         if ask not in (None, scorer.ask):
             raise ConfigurationError(
