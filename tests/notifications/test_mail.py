@@ -237,7 +237,7 @@ def test_password_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) ->
     password = mail.password
     assert password is not None
     assert (password.get_secret_value(), "hunter2" in repr(settings)) == ("hunter2", False)
-    assert settings.notes == ()
+    assert settings.warnings == ()
 
 
 def test_damaged_setting_is_refused_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -296,4 +296,4 @@ def test_secret_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("UPCALL_NOTIFICATIONS__WEBHOOKS__CRM__SECRET", SECRET)
     settings = Settings.read()
     assert settings.section(NotificationsSettings).webhooks["crm"].secret.get_secret_value() == SECRET
-    assert (SECRET in repr(settings), settings.notes) == (False, ())
+    assert (SECRET in repr(settings), settings.warnings) == (False, ())

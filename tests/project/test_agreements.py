@@ -24,7 +24,7 @@ PLACES = list(list_about(settings_root()))
 VARIABLES = sorted({*(variable(place) for place, _ in PLACES), *(each.env for _, each in PLACES if each.env)})
 
 
-def agree(decision: agreements.Decision = "trust") -> SettingsFile:
+def agree(decision: agreements.TrustDecision = "trust") -> SettingsFile:
     """Agree to the one file here."""
     (file,) = find_files(Path())
     store_agreement(file, decision)

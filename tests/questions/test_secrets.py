@@ -476,13 +476,13 @@ def test_what_is_damaged_is_not_opened(damaged: str) -> None:
 def test_key_in_the_env_file_alone_is_noted() -> None:
     os.environ.pop(KEY)
     write_settings(f"{KEY}={new_key()}\n", ".env")
-    assert [note for note in Settings.read(models={"model": "demo"}).notes if KEY in note] == [
+    assert [note for note in Settings.read(models={"model": "demo"}).warnings if KEY in note] == [
         f"{KEY} is read from the environment itself, not from .env; export it."
     ]
 
 
 def test_key_in_the_environment_is_no_stray_variable() -> None:
-    assert not [note for note in Settings.read(models={"model": "demo"}).notes if KEY in note]
+    assert not [note for note in Settings.read(models={"model": "demo"}).warnings if KEY in note]
 
 
 # -- answers ----------------------------------------------------------------------------------------------------------
