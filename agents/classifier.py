@@ -52,11 +52,13 @@ class ClassifierSettings(StructuredSettings, ClassificationOptions, ClassifierLi
         tools: the team's tools, shown to the model so that it can judge how much work a task is (S2-22).
         files: names in the workspace, shown as well: talk about them is not small talk.
         deep_target: who gets deep tasks: the clarifier, or the planner if there is no clarifier.
+        shallow_targets: who gets shallow ones, by their intent; those of another intent count as deep.
     """
 
     tools: tuple[ToolInfo, ...] = ()
     files: tuple[str, ...] = ()
     deep_target: str = "clarifier"
+    shallow_targets: dict[Intent, str] = {Intent.CODING: "coder", Intent.RESEARCH: "researcher"}
 
     @field_validator("user_info")
     @classmethod
@@ -80,6 +82,7 @@ class ClassifierOptions(StructuredOptions, total=False):
     llm_timeout: float
     max_history: int
     deep_target: str
+    shallow_targets: Mapping[Intent, str]
 
 
 class ClassifierConfig(ClassifierSettings, StructuredParts):
@@ -87,7 +90,7 @@ class ClassifierConfig(ClassifierSettings, StructuredParts):
 
 
 class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[ClassifierConfig]):
-    """Answers meta queries at once; hands shallow tasks to researcher or coder, deep ones to the clarifier.
+    """Answers meta queries at once; hands a shallow task to the agent for its intent, a deep one to the clarifier.
 
     If the model call fails, it says so and ends the run, with ``upcall.error`` in the message's metadata
     (S2-33); called again without new messages, it tries again.
@@ -172,14 +175,14 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
     @property
     def targets(self) -> tuple[str, ...]:
         """The agents that get deep tasks and shallow ones."""
-        return (self._settings.deep_target, "coder", "researcher")
+        return (self._settings.deep_target, *self._settings.shallow_targets.values())
 
     def _route(self, classification: Classification, task: str, more: Mapping[str, str] = MappingProxyType({})) -> Step:
         metadata = {CLASSIFICATION: classification.model_dump_json(), **more}
         if classification.intent is Intent.META:
             return Respond(classification.meta_response or META_FALLBACK, metadata)
-        shallow = "coder" if classification.intent is Intent.CODING else "researcher"
-        target = self._settings.deep_target if classification.depth is Depth.DEEP else shallow
+        deep, shallow = self._settings.deep_target, self._settings.shallow_targets
+        target = deep if classification.depth is Depth.DEEP else shallow.get(classification.intent, deep)
         return HandOver(target, f"{classification.depth.value} {classification.intent.value} task: {task}", metadata)
 
     def _report_failure(self, message: str) -> Response:

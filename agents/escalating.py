@@ -16,8 +16,7 @@ from upcall.agents.structured.parse_output import UnreadableReply
 from upcall.agents.tool_loop.output import OutputValidator
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.agents.tool_loop.turn import Turn
-from upcall.autogen.messages import CHECKED, OUTCOME, OUTPUT
-from upcall.research.reports import CheckedReport
+from upcall.autogen.messages import OUTCOME
 from upcall.runs.reports import Report
 from upcall.text import shorten_middle
 
@@ -98,13 +97,13 @@ class EscalatingAgent(PausableAgent):
     def _falls_short(self, message: TextMessage) -> bool:
         """Return whether a report failed its task.
 
-        Quotes do not count, nor does the note that ends a turn at its limit: the work done stands.
+        The note that ends a turn at its limit does not count: the work done stands.
         """
-        if OUTCOME in message.metadata:
-            return False
-        checked = CHECKED in message.metadata
-        text = CheckedReport.model_validate_json(message.metadata[OUTPUT]).outcome() if checked else message.content
-        return falls_short(text)
+        return OUTCOME not in message.metadata and falls_short(self._text_of(message))
+
+    def _text_of(self, message: TextMessage) -> str:
+        """Return what a report says of its own work."""
+        return message.content
 
     def _with_findings(self, content: str) -> str:
         """Return the text of a hand-over, with the results of the latest calls."""

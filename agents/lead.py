@@ -8,7 +8,6 @@ from autogen_agentchat.base import ChatAgent
 from autogen_core.models import ChatCompletionClient
 
 from upcall.agents.approve import Approve
-from upcall.agents.citing import CitingAgent
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.prompts import PROMPTS, Prompts
 from upcall.prompts.contexts import LeadContext, ToolInfo
@@ -19,6 +18,7 @@ def lead(
     model_client: ChatCompletionClient,
     agents: Sequence[ChatAgent],
     *,
+    kind: type[PausableAgent] = PausableAgent,
     name: str = "lead",
     answers_nested: bool = False,
     small_client: ChatCompletionClient | None = None,
@@ -28,10 +28,10 @@ def lead(
     user_proxy: str = "user",
     prompts: Prompts = PROMPTS,
 ) -> PausableAgent:
-    """Return an agent whose tools are other agents; calls in one reply run at the same time. Its report cites only
-    their findings. `answers_nested` as in `PausableAgent`."""
+    """Return an agent whose tools are other agents; calls in one reply run at the same time. `kind` is its class, which
+    may treat their reports in a way of its own. `answers_nested` as in `PausableAgent`."""
     listed = tuple(ToolInfo(agent.name, agent.description) for agent in agents)
-    return CitingAgent(
+    return kind(
         name,
         model_client,
         description="Carries out a plan with its nested agents and reports to the user.",

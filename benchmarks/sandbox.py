@@ -14,11 +14,11 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
+from upcall.sandboxes import Bubblewrap, Local
+from upcall.sandboxes.bubblewrap import explain_unusable
+from upcall.sandboxes.limits import Limits
+from upcall.sandboxes.views import ViewName, explain_no_overlay
 from upcall.workspace.commands import ExecutionWorkbench
-from upcall.workspace.limits import Limits
-from upcall.workspace.sandboxes import Bubblewrap, Local
-from upcall.workspace.sandboxes.bubblewrap import explain_unusable
-from upcall.workspace.sandboxes.views import ViewName, explain_no_overlay
 
 Way = Callable[[str], Awaitable[object]]
 COMMANDS = ("true", "date +%N > new-$(date +%N)", "python3 -c pass")

@@ -1,15 +1,12 @@
-"""The root team: classifier, clarifier, planner, lead with nested coder and researcher, and the human."""
+"""The root team: classifier, clarifier, planner, lead with an agent for each role nested in it, and the human."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from heapq import nsmallest
 from operator import or_
-from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from autogen_agentchat.agents import UserProxyAgent
 from autogen_agentchat.base import TerminationCondition
@@ -23,12 +20,11 @@ from upcall.agents.approve import read_approve
 from upcall.agents.asking.ask_policy import AskPolicy
 from upcall.agents.clarifier import Clarifier, ClarifierSettings
 from upcall.agents.classifier import Classifier, ClassifierSettings
-from upcall.agents.coder import CommandExecution, coder
 from upcall.agents.lead import lead
 from upcall.agents.planner import Planner, PlannerSettings
-from upcall.agents.researcher import researcher
 from upcall.agents.resumable import ResumableAgent
 from upcall.agents.structured.options import StructuredSettings
+from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.agents.toolset import Tool, as_tool
 from upcall.autogen.messages import USER
 from upcall.config_source import suggest
@@ -38,16 +34,10 @@ from upcall.policy.approval import ApprovalRules
 from upcall.policy.scorer import Embed
 from upcall.prompts import PROMPTS, Prompts
 from upcall.prompts.contexts import ToolInfo
-from upcall.research.documents_workbench import DocumentsWorkbench
-from upcall.research.mcp_server import McpServer
-from upcall.research.mcp_tools import McpTools
-from upcall.research.sources.base import Source
-from upcall.research.sources.documents import DOCUMENTS
 from upcall.runs.asked_topics import AskedTopic
 from upcall.runs.plan import ApprovedPlan
 from upcall.runs.states import RunEvent
-from upcall.workspace.commands import RUN_COMMAND, RUN_PYTHON
-from upcall.workspace.file_tools import TOOLS
+from upcall.teams.roles import CommonOptions, Role
 
 PHASES: dict[str, RunEvent] = {
     "classifier": RunEvent.CLASSIFYING,
@@ -56,19 +46,8 @@ PHASES: dict[str, RunEvent] = {
 }
 """What happens to a run when the named agent gets the turn; any other agent executes."""
 
-MAX_FILES = 20
-"""How many file names the classifier is shown."""
-
 Clients = Callable[[str], ChatCompletionClient]
 """The model client for the agent of a name."""
-
-
-class _Common(TypedDict):
-    approve: ApprovalRules
-    max_rounds: int
-    stream: bool
-    user_proxy: str
-    prompts: Prompts
 
 
 @dataclass(frozen=True)
@@ -76,13 +55,9 @@ class TeamResources:
     """The prepared resources of the root team.
 
     Attributes:
-        workspace: the folder of the coder's files.
-        execution: how the coder runs commands; None if it runs none.
-        documents: files and folders that the researcher reads; their index is in the folder ``document_index``.
-        tools: for the researcher, and for the clarifier to look things up with.
+        roles: who does the work, and what with.
+        tools: for the agents that look things up, the clarifier among them.
         shown_tools: the names of the tools that an agent (classifier, clarifier) gets or is shown, if not all.
-        sources: sources besides the documents.
-        mcp_servers: servers whose tools the researcher gets.
         known_plan: the plan for a similar task that the planner offers.
         asked_topics: how the user reacted to the clarifier's earlier questions.
         small_model: makes checks and repairs instead of the agents' own models.
@@ -90,14 +65,9 @@ class TeamResources:
         ask_policies: policies of your own that decide whether the clarifier asks, and what.
     """
 
-    workspace: Path
-    execution: CommandExecution | None = None
-    documents: Sequence[str] = ()
-    document_index: Path | None = None
+    roles: Sequence[Role]
     tools: Sequence[Tool] = ()
     shown_tools: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    sources: Sequence[Source] = ()
-    mcp_servers: Mapping[str, McpServer] = field(default_factory=dict)
     small_model: ChatCompletionClient | None = None
     embed: Embed | None = None
     ask_policies: Sequence[AskPolicy] = ()
@@ -109,31 +79,23 @@ class TeamResources:
 _DEFAULTS = TeamOptions()
 
 
-class _RunSources:
-    """Return what the team may look things up with: documents, other sources, tools and MCP servers, if the data
-    sources allow."""
+class _RunTools:
+    """The tools that the team may use, if the data sources allow, and what its roles bring besides."""
 
     def __init__(self, resources: TeamResources, data_sources: Sequence[str] | None) -> None:
-        self._shown = resources.shown_tools
+        self._roles, self._shown = resources.roles, resources.shown_tools
         tools = [as_tool(tool) for tool in resources.tools]
-        others = [source.id for source in resources.sources]
-        known = [DOCUMENTS, *others, *(tool.name for tool in tools), *resources.mcp_servers]
+        known = [*(each for role in self._roles for each in role.source_ids), *(tool.name for tool in tools)]
         allowed = known if data_sources is None else data_sources
         for source in allowed:
             if source not in known:
                 raise ConfigurationError(f"There is no data source {source!r}. Known: {', '.join(known)}.")
         self.tools = [tool for tool in tools if tool.name in allowed]
-        self.servers = [McpTools(name, server) for name, server in resources.mcp_servers.items() if name in allowed]
-        self.library = DocumentsWorkbench(
-            resources.documents if DOCUMENTS in allowed else (),
-            index=resources.document_index,
-            others=[source for source in resources.sources if source.id in allowed],
-        )
 
     @property
-    def tool_names(self) -> list[str]:
-        """Return the names of the tools, except those of servers."""
-        return [*(tool.name for tool in self.tools), *self.library.source_tools]
+    def names(self) -> list[str]:
+        """The names of all tools, those of the roles too, except those of servers."""
+        return [*(tool.name for tool in self.tools), *(each for role in self._roles for each in role.tool_names)]
 
     def tools_of(self, agent: str) -> list[BaseTool[Any, Any]]:
         """Return the tools that one agent gets."""
@@ -141,11 +103,9 @@ class _RunSources:
         return [tool for tool in self.tools if shown is None or tool.name in shown]
 
     def infos(self, agent: str) -> list[ToolInfo]:
-        """Return the tools that an agent is shown, including those of the sources; an MCP server counts as
-        one."""
-        infos = [ToolInfo(each["name"], each.get("description", "")) for each in self.library.schemas()]
-        infos += [ToolInfo(server.name, server.description) for server in self.servers]
-        return [ToolInfo(tool.name, tool.description) for tool in self.tools_of(agent)] + infos
+        """Return the tools that an agent is shown, and what the roles look things up with."""
+        own = [ToolInfo(tool.name, tool.description) for tool in self.tools_of(agent)]
+        return [*own, *(each for role in self._roles for each in role.sources)]
 
 
 def root_team(
@@ -165,9 +125,9 @@ def root_team(
     """
     user = human or HumanProxyAgent(USER)
     deep = "clarifier" if options.enable_clarifier else "planner"
-    sources = _RunSources(resources, options.data_sources)
-    common = _Common(
-        approve=_approval_rules(options.approve, sources),
+    tools, roles = _RunTools(resources, options.data_sources), resources.roles
+    common = CommonOptions(
+        approve=_approval_rules(options.approve, roles, tools),
         max_rounds=options.max_rounds,
         stream=options.stream,
         user_proxy=user.name,
@@ -175,23 +135,7 @@ def root_team(
     )
 
     def workers(escalates_to: str | None) -> list[ResumableAgent[Any]]:
-        return [
-            coder(
-                clients("coder"),
-                resources.workspace,
-                execution=resources.execution,
-                escalates_to=escalates_to,
-                **common,
-            ),
-            researcher(
-                clients("researcher"),
-                sources.library,
-                tools=sources.tools,
-                workbench=sources.servers,
-                escalates_to=escalates_to,
-                **common,
-            ),
-        ]
+        return [role.build(clients(role.name), tools.tools, escalates_to, common) for role in roles]
 
     peers = workers(deep if options.enable_escalation else None)
     handlers = [ToolInfo(agent.name, agent.description) for agent in peers]
@@ -199,9 +143,10 @@ def root_team(
         Classifier(
             clients("classifier"),
             small_client=resources.small_model,
-            tools=[*handlers, *sources.infos("classifier")],
-            files=_name_files(resources.workspace),
+            tools=[*handlers, *tools.infos("classifier")],
+            files=[name for role in roles for name in role.files],
             deep_target=deep,
+            shallow_targets={role.intent: role.name for role in roles},
             prompts=resources.prompts,
             **_choose(ClassifierSettings, options, "classifier", user.name),
         ),
@@ -210,13 +155,14 @@ def root_team(
             small_client=resources.small_model,
             handlers=handlers,
             known_plan=resources.known_plan,
-            tools=sources.infos("planner"),
+            tools=tools.infos("planner"),
             prompts=resources.prompts,
             **_choose(PlannerSettings, options, "planner", user.name),
         ),
         lead(
             clients("lead"),
             workers(None),
+            kind=_lead_type(roles),
             answers_nested=options.parent_answers,
             small_client=resources.small_model,
             **common,
@@ -227,9 +173,9 @@ def root_team(
         clarifier = Clarifier(
             clients("clarifier"),
             small_client=resources.small_model,
-            documents=sources.library.available,
-            tools=sources.tools_of("clarifier"),
-            workbench=sources.library if sources.library.schemas() else (),
+            documents=[each for role in roles for each in role.documents],
+            tools=tools.tools_of("clarifier"),
+            workbench=[role.library for role in roles if role.library is not None],
             asked_topics=resources.asked_topics,
             prompts=resources.prompts,
             embed=resources.embed,
@@ -245,25 +191,27 @@ def root_team(
     return Swarm([*speakers, user], termination_condition=reduce(or_, stops))
 
 
-def _name_files(workspace: Path) -> list[str]:
-    """Return the names at the top of the workspace, without hidden ones: at most `MAX_FILES`, none if it is
-    unreadable."""
-    try:
-        names = os.listdir(workspace)  # Not `iterdir`, which makes a path of each of what may be 100,000.
-    except OSError:
-        return []
-    return nsmallest(MAX_FILES, (name for name in names if not name.startswith(".")))
+def _lead_type(roles: Sequence[Role]) -> type[PausableAgent]:
+    """Return the class of the lead.
+
+    Raises:
+        ConfigurationError: two roles need different ones.
+    """
+    found = {role.name: role.lead_type for role in roles if role.lead_type is not None}
+    if len(set(found.values())) > 1:
+        raise ConfigurationError(f"The roles {', '.join(found)} need different leads. Uninstall one of them.")
+    return next(iter(found.values()), PausableAgent)
 
 
-def _approval_rules(approve: Sequence[str], sources: _RunSources) -> ApprovalRules:
+def _approval_rules(approve: Sequence[str], roles: Sequence[Role], tools: _RunTools) -> ApprovalRules:
     """Return the rules for all agents of the team.
 
     Raises:
         ConfigurationError: a name in them matches no tool, so it would approve nothing.
     """
     rules = read_approve("lead", approve, ())
-    known = {*TOOLS, RUN_COMMAND, RUN_PYTHON, *sources.tool_names, "coder", "researcher"}
-    servers = [f"{server.name}_" for server in sources.servers]  # What these offer is known when they are asked.
+    known = {*tools.names, *(role.name for role in roles)}
+    servers = [f"{name}_" for role in roles for name in role.server_names]  # What they offer is known when asked.
     for name in sorted(rules.find_unknown(known, complete=not servers)):
         if not name.startswith(tuple(servers)):
             listed = ", ".join(sorted([*known, *(f"{each}*" for each in servers)]))

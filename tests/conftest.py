@@ -12,6 +12,8 @@ from pathlib import Path
 
 import loopback_only
 import pytest
+import stand_ins
+from guests import is_here
 from places import SUPPORT
 from postgres import NoPostgres, Server, running
 
@@ -27,6 +29,7 @@ _CHILDREN = str(SUPPORT / "child_processes")
 if _CHILDREN not in (paths := os.environ.get("PYTHONPATH", "").split(os.pathsep)):
     os.environ["PYTHONPATH"] = os.pathsep.join([_CHILDREN, *filter(None, paths)])
 
+stand_ins.install()
 
 _NUMBERS = itertools.count()
 
@@ -53,6 +56,13 @@ def pytest_collection_finish() -> None:
     """Leave modules and collected tests out of every search for garbage, which some tests ask for themselves."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out a test of the core that shows something by a guest which was taken out."""
+    needed = [guest for mark in item.iter_markers("needs") for guest in mark.args]
+    if missing := [guest for guest in needed if not is_here(guest)]:
+        pytest.skip(f"without {', '.join(missing)}")
 
 
 @pytest.fixture(autouse=True)

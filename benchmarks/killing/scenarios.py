@@ -24,11 +24,11 @@ from upcall.agents import NestedTeam, PausableAgent
 from upcall.autogen.tool_calls import idempotency_key, idempotent
 from upcall.errors import UserInputRequired
 from upcall.execution.demo import demo_reply
-from upcall.research.reports import CodingReport
 from upcall.runs.outputs import AmbiguityCheck, ClarificationResponse, Classification, Depth, Intent
 from upcall.runs.plan import Plan, PlanStep
 from upcall.runs.reports import Report
 from upcall.testing import Call, Calls, Reply, Request, Say
+from upcall.workspace.reports import CodingReport
 
 Step: TypeAlias = Sequence[Call] | str
 """A batch of calls, or the text that ends a turn."""

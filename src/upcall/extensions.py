@@ -17,18 +17,32 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 ExtensionPoint: TypeAlias = Literal[
-    "background", "commands", "displays", "forms", "gauges", "listeners", "settings", "tables"
+    "agents",
+    "background",
+    "changes",
+    "commands",
+    "displays",
+    "forms",
+    "gauges",
+    "listeners",
+    "roles",
+    "settings",
+    "tables",
 ]
 """What can be added. `docs/guides/extending.md` says what each takes.
 
+``agents``: classes that `upcall.agents` has by their names, beside its own.
 ``background``: what a process does while it stands by (a service, a worker), see
 ``upcall.execution.background``.
+``changes``: what is done with the changes of a run to files: ``undo`` (`upcall.subjects.changes.UndoChanges`), and
+``restore`` (`upcall.execution.workspaces.RestoreFolder`).
 ``commands``: commands of ``upcall``, by their names: a function as `typer` takes it, or a `typer.Typer` of several.
 ``displays``: what a notebook shows of a value, as a `Display`; the name begins with that of its class (``Run.html``).
 ``forms``: what `Upcall.form` returns, by where it is shown (``notebook``): a function of the application, the run, and
 ``user``, which returns a `upcall.run_form.RunForm`.
 ``gauges``: functions that read numbers for metrics in a transaction of the store, `upcall.storage.gauges.Gauge` each.
 ``listeners``: functions that make a `upcall.storage.store.Listener` of the settings, or None.
+``roles``: kinds of work in the root team, by the names of their agents: a class derived from `upcall.teams.Role`.
 ``settings``: a section of the settings, a `upcall.setting_types.Section` whose fields all have defaults.
 ``tables``: a `upcall.storage.schema.Table` of the store, or several.
 """

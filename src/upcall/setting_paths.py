@@ -21,6 +21,8 @@ from upcall.sections import load_sections
 from upcall.setting_types import About, Section
 
 PREFIX = "UPCALL_"
+KEY_SUFFIX = "_API_KEY"
+"""The end of each variable of other programs that an added section reads."""
 
 
 class Root(Mapping[str, Any]):
@@ -30,10 +32,20 @@ class Root(Mapping[str, Any]):
     def __init__(self, own: Mapping[str, Any]) -> None:
         self.own = own
 
+    def find_variable(self, name: str) -> ValuePath | None:
+        """Return the setting that a variable of another program sets too. Sections that packages add are only loaded
+        for the name of a key: they have no other such variables (`load_sections`)."""
+        if name in (own := self._own_variables):
+            return own[name]
+        return self._added_variables.get(name) if name.endswith(KEY_SUFFIX) else None
+
     @cached_property
-    def variables_of_others(self) -> Mapping[str, ValuePath]:
-        """The settings that variables of other programs set too; only upcall's own sections have such."""
-        return {about.env: place for place, about in list_about(self.own) if about.env is not None}
+    def _own_variables(self) -> Mapping[str, ValuePath]:
+        return _variables_of_others(self.own)
+
+    @property
+    def _added_variables(self) -> Mapping[str, ValuePath]:
+        return _variables_of_others(self.added)
 
     @property
     def added(self) -> Mapping[str, type[Section]]:
@@ -63,6 +75,10 @@ class Root(Mapping[str, Any]):
         return len(self.own) + len(self.added)
 
 
+def _variables_of_others(sections: Mapping[str, Any]) -> dict[str, ValuePath]:
+    return {about.env: place for place, about in list_about(sections) if about.env is not None}
+
+
 def variable(place: ValuePath) -> str:
     """Return the environment's name of a setting."""
     return PREFIX + "__".join(str(part) for part in place).upper()
@@ -73,10 +89,10 @@ def find_place(name: str, root: Root) -> ValuePath | None:
     upper = name.upper()
     if upper.startswith(PREFIX):
         return tuple(upper.removeprefix(PREFIX).lower().split("__"))
-    return root.variables_of_others.get(upper)
+    return root.find_variable(upper)
 
 
-def about(place: ValuePath, root: Root) -> About | None:
+def about(place: ValuePath, root: Mapping[str, Any]) -> About | None:
     """Return what is declared of a setting: of the innermost field on the way to the place that says something."""
     found, kind = None, None
     for part in place:
@@ -93,7 +109,7 @@ def list_about(root: Mapping[str, Any]) -> Iterator[tuple[ValuePath, About]]:
                 yield (section, name), found
 
 
-def type_at(place: ValuePath, root: Root) -> Any | None:
+def type_at(place: ValuePath, root: Mapping[str, Any]) -> Any | None:
     """Return the type of what stands at a place; None if nothing may stand there."""
     first, *rest = place
     kind = root.get(str(first))

@@ -115,7 +115,7 @@ class About:
         effect: what it does that its name does not say, shown first to whoever is asked to agree to a file that sets
             it: it names programs, servers or keys, or takes a question away.
         takes_key: the setting beside it whose key goes to the server that this one names.
-        env: a variable of other programs that is read too.
+        env: a variable of other programs that is read too; of an added section, one that ends with ``_API_KEY``.
     """
 
     text: str

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -41,13 +41,11 @@ from upcall.options import (
 )
 from upcall.policy.facts import FactValue, parse_facts, read_facts_file
 from upcall.policy.routing import ROLE
-from upcall.research.settings import ResearchSettings
 from upcall.runs.config import Fact, RootTeamConfig
 from upcall.setting_paths import Root, find_place, normalize, refuse_unknown, type_at, variable
 from upcall.setting_types import About, AnySection, AtLeastOne, Seconds, Section
 from upcall.settings_files import CONFIG_FILE, ENV_FILE, SettingsFile, read_config_file, read_env_file
 from upcall.settings_sources import FUNCTIONS, list_unknown, merge, read_variables
-from upcall.workspace.settings import WorkspaceSettings
 
 __all__ = ["ModelSettings", "Price", "Section", "Settings", "Small"]
 
@@ -257,8 +255,6 @@ class Settings(BaseModel, extra="allow", frozen=True, protected_namespaces=()):
     questions: QuestionsSettings = QuestionsSettings()
     planning: PlanningSettings = PlanningSettings()
     users: UsersSettings = UsersSettings()
-    workspace: WorkspaceSettings = WorkspaceSettings()
-    research: ResearchSettings = ResearchSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     terminal: TerminalSettings = TerminalSettings()
 
@@ -326,6 +322,14 @@ class Settings(BaseModel, extra="allow", frozen=True, protected_namespaces=()):
         found = {**own, **added, **(self.model_extra or {})}
         return MappingProxyType({name: value for name, value in found.items() if isinstance(value, Section)})
 
+    if not TYPE_CHECKING:  # A type checker knows the core's sections only.
+
+        def __getattr__(self, name: str) -> Any:
+            """Return a section of a package outside the core by its name, set or not: ``settings.workspace``."""
+            if name.startswith("_") or name in (self.model_extra or {}) or name not in settings_root().added:
+                return super().__getattr__(name)
+            return self.sections[name]
+
     def section(self, kind: type[AnySection]) -> AnySection:
         """Return a section by its class, as a package outside the core reads its own.
 
@@ -352,14 +356,21 @@ class Settings(BaseModel, extra="allow", frozen=True, protected_namespaces=()):
         return getattr(self, name) if name in type(self).model_fields else self.sections[name]
 
     def choose(self, kind: type[Options]) -> dict[str, Any]:
-        """Return the options of a kind, whichever section each is in."""
-        return {name: getattr(self._section_named(_home(name)), name) for name in kind.model_fields}
+        """Return the options of a kind, whichever section each is in; one that no installed section has, has its
+        default."""
+        found = {name: field.get_default(call_default_factory=True) for name, field in kind.model_fields.items()}
+        for name in found:
+            if (home := _find_home(name)) is not None:
+                found[name] = getattr(self._section_named(home), name)
+        return found
 
     def with_options(self, options: Mapping[str, Any]) -> Self:
-        """Return a copy with other values of options, as a run pins them, whichever section each is in."""
+        """Return a copy with other values of options, as a run pins them, whichever section each is in. What no
+        installed section has is left out: nobody would read it."""
         by_section: dict[str, dict[str, Any]] = {}
         for name, value in options.items():
-            by_section.setdefault(_home(name), {})[name] = value
+            if (home := _find_home(name)) is not None:
+                by_section.setdefault(home, {})[name] = value
         return self.replace(**by_section)
 
     @property
@@ -521,10 +532,10 @@ def find_files(folder: Path, *, config_too: bool = True) -> Sequence[SettingsFil
     return [file for file in found if file is not None]
 
 
-def _home(option: str) -> str:
-    """Return the name of the section that an option is in."""
-    fields = Settings.model_fields.items()
-    return next(name for name, field in fields if option in getattr(field.annotation, "model_fields", {}))
+def _find_home(option: str) -> str | None:
+    """Return the name of the section that an option is in; None if no installed one has it."""
+    root = settings_root()  # Upcall's own come first, so that what packages add is only loaded where it is needed.
+    return next((name for name in root if option in getattr(root[name], "model_fields", {})), None)
 
 
 def _drop_none(explicit: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from conversation import answers, resumed_as, run, send
 from pydantic import ValidationError
 from scenario import DEEP_CODING
 from scorers import list_needs
+from worlds import roles_in
 
 from upcall.agents import Clarifier
 from upcall.agents.asking import AskPolicy, AskVerdict, ClarifierTask, Proposal, WeighedCandidate
@@ -144,7 +145,7 @@ async def test_policy_judges_a_task_once_across_a_resume() -> None:
 
 
 async def test_policy_reaches_the_clarifier_of_the_root_team(tmp_path: Path) -> None:
-    resources = TeamResources(tmp_path, ask_policies=[Judge(must_ask=True, missing="the year")])
+    resources = TeamResources(roles_in(tmp_path), ask_policies=[Judge(must_ask=True, missing="the year")])
     nothing_listed = '{"candidates": [], "needs_clarification": false}'
     replies: dict[str, list[Reply]] = {
         "You are the classifier ": [DEEP_CODING],

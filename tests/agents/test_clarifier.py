@@ -26,8 +26,9 @@ from autogen_core.tools import FunctionTool, StaticWorkbench
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from conversation import Counted, answers, cancelled_while, impatient, nothing_left_behind, resumed_as, run, send, turn
 from tables import rows
+from worlds import roles_in
 
-from upcall.agents import Clarifier, DocumentsWorkbench, HumanProxyAgent
+from upcall.agents import Clarifier, HumanProxyAgent
 from upcall.agents.clarifier import MAX_TOOL_ROUNDS, ClarifierAgentState, ClarifierComponentConfig
 from upcall.agents.toolset import Tool
 from upcall.autogen.messages import CLARIFIER_LOG, CLASSIFICATION, answer_message, message_questions
@@ -45,7 +46,6 @@ from upcall.prompts.examples import EXAMPLES
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue, match_answers
 from upcall.questions.question import Question
-from upcall.research.sources.fences import FencedText, parse_fenced
 from upcall.teams import TeamResources, root_team
 from upcall.testing import Call, Calls, Fail, Reply, Request, ScriptedModelClient
 
@@ -252,7 +252,7 @@ async def test_state_holds_documents_and_data_sources() -> None:
 async def test_data_sources_filter_the_tools(sources: list[str] | None, tools: list[str], tmp_path: Path) -> None:
     """S0-20: in the root team."""
     deep = '{"intent": "research", "meta_response": null, "research_depth": "deep"}'
-    resources = TeamResources(tmp_path, tools=[search, pick_source])
+    resources = TeamResources(roles_in(tmp_path, data_sources=sources), tools=[search, pick_source])
     options = TeamOptions(data_sources=sources, check_questions=False)
     replies: dict[str, Sequence[Reply]] = {
         "You are the classifier ": [deep],
@@ -498,8 +498,12 @@ async def test_batches_count_per_task_over_all_its_questions() -> None:
     assert [offered(request) for request in client.requests[-2:]] == [[], ["search"]]
 
 
+@pytest.mark.needs("research")
 async def test_workbench_on_real_documents_is_searched_and_read(tmp_path: Path) -> None:
     """S0-43: a group of functions."""
+    from upcall.research.documents_workbench import DocumentsWorkbench
+    from upcall.research.sources.fences import FencedText, parse_fenced
+
     (tmp_path / "g7.md").write_text("# Energy\nJapan: 22 % renewable\n")
     calls = Calls([Call("search_documents", {"words": "Japan"}), Call("read_document", {"name": "g7.md"})])
     with ScriptedModelClient([calls, CLEAR]) as client:
@@ -841,7 +845,10 @@ def test_options_have_the_documented_defaults() -> None:
     )
 
 
+@pytest.mark.needs("research")
 async def test_dumped_clarifier_loads_and_works(tmp_path: Path) -> None:
+    from upcall.research.documents_workbench import DocumentsWorkbench
+
     (tmp_path / "g7.md").write_text("# Energy\n")
     (tmp_path / "repair.j2").write_text("Again: {{ problem }}")
     made = Clarifier(

@@ -15,13 +15,13 @@ from conversation import TurnResult, resumed_as, send
 from pydantic import BaseModel
 
 from upcall.agents import PausableAgent
-from upcall.agents.coder import coder as make_coder
 from upcall.autogen.messages import OUTCOME, OUTPUT, event_warnings
 from upcall.errors import ConfigurationError, ModelReplyInvalid
-from upcall.research.reports import CodingReport
 from upcall.runs.reports import Report
 from upcall.testing import Call, Calls, Reply, ScriptedModelClient
 from upcall.testing.model import MODEL_INFO
+from upcall.workspace.coder import coder as make_coder
+from upcall.workspace.reports import CodingReport
 
 WRITE = Call("write_file", {"path": "notes.md", "content": "x"})
 

@@ -21,6 +21,7 @@ from autogen_agentchat.messages import (
 )
 from autogen_agentchat.teams import Swarm
 from autogen_core import CancellationToken
+from worlds import roles_in
 
 from upcall.agents import HumanProxyAgent, PausableAgent
 from upcall.autogen.messages import answer_message, message_answers, message_questions, question_message
@@ -70,7 +71,7 @@ def small_team(client: ScriptedModelClient, human: UserProxyAgent) -> Swarm:
 def root(replies: dict[str, Sequence[Reply]], folder: Path, human: UserProxyAgent) -> tuple[ScriptedModelClient, Swarm]:
     client = ScriptedModelClient({f"You are the {agent} ": text for agent, text in replies.items()})
     options = TeamOptions(check_questions=False)
-    return client, root_team(lambda _: client, TeamResources(folder), options, human=human)
+    return client, root_team(lambda _: client, TeamResources(roles_in(folder)), options, human=human)
 
 
 # -- the agent alone --------------------------------------------------------------------------------------------------

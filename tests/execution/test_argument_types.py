@@ -46,7 +46,7 @@ CALLS: list[tuple[type[Exception], str, Do]] = [
     (ConfigurationError, "now is date; it must be a time", lambda app, _, q: app.expire(date(2026, 1, 2))),
     (ConfigurationError, "has no time zone", lambda app, _, q: app.expire(datetime(2026, 1, 2))),
     (ConfigurationError, "The task is bytes; it must be text", lambda app, _, q: app.start(b"Build it")),
-    (ConfigurationError, "kind is int; it must be", lambda app, _, q: app.memory.forget(5)),
+    (ConfigurationError, "topic is int; it must be", lambda app, _, q: app.memory.forget(5)),
     (ConfigurationError, "project is int; it must be", lambda app, _, q: app.memory.forget(project=5)),
     (
         CallerError,

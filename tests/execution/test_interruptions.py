@@ -11,11 +11,11 @@ import pytest
 
 from upcall import Run, RunStatus, Settings, Upcall
 from upcall.execution.demo import TASKS, demo_reply
+from upcall.sandboxes.bubblewrap import explain_unusable
 from upcall.storage.journal import RunJournal
 from upcall.storage.store import RunStore
 from upcall.testing import ScriptedModelClient
 from upcall.workspace import folder
-from upcall.workspace.sandboxes.bubblewrap import explain_unusable
 
 SANDBOXED = explain_unusable() is None
 """Whether the demo's coder can compile what it wrote. It does: code that was never run is a warning of its report."""

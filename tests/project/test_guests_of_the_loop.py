@@ -8,16 +8,24 @@ import sys
 from pathlib import Path
 
 import pytest
+from guests import load_those_here
 from pydantic import BaseModel
 
 import upcall.agents.tool_loop
 from upcall.agents.tool_loop.options import dump_output_type, load_output_type
 from upcall.errors import ConfigurationError
-from upcall.research.reports import CheckedReport, CodingReport, ResearchReport
 from upcall.runs.reports import Report
 
 LOOP = Path(upcall.agents.tool_loop.__file__).parent
 GUESTS = ("upcall.research", "upcall.workspace")
+REPORTS = [
+    Report,
+    *load_those_here(
+        "upcall.workspace.reports:CodingReport",
+        "upcall.research.reports:ResearchReport",
+        "upcall.research.reports:CheckedReport",
+    ),
+]
 
 
 @pytest.mark.parametrize("path", [*sorted(LOOP.glob("*.py")), LOOP.parent / "toolset.py"], ids=lambda path: path.name)
@@ -34,7 +42,7 @@ def test_plain_script_loads_no_guest() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-@pytest.mark.parametrize("kind", [Report, CodingReport, ResearchReport, CheckedReport])
+@pytest.mark.parametrize("kind", REPORTS)
 def test_report_keeps_its_class_in_a_dump(kind: type[Report]) -> None:
     assert load_output_type(dump_output_type(kind)) is kind
 

@@ -54,7 +54,12 @@ def test_agent_that_asks_needs_neither_store_nor_driver() -> None:
 
 def test_team_of_ones_own_loads_no_root_team_agents() -> None:
     loaded = modules_loaded_by(DRIVER)
-    assert not loaded & {"upcall.teams", "upcall.agents.coder", "upcall.agents.planner", "upcall.workspace.workbench"}
+    assert not loaded & {
+        "upcall.teams",
+        "upcall.workspace.coder",
+        "upcall.agents.planner",
+        "upcall.workspace.workbench",
+    }
 
 
 def test_model_client_loads_no_unused_parts_of_openai() -> None:

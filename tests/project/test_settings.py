@@ -12,6 +12,7 @@ from upcall import Settings, identity
 from upcall.errors import ConfigurationError
 from upcall.execution.model_clients import ModelClients, uses_demo
 from upcall.execution.team_factory import TeamFactory
+from upcall.options import SourceOptions
 from upcall.runs.config import ModelAddress, RootTeamConfig
 from upcall.runs.run import Run
 from upcall.testing import ScriptedModelClient
@@ -370,7 +371,12 @@ def test_what_is_not_set_has_its_default() -> None:
         True,
     )
     assert (read.team.max_history, read.team.max_context_chars, read.users.user_info) == (20, 24000, {})
-    assert (read.research.data_sources, read.team.prompts, read.team.verbose, read.team.log_response_max_chars) == (
+    assert (
+        read.choose(SourceOptions)["data_sources"],
+        read.team.prompts,
+        read.team.verbose,
+        read.team.log_response_max_chars,
+    ) == (
         None,
         None,
         False,

@@ -14,17 +14,17 @@ from conversation import TurnResult, answers, resumed_as, send
 from tables import rows
 
 from upcall.agents import DocumentsWorkbench
-from upcall.agents.citing import CitingAgent
 from upcall.agents.lead import lead
-from upcall.agents.researcher import researcher
 from upcall.autogen.messages import CHECKED, OUTPUT, answer_message
 from upcall.errors import ModelError
 from upcall.progress import PROGRESS
 from upcall.questions.answer import Answer
 from upcall.research.citations import Library, cite
 from upcall.research.cited import UNVERIFIED, CitedSource, Counts, Quotation, ReadText
+from upcall.research.citing import CitingAgent
 from upcall.research.markdown import split_source_list, strip_links
 from upcall.research.reports import CheckedReport, ResearchReport, extract_read_texts
+from upcall.research.researcher import researcher
 from upcall.research.sources.base import Hit, Passage
 from upcall.research.sources.fences import DATA, fence
 from upcall.runs.reports import MadeCall, Report, WorkDone
@@ -481,7 +481,7 @@ def script(**replies: Sequence[Reply]) -> ScriptedModelClient:
 
 
 def team(client: ScriptedModelClient, docs: Path) -> CitingAgent:
-    made = lead(client, [researcher(client, [docs], search_first=False)])
+    made = lead(client, [researcher(client, [docs], search_first=False)], kind=CitingAgent)
     assert isinstance(made, CitingAgent)
     return made
 

@@ -16,7 +16,8 @@ from tables import rows
 from web_servers import Request, Sent, serving
 
 from upcall.addresses import is_public
-from upcall.execution.network_sources import network_sources
+from upcall.research.network_sources import network_sources
+from upcall.research.settings import ResearchSettings
 from upcall.research.sources import SourceUnavailable
 from upcall.research.sources.arxiv import Arxiv
 from upcall.research.sources.fences import parse_fenced
@@ -331,13 +332,13 @@ async def test_only_an_arxiv_id_is_read(ref: str) -> None:
 
 
 def test_network_is_used_only_where_configured() -> None:
-    assert network_sources(Settings.read()) == []
+    assert network_sources(ResearchSettings()) == []
 
 
 def test_settings_turn_sources_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BRAVE_API_KEY", KEY)
     settings = Settings.read(None, research={"sources": ["wikipedia", "web", "arxiv", "web"]})
-    workbench = SourcesWorkbench(network_sources(settings))
+    workbench = SourcesWorkbench(network_sources(settings.section(ResearchSettings)))
     names = [schema["name"] for schema in workbench.schemas()]
     assert names[:4] == ["search_wikipedia", "read_article", "search_web", "read_page"]
     assert names[4:] == ["search_arxiv", "read_paper"]
@@ -346,6 +347,6 @@ def test_settings_turn_sources_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_source_without_its_key_explains_it_without_tools() -> None:
     settings = Settings.read(None, research={"sources": ["web", "wikipedia"], "web_search": "tavily"})
-    workbench = SourcesWorkbench(network_sources(settings))
+    workbench = SourcesWorkbench(network_sources(settings.section(ResearchSettings)))
     assert workbench.problems == ("web needs a key: set TAVILY_API_KEY",)
     assert [schema["name"] for schema in workbench.schemas()] == ["search_wikipedia", "read_article"]

@@ -14,7 +14,7 @@ from upcall.research.sources import isolated
 from upcall.research.sources.isolated import IsolatedReader
 from upcall.research.sources.passages import PASSAGE_CHARS, cut_into_parts
 from upcall.research.sources.readers import NotReadable, Text, decode, read_file, read_html
-from upcall.workspace.sandboxes.bubblewrap import explain_unusable
+from upcall.sandboxes.bubblewrap import explain_unusable
 
 PAGE = """<html><head><title>Wind &amp; sun</title><script>alert(1)</script></head><body>
 <nav><a href="/">Home</a><a href="/about">About</a></nav>

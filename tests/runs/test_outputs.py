@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from guests import load_those_here
 from pydantic import BaseModel, ValidationError
 from seed_texts import AMBIGUITY
 
 from upcall.agents.structured.parse_output import parse_reply
 from upcall.questions.question import MAX_LABEL_CHARS, MAX_OPTIONS, MAX_QUESTION_CHARS, ClarificationType
-from upcall.research.reports import CheckedReport, CodingReport, ResearchReport
-from upcall.research.sources.fences import fence
 from upcall.runs.outputs import (
     Ambiguity,
     AmbiguityCheck,
@@ -27,7 +26,11 @@ from upcall.runs.outputs import (
 from upcall.runs.plan import Plan, PlanStep
 from upcall.runs.reports import MadeCall, Report, WorkDone
 
-KINDS = [Classification, ClarificationResponse, AmbiguityCheck, Plan, Report, CodingReport, ResearchReport]
+REPORTS: list[type[Report]] = [
+    Report,
+    *load_those_here("upcall.workspace.reports:CodingReport", "upcall.research.reports:ResearchReport"),
+]
+KINDS = [Classification, ClarificationResponse, AmbiguityCheck, Plan, *REPORTS]
 
 
 def keys(schema: object) -> Iterator[str]:
@@ -61,10 +64,10 @@ def test_schema_of_nested_replies_holds_no_defaults() -> None:
 def test_schema_names_its_fields_as_the_prompts_do(kind: type[StructuredReply]) -> None:
     """X8"""
     unseen = {
-        ClarificationResponse: {"reason"},
-        ResearchReport: {"left_open"},
-        CodingReport: {"files", "commands", "tests"},
-    }.get(kind, set()) | {"warnings"}
+        "ClarificationResponse": {"reason"},
+        "ResearchReport": {"left_open"},
+        "CodingReport": {"files", "commands", "tests"},
+    }.get(kind.__name__, set()) | {"warnings"}
     assert list(kind.model_json_schema()["properties"]) == [each for each in kind.model_fields if each not in unseen]
 
 
@@ -215,46 +218,33 @@ def test_report_without_lists_is_its_summary() -> None:
     assert Report(summary="Done.").to_text() == "Done."
 
 
-def test_coding_report_names_its_files_first() -> None:
-    report = CodingReport(summary="Done.", files=("a.py",), assumptions=("X",))
-    assert report.to_text() == "Done.\n\nFiles:\n- a.py\n\nAssumed:\n- X"
-
-
-def test_research_report_says_what_it_did_not_find() -> None:
-    report = ResearchReport(summary="So.", not_found=("Spain",), left_open=("X",))
-    assert report.to_text() == "So.\n\nNot found:\n- Spain\n\nLeft open:\n- X"
-
-
-@pytest.mark.parametrize("kind", [Report, CodingReport, ResearchReport])
+@pytest.mark.parametrize("kind", REPORTS)
 def test_words_without_json_are_a_report_too(kind: type[Report]) -> None:
     assert kind.from_text(" It is done. ").to_text() == "It is done."
 
 
-@pytest.mark.parametrize("kind", [Report, CodingReport, ResearchReport])
+@pytest.mark.parametrize("kind", REPORTS)
 def test_lists_that_are_null_are_empty(kind: type[Report]) -> None:
     text: dict[str, Any] = dict.fromkeys(kind.model_fields) | {"summary": "Done."}
     assert kind.model_validate(text).to_text() == "Done."
+
+
+@pytest.mark.parametrize(
+    ("work", "warnings"),
+    [
+        (WorkDone([], frozenset({"coder"})), ("it called none of its tools",)),
+        (WorkDone([MadeCall("coder", {"task": "x"}, "")], frozenset({"coder"})), ()),
+        (WorkDone([]), ()),
+    ],
+)
+def test_report_of_an_agent_without_calls_is_warned_of(work: WorkDone, warnings: tuple[str, ...]) -> None:
+    assert Report.from_text("All done.").verify_against(work).warnings == warnings
 
 
 @pytest.mark.parametrize("text", [{}, {"summary": ""}, {"summary": None}], ids=repr)
 def test_report_says_something(text: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="summary"):
         Report.model_validate(text)
-
-
-def test_document_that_was_not_seen_is_no_source() -> None:
-    made = [
-        MadeCall("search_documents", {"words": "CUDA"}, "Nothing found for 'CUDA' in 2 documents."),
-        MadeCall(
-            "search_documents", {"words": "wind"}, fence("documents", "wind.md", "line 3", "more wind"), of_source=True
-        ),
-        MadeCall("read_document", {"name": "sun.md"}, fence("documents", "sun.md", "line 1", "sun"), of_source=True),
-    ]
-    report = ResearchReport.model_validate({"summary": "Done.", "sources": ["wind.md", "sun.md", "CUDA"]})
-    backed = report.verify_against(WorkDone(made))
-    assert isinstance(backed, CheckedReport)
-    assert [each.ref for each in backed.cited] == ["wind.md", "sun.md"]
-    assert backed.left_open == ("CUDA was cited, and was not read.",)
 
 
 @pytest.mark.parametrize(

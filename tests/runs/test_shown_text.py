@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from upcall.research.reports import CodingReport, ResearchReport
 from upcall.runs.outputs import ClarificationResponse, Classification, QuestionCheck
 from upcall.runs.plan import Plan
+from upcall.runs.reports import Report
 from upcall.runs.shown_text import SHOWN, TextFields, find_shown, find_text
 
 
@@ -36,8 +36,7 @@ class Marked(BaseModel):
     [
         (Classification, {"meta_response": None, "metaResponse": None}),
         (Plan, {"title": None, "sections": None, "steps": {"description": None}}),
-        (CodingReport, {"summary": None}),
-        (ResearchReport, {"summary": None}),
+        (Report, {"summary": None}),
         (ClarificationResponse, {}),
         (QuestionCheck, {}),
         (Marked, {"body": None}),

@@ -14,12 +14,12 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 
 from upcall import Settings, Upcall
 from upcall.agents import PausableAgent
+from upcall.sandboxes import Bubblewrap
 from upcall.testing import Call, ScriptedModelClient
 from upcall.workspace import command_runs, commands
 from upcall.workspace.commands import ExecutionWorkbench
 from upcall.workspace.consent import Consent
 from upcall.workspace.folder import Folder
-from upcall.workspace.sandboxes import Bubblewrap
 
 COMMAND = "date +%N > stamp; rm -r sub; echo > a.txt"
 """It comes out otherwise each time that it is run."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from upcall.workspace.sandboxes.bubblewrap import explain_unusable
-from upcall.workspace.sandboxes.views import explain_no_overlay
+from upcall.sandboxes.bubblewrap import explain_unusable
+from upcall.sandboxes.views import explain_no_overlay
 
 needs_bubblewrap = pytest.mark.skipif(explain_unusable() is not None, reason=f"no bubblewrap: {explain_unusable()}")
 """Marks tests that run commands in it; `.ci/run` installs it, and says so where it cannot."""

@@ -6,6 +6,7 @@ The system message of an agent is its name in angle brackets, by which `model_of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from autogen_agentchat.base import ChatAgent, Team
@@ -13,6 +14,8 @@ from autogen_agentchat.conditions import HandoffTermination, TextMessageTerminat
 from autogen_agentchat.teams import Swarm
 
 from upcall import PausableAgent, Settings, Upcall
+from upcall.runs.config import RootTeamConfig
+from upcall.teams import Role, RoleSetup, load_roles
 from upcall.testing import Call, Calls, Reply, ScriptedModelClient
 
 STORE = "runs.db"
@@ -60,3 +63,9 @@ def results_in(model: ScriptedModelClient, agent: str = "") -> list[str]:
     """Return the results of tool calls that the model of an agent was sent in its last request."""
     requests = [each for each in model.requests if agent in each.system]
     return list(requests[-1].tool_results.values())
+
+
+def roles_in(folder: Path, **pinned: Any) -> list[Role]:
+    """Return the roles that are installed, for a run in a folder; no commands are run in it."""
+    settings = Settings(workspace={"executor": "none"})
+    return [kind.for_run(RoleSetup(settings, RootTeamConfig(workspace=folder, **pinned))) for kind in load_roles()]

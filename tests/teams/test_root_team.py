@@ -12,6 +12,7 @@ from autogen_agentchat.messages import HandoffMessage, TextMessage, UserInputReq
 from autogen_agentchat.teams import Swarm
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from scenario import AGENTS, for_team, new_app, requests_of
+from worlds import roles_in
 
 from upcall import Answer, Outcome, Run, RunStatus, Settings, Upcall
 from upcall.autogen.messages import QUESTIONS, answer_message, event_path, message_questions
@@ -19,10 +20,8 @@ from upcall.execution.demo import demo_model
 from upcall.options import TeamOptions
 from upcall.questions.matching import AnswersInput, match_answers
 from upcall.questions.question import Question
-from upcall.research.sources.fences import FencedText, parse_fenced
 from upcall.runs.outputs import Depth, Intent
 from upcall.teams import TeamResources, root_team
-from upcall.teams.root import MAX_FILES
 from upcall.testing import Call, Calls, Fail, Hang, LoopbackServer, Reply, Request, Script, ScriptedModelClient
 from upcall.testing.model import MODEL_INFO
 
@@ -110,8 +109,11 @@ async def test_meta_query_is_answered_with_one_call() -> None:
     assert run.classification.intent is Intent.META
 
 
+@pytest.mark.needs("research")
 async def test_shallow_question_is_answered_from_the_documents(tmp_path: Path) -> None:
     """The researcher really searches, before its model says anything, and reads."""
+    from upcall.research.sources.fences import FencedText, parse_fenced
+
     folder = tmp_path / "papers"
     folder.mkdir()
     (folder / "energy.md").write_text("# Energy\nGermany: 52 percent wind and solar\n")
@@ -271,7 +273,10 @@ async def test_user_info_reaches_the_classifier_and_nobody_else() -> None:
     assert run.config.team.user_info == {"name": "Ada", "email": "ada@example.org"}
 
 
+@pytest.mark.needs("workspace")
 async def test_workspace_names_reach_the_classifier_alone(tmp_path: Path) -> None:
+    from upcall.workspace.role import MAX_FILES
+
     folder = tmp_path / "own"
     folder.mkdir()
     for name in (".hidden", "b.py", "a.md", *(f"z{number:02}" for number in range(MAX_FILES))):
@@ -308,7 +313,7 @@ async def test_every_query_enters_at_the_classifier(first: str, path: Sequence[s
 async def test_second_query_enters_at_the_classifier_too(tmp_path: Path) -> None:
     """S2-02, S2-06: with the first one and its reply as history."""
     with shallow("research", classifier=[META, classified("research", "shallow")], researcher=[FOUND]) as client:
-        team = root_team(lambda agent: client, TeamResources(tmp_path))
+        team = root_team(lambda agent: client, TeamResources(roles_in(tmp_path)))
         await team.run(task="Hello! What can you do?")
         await team.run(task="What is CUDA?")
     assert [each["content"] for each in requests_of(client, "classifier")[1].messages[1:]] == [
@@ -494,7 +499,7 @@ async def test_classifier_failure_in_plain_teams_is_the_last_message(
     """S2-33."""
     script = Script(by_agent())
     client = failing_first(failure, script)
-    team = root_team(lambda agent: client, TeamResources(tmp_path), TeamOptions(llm_timeout=0.5))
+    team = root_team(lambda agent: client, TeamResources(roles_in(tmp_path)), TeamOptions(llm_timeout=0.5))
     last = (await team.run(task=TASK)).messages[-1]
     assert isinstance(last, TextMessage)
     assert last.source == "classifier"
@@ -659,7 +664,7 @@ async def test_dumped_team_loads_and_works(tmp_path: Path) -> None:
         "planner": [unclear("A?"), CLEAR, PLAN],
         "lead": [DONE],
     }
-    resources = TeamResources(tmp_path, documents=[str(tmp_path)])
+    resources = TeamResources(roles_in(tmp_path, documents=[str(tmp_path)]))
     options = TeamOptions(check_questions=False)
     made = root_team(lambda agent: ReplayChatCompletionClient(replies.get(agent, []), MODEL_INFO), resources, options)
     loaded = Swarm.load_component(json.loads(made.dump_component().model_dump_json()))

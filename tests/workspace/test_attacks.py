@@ -15,10 +15,10 @@ from places import TEST_DATA
 from sandboxed import needs_bubblewrap, read_tree
 
 from upcall.errors import UserInputRequired
+from upcall.sandboxes import Bubblewrap
+from upcall.sandboxes.limits import Limits
+from upcall.sandboxes.views import ViewName
 from upcall.workspace.commands import ExecutionWorkbench
-from upcall.workspace.limits import Limits
-from upcall.workspace.sandboxes import Bubblewrap
-from upcall.workspace.sandboxes.views import ViewName
 
 pytestmark = needs_bubblewrap
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from sandboxed import needs_bubblewrap, read_tree, skip_without_overlay
 
 from upcall.errors import UserInputRequired
+from upcall.sandboxes import Bubblewrap
+from upcall.sandboxes.limits import Limits
+from upcall.sandboxes.views import ViewName
 from upcall.workspace.commands import ExecutionWorkbench
 from upcall.workspace.consent import Consent
-from upcall.workspace.limits import Limits
-from upcall.workspace.sandboxes import Bubblewrap
-from upcall.workspace.sandboxes.views import ViewName
 
 pytestmark = needs_bubblewrap
 

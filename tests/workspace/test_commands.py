@@ -21,12 +21,12 @@ from sandboxed import needs_bubblewrap, read_tree, skip_without_overlay
 from upcall import RunStatus, Settings, Upcall
 from upcall.agents import PausableAgent
 from upcall.errors import UserInputRequired
+from upcall.sandboxes import Bubblewrap
+from upcall.sandboxes.views import ViewName
 from upcall.testing import Call, ScriptedModelClient
 from upcall.workspace.command_results import read_changed
 from upcall.workspace.commands import ExecutionWorkbench
 from upcall.workspace.consent import Consent
-from upcall.workspace.sandboxes import Bubblewrap
-from upcall.workspace.sandboxes.views import ViewName
 
 pytestmark = needs_bubblewrap
 

@@ -19,12 +19,12 @@ from upcall.errors import UserInputRequired
 from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, ConsentSubject, Option, Question
 from upcall.questions.tool_context import DIFFERS, name_question, question_fields, tool_context
 from upcall.runs.file_changes import digest
+from upcall.sandboxes import Local, Unavailable
+from upcall.sandboxes.limits import Limits
 from upcall.testing import Call, ScriptedModelClient
 from upcall.workspace.commands import ExecutionWorkbench
 from upcall.workspace.consent import Consent, ConsentDenied, list_grants, was_begun
 from upcall.workspace.effects import FileEffect, Finding, ProposedChange
-from upcall.workspace.limits import Limits
-from upcall.workspace.sandboxes import Local, Unavailable
 
 
 def command(line: str) -> Call:

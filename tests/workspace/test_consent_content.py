@@ -15,11 +15,11 @@ from upcall import Run, RunStatus, Settings, Upcall
 from upcall.agents import PausableAgent, WorkspaceWorkbench
 from upcall.questions.tool_context import DIFFERS
 from upcall.runs.file_changes import FileState
+from upcall.sandboxes import Bubblewrap
 from upcall.testing import Call, ScriptedModelClient
 from upcall.workspace.commands import ExecutionWorkbench
 from upcall.workspace.effects import digest_change
 from upcall.workspace.folder import Write
-from upcall.workspace.sandboxes import Bubblewrap
 
 SCRIPT = Call("run_command", {"command": "sh seed.sh"})
 BIG = "head -c 1100000 /dev/zero | tr '\\0' ' '"

@@ -11,9 +11,10 @@ from upcall.errors import UnknownQuestion, UnknownRun, UserInputRequired
 from upcall.questions.approval import approval_fields
 from upcall.questions.question import Option, Question
 from upcall.questions.tool_call import PendingCall
-from upcall.research.reports import CodingReport
 from upcall.runs.file_changes import Change, FileChange, FileState, make_diff
 from upcall.runs.reports import MadeCall, WorkDone
+from upcall.sandboxes.base import Execution
+from upcall.sandboxes.limits import Limits
 from upcall.text import show_name
 from upcall.ui.tool_calls import format_change
 from upcall.workspace.changes import ChangeRefused, refuse_changes
@@ -21,8 +22,7 @@ from upcall.workspace.command_results import describe_result, read_changed
 from upcall.workspace.consent import Consent
 from upcall.workspace.effects import FileEffect, Finding, ProposedChange
 from upcall.workspace.folder import Write
-from upcall.workspace.limits import Limits
-from upcall.workspace.sandboxes.base import Execution
+from upcall.workspace.reports import CodingReport
 from upcall.workspace.staging import describe
 from upcall.workspace.workbench import WorkspaceWorkbench
 

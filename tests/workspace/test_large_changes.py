@@ -12,10 +12,10 @@ from deep_trees import make_deep
 from sandboxed import needs_bubblewrap, skip_without_overlay
 
 from upcall.errors import UserInputRequired
+from upcall.sandboxes import Bubblewrap
+from upcall.sandboxes.views import ViewName
 from upcall.workspace import changes, stages
 from upcall.workspace.commands import ExecutionWorkbench
-from upcall.workspace.sandboxes import Bubblewrap
-from upcall.workspace.sandboxes.views import ViewName
 from upcall.workspace.stages import Stage, open_stages
 
 pytestmark = needs_bubblewrap

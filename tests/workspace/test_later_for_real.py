@@ -20,9 +20,9 @@ from tables import rows
 from upcall import RunStatus, Settings, Upcall
 from upcall.agents import PausableAgent
 from upcall.errors import UserInputRequired
+from upcall.sandboxes import Bubblewrap
 from upcall.testing import Call, ScriptedModelClient
 from upcall.workspace.commands import ExecutionWorkbench
-from upcall.workspace.sandboxes import Bubblewrap
 from upcall.workspace.workbench import WorkspaceWorkbench
 
 pytestmark = needs_bubblewrap

@@ -12,10 +12,10 @@ from sandboxed import needs_bubblewrap
 
 from upcall import Settings, addresses
 from upcall.errors import ConfigurationError, UserInputRequired
+from upcall.sandboxes import Bubblewrap, NetworkAccess
+from upcall.sandboxes.limits import Limits
 from upcall.workspace.commands import ExecutionWorkbench
 from upcall.workspace.consent import Consent
-from upcall.workspace.limits import Limits
-from upcall.workspace.sandboxes import Bubblewrap, NetworkAccess
 
 pytestmark = needs_bubblewrap
 

@@ -16,13 +16,13 @@ from attacks import list_attacks
 from sandboxed import alive, needs_bubblewrap
 
 from upcall import identity
+from upcall.sandboxes import processes
+from upcall.sandboxes.base import Execution
+from upcall.sandboxes.bubblewrap import Bubblewrap
+from upcall.sandboxes.limits import Limits
+from upcall.sandboxes.local import Local
+from upcall.sandboxes.views import make_view
 from upcall.state_folder import find_state_folder
-from upcall.workspace.limits import Limits
-from upcall.workspace.sandboxes import processes
-from upcall.workspace.sandboxes.base import Execution
-from upcall.workspace.sandboxes.bubblewrap import Bubblewrap
-from upcall.workspace.sandboxes.local import Local
-from upcall.workspace.sandboxes.views import make_view
 
 pytestmark = needs_bubblewrap
 

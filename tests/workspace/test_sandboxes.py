@@ -15,8 +15,7 @@ from sandboxed import alive, needs_bubblewrap
 from tables import rows
 
 from upcall.errors import ConfigurationError
-from upcall.workspace.limits import Limits
-from upcall.workspace.sandboxes import (
+from upcall.sandboxes import (
     Bubblewrap,
     Docker,
     Executor,
@@ -26,8 +25,9 @@ from upcall.workspace.sandboxes import (
     Unavailable,
     executor_for,
 )
-from upcall.workspace.sandboxes import choice as choosing
-from upcall.workspace.sandboxes.base import Execution, Output
+from upcall.sandboxes import choice as choosing
+from upcall.sandboxes.base import Execution, Output
+from upcall.sandboxes.limits import Limits
 
 LIMITS = Limits(seconds=20, output_chars=1_000, max_output_mb=5)
 
@@ -139,8 +139,8 @@ async def test_several_commands_run_at_the_same_time(executor: Executor, tmp_pat
 async def test_sandbox_commands_die_with_the_upcall_process(tmp_path: Path) -> None:
     mark = str(secrets.randbelow(10**9) + 10**9)
     code = (
-        "import asyncio, pathlib\nfrom upcall.workspace.limits import Limits\n"
-        "from upcall.workspace.sandboxes import Bubblewrap\n"
+        "import asyncio, pathlib\nfrom upcall.sandboxes.limits import Limits\n"
+        "from upcall.sandboxes import Bubblewrap\n"
         f"asyncio.run(Bubblewrap().run('echo > begun; sleep {mark}', folder=pathlib.Path('.'), limits=Limits()))"
     )
     with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path) as process:

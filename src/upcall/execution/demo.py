@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 
 from upcall.errors import ConfigurationError
-from upcall.research.reports import CodingReport, ResearchReport
 from upcall.runs.outputs import AmbiguityCheck, ClarificationResponse, Classification, Depth, Intent, StructuredReply
 from upcall.runs.plan import Plan, PlanStep
 from upcall.runs.reports import Report
@@ -95,7 +94,7 @@ _PLAN = Plan(
     ),
 )
 
-_CUDA = ResearchReport(
+_CUDA = Report(
     summary="CUDA is NVIDIA's platform for running general computations on its graphics processors: a programming "
     "model, a compiler for C and C++ with extensions, and libraries. A program starts kernels that thousands of "
     "threads execute at the same time.",
@@ -138,7 +137,7 @@ def _coder(request: Request) -> Reply:
     framework, assumed = _framework(_answer(request))
     assumptions = (f"Framework: {framework}, because none was chosen.",) if assumed else ()
     summary = f"Registration, login and logout with {framework}."
-    return Say(CodingReport(summary=summary, assumptions=assumptions))
+    return Say(Report(summary=summary, assumptions=assumptions))
 
 
 def _answer(request: Request) -> str:

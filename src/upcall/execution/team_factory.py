@@ -28,7 +28,7 @@ from upcall.execution.model_clients import DEMO, ModelClients, uses_demo
 from upcall.execution.named_teams import import_team
 from upcall.execution.start_options import StartOptions, read_facts
 from upcall.execution.workspaces import refuse_unusable
-from upcall.options import Options, PinnedTeamOptions, ResolutionOptions, WorkKind
+from upcall.options import ExecutorOptions, Options, PinnedTeamOptions, ResolutionOptions, WorkKind
 from upcall.policy.resolver import Matcher
 from upcall.prompts import PROMPTS, Prompts
 from upcall.runs.config import DEFAULT_WORKSPACES, ModelAddress, NamedTeam, RootTeamConfig, RunConfig, make_absolute
@@ -136,13 +136,14 @@ class TeamFactory:
 
     @property
     def execution(self) -> str | None:
-        """How the coder's commands run, in one line; None if there are none, or the team is the caller's."""
+        """How the roles of the root team work, in one line; None if there is nothing to say, or the team is the
+        caller's."""
         if self.is_own:
             return None
-        from upcall.execution.root_teams import execution_for
+        from upcall.teams import load_roles
 
-        execution = execution_for(self._settings)
-        return None if execution is None else f"commands {execution.executor.description}"
+        said = [line for kind in load_roles() if (line := kind.describe(self._settings)) is not None]
+        return "; ".join(said) or None
 
     @property
     def is_own(self) -> bool:
@@ -195,9 +196,16 @@ class TeamFactory:
     def _pin_team(self, run_id: str, options: StartOptions, known_plan: ApprovedPlan | None) -> RootTeamConfig:
         settings = self._settings
         pinned = _choose(PinnedTeamOptions, settings, options)
-        folder = make_absolute(options.get("workspace") or settings.workspace.path or Path(DEFAULT_WORKSPACES, run_id))
+        from upcall.teams import load_roles  # Here, as in `phase`.
+
+        kept = {name: value for kind in load_roles() for name, value in kind.pin(settings).items()}
+        named = options.get("workspace") or kept.get("workspace")
+        folder = make_absolute(named or Path(DEFAULT_WORKSPACES, run_id))
         refuse_unusable(folder)
-        documents = [*(options.get("documents") or ())] or settings.research.documents
+        documents = [*(options.get("documents") or ())]
+        if documents and "documents" not in kept:
+            raise ConfigurationError(f"documents = {documents[0]!s}: no agent of the built-in team reads documents.")
+        documents = documents or kept.get("documents", [])
         address = None
         # An address may hold a password; then the run resumes with what the settings say.
         if (
@@ -228,7 +236,7 @@ class TeamFactory:
         if team is not None:
             pinned |= {name: getattr(team, name) for name in PinnedTeamOptions.model_fields}
             if team.unsafe_local and team.account != identity.account():
-                pinned["unsafe_local"] = self._settings.workspace.unsafe_local
+                pinned["unsafe_local"] = self._settings.choose(ExecutorOptions)["unsafe_local"]
         return self._settings.with_options(pinned)
 
     # -- the team -----------------------------------------------------------------------------------------------------

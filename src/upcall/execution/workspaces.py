@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import cast
+from typing import TypeAlias, cast
 
 from upcall.errors import ConfigurationError, UnknownRun, WorkspaceMissing, require_type
+from upcall.extensions import find_added, load_added
 from upcall.runs.config import make_absolute
 from upcall.runs.events import FolderMissing
+from upcall.runs.file_changes import CannotRestore, Change, ChangeLog, leaves_files
 from upcall.runs.run import Run
 from upcall.storage.change_log import StoredChanges
 from upcall.storage.store import RunStore
 from upcall.storage.stored_run import StoredRun
+
+RestoreFolder: TypeAlias = Callable[[ChangeLog, Path, Sequence[Change]], Awaitable[None]]
+"""Makes a folder that began empty what its changes, oldest first, left; raises `CannotRestore`."""
 
 _log = logging.getLogger("upcall")
 
@@ -73,12 +79,12 @@ async def restore_workspace(store: RunStore, stored: StoredRun) -> None:
                 run.id, team.workspace, "it does not exist, and should contain the files of an earlier run"
             )
         return
-    # Here, since most runs have changed no files.
-    from upcall.workspace.travel import CannotRestore, leaves_files, restore
-
     if team.has_own_workspace(run.id):
         if await store.leases.find_worker(stored) is None:
             try:
+                if "restore" not in find_added("changes"):
+                    raise CannotRestore("nothing installed here can make it from the store")
+                restore: RestoreFolder = load_added("changes", "restore")
                 await restore(log, team.workspace, changes)
             except CannotRestore as error:
                 raise WorkspaceMissing(run.id, team.workspace, str(error)) from error

@@ -122,6 +122,10 @@ class ChangeLog(Protocol):
         """Return the content that has this digest."""
 
 
+class CannotRestore(ValueError):
+    """A folder cannot be rebuilt from the records of its changes. Nothing was changed; the text says why."""
+
+
 class MemoryChanges:
     """The change log of a workbench that no driver runs: it ends with the process."""
 
@@ -154,6 +158,21 @@ def list_standing(changes: Iterable[Change]) -> list[Change]:
     made = list(changes)
     undone = {each for change in made for each in change.undoes}
     return [change for change in made if not change.undoes and change.id not in undone]
+
+
+def list_history(changes: Iterable[Change]) -> dict[str, list[FileState | None]]:
+    """List the states that the changes of one folder, oldest first, gave each name: from before the run's first change
+    of it to its last."""
+    found: dict[str, list[FileState | None]] = {}
+    for change in changes:
+        for file in change.files:
+            found.setdefault(file.path, [file.before]).append(file.after)
+    return found
+
+
+def leaves_files(changes: Iterable[Change]) -> bool:
+    """Return whether anything is left after the changes of one folder."""
+    return any(states[-1] is not None for states in list_history(changes).values())
 
 
 def start_digest() -> blake2b:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from upcall.errors import RunBusy
-from upcall.runs.file_changes import Change
+from upcall.errors import ConfigurationError, RunBusy
+from upcall.extensions import find_added, load_added
+from upcall.runs.file_changes import Change, ChangeLog
 from upcall.storage.change_log import StoredChanges
 from upcall.subjects.subject import Subject
+
+UndoChanges: TypeAlias = Callable[[ChangeLog, str, str | None], Awaitable[Sequence[Change]]]
+"""Undoes a run's last change, or the one of an id and all later ones, and returns the changes made to do so."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +40,13 @@ class RunChanges(Subject):
             RunBusy: a team is at work on the run.
             UnknownRun: there is no such run.
             NotAllowed: it belongs to somebody else.
+            ConfigurationError: what undoes changes is not installed.
         """
         access = self.access_of(user)
         stored = await access.load_owned(run_id, "undo")
         if stored.run.working and (worker := await access.store.leases.find_worker(stored)) is not None:
             raise RunBusy(stored.run.id, worker, access.store.leases.seconds)
-        from upcall.workspace.undo import undo
-
+        if "undo" not in find_added("changes"):
+            raise ConfigurationError("Nothing that can undo changes to files is installed here. Install it.")
+        undo: UndoChanges = load_added("changes", "undo")
         return await undo(StoredChanges(access.store, stored.run.id, access.user), stored.run.id, change_id)

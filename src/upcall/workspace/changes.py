@@ -10,11 +10,11 @@ from functools import cache
 from pathlib import Path
 
 from upcall.runs.file_changes import FileChange, FileState, digest, holds_same
+from upcall.sandboxes.views import View
 from upcall.text import show_name
 from upcall.trees import OWNER, TreeTooDeep
 from upcall.workspace.folder import PERMISSIONS, ChangedMeanwhile, Folder, Write, hash_file
 from upcall.workspace.later import is_cache
-from upcall.workspace.sandboxes.views import View
 
 MAX_KEPT_FILE = 50_000_000
 MAX_KEPT_BYTES = 200_000_000

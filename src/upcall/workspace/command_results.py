@@ -12,8 +12,8 @@ from upcall.text import show_name
 from upcall.trees import MAX_DEPTH
 
 if TYPE_CHECKING:  # Reports read these lines without a sandbox.
-    from upcall.workspace.limits import Limits
-    from upcall.workspace.sandboxes.base import Execution
+    from upcall.sandboxes.base import Execution
+    from upcall.sandboxes.limits import Limits
 
 MAX_NAMES_SHOWN = 30
 """How many of the files that a command changed are named to the model."""

@@ -16,15 +16,15 @@ from hashlib import blake2b
 
 from upcall.autogen.tool_calls import is_repeated_call
 from upcall.runs.file_changes import Change, ChangeLog, FileChange, list_standing
+from upcall.sandboxes.base import CommandLine, Execution, Executor
+from upcall.sandboxes.egress_proxy import NetworkAccess
+from upcall.sandboxes.limits import Limits
+from upcall.sandboxes.views import View, ViewName, make_view
 from upcall.workspace.changes import ChangeRefused, holds_files, prepare_writes, read_changes, refuse_changes
 from upcall.workspace.command_results import describe_result
 from upcall.workspace.consent import Consent, ConsentDenied, was_begun
 from upcall.workspace.effects import FileEffect, OwnFiles, ProposedChange
 from upcall.workspace.folder import ChangedMeanwhile, Folder, Write
-from upcall.workspace.limits import Limits
-from upcall.workspace.sandboxes.base import CommandLine, Execution, Executor
-from upcall.workspace.sandboxes.egress_proxy import NetworkAccess
-from upcall.workspace.sandboxes.views import View, ViewName, make_view
 from upcall.workspace.stages import Stage, StagedCommand
 from upcall.workspace.staging import commit, describe, finish
 

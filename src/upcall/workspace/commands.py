@@ -17,14 +17,14 @@ from upcall.autogen.scope import current_scope
 from upcall.autogen.tool_calls import idempotent
 from upcall.autogen.workbenches import StatelessWorkbench, tool_result
 from upcall.runs.file_changes import MemoryChanges
+from upcall.sandboxes.base import Executor, ExecutorUnavailable
+from upcall.sandboxes.choice import Unavailable
+from upcall.sandboxes.limits import Limits
+from upcall.sandboxes.views import ViewName
 from upcall.text import replace_surrogates
 from upcall.workspace.command_runs import CommandRequest, CommandRunner
 from upcall.workspace.consent import Consent, ConsentDenied
 from upcall.workspace.folder import Folder
-from upcall.workspace.limits import Limits
-from upcall.workspace.sandboxes.base import Executor, ExecutorUnavailable
-from upcall.workspace.sandboxes.choice import Unavailable
-from upcall.workspace.sandboxes.views import ViewName
 from upcall.workspace.stages import Stage, name_stage, open_stages
 from upcall.workspace.workbench import current_call, lock_place, share_place
 

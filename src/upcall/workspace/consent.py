@@ -21,9 +21,9 @@ from upcall.questions.approval import NOTHING_DONE, OR_WHY, explain_refusal, fin
 from upcall.questions.question import ConsentSubject, Option, Side
 from upcall.questions.record import Answered
 from upcall.questions.tool_context import ask_consent, was_asked
+from upcall.sandboxes.egress_proxy import NetworkAccess
 from upcall.text import MAX_NAME_CHARS, Shown, list_names, quote, show_name
 from upcall.workspace.effects import FileEffect, Finding, ProposedChange
-from upcall.workspace.sandboxes.egress_proxy import NetworkAccess
 
 MAX_SHOWN = 3_000
 """A longer command is not asked of the human: nobody would read it, and nobody can consent to what is not shown."""

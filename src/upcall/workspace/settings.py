@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from upcall.options import ExecutorOptions
+from upcall.sandboxes.limits import Limits
 from upcall.setting_types import About, HostName, Section
-from upcall.workspace.limits import Limits
 
 
 class WorkspaceSettings(Section, ExecutorOptions):

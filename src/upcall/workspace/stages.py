@@ -18,8 +18,8 @@ from platformdirs import user_state_path
 from pydantic import BaseModel, ValidationError
 
 from upcall.runs.file_changes import FileChange
+from upcall.sandboxes.base import Execution, ExecutorUnavailable
 from upcall.trees import remove_tree
-from upcall.workspace.sandboxes.base import Execution, ExecutorUnavailable
 
 logger = logging.getLogger(__name__)
 

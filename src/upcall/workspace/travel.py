@@ -9,23 +9,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from upcall.runs.file_changes import Change, ChangeLog, FileState, holds_same
+from upcall.runs.file_changes import CannotRestore, Change, ChangeLog, FileState, holds_same, list_history
 from upcall.text import show_name
 from upcall.workspace.folder import Folder, Write
 from upcall.workspace.staging import read_old
 from upcall.workspace.undo import is_same, leave_used_folders
-
-_History = dict[str, list[FileState | None]]
-"""The states of each name, from before the run's first change of it to its last."""
-
-
-class CannotRestore(ValueError):
-    """The folder cannot be rebuilt from the records. Nothing was changed; the text says why."""
-
-
-def leaves_files(changes: Sequence[Change]) -> bool:
-    """Return whether anything is left after the changes of one folder."""
-    return any(states[-1] is not None for states in _list_history(changes).values())
 
 
 async def restore(log: ChangeLog, root: Path, changes: Sequence[Change]) -> None:
@@ -37,7 +25,7 @@ async def restore(log: ChangeLog, root: Path, changes: Sequence[Change]) -> None
     Raises:
         CannotRestore: the content of the folder was not recorded completely, or cannot be written here.
     """
-    folder, history = Folder(root), _list_history(changes)
+    folder, history = Folder(root), list_history(changes)
     is_there = await asyncio.to_thread(folder.root.is_dir)
     if is_there and changes[-1].machine in ("", platform.node()):
         return
@@ -48,15 +36,6 @@ async def restore(log: ChangeLog, root: Path, changes: Sequence[Change]) -> None
         await asyncio.to_thread(_bring_up_to_date if is_there else _make, folder, writes)
     except (OSError, ValueError) as error:
         raise CannotRestore(f"it cannot be made from the store: {error}") from error
-
-
-def _list_history(changes: Sequence[Change]) -> _History:
-    """List the states that the changes of one folder, oldest first, gave each name."""
-    found: _History = {}
-    for change in changes:
-        for file in change.files:
-            found.setdefault(file.path, [file.before]).append(file.after)
-    return found
 
 
 async def _catch_up(log: ChangeLog, folder: Folder, path: str, states: Sequence[FileState | None]) -> Write | None:

@@ -19,8 +19,8 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from upcall.research.sources.readers import MAX_TEXT_CHARS, NotReadable, Text, load
-from upcall.workspace.sandboxes.bubblewrap import explain_unusable
-from upcall.workspace.sandboxes.enclosed import EnclosedProcess
+from upcall.sandboxes.bubblewrap import explain_unusable
+from upcall.sandboxes.enclosed import EnclosedProcess
 
 FILE_TIMEOUT_S = 60.0
 

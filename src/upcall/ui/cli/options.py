@@ -17,9 +17,7 @@ from upcall.settings import settings_root
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its first characters.")]
 Detach = Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")]
-Submit = Annotated[
-    bool, typer.Option("--submit", help="Return at once and leave the work to upcall worker (PostgreSQL).")
-]
+Submit = Annotated[bool, typer.Option("--submit", help="Return at once and leave the work to a worker (PostgreSQL).")]
 
 
 Given: TypeAlias = Mapping[str, dict[str, Any]]
@@ -43,13 +41,6 @@ def _flag(name: str, flag: str, help_text: str) -> SharedOption:
     return SharedOption(name, Annotated[bool, typer.Option(flag, help=help_text)], False)
 
 
-def help_for(section: str, name: str) -> str:
-    """Return the help of an option that is about a setting, as its declaration says."""
-    about = about_setting((section, name), settings_root())
-    assert about is not None, f"{section}.{name} says nothing of itself"
-    return about.help
-
-
 def setting_option(
     section: str,
     name: str,
@@ -57,15 +48,19 @@ def setting_option(
     metavar: str | None = None,
     minimum: int | None = None,
     maximum: int | None = None,
+    sections: Mapping[str, Any] | None = None,
 ) -> SharedOption:
     """Make the option of a setting from its declaration: its type, and its help.
 
     One that is yes or no can only be turned on, if `flags` do not say otherwise; a list is given by repeating it.
+    `sections` are the types of sections by name, by default those of the settings: what packages add would be loaded
+    for the help of every command.
     """
-    place = (section, name)
-    taken = plain_type(type_at(place, settings_root()))
+    place, root = (section, name), sections or settings_root()
+    taken, about = plain_type(type_at(place, root)), about_setting(place, root)
+    assert about is not None, f"{section}.{name} says nothing of itself"
     flags = flags or (f"--{name.replace('_', '-')}",)
-    kind = typer.Option(*flags, help=help_for(section, name), metavar=metavar, min=minimum, max=maximum)
+    kind = typer.Option(*flags, help=about.help, metavar=metavar, min=minimum, max=maximum)
     if taken is bool and "/" not in flags[0]:
         return SharedOption(name, Annotated[bool, kind], False, place)
     return SharedOption(name, Annotated[taken | None, kind], None, place)

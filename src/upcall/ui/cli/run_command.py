@@ -12,6 +12,7 @@ import typer
 
 from upcall import signals
 from upcall.errors import UpcallError
+from upcall.options import ExecutorOptions
 from upcall.setting_paths import variable
 from upcall.ui.cli.command import FAILED, Command, describe_refusal, quiet_autogen
 from upcall.ui.cli.options import (
@@ -145,8 +146,7 @@ class RunCommand(Command):
         """Continue with what a run pinned at its start, and with its model unless the command names one."""
         run = (await self.app.store.load(run_id)).run
         pinned = self.app.team.settings_of(run)
-        known = {"executor": pinned.workspace.executor, "unsafe_local": pinned.workspace.unsafe_local}
-        settings = self.app.settings.replace(workspace=known)
+        settings = self.app.settings.with_options(pinned.choose(ExecutorOptions))
         if self._find_given("models", "model") is None:
             settings = settings.with_model_of(run.config.team, self._find_given("models", "base_url"))
         team = run.config.select_team(None)

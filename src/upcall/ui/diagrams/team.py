@@ -15,7 +15,7 @@ from upcall.agents.toolset import Toolset
 from upcall.autogen.api import AssistantAgent, BaseGroupChat, BaseTool, ChatAgent, Team, UserProxyAgent, Workbench
 from upcall.autogen.group_chats import graph_of, manager_of, members
 from upcall.autogen.internals import agent_of, assistant_parts, is_static, parts_of, static_tools, team_of
-from upcall.autogen.workbenches import FileWorkbench
+from upcall.autogen.workbenches import StatelessWorkbench
 from upcall.ui.diagrams.diagram import Picture
 from upcall.ui.diagrams.svg import (
     BLUE,
@@ -31,9 +31,8 @@ from upcall.ui.diagrams.svg import (
     count_phrase,
     measure_width,
 )
-from upcall.workspace.commands import ExecutionWorkbench
 
-Role = Literal["team", "agent", "human"]
+DrawnRole = Literal["team", "agent", "human"]
 
 MAX_TOOLS = 12
 """How many tools of an agent are named; the others are only counted."""
@@ -59,7 +58,7 @@ class Member:
 
     name: str
     kind: str
-    role: Role = "agent"
+    role: DrawnRole = "agent"
     tools: tuple[str, ...] = ()
     hands_to: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
@@ -144,7 +143,7 @@ def _list_offered(workbenches: Iterable[Workbench]) -> Iterator[tuple[str, BaseT
     for workbench in workbenches:
         if is_static(workbench):
             yield from static_tools(workbench).items()
-        elif isinstance(workbench, FileWorkbench | ExecutionWorkbench):
+        elif isinstance(workbench, StatelessWorkbench):
             yield from ((schema["name"], None) for schema in _at_once(workbench.list_tools()))
         else:
             name = getattr(workbench, "name", "")

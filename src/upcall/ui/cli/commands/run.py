@@ -9,7 +9,8 @@ import typer
 
 from upcall import identity, signals
 from upcall.errors import CallerError
-from upcall.ui.cli.options import Detach, RunArgument, Submit, help_for, setting_option, with_options
+from upcall.options import ExecutorOptions
+from upcall.ui.cli.options import Detach, RunArgument, Submit, setting_option, with_options
 from upcall.ui.cli.run_command import WORK, RunCommand, work_options
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-Workspace = Annotated[Path | None, typer.Option(help=help_for("workspace", "path"))]
-Docs = Annotated[list[Path] | None, typer.Option(help=help_for("research", "documents"))]
+Workspace = Annotated[Path | None, typer.Option(help="Folder for the files of the run [upcall-work/RUN].")]
+Docs = Annotated[list[Path] | None, typer.Option(help="A document or folder to research; repeatable.")]
 
 
 @app.command()
@@ -30,7 +31,7 @@ Docs = Annotated[list[Path] | None, typer.Option(help=help_for("research", "docu
     setting_option("questions", "unattended"),
     setting_option("questions", "expires_after", metavar="TIME"),
     setting_option("questions", "on_expiry", metavar="WHAT"),
-    setting_option("workspace", "unsafe_local"),
+    setting_option("workspace", "unsafe_local", sections={"workspace": ExecutorOptions}),
     *WORK,
 )
 def run(

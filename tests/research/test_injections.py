@@ -18,6 +18,7 @@ from autogen_agentchat.base import Team
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 from cryptography.fernet import Fernet
 from injections import INJECTIONS, Injection
+from worlds import roles_in
 
 from upcall import AnsweredBy, Run, RunStatus, Settings, Upcall, ask_secret
 from upcall.options import TeamOptions
@@ -185,8 +186,7 @@ class World:
 
         def team() -> Team:
             resources = TeamResources(
-                workspace=self.workspace,
-                documents=[str(self.documents)],
+                roles_in(self.workspace, documents=[str(self.documents)]),
                 tools=self.tools(),
                 shown_tools={"clarifier": []},
             )

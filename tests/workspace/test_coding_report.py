@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from upcall.research.reports import CodingReport, ResearchReport
-from upcall.runs.reports import MadeCall, Report, WorkDone
+from upcall.runs.reports import MadeCall, WorkDone
 from upcall.text import show_name
+from upcall.workspace.reports import CodingReport
 
 TOOLS = frozenset({"write_file", "run_command", "run_python"})
 PATCH = "--- a/old.py\n+++ b/old.py\n@@ -1 +1 @@\n-x\n+y\n--- /dev/null\n+++ b/new.md\n@@ -0,0 +1 @@\n+z\n"
@@ -137,25 +137,6 @@ def test_code_need_not_run_where_nothing_can() -> None:
     assert coded(wrote("a.py"), tools=frozenset({"write_file"})).warnings == ()
 
 
-@pytest.mark.parametrize(
-    ("work", "warnings"),
-    [
-        (WorkDone([], frozenset({"coder"})), ("it called none of its tools",)),
-        (WorkDone([MadeCall("coder", {"task": "x"}, "")], frozenset({"coder"})), ()),
-        (WorkDone([]), ()),
-    ],
-)
-def test_report_of_an_agent_without_calls_is_warned_of(work: WorkDone, warnings: tuple[str, ...]) -> None:
-    assert Report.from_text("All done.").verify_against(work).warnings == warnings
-
-
-def test_answer_without_a_lookup_is_warned_of_with_sources() -> None:
-    sources = frozenset({"search_documents"})
-    report = ResearchReport.from_text("It is 28.").verify_against(WorkDone([], sources, sources))
-    assert report.warnings == ("it looked nothing up in its sources",)
-    assert ResearchReport.from_text("It is 28.").verify_against(WorkDone([])).warnings == ()
-
-
 def test_change_that_the_user_refused_is_no_failure() -> None:
     refused = MadeCall("delete_file", {"path": "a.md"}, "The user said no. Nothing was changed.")
     failed_edit = MadeCall("edit_file", {"path": "b.md"}, "Error")
@@ -164,3 +145,8 @@ def test_change_that_the_user_refused_is_no_failure() -> None:
         "the user did not agree to change a.md: nothing was changed there",
         "each change of b.md failed",
     )
+
+
+def test_coding_report_names_its_files_first() -> None:
+    report = CodingReport(summary="Done.", files=("a.py",), assumptions=("X",))
+    assert report.to_text() == "Done.\n\nFiles:\n- a.py\n\nAssumed:\n- X"

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from upcall.autogen.concurrency import run_to_completion
+from upcall.sandboxes.base import MEGABYTE, Execution, Output
+from upcall.sandboxes.limits import Limits
 from upcall.trees import TreeTooDeep, walk_tree
-from upcall.workspace.limits import Limits
-from upcall.workspace.sandboxes.base import MEGABYTE, Execution, Output
 
 POLL_INTERVAL_S = 0.05
 """The interval between checks of a command's usage. It can overshoot by what it uses in that time."""

@@ -9,10 +9,10 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 
-from upcall.workspace.limits import Limits
-from upcall.workspace.sandboxes import seccomp
-from upcall.workspace.sandboxes.bubblewrap import Bubblewrap, find_bubblewrap, make_passwd
-from upcall.workspace.sandboxes.descriptors import Pipe, open_file
+from upcall.sandboxes import seccomp
+from upcall.sandboxes.bubblewrap import Bubblewrap, find_bubblewrap, make_passwd
+from upcall.sandboxes.descriptors import Pipe, open_file
+from upcall.sandboxes.limits import Limits
 
 
 class EnclosedProcess(subprocess.Popen[bytes]):

@@ -13,11 +13,12 @@ from sandboxed import alive, needs_bubblewrap
 from scenario import upcall
 
 from upcall import RunStore, Settings, Upcall
-from upcall.agents.coder import CommandExecution, coder
 from upcall.errors import ConfigurationError
+from upcall.sandboxes import Local
 from upcall.storage.export import export_run, import_run
 from upcall.testing import Call, LoopbackServer, Request, Say, ScriptedModelClient
-from upcall.workspace.sandboxes import Local
+from upcall.workspace.coder import CommandExecution, coder
+from upcall.workspace.settings import WorkspaceSettings
 
 SHALLOW = '{"intent": "coding", "research_depth": "shallow"}'
 BROKEN = "def total(prices):\n    return round(sum(prices))\n"
@@ -168,10 +169,10 @@ async def test_consent_to_unsandboxed_commands_is_never_imported(shop: Path) -> 
     model = ScriptedModelClient({"You are the classifier ": [SHALLOW], "You are the coder ": [Call("ask_user", ASK)]})
     app = Upcall(model, store="theirs.db", settings=Settings.read(None, workspace={"unsafe_local": True}))
     run = await app.start("Do it", workspace=shop)
-    assert app.team.settings_of(run).workspace.unsafe_local is True
+    assert app.team.settings_of(run).section(WorkspaceSettings).unsafe_local is True
     brought = await import_run(RunStore("mine.db"), await export_run(app.store, run.id))
     mine = Upcall(model, store="mine.db", settings=Settings.read(None))
-    assert mine.team.settings_of(brought).workspace.unsafe_local is False
+    assert mine.team.settings_of(brought).section(WorkspaceSettings).unsafe_local is False
 
 
 async def test_unsandboxed_commands_never_run_for_another_persons_run(
@@ -184,10 +185,10 @@ async def test_unsandboxed_commands_never_run_for_another_persons_run(
     )
     run = await app.start("Do it", workspace=shop)
     other = Upcall(ScriptedModelClient(script), store="x.db", settings=Settings.read(None))
-    assert other.team.settings_of(run).workspace.unsafe_local is True
+    assert other.team.settings_of(run).section(WorkspaceSettings).unsafe_local is True
     monkeypatch.setattr("platform.node", lambda: "elsewhere")
-    assert other.team.settings_of(run).workspace.unsafe_local is False
-    assert app.team.settings_of(run).workspace.unsafe_local is True
+    assert other.team.settings_of(run).section(WorkspaceSettings).unsafe_local is False
+    assert app.team.settings_of(run).section(WorkspaceSettings).unsafe_local is True
 
 
 @pytest.mark.parametrize("home", ["", "sub/home"])

@@ -18,8 +18,8 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from upcall import addresses
+from upcall.sandboxes.descriptors import wait_readable
 from upcall.text import escape_controls, one_line
-from upcall.workspace.sandboxes.descriptors import wait_readable
 
 HTTPS = 443
 REQUEST_TIMEOUT_S = 30.0

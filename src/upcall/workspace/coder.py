@@ -6,20 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autogen_core.models import ChatCompletionClient
-from autogen_core.tools import Workbench
-
 from upcall.agents.approve import Approve
 from upcall.agents.escalating import EscalatingAgent
 from upcall.agents.tool_loop.pausable import PausableAgent
+from upcall.autogen.api import ChatCompletionClient, Workbench
 from upcall.prompts import PROMPTS, Prompts
 from upcall.prompts.contexts import CoderContext
-from upcall.research.reports import CodingReport
+from upcall.sandboxes.base import Executor
+from upcall.sandboxes.limits import Limits
+from upcall.sandboxes.views import ViewName
 from upcall.workspace.commands import ExecutionWorkbench
 from upcall.workspace.consent import Consent
-from upcall.workspace.limits import Limits
-from upcall.workspace.sandboxes.base import Executor
-from upcall.workspace.sandboxes.views import ViewName
+from upcall.workspace.reports import CodingReport
 from upcall.workspace.workbench import WorkspaceWorkbench
 
 

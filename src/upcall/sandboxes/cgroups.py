@@ -13,8 +13,8 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from upcall.workspace.limits import Limits
-from upcall.workspace.sandboxes.base import MEGABYTE
+from upcall.sandboxes.base import MEGABYTE
+from upcall.sandboxes.limits import Limits
 
 ROOM = 16
 """How many processes beyond the limit can be started: the watch notices the excess, and stops all."""

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from upcall.errors import ConfigurationError
 from upcall.options import ExecutorName
-from upcall.workspace.limits import Limits
-from upcall.workspace.sandboxes.base import CommandLine, Execution, Executor, ExecutorUnavailable
-from upcall.workspace.sandboxes.bubblewrap import INSTALL, Bubblewrap, explain_unusable
-from upcall.workspace.sandboxes.docker import IMAGE, Docker
-from upcall.workspace.sandboxes.egress_proxy import NetworkAccess
-from upcall.workspace.sandboxes.local import Local
-from upcall.workspace.sandboxes.views import View, ViewName
+from upcall.sandboxes.base import CommandLine, Execution, Executor, ExecutorUnavailable
+from upcall.sandboxes.bubblewrap import INSTALL, Bubblewrap, explain_unusable
+from upcall.sandboxes.docker import IMAGE, Docker
+from upcall.sandboxes.egress_proxy import NetworkAccess
+from upcall.sandboxes.limits import Limits
+from upcall.sandboxes.local import Local
+from upcall.sandboxes.views import View, ViewName
 
 
 class Unavailable:

@@ -20,8 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from upcall.sandboxes.base import ExecutorUnavailable
 from upcall.trees import OWNER, TreeTooDeep, copy_tree, join_place, remove_tree, scan, walk_tree
-from upcall.workspace.sandboxes.base import ExecutorUnavailable
 
 ViewName: TypeAlias = Literal["auto", "kernel", "fuse", "copy"]
 

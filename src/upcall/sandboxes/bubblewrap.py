@@ -15,14 +15,14 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from upcall.workspace.limits import Limits
-from upcall.workspace.sandboxes import seccomp
-from upcall.workspace.sandboxes.base import MEGABYTE, CommandLine, Execution, ExecutorUnavailable
-from upcall.workspace.sandboxes.cgroups import ROOM, Group
-from upcall.workspace.sandboxes.descriptors import Pipe, open_file, read_some, wait_readable
-from upcall.workspace.sandboxes.egress_proxy import EgressProxy, NetworkAccess
-from upcall.workspace.sandboxes.processes import ProcessStart, list_descendants, run_process, to_argv
-from upcall.workspace.sandboxes.views import View, ViewName, show_plainly
+from upcall.sandboxes import seccomp
+from upcall.sandboxes.base import MEGABYTE, CommandLine, Execution, ExecutorUnavailable
+from upcall.sandboxes.cgroups import ROOM, Group
+from upcall.sandboxes.descriptors import Pipe, open_file, read_some, wait_readable
+from upcall.sandboxes.egress_proxy import EgressProxy, NetworkAccess
+from upcall.sandboxes.limits import Limits
+from upcall.sandboxes.processes import ProcessStart, list_descendants, run_process, to_argv
+from upcall.sandboxes.views import View, ViewName, show_plainly
 
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 """System folders beside ``/usr``; on most systems links into it."""

@@ -7,20 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from autogen_agentchat.messages import TextMessage
-from autogen_core.models import ChatCompletionClient
-from autogen_core.tools import Workbench
-
 from upcall.agents.approve import Approve
 from upcall.agents.escalating import EscalatingAgent
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.agents.toolset import Tool
-from upcall.autogen.messages import CHECKED, OUTCOME
+from upcall.autogen.api import ChatCompletionClient, TextMessage, Workbench
+from upcall.autogen.messages import CHECKED, OUTCOME, OUTPUT
 from upcall.prompts import PROMPTS, Prompts
 from upcall.prompts.contexts import ResearcherContext
 from upcall.research.cited import Counts
 from upcall.research.documents_workbench import DocumentsWorkbench
-from upcall.research.reports import ResearchReport
+from upcall.research.reports import CheckedReport, ResearchReport
 from upcall.research.sources.documents import MAX_LISTED
 
 DESCRIPTION = "Finds things out: searches and reads the user's documents, answers questions, compares, summarises."
@@ -43,6 +40,12 @@ class ShallowResearcher(EscalatingAgent):
             or _nothing_holds(message.metadata.get(CHECKED))
             or super()._falls_short(message)
         )
+
+    def _text_of(self, message: TextMessage) -> str:
+        """Leave out the quotes of a checked report."""
+        if CHECKED not in message.metadata:
+            return super()._text_of(message)
+        return CheckedReport.model_validate_json(message.metadata[OUTPUT]).outcome()
 
 
 def _nothing_holds(counts: str | None) -> bool:

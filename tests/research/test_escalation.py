@@ -15,14 +15,14 @@ from scenario import for_team, new_app, requests_of
 
 from upcall import Run, RunStatus
 from upcall.agents import EscalatingAgent
-from upcall.agents.coder import coder
 from upcall.agents.escalating import falls_short
-from upcall.agents.researcher import SHALLOW_ROUNDS, researcher
 from upcall.autogen.messages import OUTPUT
 from upcall.errors import ModelReplyInvalid
+from upcall.research.researcher import SHALLOW_ROUNDS, researcher
 from upcall.runs.outputs import Depth
 from upcall.testing import Call, Fail, Reply, ScriptedModelClient
 from upcall.testing.model import MODEL_INFO
+from upcall.workspace.coder import coder
 
 TASK = "What is CUDA?"
 CLEAR = '{"needs_clarification": false}'

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from upcall.workspace.limits import Limits
+from upcall.sandboxes.limits import Limits
 
 if TYPE_CHECKING:
-    from upcall.workspace.sandboxes.egress_proxy import NetworkAccess
-    from upcall.workspace.sandboxes.views import View, ViewName
+    from upcall.sandboxes.egress_proxy import NetworkAccess
+    from upcall.sandboxes.views import View, ViewName
 
 CommandLine: TypeAlias = str | Sequence[str]
 """A shell command line, or a program and its arguments."""

@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from upcall.workspace.limits import Limits
-from upcall.workspace.sandboxes.base import MEGABYTE, CommandLine, Execution
-from upcall.workspace.sandboxes.egress_proxy import NetworkAccess
-from upcall.workspace.sandboxes.processes import ProcessStart, run_process, to_argv
-from upcall.workspace.sandboxes.views import View, ViewName
+from upcall.sandboxes.base import MEGABYTE, CommandLine, Execution
+from upcall.sandboxes.egress_proxy import NetworkAccess
+from upcall.sandboxes.limits import Limits
+from upcall.sandboxes.processes import ProcessStart, run_process, to_argv
+from upcall.sandboxes.views import View, ViewName
 
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "VIRTUAL_ENV", "SYSTEMROOT")
 """Variables that a command gets: the others may contain keys."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar, cast
 
-from autogen_agentchat.messages import ThoughtEvent
-from autogen_core import CancellationToken
-
 from upcall import identity
 from upcall.agents.tool_loop.output import OutputValidator
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.agents.tool_loop.turn import Frame, Turn
+from upcall.autogen.api import CancellationToken, ThoughtEvent
 from upcall.autogen.concurrency import Emit
 from upcall.autogen.messages import Event, add_warnings
 from upcall.progress import PROGRESS

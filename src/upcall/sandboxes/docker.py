@@ -12,11 +12,11 @@ from typing import Any
 from upcall.autogen.api import CancellationToken, CodeBlock
 from upcall.autogen.concurrency import run_to_completion
 from upcall.errors import install_command
+from upcall.sandboxes.base import MEGABYTE, CommandLine, Execution, ExecutorUnavailable, Output
+from upcall.sandboxes.egress_proxy import NetworkAccess
+from upcall.sandboxes.limits import Limits
+from upcall.sandboxes.views import View, ViewName
 from upcall.text import first_line
-from upcall.workspace.limits import Limits
-from upcall.workspace.sandboxes.base import MEGABYTE, CommandLine, Execution, ExecutorUnavailable, Output
-from upcall.workspace.sandboxes.egress_proxy import NetworkAccess
-from upcall.workspace.sandboxes.views import View, ViewName
 
 IMAGE = "python:3-slim"
 
