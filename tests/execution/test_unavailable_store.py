@@ -98,7 +98,7 @@ Play = Callable[[int], Awaitable[int]]
 
 async def play_with(app: Upcall, fails: int, is_made: bool, answers: Mapping[str, str]) -> tuple[Run, int]:
     """Play one run, left to a worker; return its end, and the number of calls."""
-    app.driver._work_here = lambda *given: None  # type: ignore[method-assign]
+    app.driver.work_here = lambda *given: None  # type: ignore[method-assign]
     run = await app.submit("Build me a user authentication system")
     database = UnreliableDatabase(app.store.database, fails, is_made)
     use_database(app.store, database)

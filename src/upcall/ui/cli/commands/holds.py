@@ -43,7 +43,7 @@ def release(command: RunCommand, kind: _Kind, name: _Name = "") -> None:
         command.print(released.as_json(), lambda: [f"Released: {released.subject}."])
         if not command.as_json and command.reader.store.file is not None:
             command.screen.note(
-                "Runs that wait in a process (upcall serve) continue there. Others that are queued continue with: "
+                "Runs that wait in a process that stands by continue there. Others that are queued continue with: "
                 "upcall resume RUN"
             )
 
