@@ -28,17 +28,8 @@ from upcall.questions.answer import Answer
 from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, Option, Question
 from upcall.questions.reply_intents import ReplyIntent, read_verdict, unwrap_reply
 from upcall.runs.outputs import AmbiguityCheck
-from upcall.runs.plan import (
-    EDITS_HINT,
-    ApprovedPlan,
-    EditRefused,
-    Plan,
-    PlanDraft,
-    PlanStatus,
-    PlanStep,
-    ReviewedPlan,
-    apply_edits,
-)
+from upcall.runs.plan import ApprovedPlan, Plan, PlanDraft, PlanStatus, PlanStep, ReviewedPlan
+from upcall.runs.plan_edits import EDITS_HINT, EditRefused, apply_edits
 from upcall.text import CONTROLS, first_line, shorten, shorten_middle
 
 FALLBACK_SECTIONS = ("Background", "Main points", "Comparison", "Open points", "Conclusion")

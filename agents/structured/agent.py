@@ -43,7 +43,6 @@ from upcall.agents.structured.parse_output import UnreadableReply, parse_reply, 
 from upcall.agents.structured.steps import Ask, HandOver, Respond, Step, Wait
 from upcall.agents.structured.thread import DialogEntry, Thread, as_stored
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
-from upcall.autogen.cut_replies import find_cut
 from upcall.autogen.known_answers import resolve_question
 from upcall.autogen.messages import (
     WARNINGS,
@@ -57,6 +56,7 @@ from upcall.autogen.messages import (
 from upcall.autogen.model_calls import call_model, result_of
 from upcall.autogen.model_size import is_small, learn_size
 from upcall.autogen.reply_streams import Read
+from upcall.autogen.truncated_replies import find_cut
 from upcall.errors import ModelError, ModelReplyUnfinished
 from upcall.prompts import PROMPTS, Prompts
 from upcall.prompts.contexts import (

@@ -14,8 +14,8 @@ from upcall.agents.tool_loop.limits import BROKEN
 from upcall.agents.tool_loop.output import OutputValidator
 from upcall.agents.tool_loop.parts import PausableParts
 from upcall.agents.tool_loop.turn import Frame, Turn
-from upcall.autogen.cut_replies import describe_cut, find_cut
 from upcall.autogen.messages import asking_metadata, executed_event
+from upcall.autogen.truncated_replies import describe_cut, find_cut
 
 _CUT_CALLS = "a reply was cut off {why}, so none of its calls was made. {advice}"
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from upcall.agents.tool_loop.options import PausableSettings
 from upcall.agents.tool_loop.turn import Turn
-from upcall.autogen.cut_replies import MAX_CUT_REPLIES, find_cut
+from upcall.autogen.truncated_replies import MAX_CUT_REPLIES, find_cut
 
 REPEATS = "repeats"
 IN_CIRCLES = "stopped because it went round in circles: the same calls, with the same results"

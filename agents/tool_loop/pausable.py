@@ -43,7 +43,6 @@ from upcall.agents.tool_loop.turn import Frame, Turn
 from upcall.agents.toolset import Tool, Toolset, question_call
 from upcall.autogen.client_quirks import fit_client
 from upcall.autogen.concurrency import Emit, cancellable
-from upcall.autogen.cut_replies import find_cut
 from upcall.autogen.messages import Event, is_question, message_questions, question_message, with_warnings
 from upcall.autogen.model_calls import call_model
 from upcall.autogen.model_size import learn_size
@@ -51,6 +50,7 @@ from upcall.autogen.part_states import PartStates
 from upcall.autogen.reply_streams import Read, ReplyShape, Withdrawn
 from upcall.autogen.scope import discard_last_reply
 from upcall.autogen.text_calls.reader import TextCalls
+from upcall.autogen.truncated_replies import find_cut
 from upcall.errors import ModelReplyInvalid, SchemaMismatch
 from upcall.prompts import PROMPTS, Prompts
 from upcall.runs.run import Usage

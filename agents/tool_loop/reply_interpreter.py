@@ -18,13 +18,13 @@ from upcall.agents.tool_loop.output import NotYet, OutputValidator, object_once
 from upcall.agents.tool_loop.parts import PausableParts
 from upcall.agents.tool_loop.prose_questions import ends_with_question, prose_question_call
 from upcall.agents.tool_loop.turn import Turn
-from upcall.autogen.cut_replies import find_cut
 from upcall.autogen.mending import mend_calls
 from upcall.autogen.openai_client.reply_parts import ReasonedReply
 from upcall.autogen.reply_streams import ReplyShape
 from upcall.autogen.structured_text import Around
 from upcall.autogen.text_calls.reader import TextCalls, may_write_calls, read_calls
 from upcall.autogen.thoughts import drop_marks
+from upcall.autogen.truncated_replies import find_cut
 from upcall.runs.shown_text import find_text
 from upcall.text import is_blank
 

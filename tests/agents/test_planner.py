@@ -28,7 +28,8 @@ from upcall.prompts.contexts import ToolInfo
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import match_answers
 from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, Question
-from upcall.runs.plan import EDITS_HINT, MAX_STEPS, ClarifierResult, Plan, PlanStatus, ReviewedPlan
+from upcall.runs.plan import MAX_STEPS, ClarifierResult, Plan, PlanStatus, ReviewedPlan
+from upcall.runs.plan_edits import EDITS_HINT
 from upcall.testing import Fail, Hang, Reply, ScriptedModelClient
 
 TASK = TextMessage(source="user", content="Search my files")

@@ -12,6 +12,7 @@ from places import TEST_DATA
 from tables import rows
 
 from upcall.research import word_lists
+from upcall.research.normalization import split_words
 from upcall.research.quotes import (
     MAX_PARTS,
     Match,
@@ -23,7 +24,6 @@ from upcall.research.quotes import (
     has_enough_words,
     look_up,
 )
-from upcall.research.tokens import split_words
 
 TUNED, HELD_OUT, IN_CONTEXT = (
     json.loads((TEST_DATA / f"{name}.json").read_text()) for name in ("quotes", "quotes_held_out", "quotes_in_context")

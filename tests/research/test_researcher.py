@@ -20,8 +20,8 @@ from reportlab.pdfgen.canvas import Canvas
 from scenario import CLEAR, upcall
 
 from upcall.research.cited import UNVERIFIED
+from upcall.research.normalization import split_words
 from upcall.research.sources.fences import parse_fenced
-from upcall.research.tokens import split_words
 from upcall.testing import Call, Calls, LoopbackServer, Reply, Request
 
 TASK = "Compare what the archive says of four books, and write a page about it"

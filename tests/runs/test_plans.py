@@ -11,18 +11,8 @@ import pytest
 from pydantic import ValidationError
 from tables import rows
 
-from upcall.runs.plan import (
-    EDITS_HINT,
-    MAX_STEPS,
-    ClarifierResult,
-    EditRefused,
-    Plan,
-    PlanDraft,
-    PlanStatus,
-    PlanStep,
-    ReviewedPlan,
-    apply_edits,
-)
+from upcall.runs.plan import MAX_STEPS, ClarifierResult, Plan, PlanDraft, PlanStatus, PlanStep, ReviewedPlan
+from upcall.runs.plan_edits import EDITS_HINT, EditRefused, apply_edits
 
 SEEDS = range(60)
 DECIDED = [status for status in PlanStatus if status not in (PlanStatus.MADE, PlanStatus.PROPOSED)]

@@ -23,7 +23,8 @@ from upcall.autogen.concurrency import Emit
 from upcall.autogen.instrumentors import show_model_call
 from upcall.autogen.internals import fit_anthropic_client, is_model_client_for, is_stock_cache
 from upcall.autogen.message_parts import read_arguments
-from upcall.autogen.model_errors import ReplyCutShort
+from upcall.autogen.model_errors import StreamBrokenOff
+from upcall.autogen.openai_client.calls import is_object
 from upcall.autogen.openai_client.takeover import calling_client, find_own_client
 from upcall.autogen.reply_streams import Read, StreamReader
 from upcall.text import replace_surrogates
@@ -58,7 +59,7 @@ async def stream_reply(
     One that cannot stream is called as a whole: AutoGen's for llama.cpp says so by an error.
 
     Raises:
-        ReplyCutShort: the stream ended without a reply.
+        StreamBrokenOff: the stream ended without a reply.
     """
     whole: CreateResult | None = None  # Read to the end: a client may count there.
     pieces: list[str] = []
@@ -80,10 +81,18 @@ async def stream_reply(
             raise
         return await request_reply(client, messages, options)
     if whole is None:
-        raise ReplyCutShort
+        raise StreamBrokenOff
     for each in reader.end():
         emit(each)
     return _with_text(whole, "".join(pieces))
+
+
+def is_broken_off(client: ChatCompletionClient, reply: CreateResult) -> bool:
+    """Return whether a streamed reply ended before its end. Ours raise; AutoGen's clients end it with the finish reason
+    ``unknown``, and some whole replies too (autogen-ext 0.7.5): calls that are whole are taken for one."""
+    if reply.finish_reason != "unknown" or calling_client(client) is not client:
+        return False
+    return isinstance(reply.content, str) or not all(is_object(each.arguments) for each in reply.content)
 
 
 def _with_text(reply: CreateResult, streamed: str = "") -> CreateResult:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from autogen_agentchat.messages import BaseChatMessage
 from autogen_core.models import ChatCompletionClient, CreateResult
 
-from upcall.autogen.cut_replies import find_cut
 from upcall.autogen.openai_client.takeover import find_own_client
 from upcall.autogen.tracing import read_model
+from upcall.autogen.truncated_replies import find_cut
 from upcall.text import one_line
 
 EMPTY = "upcall.empty"

@@ -18,11 +18,11 @@ from autogen_core.tools import ToolSchema
 from pydantic import BaseModel
 
 from upcall.autogen import tracing
-from upcall.autogen.client_quirks import fit_client, request_reply, stream_reply
+from upcall.autogen.client_quirks import fit_client, is_broken_off, request_reply, stream_reply
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.mending import mend_reply
-from upcall.autogen.model_errors import ReplyCutShort, explain_call
-from upcall.autogen.openai_client.takeover import calling_client, find_own_client, is_cut_off
+from upcall.autogen.model_errors import StreamBrokenOff, explain_call
+from upcall.autogen.openai_client.takeover import calling_client, find_own_client
 from upcall.autogen.reply_streams import Read, ReplyShape, StreamReader
 from upcall.autogen.scope import current_scope
 from upcall.autogen.server_waits import call_when_free
@@ -76,8 +76,8 @@ async def call_model(
         async def read(request: tracing.ModelRequest, emit: Emit[Read]) -> CreateResult:
             reader = StreamReader(client, agent, shape)
             reply = await stream_reply(client, request.messages, options, reader, emit, request.note_chunk)
-            if is_cut_off(client, reply):
-                raise ReplyCutShort
+            if is_broken_off(client, reply):
+                raise StreamBrokenOff
             return reply
 
         async def attempt() -> CreateResult:

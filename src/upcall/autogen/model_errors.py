@@ -49,7 +49,7 @@ _KEY = re.compile(r"\b(?:sk|pk|key|token|bearer)[-_ ][\w-]{6,}|\b[\w-]{24,}", re
 """What may be a key in the words of an error."""
 
 
-class ReplyCutShort(Exception):
+class StreamBrokenOff(Exception):
     """The stream ended before the reply did."""
 
 
@@ -248,7 +248,7 @@ def _recognise(error: Exception, agent: str) -> ModelError | None:
         return ModelError(f"{who} refused the request (HTTP {status}){reason}. {resume}")
     if isinstance(error, ServerError):
         return ModelUnavailable(f"{who} reported an error{reason}. Try again later. {resume}")
-    if isinstance(error, ReplyCutShort):
+    if isinstance(error, StreamBrokenOff):
         return ModelReplyInvalid(f"{who} cut its reply short. Try again. {resume}")
     if kind in ("LengthFinishReasonError", "ContentFilterFinishReasonError"):
         why = "its token limit" if kind.startswith("Length") else "its content filter"

@@ -30,13 +30,12 @@ from autogen_core.models import RequestUsage as Usage
 from autogen_core.tools import Tool, ToolSchema, Workbench
 from pydantic import BaseModel
 
-from upcall.autogen.client_quirks import fit_client, request_reply, stream_reply
+from upcall.autogen.client_quirks import fit_client, is_broken_off, request_reply, stream_reply
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.internals import ApprovalFunction, Wrappers, is_started, static_tools, wrap_manager, wrap_parts
 from upcall.autogen.mending import mend_reply
 from upcall.autogen.messages import Event
 from upcall.autogen.model_errors import explain_call
-from upcall.autogen.openai_client.takeover import is_cut_off
 from upcall.autogen.reply_streams import Read, ReplyShape, StreamReader
 from upcall.autogen.scope import current_scope
 from upcall.autogen.server_waits import call_when_free
@@ -126,7 +125,7 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
 
                 reader = StreamReader(self.inner, self._agent, shape)
                 whole = await stream_reply(self.inner, sent, options, reader, show, request.note_chunk)
-                if is_cut_off(self.inner, whole):
+                if is_broken_off(self.inner, whole):
                     raise _Unfinished(whole)
                 return whole
 

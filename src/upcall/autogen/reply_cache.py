@@ -15,9 +15,9 @@ from autogen_core.models import ChatCompletionClient, CreateResult
 from autogen_ext.models.cache import ChatCompletionCache
 from pydantic import BaseModel
 
-from upcall.autogen.cut_replies import find_cut
 from upcall.autogen.model_notes import Returned, ReturnedFields
 from upcall.autogen.openai_client.client import OpenAICompatibleClient
+from upcall.autogen.truncated_replies import find_cut
 
 
 def take_over_cache(cache: ChatCompletionCache, inner: ChatCompletionClient) -> ChatCompletionCache:

@@ -9,11 +9,11 @@ from typing import Literal
 from autogen_core import FunctionCall
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage, UserMessage
 
-from upcall.autogen.cut_replies import MAX_CUT_REPLIES, Cut, find_cut
 from upcall.autogen.empty_replies import describe_empty
 from upcall.autogen.messages import REMINDER
 from upcall.autogen.text_calls.reader import TextCalls, read_calls
 from upcall.autogen.thoughts import separate_thoughts
+from upcall.autogen.truncated_replies import MAX_CUT_REPLIES, Cut, find_cut
 from upcall.autogen.usage import add_usage
 from upcall.errors import ModelReplyInvalid, ModelReplyUnfinished
 from upcall.text import is_blank, one_line

@@ -21,6 +21,7 @@ except ImportError as error:
 
 DRAWS = 2_000
 SEED = 20_260_101
+_SIGNIFICANT_P = 0.05
 
 Floats = NDArray[np.float64]
 
@@ -45,6 +46,11 @@ class Difference:
 
     estimate: Estimate
     p: float | None
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether chance alone seldom gives such a difference."""
+        return self.p is not None and self.p < _SIGNIFICANT_P
 
     def as_json(self) -> dict[str, float | None]:
         """Return it as plain JSON."""

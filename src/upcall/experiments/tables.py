@@ -38,7 +38,9 @@ def difference_lines(results: Results) -> list[str]:
     names = [each for each in _heads(results) if each != "policy"]
     for (one, other), of in results.differences.items():
         named = ", ".join(_select(other, names))
-        differing = [f"{m.title} {format_difference(of[m.name], m)}" for m in MEASURES if _is_sure(of.get(m.name))]
+        differing = [
+            f"{m.title} {format_difference(of[m.name], m)}" for m in MEASURES if m.name in of and of[m.name].is_sure
+        ]
         where = f" ({named})" if named else ""
         lines.append(f"  {other.policy} - {one.policy}{where}: {'; '.join(differing) or 'nothing beyond chance'}")
     return lines
@@ -83,10 +85,6 @@ def _is_known(results: Results, measure: Measure) -> bool:
     """Whether a measure says anything: nothing costs money without prices, nothing succeeds without expectations."""
     values = [of[measure.name].value for of in results.cells.values()]
     return any(values) if measure.name in ("money", "seconds") else any(value is not None for value in values)
-
-
-def _is_sure(difference: Difference | None) -> bool:
-    return difference is not None and difference.p is not None and difference.p < 0.05
 
 
 def _heads(results: Results) -> list[str]:

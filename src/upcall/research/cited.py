@@ -107,6 +107,6 @@ def _show(quotation: Quotation) -> str:
 def fit_in_line(text: str, limit: int = 200) -> str:
     """Fit foreign text into a line of ours: no line breaks, links or images."""
     from upcall.research.markdown import strip_links  # Loads patterns that only displaying a source needs.
-    from upcall.research.tokens import UNSEEN
+    from upcall.research.normalization import UNSEEN
 
     return shorten(strip_links(one_line(UNSEEN.sub("", text)), ()), limit)

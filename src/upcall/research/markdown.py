@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from upcall.research.cited import UNVERIFIED
-from upcall.research.tokens import UNSEEN
+from upcall.research.normalization import UNSEEN
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
 

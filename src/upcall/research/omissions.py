@@ -63,7 +63,7 @@ from upcall.research.context_words import (
     has_se_as_if,
     is_german,
 )
-from upcall.research.tokens import END, QUESTION, UNSPACED, Words
+from upcall.research.normalization import END, QUESTION, UNSPACED, Words
 
 _HARD_MARK = re.compile(r"[;；:：-]")
 _COMMA = re.compile(r"[,，、()\"]")

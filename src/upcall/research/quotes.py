@@ -12,8 +12,8 @@ from functools import cached_property
 from itertools import pairwise
 
 from upcall.research.context_words import ARTICLES, BELIEFS, CONDITIONS, DENIALS, MODALS, PRONOUNS, QUANTITIES
+from upcall.research.normalization import END, QUESTION, UNSPACED, Words, spell_plainly, split_plain_words, split_words
 from upcall.research.omissions import find_objection, find_objection_to_gap
-from upcall.research.tokens import END, QUESTION, UNSPACED, Words, spell_plainly, split_plain_words, split_words
 from upcall.research.word_lists import is_word
 
 MIN_WORDS = 3

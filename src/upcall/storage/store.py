@@ -30,7 +30,7 @@ from upcall.storage.connection import Connection, Values, Work, database_errors,
 from upcall.storage.databases import Database, Synchronous, is_unreadable, open_database, run_in_thread
 from upcall.storage.event_log import EventLog, append_events
 from upcall.storage.holds import Holds
-from upcall.storage.jobs import JobQueue
+from upcall.storage.job_queue import JobQueue
 from upcall.storage.journal import RunJournal, put_records, read_journal
 from upcall.storage.leases import LeaseHolder, take_lease
 from upcall.storage.queued_answers import QueuedAnswers, take_queued

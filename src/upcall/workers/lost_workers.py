@@ -10,7 +10,7 @@ from upcall.runs.states import RunStatus
 from upcall.storage.connection import Connection
 from upcall.storage.event_bodies import dump_event
 from upcall.storage.event_log import append_events, lock_run
-from upcall.storage.jobs import QUEUE, UPKEEP_QUEUE
+from upcall.storage.job_queue import QUEUE, UPKEEP_QUEUE
 from upcall.storage.store import RunStore
 
 MAX_LOST, MAX_LOST_AMONG_OTHERS = 3, 6

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from upcall.storage.connection import Connection
-from upcall.storage.jobs import QUEUE
+from upcall.storage.job_queue import QUEUE
 
 # A job does not record since when it waits: its last event does, so that a job that was put back starts again.
 _QUEUE = """

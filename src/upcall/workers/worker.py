@@ -31,14 +31,14 @@ from upcall.errors import (
 )
 from upcall.execution.background import list_background
 from upcall.runs.run import Run
-from upcall.storage.jobs import ADVANCE, QUEUE, UPKEEP_QUEUE
+from upcall.storage.job_queue import ADVANCE, QUEUE, UPKEEP_QUEUE
 from upcall.telemetry.spans import is_on
 from upcall.text import first_line
 from upcall.workers.health import serve_health
-from upcall.workers.job_manager import IntroducedWorkers, OwnedJobs
 from upcall.workers.library_log import quiet_libraries
 from upcall.workers.lost_workers import count_lost, explain_lost, rescue_jobs
 from upcall.workers.metrics import WorkerMetrics
+from upcall.workers.owned_jobs import IntroducedWorkers, OwnedJobs
 from upcall.workers.settings import WorkersSettings
 
 RECONNECT_DELAY_S = 2.0

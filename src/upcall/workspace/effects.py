@@ -1,4 +1,7 @@
-"""Which effects of a change need the human's consent: what it takes from others, and what would run later."""
+"""Which effects of a change need the human's consent: what it takes from others, and what would run later.
+
+The network, and commands without a sandbox, are asked about in `upcall.workspace.consent`.
+"""
 
 from __future__ import annotations
 

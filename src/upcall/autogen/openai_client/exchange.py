@@ -9,7 +9,7 @@ from typing import Any
 from autogen_core.models import CreateResult
 
 from upcall.autogen.concurrency import Emit
-from upcall.autogen.model_errors import ReplyCutShort, ServerError, UnreadableBody
+from upcall.autogen.model_errors import ServerError, StreamBrokenOff, UnreadableBody
 from upcall.autogen.model_notes import Returned
 from upcall.autogen.openai_client.connections import Connections
 from upcall.autogen.openai_client.http import DONE, read_events
@@ -29,7 +29,7 @@ async def exchange(
     """Send a request and read its reply; `emit` gets what arrives of it.
 
     Raises:
-        ServerError, UnreadableBody, ReplyCutShort: with the `request`, and whether the reply `has_begun`.
+        ServerError, UnreadableBody, StreamBrokenOff: with the `request`, and whether the reply `has_begun`.
         openai.OpenAIError: the request failed.
     """
     response = await connections.send(path, body, options)
@@ -37,7 +37,7 @@ async def exchange(
         async with aclosing(response), aclosing(response.aiter_bytes()) as pieces:
             await _read(pieces, reader, emit)
         return reader.finish(provider)
-    except (ServerError, UnreadableBody, ReplyCutShort) as error:
+    except (ServerError, UnreadableBody, StreamBrokenOff) as error:
         error.request, error.has_begun = response.request, reader.has_begun  # type: ignore[union-attr]
         raise
     except Exception as error:
@@ -46,7 +46,7 @@ async def exchange(
 
             raise APITimeoutError(request=response.request) from error
         if type(error).__module__.split(".")[0] in ("httpx", "httpx2", "httpcore"):
-            cut = ReplyCutShort()
+            cut = StreamBrokenOff()
             cut.request = response.request  # type: ignore[attr-defined]
             raise cut from error
         raise

@@ -103,7 +103,7 @@ class Reader(ABC):
         """Return the reply, and what its `provider` wants back with it.
 
         Raises:
-            ReplyCutShort: it ended in the middle.
+            StreamBrokenOff: it ended in the middle.
             ServerError: its server could not continue.
         """
 

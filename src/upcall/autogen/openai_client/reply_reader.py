@@ -11,7 +11,7 @@ from typing import Any
 
 from autogen_core.models import CreateResult
 
-from upcall.autogen.model_errors import ReplyCutShort, ServerError, UnreadableBody
+from upcall.autogen.model_errors import ServerError, StreamBrokenOff, UnreadableBody
 from upcall.autogen.model_notes import Returned, digest
 from upcall.autogen.openai_client.calls import CallDrafts, merge
 from upcall.autogen.openai_client.endings import Ending, read_ending
@@ -136,14 +136,14 @@ class ReplyReader(Reader):
         """Return the reply, and what its `provider` wants back with it.
 
         Raises:
-            ReplyCutShort: it ended in the middle.
+            StreamBrokenOff: it ended in the middle.
             ServerError: its server could not continue.
         """
         ending = read_ending(self._reason)
         if ending is Ending.FAILED:
             raise ServerError(f"it ended the reply with {self._reason!r}")
         if ending is None and not self.done:
-            raise ReplyCutShort
+            raise StreamBrokenOff
         if not self._has_choice:
             raise UnreadableBody("its stream contains no reply")
         calls, of_calls = self._calls.finish(self._taken, self._offered)

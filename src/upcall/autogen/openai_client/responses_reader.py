@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from autogen_core import FunctionCall
 from autogen_core.models import ChatCompletionTokenLogprob, CreateResult
 
-from upcall.autogen.model_errors import ReplyCutShort, ServerError, UnreadableBody, words_of
+from upcall.autogen.model_errors import ServerError, StreamBrokenOff, UnreadableBody, words_of
 from upcall.autogen.model_notes import Returned, digest
 from upcall.autogen.openai_client.calls import CallDrafts
 from upcall.autogen.openai_client.endings import Ending, read_status
@@ -222,10 +222,10 @@ class ResponsesReader(Reader):
         """Return the reply, and what its `provider` wants back with it.
 
         Raises:
-            ReplyCutShort: it ended in the middle.
+            StreamBrokenOff: it ended in the middle.
         """
         if self._ending is None and not self.done:
-            raise ReplyCutShort
+            raise StreamBrokenOff
         if not self._drafts and not self._has_response:
             raise UnreadableBody("its stream contains no reply")
         items = [clean(each.finish()) for each in self._drafts]

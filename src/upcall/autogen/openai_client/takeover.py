@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from autogen_core.models import ChatCompletionClient, CreateResult
+from autogen_core.models import ChatCompletionClient
 
 from upcall.autogen.internals import is_model_client_for, is_stock_cache, is_stock_openai_client
-from upcall.autogen.openai_client.calls import is_object
 from upcall.autogen.scope import current_scope
 
 if TYPE_CHECKING:
@@ -44,11 +43,3 @@ def find_own_client(client: Any) -> OpenAICompatibleClient | None:
     if type(client).__module__ != "upcall.autogen.openai_client.client":
         client = calling_client(client)
     return client if type(client).__module__ == "upcall.autogen.openai_client.client" else None
-
-
-def is_cut_off(client: ChatCompletionClient, reply: CreateResult) -> bool:
-    """Return whether a streamed reply ended before its end. Ours raise; AutoGen's clients end it with the finish reason
-    ``unknown``, and some whole replies too (autogen-ext 0.7.5): calls that are whole are taken for one."""
-    if reply.finish_reason != "unknown" or calling_client(client) is not client:
-        return False
-    return isinstance(reply.content, str) or not all(is_object(each.arguments) for each in reply.content)

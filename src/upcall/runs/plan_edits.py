@@ -1,0 +1,104 @@
+"""The edits of single steps that a user writes when a plan is reviewed ("edit step 2: ...")."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import count
+
+from pydantic import ValidationError
+
+from upcall.runs.plan import Plan, PlanStep, describe_problem
+
+_ID = r"[\w.-]*\w"
+_TEXT = r"(?:\[(?P<name>[\w-]+)\] *)?(?P<text>(?!\[[\w-]+\]$)\S.*)"
+_EDIT_STEP = re.compile(rf"edit step (?P<id>{_ID}): *(?:\[(?P<only_name>[\w-]+)\]|{_TEXT})", re.IGNORECASE)
+_ADD_STEP = re.compile(rf"add (?:a )?step(?: after (?P<id>{_ID}))?: *{_TEXT}", re.IGNORECASE)
+_REMOVE_STEPS = re.compile(rf"remove steps? (?P<ids>{_ID}(?:(?:, *| and |, and ){_ID})*)\.?", re.IGNORECASE)
+
+EDITS_HINT = 'Single steps: "edit step 2: ...", "add step after 2: ...", "remove step 2", one a line.'
+"""How single steps are edited, as the user reads it."""
+
+
+class EditRefused(ValueError):
+    """An edit of single steps cannot be made. The text says why; the plan is as it was."""
+
+
+def apply_edits(plan: Plan, reply: str) -> Plan | None:
+    """Return the plan after the edits of single steps in `reply`, one a line; None where `reply` is not made of edits
+    alone.
+
+    What an edit does not touch stays as it is. Who depended on a removed step depends on what that step depended on. A
+    word in the place of an id is none ("remove step headings"), unless a step has it.
+
+    Raises:
+        EditRefused: there is no such step, or what is left cannot be carried out.
+    """
+    lines = [line.strip() for line in reply.splitlines() if line.strip()]
+    matched = [
+        _EDIT_STEP.fullmatch(line) or _ADD_STEP.fullmatch(line) or _REMOVE_STEPS.fullmatch(line) for line in lines
+    ]
+    edits = [(match, _ids(match)) for match in matched if match is not None]
+    known = {step.step_id for step in plan.steps}
+    named = [step_id for _, ids in edits for step_id in ids]
+    if not edits or len(edits) < len(lines) or any(_is_word(step_id) for step_id in named if step_id not in known):
+        return None
+    steps = list(plan.steps)
+    try:
+        for match, ids in edits:
+            if match.re is _EDIT_STEP:
+                _edit(steps, match)
+            elif match.re is _ADD_STEP:
+                _add(steps, match)
+            else:
+                for step_id in ids:
+                    _remove(steps, step_id)
+        return Plan(title=plan.title, sections=plan.sections, steps=tuple(steps))
+    except ValidationError as error:
+        raise EditRefused(describe_problem(error)) from error
+
+
+def _ids(match: re.Match[str]) -> list[str]:
+    if match.re is _REMOVE_STEPS:
+        return re.split(r",? and |, *", match["ids"], flags=re.IGNORECASE)
+    return [match["id"]] if match["id"] else []
+
+
+def _is_word(step_id: str) -> bool:
+    return not any(sign.isdigit() for sign in step_id)
+
+
+def _place(steps: Sequence[PlanStep], step_id: str) -> int:
+    for place, step in enumerate(steps):
+        if step.step_id == step_id:
+            return place
+    raise EditRefused(f"there is no step {step_id!r}; steps: {', '.join(step.step_id for step in steps) or 'none'}")
+
+
+def _by(name: str | None) -> dict[str, str]:
+    return {"type": "handler", "name": name} if name else {}
+
+
+def _edit(steps: list[PlanStep], match: re.Match[str]) -> None:
+    place = _place(steps, match["id"])
+    fields = {"description": match["text"]} if match["text"] else {}
+    by = _by(match["only_name"] or match["name"])
+    steps[place] = PlanStep.model_validate({**steps[place].model_dump(), **fields, **by})
+
+
+def _add(steps: list[PlanStep], match: re.Match[str]) -> None:
+    place = _place(steps, match["id"]) + 1 if match["id"] else len(steps)
+    taken = {step.step_id for step in steps}
+    step_id = next(str(number) for number in count(len(steps) + 1) if str(number) not in taken)
+    fields = {"step_id": step_id, "description": match["text"], "depends_on": [match["id"]] if match["id"] else []}
+    steps.insert(place, PlanStep.model_validate({**fields, **_by(match["name"])}))
+
+
+def _remove(steps: list[PlanStep], step_id: str) -> None:
+    removed = steps.pop(_place(steps, step_id))
+    for place, step in enumerate(steps):
+        if step_id in step.depends_on:
+            instead = [
+                needed for each in step.depends_on for needed in (removed.depends_on if each == step_id else [each])
+            ]
+            steps[place] = step.model_copy(update={"depends_on": tuple(dict.fromkeys(instead))})
