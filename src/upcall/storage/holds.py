@@ -12,7 +12,7 @@ from upcall.runs.run import Run
 from upcall.storage.connection import Connection
 from upcall.storage.databases import Database
 from upcall.storage.event_log import append_events
-from upcall.storage.jobs import JobQueue
+from upcall.storage.job_queue import JobQueue
 
 
 class Holds:
