@@ -59,16 +59,16 @@ class RoleSetup:
 class Role(ABC):
     """A kind of work in one run: it makes the agent that does it, as a member of the team and nested in the lead.
 
-    Only `name`, `intent` and `build` are needed. The rest is what other agents may know of it, or use.
+    Only `name`, `for_run` and `build` are needed. The rest is what other agents may know of it, or use.
 
     Attributes:
         name: the agent's name.
-        intent: small tasks of this kind go straight to the agent.
+        intent: small tasks of this kind go straight to the agent; None if it gets its tasks from the lead alone.
         lead_type: the class of the lead, where it treats the reports of this agent in a way of its own.
     """
 
     name: ClassVar[str]
-    intent: ClassVar[Intent]
+    intent: ClassVar[Intent | None] = None
     lead_type: ClassVar[type[PausableAgent] | None] = None
 
     @classmethod

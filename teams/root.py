@@ -35,6 +35,7 @@ from upcall.policy.scorer import Embed
 from upcall.prompts import PROMPTS, Prompts
 from upcall.prompts.contexts import ToolInfo
 from upcall.runs.asked_topics import AskedTopic
+from upcall.runs.outputs import Intent
 from upcall.runs.plan import ApprovedPlan
 from upcall.runs.states import RunEvent
 from upcall.teams.roles import CommonOptions, Role
@@ -146,7 +147,7 @@ def root_team(
             tools=[*handlers, *tools.infos("classifier")],
             files=[name for role in roles for name in role.files],
             deep_target=deep,
-            shallow_targets={role.intent: role.name for role in roles},
+            shallow_targets=_shallow_targets(roles),
             prompts=resources.prompts,
             **_choose(ClassifierSettings, options, "classifier", user.name),
         ),
@@ -189,6 +190,21 @@ def root_team(
     if human is None:
         stops.append(HandoffTermination(USER))
     return Swarm([*speakers, user], termination_condition=reduce(or_, stops))
+
+
+def _shallow_targets(roles: Sequence[Role]) -> dict[Intent, str]:
+    """Return who gets small tasks, by their intent.
+
+    Raises:
+        ConfigurationError: two roles want the same ones.
+    """
+    found: dict[Intent, str] = {}
+    for role in roles:
+        if role.intent is not None and (other := found.setdefault(role.intent, role.name)) != role.name:
+            raise ConfigurationError(
+                f"The roles {other} and {role.name} both take small tasks of {role.intent}. Uninstall one of them."
+            )
+    return found
 
 
 def _lead_type(roles: Sequence[Role]) -> type[PausableAgent]:

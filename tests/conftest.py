@@ -12,7 +12,6 @@ from pathlib import Path
 
 import loopback_only
 import pytest
-import stand_ins
 from guests import is_here
 from places import SUPPORT
 from postgres import NoPostgres, Server, running
@@ -28,8 +27,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 _CHILDREN = str(SUPPORT / "child_processes")
 if _CHILDREN not in (paths := os.environ.get("PYTHONPATH", "").split(os.pathsep)):
     os.environ["PYTHONPATH"] = os.pathsep.join([_CHILDREN, *filter(None, paths)])
-
-stand_ins.install()
 
 _NUMBERS = itertools.count()
 

@@ -26,6 +26,7 @@ from upcall.storage.connection import Connection
 from upcall.storage.maintenance import stats
 from upcall.storage.store import delete_run
 from upcall.ui.cli.main import main
+from upcall.ui.diagrams.team import read_team
 
 __all__ = ["guests"]
 
@@ -266,6 +267,47 @@ def test_section_that_is_unusable_is_refused(guests: MadeGuests, entries: Any, p
     guests.add("stars", "settings", SECTION, **entries)
     with pytest.raises(ConfigurationError, match=problem):
         _ = Settings.read().sections
+
+
+ROLE = """
+from upcall import PausableAgent
+from upcall.runs.outputs import Intent
+from upcall.teams import Role
+
+class Writer(Role):
+    name = "writer"
+
+    @classmethod
+    def for_run(cls, setup):
+        return cls()
+
+    def build(self, client, tools, escalates_to, options):
+        return PausableAgent("writer", client, tools=tools)
+
+class Eager(Writer):
+    name, intent = "eager", Intent.RESEARCH
+"""
+
+
+def test_role_of_a_guest_joins_the_team(guests: MadeGuests) -> None:
+    guests.add("prose", "roles", ROLE, writer="Writer")
+    team = read_team(Upcall(store="runs.db", settings=Settings.read(models={"model": "demo"})).team.build())
+    (lead,) = (each for each in team.inside if each.name == "lead")
+    assert "writer" in {each.name for each in team.inside} & {*lead.calls, *(each.name for each in lead.inside)}
+
+
+@pytest.mark.parametrize(
+    ("entries", "problem"),
+    [
+        ({"author": "Writer"}, r"The role author \(prose:Writer\) is no class derived from"),
+        ({"writer": "PausableAgent"}, "is no class derived from"),
+        ({"eager": "Eager"}, "The roles eager and researcher both take small tasks of research"),
+    ],
+)
+def test_role_that_is_unusable_is_refused(guests: MadeGuests, entries: Any, problem: str) -> None:
+    guests.add("prose", "roles", ROLE, **entries)
+    with pytest.raises(ConfigurationError, match=problem):
+        Upcall(store="runs.db", settings=Settings.read(models={"model": "demo"})).team.build()
 
 
 @pytest.mark.slow

@@ -23,8 +23,6 @@ from scenario import TASK
 from services import ASK, Site, one_agent, serving
 
 from upcall import ask_secret
-from upcall.research.mcp_server import McpServer
-from upcall.research.mcp_tools import McpTools
 from upcall.server.callers import Caller
 from upcall.server.tokens import create_token
 from upcall.testing import Call
@@ -188,7 +186,11 @@ async def test_session_of_another_caller_is_not_found(other: str | None) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.needs("research")
 async def test_warning_of_a_dead_server_reaches_every_door() -> None:
+    from upcall.research.mcp_server import McpServer
+    from upcall.research.mcp_tools import McpTools
+
     dead = McpTools("shop", McpServer(command=sys.executable, args=["-c", "raise SystemExit(3)"]))
     async with serving(one_agent("Done.", workbench=dead)) as site, connected(site, "alice") as session:
         run = await call(session, "start", task="Look")

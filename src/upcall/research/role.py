@@ -35,7 +35,7 @@ class ResearchRole(Role):
     """
 
     name: ClassVar[str] = "researcher"
-    intent: ClassVar[Intent] = Intent.RESEARCH
+    intent: ClassVar[Intent | None] = Intent.RESEARCH
     lead_type: ClassVar[type[PausableAgent] | None] = CitingAgent
 
     def __init__(

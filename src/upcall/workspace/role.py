@@ -34,7 +34,7 @@ class CodingRole(Role):
     """
 
     name: ClassVar[str] = "coder"
-    intent: ClassVar[Intent] = Intent.CODING
+    intent: ClassVar[Intent | None] = Intent.CODING
 
     def __init__(self, folder: Path, execution: CommandExecution | None = None) -> None:
         self._folder, self._execution = folder, execution
