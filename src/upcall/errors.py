@@ -40,6 +40,10 @@ class ConfigurationError(CallerError):
     """A setting, a file or an argument is missing or wrong."""
 
 
+class TeamNotBuilt(ConfigurationError):
+    """The function that builds a team failed, or gave something else."""
+
+
 class SharedAgent(ConfigurationError):
     """An agent, a team or a model context has worked in another run, and would carry that run's words into this one.
 

@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pexpect
 import pytest
+from autogen_agentchat.base import Team
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core.models import ChatCompletionClient
 from scenario import upcall
 
+from upcall import PausableAgent, Settings, Upcall
 from upcall.errors import ConfigurationError
 from upcall.execution.named_teams import import_function
+from upcall.testing import ScriptedModelClient
 
 MODULE = """
 from autogen_agentchat.teams import RoundRobinGroupChat
@@ -192,3 +197,31 @@ def test_debug_shows_the_traceback_of_a_clients_own_error(team: str, before: boo
     assert (where in debugged.err, "return self.calls + 1" in debugged.err) == (True, True)
     assert debugged.err.count("Traceback") >= 1
     assert "sk-0123456789abcdef" not in debugged.err
+
+
+def make_given(model: ChatCompletionClient) -> Team:
+    return RoundRobinGroupChat([PausableAgent("tester", model)], max_turns=1)
+
+
+async def test_team_function_may_take_the_model() -> None:
+    settings = Settings.read(None, models={"model": "gpt-4o", "api_key": "none"})
+    team = Upcall(team=make_given, settings=settings).team.build()
+    assert isinstance(team, RoundRobinGroupChat)
+    with pytest.raises(ConfigurationError, match="takes a model, and the settings name none"):
+        Upcall(team=make_given, settings=Settings.read(None)).team.build()
+
+
+async def test_team_function_keeps_its_own_defaults() -> None:
+    own = ScriptedModelClient(["Done."])
+    settings = Settings.read(None, models={"model": "gpt-4o", "api_key": "none"})
+    app = Upcall(team=lambda model=own: make_given(model), settings=settings)
+    assert (await app.start("Test it")).result == "Done."
+
+
+async def test_team_that_cannot_be_built_names_its_line() -> None:
+    def make_broken() -> Team:
+        raise KeyError("no such agent")
+
+    line = make_broken.__code__.co_firstlineno + 1
+    with pytest.raises(ConfigurationError, match=rf"test_named_teams\.py, line {line}\)"):
+        await Upcall(team=make_broken).start("Test it")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+import inspect
+import sysconfig
+import traceback
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,7 +26,7 @@ from upcall.autogen.group_chats import make_resumable, renew_members
 from upcall.autogen.messages import USER
 from upcall.autogen.model_errors import explain_setup
 from upcall.autogen.ownership import RunOwner, TeamClaim
-from upcall.errors import ConfigurationError, UpcallError
+from upcall.errors import ConfigurationError, TeamNotBuilt, UpcallError
 from upcall.execution.model_clients import DEMO, ModelClients, uses_demo
 from upcall.execution.named_teams import import_team
 from upcall.execution.start_options import StartOptions, read_facts
@@ -270,7 +273,9 @@ class TeamFactory:
                     f"Run {run.id} has the built-in team, and this program brings one of its own: continue it by "
                     "Upcall() without team, or without --team."
                 )
-            team, clients = renew_members(_call(self._make_team)), self._matcher_clients(run)
+            judges = self._matcher_clients(run)
+            offered, clients = self._offer(run, judges)
+            team = renew_members(_call(self._make_team, offered))
             claim = TeamClaim(team, owner) if owner is not None else None
             try:
                 team = make_resumable(team, user_proxy=USER)
@@ -278,7 +283,7 @@ class TeamFactory:
                 if claim is not None:
                     claim.release()
                 raise
-            matcher = same_question_matcher(clients("clarifier")) if clients else None
+            matcher = same_question_matcher(judges("clarifier")) if judges else None
             return BuiltTeam(team, clients, matcher, claim=claim)
         if (pinned := run.config.team) is None:
             named = run.config.named_team
@@ -305,6 +310,26 @@ class TeamFactory:
         judge = clients.small or clients("clarifier")
         matcher = same_question_matcher(judge, prompts) if settings.questions.ledger_model else None
         return BuiltTeam(build(clients, small_model=clients.small), clients, matcher)
+
+    def _offer(self, run: Run, judges: ModelClients | None) -> tuple[dict[str, object], ModelClients | None]:
+        """Return what the function that builds the team is given for its parameters without a default: ``model``, the
+        client of the settings' model, and ``settings``; and the clients to close with the team.
+
+        Raises:
+            ConfigurationError: it needs a model, and the settings name none.
+        """
+        needed = _list_needed(self._make_team)
+        settings = self.settings_of(run)
+        offered: dict[str, object] = {"settings": settings} if "settings" in needed else {}
+        if "model" not in needed:
+            return offered, judges
+        if not settings.names_a_model:
+            raise ConfigurationError(
+                "The function that builds the team takes a model, and the settings name none: set models.model "
+                "(--model, UPCALL_MODELS__MODEL), or give the parameter a default."
+            )
+        clients = judges or ModelClients(settings)
+        return {**offered, "model": clients("lead")}, clients
 
     def _matcher_clients(self, run: Run) -> ModelClients | None:
         """Return the model that decides which questions mean the same, for a team with its own models."""
@@ -336,26 +361,44 @@ def _choose(kind: type[Options], settings: Settings, options: StartOptions) -> d
     return {name: options.get(name, value) for name, value in settings.choose(kind).items()}
 
 
-def _call(make_team: MakeTeam) -> Team:
-    """Return the team that a function builds.
+def _call(make_team: Callable[..., object], offered: Mapping[str, object]) -> Team:
+    """Return the team that a function builds, given those of the offered values for which it has parameters.
 
     Raises:
-        ConfigurationError: it fails, or returns something else.
+        TeamNotBuilt: it fails, or returns something else.
     """
     try:
-        team: object = make_team()
+        team = make_team(**offered)
     except UpcallError:
         raise
     except Exception as error:
-        raise ConfigurationError(f"The team cannot be built: {explain_setup(error)}") from error
+        problem = explain_setup(error).rstrip(".")
+        raise TeamNotBuilt(f"The team cannot be built: {problem}{_locate(error)}.") from error
     if isinstance(team, Team):
         return team
     if asyncio.iscoroutine(team):
         team.close()
     hint = " Say: RoundRobinGroupChat([agent], max_turns=1)." if isinstance(team, ChatAgent) else ""
-    raise ConfigurationError(
-        f"The function that builds the team gave {type(team).__name__}; it must give a team.{hint}"
-    )
+    raise TeamNotBuilt(f"The function that builds the team gave {type(team).__name__}; it must give a team.{hint}")
+
+
+def _list_needed(function: object) -> frozenset[str]:
+    """List the parameters of a function that have no default."""
+    try:
+        parameters = inspect.signature(function).parameters.values()  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # One of C says nothing of itself.
+        return frozenset()
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return frozenset(each.name for each in parameters if each.default is each.empty and each.kind not in variable)
+
+
+def _locate(error: Exception) -> str:
+    """Return where an error comes from in the user's own code: `` (teams.py, line 12)``."""
+    library = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+    own = str(Path(__file__).parents[1])
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [each for each in frames if not each.filename.startswith((*library, own, "<"))]
+    return f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
 
 
 def _load_tools(tools: Sequence[dict[str, Any]]) -> list[BaseTool[Any, Any]]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from upcall import signals
-from upcall.errors import CallerError
-from upcall.ui.cli.command import Command, quiet_autogen
+from upcall.errors import CallerError, ConfigurationError
+from upcall.ui.cli.command import FAILED, Command, quiet_autogen
 from upcall.ui.cli.options import AS_JSON, DEBUG, STORE, Given, with_options
 
 if TYPE_CHECKING:
@@ -41,6 +41,27 @@ class ExperimentCommand(Command):
 
         experiment = Experiment.read(file)
         return experiment.model_copy(update={"store": self.store}) if self.store else experiment
+
+    def read_other(self, file: Path) -> Experiment:
+        """Read the experiment to compare with, and find its results: where its own start keeps them, which is the
+        current folder, or that of its file.
+
+        Raises:
+            ConfigurationError: there are none.
+        """
+        found = self.read(file)
+        if found.store is not None and "://" in found.store:
+            return found
+        places = dict.fromkeys([found.home, file.parent / found.home])
+        for place in places:
+            store = file.parent / found.store if found.store and place != found.home else found.store
+            if (Path(store) if store else place / "runs.db").exists():
+                return found.model_copy(update={"folder": place, "store": str(store) if store else None})
+        looked = " and ".join(str(each) for each in places)
+        raise ConfigurationError(
+            f"There are no results of {found.name} to compare with: no runs in {looked}. Run it first: upcall "
+            f"experiment {file}"
+        )
 
     def explain_stop(self) -> None:
         """See `Command`."""
@@ -95,7 +116,7 @@ def experiment(
             train_scorer(command, chosen, train)
             return
         refuse_reports(report or [])
-        other = signals.run(command.read(compare).load()) if compare is not None else None
+        other = signals.run(command.read_other(compare).load()) if compare is not None else None
         if dry_run:
             results = signals.run(chosen.load())
         else:
@@ -113,6 +134,8 @@ def experiment(
             value["compared"] = comparison_json(compared, other.name)
             lines += comparison_lines(compared, other.name)
         command.print(value, lambda: lines)
+        if results.broken:
+            raise typer.Exit(FAILED)
 
 
 def train_scorer(command: ExperimentCommand, chosen: Experiment, path: Path) -> None:

@@ -52,7 +52,8 @@ def choose_highlights(records: Sequence[TrialRecord]) -> list[tuple[TrialRecord,
     for is_repeat in (False, True):
         for (weight, why), record in ranked:
             seen = {(each.task, words) for each, words in chosen}
-            if weight and len(chosen) < TRANSCRIPTS and ((record.task, why) in seen) is is_repeat:
+            is_new = weight and all(each.trial != record.trial for each, _ in chosen)
+            if is_new and len(chosen) < TRANSCRIPTS and ((record.task, why) in seen) is is_repeat:
                 chosen.append((record, why))
     return chosen
 

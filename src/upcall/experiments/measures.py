@@ -54,6 +54,7 @@ class Measure:
         ratios: its parts.
         digits: decimal places.
         in_table: whether the terminal's table shows it.
+        is_share: whether it is how many of the trials are such: its one ratio is never above 1.
     """
 
     name: str
@@ -61,20 +62,25 @@ class Measure:
     ratios: tuple[Ratio, ...]
     digits: int = 2
     in_table: bool = True
+    is_share: bool = False
 
 
 def _per(name: str, title: str, over: str, under: str, *, digits: int = 2, in_table: bool = True) -> Measure:
     return Measure(name, title, (Ratio((over,), (under,)),), digits, in_table)
 
 
+def _share(name: str, title: str, over: str, under: str, *, in_table: bool = True) -> Measure:
+    return Measure(name, title, (Ratio((over,), (under,)),), in_table=in_table, is_share=True)
+
+
 _RECALL, _SILENCE = Ratio(("asked_unclear",), ("unclear",)), Ratio(("silent_clear",), ("clear",))
 
 MEASURES: Sequence[Measure] = (
-    _per("success", "success", "successes", "checked"),
+    _share("success", "success", "successes", "checked"),
     _per("questions", "questions a task", "questions", "trials"),
     Measure("ask_f1", "Ask-F1", (Ratio(("hits", "hits"), ("hits", "needless", "repeated", "missing")),)),
-    _per("precision", "precision of asking", "asked_unclear", "asked", in_table=False),
-    Measure("recall", "recall of asking", (_RECALL,), in_table=False),
+    _share("precision", "precision of asking", "asked_unclear", "asked", in_table=False),
+    _share("recall", "recall of asking", "asked_unclear", "unclear", in_table=False),
     Measure("balanced_accuracy", "balanced accuracy", (_RECALL, _SILENCE)),
     _per("hits", "missing details hit", "hits", "missing"),
     _per("needless", "needless questions", "needless", "questions"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pydantic import BaseModel
 
@@ -16,7 +16,7 @@ from upcall.policy.same_question import question_key
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecord
-from upcall.runs.run import Run, Usage
+from upcall.runs.run import MAX_ROUNDS, Run, Usage
 
 
 class TrialRecord(BaseModel, frozen=True):
@@ -24,7 +24,8 @@ class TrialRecord(BaseModel, frozen=True):
 
     Attributes:
         success: whether the result is right; None if nothing is expected.
-        note: why, or the error of the run.
+        note: why, or the error of the run; of one that was cut off, that it was.
+        cut_off: whether an agent used up its model calls, so that the result is unfinished.
         missing: how many details the task lacks.
         questions: how many the user was asked.
         hits: how many of the missing details were asked for.
@@ -48,6 +49,7 @@ class TrialRecord(BaseModel, frozen=True):
     status: str
     success: bool | None
     note: str
+    cut_off: bool
     missing: int
     questions: int
     hits: int
@@ -104,7 +106,8 @@ def count_trial(
         seed=trial.seed,
         status=run.status.value,
         success=check.is_right if check is not None else None,
-        note=run.error or (check.reason if check is not None else ""),
+        note="; ".join(filter(None, _list_notes(run, check))),
+        cut_off=run.stop_reason == MAX_ROUNDS,
         missing=len(trial.task.missing),
         **counts,
         assumptions=len(assumed),
@@ -116,6 +119,12 @@ def count_trial(
         seconds=seconds,
         waited=takes * len(answered),
     )
+
+
+def _list_notes(run: Run, check: CheckResult | None) -> Iterator[str]:
+    if run.stop_reason == MAX_ROUNDS:
+        yield "cut off: an agent used up its model calls"
+    yield run.error or (check.reason if check is not None else "")
 
 
 def _reached_user(record: QuestionRecord) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from importlib import import_module
@@ -42,6 +42,7 @@ class Results:
         pages: the address of the runs' pages.
         branches: the effect of other answers, if requested.
         highlights: the transcripts that say the most.
+        broken: why trials of a team were left out, by the team's name: it cannot be built.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Results:
     pages: str | None = None
     branches: Sequence[Branch] = ()
     highlights: Sequence[Highlight] = ()
+    broken: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def cells(self) -> Mapping[Cell, Mapping[str, Estimate]]:
@@ -93,6 +95,8 @@ class Results:
             "trials": self.total,
             "done": len(self.records),
             "failed": sum(each.status == "failed" for each in self.records),
+            "cut_off": sum(each.cut_off for each in self.records),
+            "broken": dict(self.broken),
             "cost": self.cost.model_dump(),
             "to_come": None if self.to_come is None else self.to_come.model_dump(),
             "replies": {"requested": self.requested, "recorded": self.found},

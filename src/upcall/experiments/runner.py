@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from upcall import identity
 from upcall.app import Upcall
-from upcall.errors import ConfigurationError, StoreUnavailable, UnknownRun
+from upcall.errors import ConfigurationError, StoreUnavailable, TeamNotBuilt, UnknownRun
 from upcall.execution.start_options import StartOptions
 from upcall.experiments.apps import Apps
 from upcall.experiments.archive import Archive, NotRecorded
@@ -80,6 +80,8 @@ class Runner:
         self._all = asyncio.Semaphore(experiment.parallel)
         self._begun: dict[str, Run] = {}
         self._branches: dict[str, Sequence[Branch]] = {}
+        self._broken: dict[str, str] = {}
+        """Why the trials of a team are left out."""
 
     async def run(self, *, what_if: bool = False) -> Results:
         """Run the trials; start no more when the budget is spent."""
@@ -149,8 +151,13 @@ class Runner:
 
     async def _do_in_turn(self, trial: Trial) -> None:
         async with self._limits[trial.model], self._all:
-            if self.tally.may_begin():
-                await self._do(trial)
+            if trial.team not in self._broken and self.tally.may_begin():
+                try:
+                    await self._do(trial)
+                except TeamNotBuilt as error:  # A bug in it: the others go on, and its trials would all end so.
+                    self._broken[trial.team] = str(error)
+                    if len(self._broken) == len({each.team for each in self._chosen}):
+                        raise
 
     async def _do(self, trial: Trial) -> None:
         app, options = self.apps.for_trial(trial)
@@ -330,6 +337,7 @@ class Runner:
             pages=self._experiment.pages,
             branches=[each for trial in trials for each in self._branches.get(trial.id, ())],
             highlights=highlights,
+            broken=self._broken,
         )
 
 

@@ -22,6 +22,8 @@ except ImportError as error:
 DRAWS = 2_000
 SEED = 20_260_101
 _SIGNIFICANT_P = 0.05
+Z = 1.959964
+"""The quantile of the normal distribution for 95 %."""
 
 Floats = NDArray[np.float64]
 
@@ -71,7 +73,23 @@ def estimate_all(records: Sequence[TrialRecord]) -> dict[str, Estimate]:
     tasks = sorted({record.task for record in records})
     sums = sum_by_task(records, tasks)
     drawn = draw_weights(len(tasks)) @ sums
-    return {each.name: estimate(_value(each, sums.sum(0)), _value(each, drawn)) for each in MEASURES}
+    found = {each.name: estimate(_value(each, sums.sum(0)), _value(each, drawn)) for each in MEASURES}
+    return found | {each.name: _widen(found[each.name], _count_tasks(each, sums)) for each in MEASURES if each.is_share}
+
+
+def _count_tasks(measure: Measure, sums: Floats) -> int:
+    """Count the tasks that say something about a share."""
+    names = [*COLUMNS]
+    return int(np.count_nonzero(sums[:, [names.index(name) for name in measure.ratios[0].under]].sum(1)))
+
+
+def _widen(found: Estimate, tasks: int) -> Estimate:
+    """Return the estimate of a share with Wilson's interval (E. B. Wilson 1927) where all tasks came out the same: so
+    does every draw of them, and 3 of 3 would look as certain as 300 of 300."""
+    if found.value not in (0.0, 1.0) or found.low != found.high or not tasks:
+        return found
+    margin = Z**2 / (tasks + Z**2)
+    return Estimate(found.value, found.value and 1 - margin, 1.0 if found.value else margin)
 
 
 def compare_all(one: Sequence[TrialRecord], other: Sequence[TrialRecord]) -> dict[str, Difference]:

@@ -19,6 +19,9 @@ def result_lines(results: Results) -> list[str]:
     lines = [f"{results.name}: {len(results.records)} of {results.total} trials, {results.cost.to_text()}"]
     if results.stopped:
         lines.append(results.stopped)
+    lines += [f"Team {team} is left out: {why}" for team, why in results.broken.items()]
+    if cut := sum(each.cut_off for each in results.records):
+        lines.append(f"{cut} trials were cut off: an agent used up its model calls, so the result is unfinished.")
     shown = [each for each in MEASURES if each.in_table and _is_known(results, each)]
     names = _heads(results)
     rows = [

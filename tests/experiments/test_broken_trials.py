@@ -1,0 +1,106 @@
+"""What goes wrong in an experiment is said where it belongs: to one team, to one trial, to one share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from autogen_agentchat.base import Team
+from scenario import upcall
+from trial_world import experiment, make_team
+
+from upcall.errors import ConfigurationError
+from upcall.experiments.highlights import choose_highlights
+from upcall.experiments.records import TrialRecord
+from upcall.experiments.statistics import estimate_all
+from upcall.testing import Call, Request
+
+FIGURES = {
+    "missing": 0,
+    "questions": 0,
+    "hits": 0,
+    "needless": 0,
+    "repeated": 0,
+    "assumptions": 0,
+    "wrong": 0,
+    "leaks": 0,
+    "turns": 0,
+    "tokens": 0,
+}
+
+
+def record(number: int, *, success: bool = True, task_id: str = "", **changes: object) -> TrialRecord:
+    names = {"trial": f"trial-{number}", "task": task_id or f"task-{number}", "split": "", "note": ""}
+    cell = {"team": "solo", "policy": "never", "model": "script", "seed": number, "status": "completed"}
+    costs = {"money": 0.0, "seconds": 0.0, "waited": 0.0, "cut_off": False, "success": success}
+    return TrialRecord.model_validate({**names, **cell, **FIGURES, **costs, **changes})
+
+
+def make_broken() -> Team:
+    raise TypeError("an agent needs a name")
+
+
+async def test_bug_of_one_team_leaves_the_others() -> None:
+    results = await experiment(3, teams={"solo": make_team, "broken": make_broken}, policies=["never"]).run()
+    assert {each.team for each in results.records} == {"solo"}
+    assert len(results.records) == 3
+    (why,) = results.broken.values()
+    line = make_broken.__code__.co_firstlineno + 1
+    assert f"TypeError: an agent needs a name ({__file__}, line {line})." in why
+    assert f"Team broken is left out: {why}" in results.lines()
+
+
+async def test_experiment_whose_teams_are_all_broken_fails() -> None:
+    with pytest.raises(ConfigurationError, match="an agent needs a name"):
+        await experiment(2, teams={"broken": make_broken}, policies=["never"]).run()
+
+
+async def test_trial_that_was_cut_off_says_so() -> None:
+    def ask_on(request: Request) -> Call:
+        return Call("ask_user", {"question": f"Which {len(request.messages)}?"})
+
+    results = await experiment(1, policies=["always"], models={"script": ask_on}).run()
+    (only,) = results.records
+    assert (only.cut_off, only.note.partition(";")[0]) == (True, "cut off: an agent used up its model calls")
+    assert "1 trials were cut off: an agent used up its model calls, so the result is unfinished." in results.lines()
+
+
+@pytest.mark.parametrize(
+    ("successes", "trials", "low", "high"),
+    [(30, 30, 0.886, 1.0), (0, 30, 0.0, 0.114), (3, 3, 0.438, 1.0), (1, 1, 0.207, 1.0)],
+)
+def test_share_of_all_or_none_has_an_interval(successes: int, trials: int, low: float, high: float) -> None:
+    """E. B. Wilson's, as `statsmodels.stats.proportion.proportion_confint` gives it."""
+    found = estimate_all([record(each, success=each < successes) for each in range(trials)])["success"]
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.001)
+
+
+def test_trials_of_one_task_count_once_for_the_interval() -> None:
+    one_task = [record(each, task_id="same") for each in range(30)]
+    assert estimate_all(one_task)["success"].low == pytest.approx(0.207, abs=0.001)
+
+
+def test_each_telling_transcript_is_chosen_once() -> None:
+    records = [record(each, task_id=f"task-{each % 2}", success=False) for each in range(4)]
+    chosen = [each.trial for each, _ in choose_highlights(records)]
+    assert sorted(chosen) == ["trial-0", "trial-1", "trial-2", "trial-3"]
+
+
+@pytest.mark.slow
+def test_results_of_another_folder_are_compared() -> None:
+    body = "tasks: [{id: one, task: Build it}]\nmodels: {demo: demo}\npolicies: [never]\n"
+    for name in ("here", "there"):
+        Path(name).mkdir()
+        Path(name, f"{name}.yaml").write_text(body)
+    home = Path.cwd()
+    os.chdir("there")
+    assert upcall("experiment", "there.yaml", "--json").status == 0
+    os.chdir(home / "here")
+    compared = upcall("experiment", "here.yaml", "--compare", "../there/there.yaml", "--json")
+    missing = upcall("experiment", "here.yaml", "--compare", "../here/../there/../here/here.yaml", "--json")
+    os.chdir(home)
+    assert compared.json["compared"]["cells"][0]["measures"]["questions"]["low"] is not None
+    assert missing.status == 0
+    Path("never.yaml").write_text(body)
+    assert "There are no results of never" in upcall("experiment", "here/here.yaml", "--compare", "never.yaml").error
