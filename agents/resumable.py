@@ -54,9 +54,6 @@ class AgentState(BaseModel, extra="forbid"):
         """Return the open questions that this agent asked or passed on."""
         return []
 
-    def deliver(self, answers: Sequence[Answer]) -> None:
-        """Pass answers to what waits for them; those to other questions are ignored."""
-
 
 StateT = TypeVar("StateT", bound=AgentState)
 

@@ -228,7 +228,8 @@ class Outage:
     one when it can again, however many calls fail in between: whoever calls has no need to log that. A process sets it
     that stands by and goes on when the database is back; a command reports its one error itself.
 
-    A full disk fails writes and not reads: each kind of call that failed has to succeed before the outage is over.
+    A full disk fails writes and not reads, so an outage of writes alone is over when one succeeds. Where reads failed
+    too, the database was away, and it is back when anything succeeds.
 
     Args:
         name: the name of the database for messages.
@@ -255,10 +256,9 @@ class Outage:
         if not self._failing:  # Nearly always.
             return
         with self._lock:
-            was_failing = bool(self._failing)
-            # Who can write can read.
-            self._failing = set() if verb == "write" else self._failing - {verb}
-            is_over = was_failing and not self._failing
+            is_over = bool(self._failing) and (verb == "write" or verb in self._failing)
+            if is_over:
+                self._failing = set()
         if is_over and self.reports:
             _log.warning("The store %s can be used again, after %.0f s.", self._name, time.monotonic() - self._since)
 

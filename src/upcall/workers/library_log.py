@@ -1,4 +1,4 @@
-"""What the libraries of a worker log: procrastinate's queue, and the pool of its connections.
+"""What the libraries of a worker log: procrastinate's queue, and psycopg with the pool of its connections.
 
 While a database is away each of their tasks reports it again and again, with a traceback: 200 lines a minute that say
 what the store says in one (`upcall.storage.databases.Outage`). What else they report is passed on.
@@ -17,7 +17,7 @@ from psycopg_pool import PoolTimeout
 from upcall.errors import StoreUnavailable
 from upcall.text import first_line
 
-_LIBRARIES = ("procrastinate", "psycopg.pool")
+_LIBRARIES = ("procrastinate", "psycopg")
 _OUTAGE = (StoreUnavailable, ConnectorException, psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
 _log = logging.getLogger("upcall")
 

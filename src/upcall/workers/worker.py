@@ -141,7 +141,9 @@ class Worker:
                     if self._drain and not await self._count_left():
                         return
             except (StoreUnavailable, ConnectorException, psycopg.Error) as error:
-                problem = f"Cannot use the store {self._store.name}: {first_line(error).rstrip('.')}."
+                problem = (
+                    f"Cannot use the store {self._store.name}: {first_line(error.__cause__ or error).rstrip('.')}."
+                )
                 self._store.database.outage.begin(_CONNECT, problem)
             finally:
                 self._is_ready = False
