@@ -52,7 +52,7 @@ class TeamTurn(AgentState):
         return [each for each in self.questions if each.id not in answered]
 
 
-class NestedTeamConfig(BaseModel):
+class NestedTeamConfig(BaseModel, defer_build=True):
     """The declarative form of a `NestedTeam`."""
 
     name: str

@@ -37,7 +37,7 @@ STATE_VERSION: Literal[1] = 1
 """The version of every agent state written here. AutoGen never checks its own (`BaseState.version`)."""
 
 
-class AgentState(BaseModel, extra="forbid"):
+class AgentState(BaseModel, extra="forbid", defer_build=True):
     """Base of the agents' states.
 
     ``seen`` contains the ids of the messages taken in during the open turn. ``handed_over`` is the agent's question

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import cache
 
 from autogen_core.models import AssistantMessage, LLMMessage, SystemMessage, UserMessage
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.options import AskFor
 from upcall.prompts import Prompts
 from upcall.prompts.contexts import MissingContext
@@ -16,7 +16,7 @@ from upcall.questions.question import Question
 from upcall.text import one_line
 from upcall.words import holds_most_of
 
-_YOUR_TASTE = re.compile(rf"^(your )?{TASTE.strip()}")
+_YOUR_TASTE = LazyPattern(rf"^(your )?{TASTE.strip()}")
 """How what is missing begins in a reply if it is a taste."""
 
 MAX_MISSING_CHARS = 120

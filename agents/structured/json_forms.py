@@ -17,6 +17,7 @@ from upcall.autogen.model_calls import call_model, result_of
 from upcall.autogen.reply_streams import Read, ReplyShape
 from upcall.autogen.structured_text import Around
 from upcall.errors import ModelError
+from upcall.lazy_pattern import LazyPattern
 from upcall.prompts import PROMPTS, Prompts
 from upcall.runs.shown_text import find_shown
 
@@ -29,8 +30,8 @@ JsonForm: TypeAlias = bool | type[BaseModel] | None
 """The form requested of `ChatCompletionClient.create`: this schema, any JSON, or only what the prompt says."""
 
 _REFUSALS = (400, 415, 422, 500, 501)
-_FORMAT_WORDS = re.compile(r"response.?format|json|schema|structured|grammar|guided", re.IGNORECASE)
-_TOO_LONG = re.compile(r"context.?(length|window|size)|too long|too many tokens|maximum.{0,30} tokens", re.IGNORECASE)
+_FORMAT_WORDS = LazyPattern(r"response.?format|json|schema|structured|grammar|guided", re.IGNORECASE)
+_TOO_LONG = LazyPattern(r"context.?(length|window|size)|too long|too many tokens|maximum.{0,30} tokens", re.IGNORECASE)
 
 
 async def request_json(

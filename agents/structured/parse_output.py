@@ -13,12 +13,13 @@ from pydantic import BaseModel, ValidationError
 
 from upcall.autogen.structured_text import WRAPPERS
 from upcall.autogen.thoughts import split_thoughts
+from upcall.lazy_pattern import LazyPattern
 
 T = TypeVar("T", bound=BaseModel)
 
-_FENCE = re.compile(r"```(?:json)?[ \t\r]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
-_WHOLE_FENCE = re.compile(r"(?:`{3,}|~{3,})[ \t]*[\w-]*[ \t\r]*\n(.*?)(?:`{3,}|~{3,})?", re.DOTALL)
-_OWN_LINES = re.compile(r"^[ \t]*(\{.*?\})[ \t]*$", re.DOTALL | re.MULTILINE)
+_FENCE = LazyPattern(r"```(?:json)?[ \t\r]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+_WHOLE_FENCE = LazyPattern(r"(?:`{3,}|~{3,})[ \t]*[\w-]*[ \t\r]*\n(.*?)(?:`{3,}|~{3,})?", re.DOTALL)
+_OWN_LINES = LazyPattern(r"^[ \t]*(\{.*?\})[ \t]*$", re.DOTALL | re.MULTILINE)
 _DECODER = json.JSONDecoder(strict=False, parse_constant=lambda _: None)
 """Accepts line breaks inside texts; drops NaN and Infinity, which no field can contain."""
 

@@ -25,7 +25,7 @@ class InvalidQuestion(ValueError):
         self.reason = reason
 
 
-class AskUserArguments(BaseModel):
+class AskUserArguments(BaseModel, defer_build=True):
     """What a model may say in an `ask_user` call (S1-11 to S1-16), and nothing else: neither ids nor who asks.
 
     camelCase is read too (decision X8).

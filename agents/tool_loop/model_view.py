@@ -15,7 +15,7 @@ from autogen_core.models import (
     LLMMessage,
     SystemMessage,
 )
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from upcall.agents.tool_loop.parts import PausableParts
 from upcall.agents.tool_loop.turn import Turn
@@ -23,7 +23,7 @@ from upcall.autogen.concurrency import Locks, cancellable
 from upcall.autogen.messages import Event
 from upcall.errors import AgentFailed, ConfigurationError, UpcallError
 
-_MESSAGES = TypeAdapter(list[LLMMessage])
+_MESSAGES = TypeAdapter(list[LLMMessage], config=ConfigDict(defer_build=True))
 
 _LOCKS = Locks[ChatCompletionContext]()
 """Twins of one agent, and several agents, may share the object."""

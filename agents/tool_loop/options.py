@@ -22,7 +22,7 @@ _OURS = "upcall"
 """The package whose reports keep their methods in a dump; those of others are their fields."""
 
 
-class PausableSettings(BaseModel, frozen=True):
+class PausableSettings(BaseModel, frozen=True, defer_build=True):
     """The plain options of a `PausableAgent`.
 
     Attributes:

@@ -6,16 +6,16 @@ One rule, since patterns of politeness never end: the model itself is asked firs
 from __future__ import annotations
 
 import json
-import re
 
 from autogen_core import FunctionCall
 
 from upcall.agents.tool_loop.ask_user import ASK_USER
 from upcall.autogen.thoughts import find_fences
+from upcall.lazy_pattern import LazyPattern
 from upcall.questions.question import MAX_LABEL_CHARS, MAX_OPTIONS, MAX_QUESTION_CHARS
 
-_ITEM = re.compile(r"^\s{0,3}(?:[-*•]|\(?(?:\d{1,2}|[A-Za-z])[.)])\s+(\S.*)$")
-_QUOTED = re.compile(r"""\w.*(?:["“”„«»`]|(?<!\w)['‘’])[^"“”„«»`]*[?？؟]["“”„«»`'’][\s.)\]*_]*$""")
+_ITEM = LazyPattern(r"^\s{0,3}(?:[-*•]|\(?(?:\d{1,2}|[A-Za-z])[.)])\s+(\S.*)$")
+_QUOTED = LazyPattern(r"""\w.*(?:["“”„«»`]|(?<!\w)['‘’])[^"“”„«»`]*[?？؟]["“”„«»`'’][\s.)\]*_]*$""")
 """A line that quotes a question at its end."""
 
 _QUOTE_CHARS = 600

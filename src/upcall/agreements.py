@@ -42,7 +42,7 @@ class UnagreedSettings(ConfigurationError):
         self.files = tuple(files)
 
 
-class Agreement(BaseModel, frozen=True, extra="forbid"):
+class Agreement(BaseModel, frozen=True, extra="forbid", defer_build=True):
     """What was decided about a file, whose path names the agreement's own file.
 
     The content and the text of each setting are kept as digests with a salt: there may be keys among them.

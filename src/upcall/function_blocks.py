@@ -15,7 +15,7 @@ from upcall.setting_types import AtLeastOne, Count, Seconds, Section
 Name = Annotated[str, Field(min_length=1)]
 
 
-class _Block(BaseModel, extra="forbid", frozen=True, populate_by_name=True):
+class _Block(BaseModel, extra="forbid", frozen=True, populate_by_name=True, defer_build=True):
     """What all blocks have. A block says more than its defaults only by what is in ``model_fields_set``."""
 
     SETTINGS: ClassVar[Mapping[str, str]] = {}

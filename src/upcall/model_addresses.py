@@ -13,20 +13,22 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.request import getproxies, proxy_bypass
 
+from upcall.lazy_pattern import LazyPattern
+
 EXAMPLE = "http://localhost:8000/v1"
 
 _AROUND = " \t\r\n\v\f\xa0\ufeff\u200b\u200c\u200d\u2060\"'`\u2018\u2019\u201c\u201d\u00ab\u00bb<>,;"
 """What a copied address may have around it."""
 
-_SCHEME = re.compile(r"(https?)://", re.IGNORECASE)
-_NO_SCHEME = re.compile(r"^(?:[a-z]+[:\uff1a]?[/\\]+|https?:$|[/\\]+)", re.IGNORECASE)
+_SCHEME = LazyPattern(r"(https?)://", re.IGNORECASE)
+_NO_SCHEME = LazyPattern(r"^(?:[a-z]+[:\uff1a]?[/\\]+|https?:$|[/\\]+)", re.IGNORECASE)
 """What stands in front of a host in place of a scheme."""
 
-_SECRET = re.compile(r"//[^/?#@]*@")
+_SECRET = LazyPattern(r"//[^/?#@]*@")
 _OF_PLACEHOLDER = "${}<>%"
 _LAST_PORT = 65_535
 
-_API_PATHS = re.compile(r"/(?:(?:chat/)?completions|responses|models|messages|embeddings|api/(?:chat|generate))/*$")
+_API_PATHS = LazyPattern(r"/(?:(?:chat/)?completions|responses|models|messages|embeddings|api/(?:chat|generate))/*$")
 """The paths of requests, which are no part of a base URL."""
 
 

@@ -104,7 +104,7 @@ def _model_of_name(value: object) -> object:
 FamilyRow = Annotated[dict[str, Any], AfterValidator(_check_family)]
 
 
-class Price(BaseModel, extra="forbid"):
+class Price(BaseModel, extra="forbid", defer_build=True):
     """What a million tokens of a model cost, in the currency of the settings."""
 
     prompt: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0

@@ -15,6 +15,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
+from upcall.lazy_pattern import LazyPattern
+
 TokenParameter = Literal["max_tokens", "max_completion_tokens"]
 ApiName = Literal["chat_completions", "responses"]
 
@@ -24,14 +26,14 @@ ApiChoice = ApiName | Literal["auto"]
 SMALL_BILLIONS = 10.0
 """A model with fewer parameters, in billions, is small."""
 
-_SIZE = re.compile(r"(?<![a-z0-9.])(?:(\d+)x)?[ea]?(\d+(?:\.\d+)?)([bm])(?![a-z0-9])")
+_SIZE = LazyPattern(r"(?<![a-z0-9.])(?:(\d+)x)?[ea]?(\d+(?:\.\d+)?)([bm])(?![a-z0-9])")
 """``7b``, ``1.5b``, ``8x7b``, ``e4b``, ``a3b``, ``360m``: of several the largest counts (``30b-a3b``)."""
 
-_SEES = re.compile(r"(?<![a-z])(?:vlm?|vision|omni|multimodal)\d*(?![a-z])")
+_SEES = LazyPattern(r"(?<![a-z])(?:vlm?|vision|omni|multimodal)\d*(?![a-z])")
 """How names of all families say that a model takes images."""
 
-_QUANTIZED = re.compile(r"(?<![a-z0-9])(?:i?q[2-8](?![a-z0-9])|i?q[2-8]_|gguf)")
-_SMALL_NAMES = re.compile(r"(?<![a-z0-9])(?:smolv?lm|tinyllama|phi-?\d(?:\.\d)?-mini)")
+_QUANTIZED = LazyPattern(r"(?<![a-z0-9])(?:i?q[2-8](?![a-z0-9])|i?q[2-8]_|gguf)")
+_SMALL_NAMES = LazyPattern(r"(?<![a-z0-9])(?:smolv?lm|tinyllama|phi-?\d(?:\.\d)?-mini)")
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ class Options(BaseModel, frozen=True, protected_namespaces=(), defer_build=True)
     """The base of all options: frozen values."""
 
 
-class AssignRule(BaseModel, frozen=True, extra="forbid", str_strip_whitespace=True):
+class AssignRule(BaseModel, frozen=True, extra="forbid", str_strip_whitespace=True, defer_build=True):
     """Questions that match all its conditions are for the assignee ``to``: a user's name, or ``role:NAME``.
 
     ``agent`` is the asker's name, or the end of its path (``lead/coder``). ``words`` must all be in the question's

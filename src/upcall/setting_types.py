@@ -11,10 +11,12 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", re.ASCII | re.IGNORECASE)
+from upcall.lazy_pattern import LazyPattern
 
-_HOST = re.compile(r"[\w.:-]+", re.ASCII)
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_WRITTEN = LazyPattern(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", re.ASCII | re.IGNORECASE)
+
+_HOST = LazyPattern(r"[\w.:-]+", re.ASCII)
 
 MAX_DURATION_S = 3650 * 86_400
 """Ten years. A time that lies much further off is a slip, and the calendar has an end."""

@@ -232,7 +232,7 @@ class TerminalSettings(Section):
     ] = False
 
 
-class Settings(BaseModel, extra="allow", frozen=True, protected_namespaces=()):
+class Settings(BaseModel, extra="allow", frozen=True, protected_namespaces=(), defer_build=True):
     """All that can be set, in sections: ``Settings(store={"path": "runs.db"}, team={"max_rounds": 50})``.
 
     What is not given comes from the environment (``UPCALL_STORE__PATH``; ``OPENAI_API_KEY`` is read too) or has its

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from typing import NewType
+
+from upcall.lazy_pattern import LazyPattern
 
 QUOTE_MARK = "| "
 """Begins each line of a command or a diff that a question quotes. Nothing breaks or reflows those lines."""
 
-CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+CONTROLS = LazyPattern("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters (C0 without tab and newline, C1), line separators, marks that turn the reading direction, and
 halves of surrogate pairs: on a terminal or in a page they hide or repaint what a human is asked to agree to."""
 
-_BLANKS = re.compile(
+_BLANKS = LazyPattern(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0e\uffa0\U000e0100-\U000e01ef]"
 )
 """Letters and marks without a sign of their own, by Unicode's Default_Ignorable_Code_Point; and an empty Braille cell.
@@ -27,10 +28,10 @@ makes one, and what writes such sentences takes nothing else: a plain text could
 MAX_NAME_CHARS = 100
 """How many characters of a name a sentence shows."""
 
-_PLAIN_NAME = re.compile(r"[\w./@+~-]*[\w/@+~-]")
+_PLAIN_NAME = LazyPattern(r"[\w./@+~-]*[\w/@+~-]")
 """A name that cannot be read as more than one: no blank, no quote, no full stop at its end."""
 
-_KEY = re.compile(r"\bsk-[\w-]+")
+_KEY = LazyPattern(r"\bsk-[\w-]+")
 """What keys of the well-known servers look like: an SDK's exception may repeat one."""
 
 

@@ -9,10 +9,11 @@ which most texts agree.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from upcall.lazy_pattern import LazyPattern
 
 _ARTICLES = frozenset({"a", "an", "the", "of", "for", "is", "are", "be", "which", "what", "so", "and/or", "then"})
 
@@ -28,11 +29,11 @@ _COMMON = frozenset(
     for word in words.split()
 )
 
-_SIGNS_AND_WORDS = re.compile(
+_SIGNS_AND_WORDS = LazyPattern(
     r"[<>=\u2260\u2264\u2265&|^*]+|(?:(?<!\S)[/.~$@#-]+|[$\u20ac\u00a3])?\w(?:[\w.'/@:+#-]*[\w+#%])?%?"
 )
-_HYPHEN = re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])")
-_SIBILANT_E = re.compile(r"(ch|sh|x|z)e$")
+_HYPHEN = LazyPattern(r"(?<=[^\W\d_])-(?=[^\W\d_])")
+_SIBILANT_E = LazyPattern(r"(ch|sh|x|z)e$")
 
 _SHORT, _STEM = 3, 4
 """Words of so few letters say little; so many letters of a longer one distinguish it from others."""
@@ -48,7 +49,7 @@ class Tokenizer:
         unify: returns the form of a word in which it is compared with others.
     """
 
-    pattern: re.Pattern[str]
+    pattern: LazyPattern
     stop_words: frozenset[str]
     unify: Callable[[str], str] = str
 
@@ -71,7 +72,7 @@ def _unify(word: str) -> str:
 
 
 MEANING = Tokenizer(_SIGNS_AND_WORDS, _ARTICLES, _unify)
-SEARCH = Tokenizer(re.compile(r"\w+"), _COMMON)
+SEARCH = Tokenizer(LazyPattern(r"\w+"), _COMMON)
 
 
 def holds_most_of(text: str, wanted: str) -> bool:

@@ -9,7 +9,7 @@ from upcall.questions.approval import approval_fields, find_choice, read_decisio
 from upcall.questions.matching import match_answers, parse_answer
 from upcall.questions.question import ClarificationType, Option, Question, Side
 from upcall.questions.tool_call import PendingCall
-from upcall.runs.unknown_outcomes import OPTIONS, RUN_AGAIN, resolve_record
+from upcall.runs.unknown_outcomes import RUN_AGAIN, list_options, resolve_record
 
 CALL = PendingCall(tool="send", arguments={"to": "Ann"})
 APPROVAL = Question(**approval_fields(CALL), path=("agent",), calls=("1",))
@@ -128,7 +128,9 @@ def test_consent_in_one_line_is_not_cut_out() -> None:
 
 
 def test_consent_to_a_call_in_doubt_takes_words() -> None:
-    asked = Question(question="Run it again?", options=OPTIONS, clarification_type=ClarificationType.RISK_CONFIRMATION)
+    asked = Question(
+        question="Run it again?", options=list_options(), clarification_type=ClarificationType.RISK_CONFIRMATION
+    )
     assert parse_answer(asked, "yes").text == RUN_AGAIN
     assert resolve_record(parse_answer(asked, "yes"), "") is None
 

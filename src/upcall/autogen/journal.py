@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -29,6 +28,7 @@ from upcall.autogen.model_notes import Returned
 from upcall.autogen.scope import current_scope
 from upcall.autogen.tool_calls import StartedLate, ToolCall, check_start_time, current_call, enter_call
 from upcall.errors import ModelReplyInvalid, SchemaMismatch
+from upcall.lazy_pattern import LazyPattern
 from upcall.runs.journal_records import ReplyRecord, ToolOutcome, ToolRecord
 from upcall.text import replace_surrogates
 
@@ -44,7 +44,7 @@ UNCHECKED_LEASE_TIME_S = 0.2
 REPLY_BUFFER_TIME_S = 0.02
 """How long a model's reply waits for a write to join: usually that of the tool call it requests."""
 
-_DURATION_TAKEN = re.compile(r"\bafter \d+\.\d s\b")
+_DURATION_TAKEN = LazyPattern(r"\bafter \d+\.\d s\b")
 """The duration in the result of a command (`upcall.workspace.command_runs`), which is never the same twice."""
 
 MAX_BUFFERED = 100_000

@@ -58,7 +58,7 @@ Send: TypeAlias = Callable[[Mapping[str, Any] | None, str | None], Awaitable[Any
 """Makes a call: with the answers to what its result required, and the server's state."""
 
 
-class _Input(BaseModel, frozen=True):
+class _Input(BaseModel, frozen=True, defer_build=True):
     """One thing that a server needs: the params of its request, and how often the call was asked the same before."""
 
     key: str = ""
@@ -66,7 +66,7 @@ class _Input(BaseModel, frozen=True):
     earlier: int = 0
 
 
-class _Needed(BaseModel, frozen=True):
+class _Needed(BaseModel, frozen=True, defer_build=True):
     """What a call waits for; stored with its question.
 
     Attributes:

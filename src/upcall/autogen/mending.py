@@ -19,17 +19,18 @@ from autogen_core import FunctionCall
 from autogen_core.models import CreateResult
 from autogen_core.tools import Tool, ToolSchema
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.text import one_line
 
 _log = logging.getLogger("upcall")
 
-_FENCE = re.compile(r"\s*(?P<marks>`{3,}|~{3,})[ \t]*\w*[ \t\r]*\n(?P<inside>.*?)\n?[ \t]*(?P=marks)\s*", re.DOTALL)
-_TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*+(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
-_MARKS = re.compile(r"(?:\s*(?:<\|[^|<>]{1,40}\|>|</?(?:tool_call|function_call|arguments)>))+\s*\Z")
+_FENCE = LazyPattern(r"\s*(?P<marks>`{3,}|~{3,})[ \t]*\w*[ \t\r]*\n(?P<inside>.*?)\n?[ \t]*(?P=marks)\s*", re.DOTALL)
+_TRAILING_COMMA = LazyPattern(r'("(?:[^"\\]|\\.)*+(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
+_MARKS = LazyPattern(r"(?:\s*(?:<\|[^|<>]{1,40}\|>|</?(?:tool_call|function_call|arguments)>))+\s*\Z")
 """Marks of chat templates after the arguments, which some servers leave in them."""
 
-_INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,17})?(?:[eE][+-]?\d{1,2})?")
+_INTEGER = LazyPattern(r"-?(?:0|[1-9]\d{0,17})")
+_NUMBER = LazyPattern(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,17})?(?:[eE][+-]?\d{1,2})?")
 _BOOLEANS: Mapping[str, bool] = {"true": True, "false": False}
 _WRAPPERS = ("arguments", "args", "input", "kwargs", "parameters", "params")
 """The names that models put around arguments."""

@@ -21,7 +21,7 @@ from autogen_agentchat.messages import (
     UserInputRequestedEvent,
 )
 from autogen_core.models import AssistantMessage, FunctionExecutionResult, LLMMessage, UserMessage
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from upcall import identity
 from upcall.autogen.thoughts import split_thoughts
@@ -67,8 +67,8 @@ _RESOLVERS = (AnsweredBy.LEDGER, AnsweredBy.FACTS, AnsweredBy.PARENT)
 READ_MESSAGES = 128
 """How many messages' questions, and as many messages' answers, stay cached as parsed: those of a long thread."""
 
-_questions = TypeAdapter(list[Question])
-_answers = TypeAdapter(list[Answer])
+_questions = TypeAdapter(list[Question], config=ConfigDict(defer_build=True))
+_answers = TypeAdapter(list[Answer], config=ConfigDict(defer_build=True))
 
 
 @lru_cache(maxsize=READ_MESSAGES)
@@ -259,7 +259,7 @@ def executed_event(
     return ToolCallExecutionEvent(id=identity.new_message_id(), source=source, content=list(results), metadata=metadata)
 
 
-class ThoughtChunkEvent(ModelClientStreamingChunkEvent):
+class ThoughtChunkEvent(ModelClientStreamingChunkEvent, defer_build=True):
     """A piece of what a model thinks, as it arrives: ``thought``.
 
     Its ``content`` is empty: who joins pieces of text gets nothing of it. Its text is what AutoGen's `Console` prints,

@@ -27,6 +27,7 @@ from upcall.errors import (
     UpcallError,
     UserInputRequired,
 )
+from upcall.lazy_pattern import LazyPattern
 from upcall.model_addresses import (
     advise_on_path,
     describe_key_form,
@@ -45,7 +46,7 @@ _CLIENTS = ("openai", "anthropic", "ollama", "azure", "autogen_ext", "autogen_co
 REDIRECTED = "x-upcall-redirect"
 """The header of a response that holds where a server wanted to send us (`upcall.autogen.openai_client.http`)."""
 
-_KEY = re.compile(r"\b(?:sk|pk|key|token|bearer)[-_ ][\w-]{6,}|\b[\w-]{24,}", re.IGNORECASE)
+_KEY = LazyPattern(r"\b(?:sk|pk|key|token|bearer)[-_ ][\w-]{6,}|\b[\w-]{24,}", re.IGNORECASE)
 """What may be a key in the words of an error."""
 
 
@@ -138,7 +139,7 @@ def explain_call(error: Exception, agent: str, client: object = None) -> ModelEr
     return ModelError(f"Agent {agent!r}: the model call failed ({kind}). Try again. {_RESUME}")
 
 
-_MISFIT = re.compile(
+_MISFIT = LazyPattern(
     r"unexpected keyword argument|required (?:positional|keyword-only) argument|positional arguments? but"
     r"|^module '.*' has no attribute|^cannot import name|^No module named"
 )
@@ -317,7 +318,7 @@ _TOO_LARGE = 413
 """Whatever the words: proxies send a web page with it."""
 
 
-_OVERFLOW = re.compile(
+_OVERFLOW = LazyPattern(
     r"context.{0,12}(?:length|window|size|limit)|maximum context|(?:prompt|input|conversation|request) (?:is|was) too "
     r"(?:long|large)|too many (?:input |prompt )?tokens|reduce the length|longer than the (?:model|maximum)"
     r"|exceed(?:s|ed|ing)?_? ?(?:the )?(?:available |maximum |model'?s? )*(?:context|token|number of tokens|input)"
@@ -332,20 +333,20 @@ def is_overflow(words: str) -> bool:
     return bool(_OVERFLOW.search(words.lower()))
 
 
-_NO_PATH = re.compile(r"unexpected endpoint|cannot post|unknown (?:request )?url", re.IGNORECASE)
+_NO_PATH = LazyPattern(r"unexpected endpoint|cannot post|unknown (?:request )?url", re.IGNORECASE)
 """How a server says that it has no such path, with the status 200 too (LM Studio)."""
 
-_OTHER_SCHEME = re.compile(r"plain HTTP request was sent to HTTPS|HTTP request to an HTTPS server", re.IGNORECASE)
+_OTHER_SCHEME = LazyPattern(r"plain HTTP request was sent to HTTPS|HTTP request to an HTTPS server", re.IGNORECASE)
 """How nginx and Go answer a request without encryption."""
 
-_KEY_REFUSED = re.compile(
+_KEY_REFUSED = LazyPattern(
     r"api[ _-]?key.{0,20}(?:not valid|invalid|incorrect|expired|missing|required)"
     r"|(?:invalid|incorrect|expired|missing|wrong).{0,20}api[ _-]?key",
     re.IGNORECASE,
 )
 """Gemini's servers refuse a key with the status 400."""
 
-_ACCOUNT = re.compile(
+_ACCOUNT = LazyPattern(
     r"billing|insufficient[ _](?:quota|balance|credit|fund)|used all available credit|spending limit|余额|欠费|充值"
     r"|(?:out of|not enough|no|low) (?:\w+ )?(?:credit|balance|fund)"
     r"|(?:credit|balance)s? (?:is|are) (?:too low|exhausted|used up)|payment|top up|recharge|prepaid",
@@ -353,29 +354,29 @@ _ACCOUNT = re.compile(
 )
 """What a refusal says where the account, and neither the request nor its rate, is at fault."""
 
-_NO_MODEL = re.compile(
+_NO_MODEL = LazyPattern(
     r"model.{0,40}(?:not exist|not found|not available)|(?:invalid|unknown|unsupported) model\b|not a valid model"
     r"|模型不存在|no models? (?:is |are )?loaded",
     re.IGNORECASE,
 )
 """Many servers refuse the name of a model with the status 400."""
 
-_CANNOT = re.compile(
+_CANNOT = LazyPattern(
     r"(?:not|n't|endpoints found that) support (?:tools?\b|tool use|function|image)|tools? (?:is|are) not supported"
     r"|data policy",
     re.IGNORECASE,
 )
 """Refusals of what the model, or its server, cannot do: no other name or key helps."""
 
-_NOT_OF_KEY = re.compile(r"country|region|territory|location|moderation|flagged|access to model", re.IGNORECASE)
+_NOT_OF_KEY = LazyPattern(r"country|region|territory|location|moderation|flagged|access to model", re.IGNORECASE)
 
 _SHORTEST_KEY = 8
 """A shorter key is one that a server of one's own does not read; it may be a part of any word."""
 
-_PAGE = re.compile(r"\s*<(?:[!?]|[a-z][a-z0-9]*[\s/>])", re.IGNORECASE)
+_PAGE = LazyPattern(r"\s*<(?:[!?]|[a-z][a-z0-9]*[\s/>])", re.IGNORECASE)
 """How a web page begins. Qwen's servers begin their words with ``<400>``."""
 
-_MASKED = re.compile(r"\S*\*{3,}\S*?(?=[.,;:!?]*(?:\s|\Z))|\b(?:sk|pk)-[\w-]{4,}")
+_MASKED = LazyPattern(r"\S*\*{3,}\S*?(?=[.,;:!?]*(?:\s|\Z))|\b(?:sk|pk)-[\w-]{4,}")
 """A key that is shown in part, or another one."""
 
 

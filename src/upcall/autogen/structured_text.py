@@ -16,9 +16,10 @@ from enum import Enum, auto
 from itertools import count
 from typing import NamedTuple
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.runs.shown_text import TextFields
 
-WRAPPERS = re.compile("answer|classification|clarification|data|json|output|plan|reply|report|response|result")
+WRAPPERS = LazyPattern("answer|classification|clarification|data|json|output|plan|reply|report|response|result")
 """The names, besides its own, of a single key that models put around the requested object."""
 
 _CALL_FIELDS = frozenset({"arguments", "function", "parameters", "tool_calls"})
@@ -29,14 +30,14 @@ _MAX_WRAPPERS = 4
 
 _BETWEEN_FIELDS, _BETWEEN_ITEMS = "\n\n", "\n"
 
-_PLAIN = re.compile(r'[^"\\]+')
-_SPACE = re.compile(r"[ \t\r\n\ufeff]*")
-_WORD = re.compile(r"[\w.+-]*")
-_FENCE = re.compile(r"(?:`{3,12}|~{3,12})[ \t]*(?:json\w*)?[ \t\r]*\n\s*(?=[{\[])", re.IGNORECASE)
-_FENCE_BEGUN = re.compile(r"(?:`{1,2}|~{1,2}|(?:`{3,12}|~{3,12})[ \t]{0,9}\w{0,20}[ \t\r]{0,9}(?:\n\s{0,99})?)\Z")
-_QUOTED = re.compile(r'"(?:\\[nrt]|\s)*\{')
-_QUOTED_BEGUN = re.compile(r'"(?:\\[nrt]|\s){0,99}\\?\Z')
-_MARKUP_BEGUN = re.compile(r"[<\[|][^>\]{]{0,24}\Z")
+_PLAIN = LazyPattern(r'[^"\\]+')
+_SPACE = LazyPattern(r"[ \t\r\n\ufeff]*")
+_WORD = LazyPattern(r"[\w.+-]*")
+_FENCE = LazyPattern(r"(?:`{3,12}|~{3,12})[ \t]*(?:json\w*)?[ \t\r]*\n\s*(?=[{\[])", re.IGNORECASE)
+_FENCE_BEGUN = LazyPattern(r"(?:`{1,2}|~{1,2}|(?:`{3,12}|~{3,12})[ \t]{0,9}\w{0,20}[ \t\r]{0,9}(?:\n\s{0,99})?)\Z")
+_QUOTED = LazyPattern(r'"(?:\\[nrt]|\s)*\{')
+_QUOTED_BEGUN = LazyPattern(r'"(?:\\[nrt]|\s){0,99}\\?\Z')
+_MARKUP_BEGUN = LazyPattern(r"[<\[|][^>\]{]{0,24}\Z")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _HIGH, _LOW = range(0xD800, 0xDC00), range(0xDC00, 0xE000)
 _BROKEN = "\ufffd"
@@ -289,7 +290,7 @@ class StructuredText:
         markup: matches what may stand around calls that are written as text.
     """
 
-    def __init__(self, fields: TextFields, around: Around, markup: re.Pattern[str] | None = None) -> None:
+    def __init__(self, fields: TextFields, around: Around, markup: LazyPattern | None = None) -> None:
         self._fields, self._around, self._markup = fields, around, markup
         self._texts: list[str] = []
         self._begin()
@@ -419,7 +420,7 @@ class StructuredText:
         return piece, reader.place
 
 
-def _end_of(pattern: re.Pattern[str], text: str, place: int) -> int:
+def _end_of(pattern: LazyPattern, text: str, place: int) -> int:
     """Return where a match ends that begins at a place; the place itself if there is none."""
     found = pattern.match(text, place)
     return place if found is None else found.end()

@@ -25,6 +25,8 @@ from typing import Any, NamedTuple
 
 from autogen_core.models import CreateResult
 
+from upcall.lazy_pattern import LazyPattern
+
 _NAME = r"(?:\w+[:_])?(?:think|thinking|thoughts?|reasoning|reflection)"
 _TAG_CLOSES = rf"</{_NAME}>|\[/THINK\]|◁/think▷"
 _TOKEN_CLOSES = rf"<\|(?:/|end_of_|end_){_NAME}\|>|<channel\|>"
@@ -83,15 +85,15 @@ _WORDS = ("analysis", "here is my thought process:", "here are my reasoning step
 """How marks begin: with a sign, or as words, here in lower case. Elsewhere no pattern is compiled."""
 
 _CLOSES = f"{_TAG_CLOSES}|(?P<token>{_TOKEN_CLOSES})"
-_ANY = re.compile("|".join([_CLOSES, *(mark.opens for mark in _MARKS)]), re.IGNORECASE)
+_ANY = LazyPattern("|".join([_CLOSES, *(mark.opens for mark in _MARKS)]), re.IGNORECASE)
 
-_STOPS = re.compile(r"[\n<\[◁]")
+_STOPS = LazyPattern(r"[\n<\[◁]")
 """Where text may stop being plain text: a new line, or the first character of a mark."""
 
-_FENCE_LINE = re.compile(r"^[ \t]*(?P<marks>`{3,}|~{3,})(?P<info>.*)$", re.MULTILINE)
-_BLANKS = re.compile(r"[ \t\r]*")
-_GLUED_BEFORE = re.compile(r"[\w.!?:;)*…。！？]")
-_GLUED_AFTER = re.compile(r"[\w*#|-]")
+_FENCE_LINE = LazyPattern(r"^[ \t]*(?P<marks>`{3,}|~{3,})(?P<info>.*)$", re.MULTILINE)
+_BLANKS = LazyPattern(r"[ \t\r]*")
+_GLUED_BEFORE = LazyPattern(r"[\w.!?:;)*…。！？]")
+_GLUED_AFTER = LazyPattern(r"[\w*#|-]")
 _INDENT = 100
 """How far, in characters, a mark may be indented on its line."""
 

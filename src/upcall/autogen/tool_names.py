@@ -7,17 +7,17 @@ name. A name that a program gives is refused where the team is built. A tool tha
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 from hashlib import blake2b
 
 from upcall.errors import ConfigurationError
+from upcall.lazy_pattern import LazyPattern
 from upcall.text import one_line
 
 MAX_NAME_CHARS = 64
 
-_ALLOWED = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_NAME_CHARS}}}")
-_OTHER = re.compile(r"[^A-Za-z0-9_-]")
+_ALLOWED = LazyPattern(rf"[A-Za-z0-9_-]{{1,{MAX_NAME_CHARS}}}")
+_OTHER = LazyPattern(r"[^A-Za-z0-9_-]")
 _DIGEST_BYTES = 4
 
 

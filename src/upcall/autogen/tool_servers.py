@@ -23,6 +23,7 @@ from autogen_core.tools import BaseTool, ToolResult, ToolSchema, Workbench
 from upcall.autogen.internals import mcp_actor_of, mcp_params_of, reach_server_of
 from upcall.autogen.scope import current_scope
 from upcall.autogen.workbenches import tool_result
+from upcall.lazy_pattern import LazyPattern
 from upcall.questions.secrets import HIDDEN
 from upcall.questions.tool_context import open_call
 from upcall.text import first_line, shorten
@@ -43,7 +44,7 @@ LEAST_HIDDEN = 4
 
 MAX_REASON_CHARS = 200
 
-_URL = re.compile(r"\b(https?|wss?)://[^\s'\"<>]+")
+_URL = LazyPattern(r"\b(https?|wss?)://[^\s'\"<>]+")
 
 
 @runtime_checkable

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from upcall.errors import ConfigurationError
+from upcall.lazy_pattern import LazyPattern
 from upcall.runs.outputs import AmbiguityCheck, ClarificationResponse, Classification, Depth, Intent, StructuredReply
 from upcall.runs.plan import Plan, PlanStep
 from upcall.runs.reports import Report
@@ -22,7 +23,7 @@ NOTICE = (
 TASKS = ("Build me a user authentication system", "What is CUDA?", "Hello! What can you do?")
 
 
-_NOT = re.compile(r"\b(not|no|never|without|except|rather than)\b|n't\b", re.IGNORECASE)
+_NOT = LazyPattern(r"\b(not|no|never|without|except|rather than)\b|n't\b", re.IGNORECASE)
 
 
 def demo_model() -> ScriptedModelClient:

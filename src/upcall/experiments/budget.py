@@ -10,11 +10,12 @@ from typing import Any
 from pydantic import BaseModel
 
 from upcall.errors import ConfigurationError
+from upcall.lazy_pattern import LazyPattern
 from upcall.runs.run import Usage
 from upcall.settings import Price
 
-_TOKENS = re.compile(r"(\d[\d_,]*)\s*(k|m)?\s*tokens?", re.IGNORECASE)
-_MONEY = re.compile(r"\d+(\.\d+)?")
+_TOKENS = LazyPattern(r"(\d[\d_,]*)\s*(k|m)?\s*tokens?", re.IGNORECASE)
+_MONEY = LazyPattern(r"\d+(\.\d+)?")
 
 
 class Cost(BaseModel, frozen=True):

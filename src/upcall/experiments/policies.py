@@ -6,7 +6,6 @@ whether the agents get the project's facts.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ from upcall.config_source import suggest
 from upcall.errors import ConfigurationError
 from upcall.experiments.functions import Named, call_with, find_function
 from upcall.experiments.tasks import Task
+from upcall.lazy_pattern import LazyPattern
 from upcall.settings_sources import merge
 
 NO_LIMIT = 1_000
@@ -87,7 +87,7 @@ POLICIES: Mapping[str, Callable[..., Policy]] = {
 }
 """The policies by name. One that takes a number has it behind its name: ``budget 2``."""
 
-_NAMED = re.compile(r"([a-z-]+)(?: (\d+))?")
+_NAMED = LazyPattern(r"([a-z-]+)(?: (\d+))?")
 
 
 class PolicySpec(BaseModel, frozen=True, extra="forbid"):

@@ -6,7 +6,6 @@ rendered.
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -14,6 +13,7 @@ from importlib.util import find_spec
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.policy.deadlines import explain_lapsed
 from upcall.questions.question import Question
 from upcall.questions.secrets import HIDDEN
@@ -68,7 +68,7 @@ STYLE = f"""<style>
 
 _NO_MATH = "tex2jax_ignore mathjax_ignore"
 """Jupyter treats text between two dollar signs as a formula, and would show a different command."""
-_ITEM = re.compile(r"\s*(?:\d+\.|-|\[[ x]\]) ")
+_ITEM = LazyPattern(r"\s*(?:\d+\.|-|\[[ x]\]) ")
 
 
 def hide(name: str) -> str:

@@ -13,22 +13,23 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.questions.question import Question
 from upcall.words import MEANING
 
 _SHORT_FORMS = (
-    (re.compile(r"[\u2018\u2019\u02bc]"), "'"),
-    (re.compile(r"\bcan't\b"), "can not"),
-    (re.compile(r"\bcannot\b"), "can not"),
-    (re.compile(r"\bwon't\b"), "will not"),
-    (re.compile(r"n't\b"), " not"),
-    (re.compile(r"\b(what|which|who|where|how)'s\b"), r"\1 is"),
-    (re.compile(r"\b(i|you|we)'d\b"), r"\1 would"),
-    (re.compile(r"\b(i|you|we)'re\b"), r"\1 are"),
-    (re.compile(r"\bgo (on|ahead)\b"), "continue"),
+    (LazyPattern(r"[\u2018\u2019\u02bc]"), "'"),
+    (LazyPattern(r"\bcan't\b"), "can not"),
+    (LazyPattern(r"\bcannot\b"), "can not"),
+    (LazyPattern(r"\bwon't\b"), "will not"),
+    (LazyPattern(r"n't\b"), " not"),
+    (LazyPattern(r"\b(what|which|who|where|how)'s\b"), r"\1 is"),
+    (LazyPattern(r"\b(i|you|we)'d\b"), r"\1 would"),
+    (LazyPattern(r"\b(i|you|we)'re\b"), r"\1 are"),
+    (LazyPattern(r"\bgo (on|ahead)\b"), "continue"),
 )
 
-_POLITE = re.compile(
+_POLITE = LazyPattern(
     r"\b(please|kindly|hello|hi|sorry|thank you|thanks|(can|could|would|will) you( please)? (tell|let) me( know)?"
     r"|let me know|i (need|want|would like) to know|i would like to ask|just to be sure|to be sure|to confirm)\b"
 )
@@ -37,12 +38,12 @@ _AUXILIARY = r"(?:should|shall|do|does|did|is|are|was|were|am|can|could|may|migh
 
 _NEGATIONS = frozenset({"not", "no", "never", "without", "none", "neither", "nor", "except"})
 
-_COMMAND_TO_CHOOSE = re.compile(
+_COMMAND_TO_CHOOSE = LazyPattern(
     r"^\s*(tell me|name|specify|choose|select|pick|provide|give me|enter|state|indicate)\b", re.IGNORECASE
 )
 """The beginning of a text that requests without asking: "Please choose a framework"."""
 
-_ASKED_FOR = re.compile(
+_ASKED_FOR = LazyPattern(
     r"\b(?:(?:do|would) (?:you|the user) (?:want|like|prefer|wish)(?: (?:me|us))?(?: to)?(?: (?:use|choose|pick|have))?"
     r"|you (?:want|prefer|would like|would prefer)(?: (?:me|us))?(?: to)?(?: (?:use|choose|pick|have))?"
     r"|(?:should|shall) (?:i|we)(?: (?:use|choose|pick|select|go with))?\b(?! not\b)"
@@ -61,9 +62,9 @@ _POINTING = frozenset(
 )
 """Words that refer to something outside the question: the same words mean something else at another time."""
 
-_WH = re.compile(r"\b(which|what|who|whom|whose|where|when|why|how)\b")
-_BEGINS_POLAR = re.compile(rf"^\W*{_AUXILIARY}\b")
-_AHEAD = re.compile(r"^\s*((?:for|in|on|at|as) [^,;:?]{1,80}),\s*(.+)$", re.DOTALL)
+_WH = LazyPattern(r"\b(which|what|who|whom|whose|where|when|why|how)\b")
+_BEGINS_POLAR = LazyPattern(rf"^\W*{_AUXILIARY}\b")
+_AHEAD = LazyPattern(r"^\s*((?:for|in|on|at|as) [^,;:?]{1,80}),\s*(.+)$", re.DOTALL)
 
 
 @dataclass(frozen=True)

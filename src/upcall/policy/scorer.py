@@ -33,7 +33,7 @@ WRAPPERS = (
 `benchmarks/ask_scorer.py` the balanced accuracy of either alone is 0.82 to 0.84, of both 0.86."""
 
 
-class _Stored(BaseModel, frozen=True, extra="forbid", protected_namespaces=()):
+class _Stored(BaseModel, frozen=True, extra="forbid", protected_namespaces=(), defer_build=True):
     """A part of the file; extra fields of a newer version are refused."""
 
 

@@ -50,7 +50,7 @@ class AnsweredBy(StrEnum):
     POLICY = "policy"
 
 
-class Answer(BaseModel):
+class Answer(BaseModel, defer_build=True):
     """The reply to a question: who gave it, when, and its outcome.
 
     Attributes:

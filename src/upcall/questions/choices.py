@@ -7,14 +7,15 @@ quotation mark in them doubled as in CSV: otherwise ``Paris, Texas`` would stand
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Sequence
 
-_SEPARATOR = re.compile(r"[,，、;；\n]")
-_ATOM = re.compile(r'\s*("(?:[^"]|"")*"(?=\s*(?:[,，、;；\n]|$))|[^,，、;；\n]+)')
+from upcall.lazy_pattern import LazyPattern
+
+_SEPARATOR = LazyPattern(r"[,，、;；\n]")
+_ATOM = LazyPattern(r'\s*("(?:[^"]|"")*"(?=\s*(?:[,，、;；\n]|$))|[^,，、;；\n]+)')
 """A text in quotes, or one up to the next separator."""
 
-_AROUND_SEPARATOR = re.compile(r"\s*([,，、;；\n])\s*")
+_AROUND_SEPARATOR = LazyPattern(r"\s*([,，、;；\n])\s*")
 
 
 def join_choices(chosen: Sequence[str], labels: Iterable[str]) -> str:

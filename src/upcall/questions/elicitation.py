@@ -41,7 +41,7 @@ class UnusableRequest(Exception):
     """A server asks for what cannot be asked of the user; the text says why, in one line."""
 
 
-class _Spec(BaseModel):
+class _Spec(BaseModel, defer_build=True):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
 
 

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from upcall.errors import AlreadyAnswered, AnswerRefused, UnknownQuestion
 from upcall.identity import means
+from upcall.lazy_pattern import LazyPattern
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.approval import is_edit
 from upcall.questions.choices import join_choices, read_remark, set_of_choices, split_choices
@@ -35,11 +36,11 @@ class OwnWords(str):
     """A text that says what it says: a number in it is that of no option. A label is still that option."""
 
 
-_NUMBERS = re.compile(r"\d+(?:\s*[,，、]\s*\d+)*")
-_QUOTED_NUMBERS = re.compile(r"\"([\d\s,，、]+)\"")
-_AS_NUMBER = re.compile(r"(?:option\s*|#)?(\d{1,3})[.)]?", re.IGNORECASE)
-_PART_IN_LINE = re.compile(r"(?:^|(?<=\s))(\d{1,3})\s*[.):：](?=\s)")
-_PART = re.compile(r"(?:^|[;；\n])\s*(\d{1,3})\s*[.):：](?=\s)")
+_NUMBERS = LazyPattern(r"\d+(?:\s*[,，、]\s*\d+)*")
+_QUOTED_NUMBERS = LazyPattern(r"\"([\d\s,，、]+)\"")
+_AS_NUMBER = LazyPattern(r"(?:option\s*|#)?(\d{1,3})[.)]?", re.IGNORECASE)
+_PART_IN_LINE = LazyPattern(r"(?:^|(?<=\s))(\d{1,3})\s*[.):：](?=\s)")
+_PART = LazyPattern(r"(?:^|[;；\n])\s*(\d{1,3})\s*[.):：](?=\s)")
 
 
 def match_answers(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -22,6 +21,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from upcall import identity
+from upcall.lazy_pattern import LazyPattern
 from upcall.questions.tool_call import PendingCall
 from upcall.text import CONTROLS, one_line
 
@@ -77,8 +77,8 @@ _CHINESE = _Words(
     secret="回答会加密保存，只交给提问者。",
     secret_tool="回答会加密保存，只交给工具 {}，模型不会读到。",
 )
-_HAN = re.compile("[\u4e00-\u9fff]")
-_OTHER_WORDS = re.compile("[A-Za-z]+|[\u3040-\u30ff]|[\uac00-\ud7af]+")
+_HAN = LazyPattern("[\u4e00-\u9fff]")
+_OTHER_WORDS = LazyPattern("[A-Za-z]+|[\u3040-\u30ff]|[\uac00-\ud7af]+")
 """A Chinese question may name a thing or two in Latin letters; kana make it a Japanese one."""
 
 
@@ -126,7 +126,7 @@ class Side(StrEnum):
     NO = "no"
 
 
-class ConsentSubject(BaseModel, frozen=True):
+class ConsentSubject(BaseModel, frozen=True, defer_build=True):
     """What one yes of the human is about. It holds for this and nothing else.
 
     Attributes:
@@ -140,7 +140,7 @@ class ConsentSubject(BaseModel, frozen=True):
     grants: tuple[tuple[str, ...], ...] = ()
 
 
-class Option(BaseModel, frozen=True, str_strip_whitespace=True, coerce_numbers_to_str=True):
+class Option(BaseModel, frozen=True, str_strip_whitespace=True, coerce_numbers_to_str=True, defer_build=True):
     """One choice. A plain string or number is accepted as a label.
 
     Attributes:
@@ -183,7 +183,7 @@ class Detail(StrEnum):
     OTHER = "other"
 
 
-class Question(BaseModel):
+class Question(BaseModel, defer_build=True):
     """Something an agent wants to know from the human.
 
     A ``risk_confirmation`` is always ``required`` and never has a ``default``: it needs the human's own choice, and

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from pydantic import BaseModel, RootModel, model_validator
 
@@ -24,7 +24,7 @@ Answered: TypeAlias = tuple[Question, Answer]
 _EVENTS: dict[Outcome, QuestionEvent] = {outcome: QuestionEvent(outcome.value) for outcome in Outcome}
 
 
-class QuestionRecord(BaseModel, frozen=True):
+class QuestionRecord(BaseModel, frozen=True, defer_build=True):
     """A question, where it stands, and what came back to it. Its deadline and its assignee are the question's own.
 
     Attributes:
@@ -115,7 +115,13 @@ class QuestionRecord(BaseModel, frozen=True):
         return self.model_copy(update={"state": next_state(self.state, event, self.id), **changes})
 
 
-class QuestionRecords(RootModel[tuple[QuestionRecord, ...]], frozen=True):
+if TYPE_CHECKING:
+    _Root = RootModel[tuple[QuestionRecord, ...]]
+else:
+    _Root = RootModel  # With a type it would build a model of its own at once, with all that is in a question.
+
+
+class QuestionRecords(_Root, frozen=True, defer_build=True):
     """The records of a run: those of closed questions in the order in which they were closed, then those of open ones
     in the order in which they were asked."""
 

@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Collection
 from enum import StrEnum
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Question, Side
 from upcall.text import replace_surrogates
@@ -119,8 +120,8 @@ _AROUND = " \t\r\n.!\"'`“”„‘’‚«»‹›。"
 """What may stand around a word without changing it. A question mark does: "ok?" approves nothing."""
 
 
-_LEAD_END = re.compile(r"\s*[,;:.(–—]")
-_NOT = re.compile(r"(?<!\w)!+(?=\w)")
+_LEAD_END = LazyPattern(r"\s*[,;:.(–—]")
+_NOT = LazyPattern(r"(?<!\w)!+(?=\w)")
 _DROPPED = str.maketrans(dict.fromkeys(".,;:!\"'`“”„‘’‚«»‹›。、¡"))
 """What changes nothing in a reply to a consent. A question mark is kept: "ok?" agrees to nothing."""
 
@@ -203,9 +204,9 @@ def simplify(reply: str) -> str:
     return " ".join(folded.translate(_DROPPED).split())
 
 
-def _match_only(words: Collection[str]) -> re.Pattern[str]:
+def _match_only(words: Collection[str]) -> LazyPattern:
     one = "|".join(map(re.escape, sorted({*words, *_BESIDE}, key=len, reverse=True)))
-    return re.compile(f"(?:{one})(?: (?:{one}))*")
+    return LazyPattern(f"(?:{one})(?: (?:{one}))*")
 
 
 _SIDES = {Side.YES: _match_only(YES_WORDS), Side.NO: _match_only(NO_WORDS)}

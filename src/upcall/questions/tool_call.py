@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, JsonValue
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.text import one_line, quote, show_name
 
 if TYPE_CHECKING:
@@ -29,11 +30,11 @@ VALUE_CHARS = 60
 MAX_DEPTH = 32
 """How deep arguments may be nested that a human gives: they are read again where more of Python's stack is taken."""
 
-_PLAIN = re.compile(r"[^\s,:()\[\]{}\"'\\…]+( [^\s,:()\[\]{}\"'\\…]+)*")
+_PLAIN = LazyPattern(r"[^\s,:()\[\]{}\"'\\…]+( [^\s,:()\[\]{}\"'\\…]+)*")
 """A text that cannot be taken for more than itself where it stands among others without quotes."""
 
 
-class PendingCall(BaseModel, frozen=True):
+class PendingCall(BaseModel, frozen=True, defer_build=True):
     """A tool call that waits for approval.
 
     Attributes:

@@ -13,11 +13,12 @@ from dataclasses import replace
 from functools import cache
 from posixpath import basename, splitext
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.research.cited import CheckedCitation, CitedSource, Counts, Quotation, ReadText, fit_in_line
 from upcall.research.markdown import Claimed, renumber, simplify_name, strip_links
 from upcall.research.quotes import FoundQuote, SearchableText, find_in, find_nearest, has_enough_words, look_up
 
-_NUMBER = re.compile(r"\d{1,9}")
+_NUMBER = LazyPattern(r"\d{1,9}")
 _SHORTEST_REF = 4
 """A shorter source name would be found within all kinds of names."""
 

@@ -24,7 +24,7 @@ class ReadText(NamedTuple):
     place: str = ""
 
 
-class Quotation(BaseModel, frozen=True):
+class Quotation(BaseModel, frozen=True, defer_build=True):
     """A quote that was found: its place, its words, and its similarity to the text read (0 to 100)."""
 
     place: str = ""
@@ -32,7 +32,7 @@ class Quotation(BaseModel, frozen=True):
     score: float = 100.0
 
 
-class CitedSource(BaseModel, frozen=True):
+class CitedSource(BaseModel, frozen=True, defer_build=True):
     """A source of a checked report. Without quotes it was read, but the claim it is cited for was not verified."""
 
     number: int
@@ -59,7 +59,7 @@ class CitedSource(BaseModel, frozen=True):
         return self.model_copy(update={"quotes": self.quotes + more, "place": self.place or other.place})
 
 
-class Counts(BaseModel, frozen=True):
+class Counts(BaseModel, frozen=True, defer_build=True):
     """The fate of a report's citations: how many there were, how many hold, how many name a source that was read but
     give no quote to check, and how many were dropped. `unverified_sentences` lost their only citation."""
 

@@ -7,7 +7,7 @@ refuses a fair quote.
 
 from __future__ import annotations
 
-import re
+from upcall.lazy_pattern import LazyPattern
 
 
 def _words(text: str) -> frozenset[str]:
@@ -38,7 +38,7 @@ DENIALS = _words(
     niet geen nooit niemand niets zonder slechts alleen onjuist fabel mythe bijna behalve nauwelijks
     """
 )
-_HAN_DENIAL = re.compile("[不没無无]|非(?! 常)|未(?! 来)")
+_HAN_DENIAL = LazyPattern("[不没無无]|非(?! 常)|未(?! 来)")
 
 MODALS = _words(
     """

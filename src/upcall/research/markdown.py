@@ -8,22 +8,23 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.research.cited import UNVERIFIED
 from upcall.research.normalization import UNSEEN
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
-_CODE = re.compile(
+_CODE = LazyPattern(
     r"^ {0,3}(?P<fence>```+|~~~+)[^`\n]*\n(?:.*?^ {0,3}(?P=fence)|.*\Z)"
     r"|(?<![`\\])(?P<ticks>`+)(?!`)[^\n]*?(?<!`)(?P=ticks)(?!`)",
     re.DOTALL | re.MULTILINE,
 )
 """What every markdown reader treats as code; what only some do does not count."""
 _ONE = r"\^?\d{1,3}"
-_MARKER = re.compile(rf"[\[【]({_ONE}(?:\s*[,;–-]\s*{_ONE})*)(?:†[^\]】\n]*)?[\]】](?:\([^()\s]*\))?(?!:)")
-_RANGE = re.compile(r"(\d+)\s*[–-]\s*\^?(\d+)")
-_END = re.compile(r"[.!?…][\"'”’)]*(?=\s|[\[【]\^?\d|$)|[。！？]|\n")
-_SEPARATOR = re.compile(r"\s*[,;]\s*(?=[\[【]\^?\d)")
+_MARKER = LazyPattern(rf"[\[【]({_ONE}(?:\s*[,;–-]\s*{_ONE})*)(?:†[^\]】\n]*)?[\]】](?:\([^()\s]*\))?(?!:)")
+_RANGE = LazyPattern(r"(\d+)\s*[–-]\s*\^?(\d+)")
+_END = LazyPattern(r"[.!?…][\"'”’)]*(?=\s|[\[【]\^?\d|$)|[。！？]|\n")
+_SEPARATOR = LazyPattern(r"\s*[,;]\s*(?=[\[【]\^?\d)")
 _LONGEST_RANGE = 50
 _DEEPEST = 4
 
@@ -114,15 +115,15 @@ def _by_sentence(text: str, groups: Sequence[_Group]) -> list[list[_Group]]:
 # -- links and lists ---------------------------------------------------------------------------------------------------
 
 _ADDRESS = r"(?:[^()\s<>]|\([^()\s<>]*\))*"
-_LINK = re.compile(rf"(!?)\[([^\[\]]*)\]\([ \t]*<?({_ADDRESS})>?(?:[ \t][^()\n]*)?\)")
-_DEFINITION = re.compile(r"^ {0,3}\[([^\]\n]+)\]:[ \t]*<?([^\s>]+)>?.*$", re.MULTILINE)
-_AUTOLINK = re.compile(r"<((?:https?|ftp|mailto|data|javascript):[^>\s]*)>", re.IGNORECASE)
+_LINK = LazyPattern(rf"(!?)\[([^\[\]]*)\]\([ \t]*<?({_ADDRESS})>?(?:[ \t][^()\n]*)?\)")
+_DEFINITION = LazyPattern(r"^ {0,3}\[([^\]\n]+)\]:[ \t]*<?([^\s>]+)>?.*$", re.MULTILINE)
+_AUTOLINK = LazyPattern(r"<((?:https?|ftp|mailto|data|javascript):[^>\s]*)>", re.IGNORECASE)
 _NAMES = (
     "a|applet|audio|base|body|button|details|div|embed|font|form|frame|frameset|head|html|iframe|img|input|link|math|meta|"
     "object|p|picture|script|source|span|style|svg|table|template|textarea|video"
 )
-_TAG = re.compile(rf"</?(?:{_NAMES})\b[^<>]*>", re.IGNORECASE)
-_OPEN_TAG = re.compile(rf"<(?=/?(?:{_NAMES})\b|!--)", re.IGNORECASE)
+_TAG = LazyPattern(rf"</?(?:{_NAMES})\b[^<>]*>", re.IGNORECASE)
+_OPEN_TAG = LazyPattern(rf"<(?=/?(?:{_NAMES})\b|!--)", re.IGNORECASE)
 _KEPT = "\x00"
 """Separates label and address of a link that is kept, until all others are undone."""
 
@@ -178,15 +179,15 @@ class Claimed:
     quote: str
 
 
-_LIST_HEAD = re.compile(
+_LIST_HEAD = LazyPattern(
     r"^[#*_\s]*(?:sources?|references?|citations?|bibliography|works cited|quellen(?:verzeichnis)?|literatur|"
     r"références|fuentes|fonti|参考文献|来源)[*_\s]*[:：]?[*_\s]*$",
     re.IGNORECASE,
 )
 _LONGEST_HEAD = 80
-_LIST_ENTRY = re.compile(r"^\s*(?:[-*+]\s+)?(?:[\[【(]?\^?(\d{1,3})[\]】)]?[.:)]?\s+|[-*+]\s+)(.+)$")
-_IN_ENTRY = re.compile(r"[\"“„«](.+)[\"”“»]")
-_PLACE = re.compile(
+_LIST_ENTRY = LazyPattern(r"^\s*(?:[-*+]\s+)?(?:[\[【(]?\^?(\d{1,3})[\]】)]?[.:)]?\s+|[-*+]\s+)(.+)$")
+_IN_ENTRY = LazyPattern(r"[\"“„«](.+)[\"”“»]")
+_PLACE = LazyPattern(
     r"\b((?:pages?|pp?\.|lines?|section|chapter|seite|zeilen?)\s*[\d.,–-]+(?:\s*(?:-|–|to)\s*\d+)?)", re.I
 )
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, SecretStr, model_validator
 from upcall.setting_types import Seconds
 
 
-class McpServer(BaseModel, extra="forbid"):
+class McpServer(BaseModel, extra="forbid", defer_build=True):
     """An MCP server: a ``command`` to start, or the ``url`` of a running one (streamable HTTP).
 
     ``timeout`` is in seconds, for its start and for each call. ``env`` and ``headers`` may contain keys.

@@ -9,30 +9,32 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-UNSEEN = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
-_APOSTROPHES = re.compile("[`´‘’‛′]")
-_QUOTATION_MARKS = re.compile(r"[“”„‟«»‹›‚「」『』″]")
-_DASHES = re.compile(r"[‐‑‒–—―−]")
-_SOFT_BREAK = re.compile(r"[\u00ad¬][^\S\n]*\n\s*")
-_LINE_END_HYPHEN = re.compile(r"(?<=[^\W\d_])-[^\S\n]*\n\s*(?=[^\W\d_])|(?<=\d-)[^\S\n]*\n\s*(?=\d)")
-_FOOTNOTE = re.compile(
+from upcall.lazy_pattern import LazyPattern
+
+UNSEEN = LazyPattern(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
+_APOSTROPHES = LazyPattern("[`´‘’‛′]")
+_QUOTATION_MARKS = LazyPattern(r"[“”„‟«»‹›‚「」『』″]")
+_DASHES = LazyPattern(r"[‐‑‒–—―−]")
+_SOFT_BREAK = LazyPattern(r"[\u00ad¬][^\S\n]*\n\s*")
+_LINE_END_HYPHEN = LazyPattern(r"(?<=[^\W\d_])-[^\S\n]*\n\s*(?=[^\W\d_])|(?<=\d-)[^\S\n]*\n\s*(?=\d)")
+_FOOTNOTE = LazyPattern(
     r"(?<=[^\W\d_]{4})[⁰¹²³⁴-⁹]+|(?<=[^\s\d])\[\d{1,3}\]|[^\S\n]\[\d{1,3}\](?=[.,;:]|[^\S\n]*$)", re.MULTILINE
 )
 """A number behind a word that refers to a note, raised or in brackets."""
 
-_POWER = re.compile(r"(?<=\d)(?=[⁻⁰¹²³⁴-⁹])")
-_FRACTION = re.compile(r"(?<=\d)(?=[½¼¾⅐-⅞])")
-_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:(?:[\u00a0\u2009\u202f]\d{3})+|(?: \d{3}){2,}| 000)(?!\d)")
+_POWER = LazyPattern(r"(?<=\d)(?=[⁻⁰¹²³⁴-⁹])")
+_FRACTION = LazyPattern(r"(?<=\d)(?=[½¼¾⅐-⅞])")
+_GROUPED = LazyPattern(r"(?<![\d.,])\d{1,3}(?:(?:[\u00a0\u2009\u202f]\d{3})+|(?: \d{3}){2,}| 000)(?!\d)")
 """A figure whose digits are grouped by spaces: narrow or unbreakable ones, several, or one before three zeros."""
 
-_NUMBERED_HEADING = re.compile(r"^(\d+(?:\.\d+)*\.?[ \t]+[A-Z][^\n.:;,|]{0,40})$(?=\n[^\S\n]*[A-Z])", re.MULTILINE)
+_NUMBERED_HEADING = LazyPattern(r"^(\d+(?:\.\d+)*\.?[ \t]+[A-Z][^\n.:;,|]{0,40})$(?=\n[^\S\n]*[A-Z])", re.MULTILINE)
 _BLANK = r"[^\S\n]{0,20}\n[^\S\n]{0,20}\n{1,3}[^\S\n]{0,20}"
-_PAGE_NUMBER = re.compile(rf"(?<=[^\s.!?:;|]){_BLANK}(?:-\s?)?\d{{1,4}}(?:\s?-)?{_BLANK}(?=[^\W\d_])")
-_STRUCK = re.compile(r"~~(?=\S)[^~\n]+~~")
+_PAGE_NUMBER = LazyPattern(rf"(?<=[^\s.!?:;|]){_BLANK}(?:-\s?)?\d{{1,4}}(?:\s?-)?{_BLANK}(?=[^\W\d_])")
+_STRUCK = LazyPattern(r"~~(?=\S)[^~\n]+~~")
 _WIDE = r"\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f"
 """Kana, Han and Thai: written without spaces between words. Hangul has spaces."""
 
-UNSPACED = re.compile(f"[{_WIDE}]")
+UNSPACED = LazyPattern(f"[{_WIDE}]")
 
 END, QUESTION = ".", "?"
 """The mark for the end of a sentence among the words."""
@@ -42,20 +44,20 @@ _FIGURE = (
     r"(?:(?<![\w.,)])[-+])?\d+(?:[.,:/^]-?\d+|'\d{3}(?!\d))*(?:-\d+(?:[.,]\d+)*)?"
     r"(?:[%‰]|'?[^\W\d_]+|(?:\([^\W_]{1,3}\))+)?"
 )
-_TOKEN = re.compile(
+_TOKEN = LazyPattern(
     rf"(?P<word>{_FIGURE}|[{_WIDE}]|[^\W_{_WIDE}]+(?:(?<=[^\W\d_])['-]+[^\W\d_{_WIDE}]+)*|[<>=≤≥±≈~$€£¥])"
     rf"|(?P<end>[.!?]+[)\]\"']*(?=\s|[{_BLOCK}{_TITLE}]|$)|[。！？]|[{_BLOCK}{_TITLE}])"
     r"|(?P<mark>[,;:，；：、()\"]|(?<=,)'|(?<=, )'(?=\w)|(?<=\s)-(?=\s))"
 )
-_HEADING = re.compile(r"^([ \t]*#{1,6}[ \t].*)$", re.MULTILINE)
-_ROW = re.compile(r"^(?:\w[^:;.\n]{0,40}: [^\n]*\n(?=\w[^:;.\n]{0,40}: ))", re.MULTILINE)
+_HEADING = LazyPattern(r"^([ \t]*#{1,6}[ \t].*)$", re.MULTILINE)
+_ROW = LazyPattern(r"^(?:\w[^:;.\n]{0,40}: [^\n]*\n(?=\w[^:;.\n]{0,40}: ))", re.MULTILINE)
 """A line "name: value" before another: a row of a table, an entry of a form, a speaker."""
 
-_BREAK = re.compile(r"\n(?:[^\S\n]*\n\s*|(?=[^\S\n]*(?:[-*+•][^\S\n]|#{1,6}[^\S\n]|\||\(?\d{1,2}[.)][^\S\n])))")
-_PERCENT = re.compile(r"(?<=\d)[^\S\n]+(?=[%‰])")
-_INK = re.compile(r"\S")
-_JOINTS = re.compile("['-]")
-_SHORT = re.compile(r"(?:dr|mrs?|messrs|ms|prof|st|nr|art|abs|vgl|ca|approx|fig|eq|al|vol|pp?|etc|vs|cf|bzw|usw)")
+_BREAK = LazyPattern(r"\n(?:[^\S\n]*\n\s*|(?=[^\S\n]*(?:[-*+•][^\S\n]|#{1,6}[^\S\n]|\||\(?\d{1,2}[.)][^\S\n])))")
+_PERCENT = LazyPattern(r"(?<=\d)[^\S\n]+(?=[%‰])")
+_INK = LazyPattern(r"\S")
+_JOINTS = LazyPattern("['-]")
+_SHORT = LazyPattern(r"(?:dr|mrs?|messrs|ms|prof|st|nr|art|abs|vgl|ca|approx|fig|eq|al|vol|pp?|etc|vs|cf|bzw|usw)")
 """Abbreviations: a full stop after one ends no sentence."""
 
 

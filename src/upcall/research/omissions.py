@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.research.context_words import (
     AFTER,
     AND,
@@ -65,23 +66,23 @@ from upcall.research.context_words import (
 )
 from upcall.research.normalization import END, QUESTION, UNSPACED, Words
 
-_HARD_MARK = re.compile(r"[;；:：-]")
-_COMMA = re.compile(r"[,，、()\"]")
-_COLON = re.compile("[:：]")
+_HARD_MARK = LazyPattern(r"[;；:：-]")
+_COMMA = LazyPattern(r"[,，、()\"]")
+_COLON = LazyPattern("[:：]")
 _SCALES = (
     "hundred|thousand|million|billion|trillion|millions|billions|tausend|millionen|milliarden|mio|mrd|tsd|mille|milliards?|"
     "bn|mn|m|k|percent|per|prozent|pour|point"
 )
-_SCALE = re.compile(_SCALES)
-_NUMBER = re.compile(
+_SCALE = LazyPattern(_SCALES)
+_NUMBER = LazyPattern(
     rf"[-+]?\d.*|(?:{_SCALES})|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty|forty|"
     "fifty|sixty|seventy|eighty|ninety"
 )
-_YEAR = re.compile(r"1\d{3}|20\d{2}")
-_VERB_FORM = re.compile(r"\w{3,}(?:ed|te|ten)")
-_ADVERB = re.compile(r"\w{3,}ly|compared|up|down|daily|yearly")
-_BULLET = re.compile(r"[-*+•]\s*$")
-_SECTION = re.compile(r"\d+(?:\.\d+)+")
+_YEAR = LazyPattern(r"1\d{3}|20\d{2}")
+_VERB_FORM = LazyPattern(r"\w{3,}(?:ed|te|ten)")
+_ADVERB = LazyPattern(r"\w{3,}ly|compared|up|down|daily|yearly")
+_BULLET = LazyPattern(r"[-*+•]\s*$")
+_SECTION = LazyPattern(r"\d+(?:\.\d+)+")
 _LABEL_CHARS = 4
 _SHORT_SEGMENT, _SHORT_TITLE, _SHORT_SENTENCE, _REMARK = 3, 8, 4, 6
 _SENTENCES_BACK, _NEXT_WORDS = 30, 20

@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.research.context_words import ARTICLES, BELIEFS, CONDITIONS, DENIALS, MODALS, PRONOUNS, QUANTITIES
 from upcall.research.normalization import END, QUESTION, UNSPACED, Words, spell_plainly, split_plain_words, split_words
 from upcall.research.omissions import find_objection, find_objection_to_gap
@@ -34,18 +35,18 @@ MIN_WORDS_WITH_SLIP = 5
 MAX_WORDS_WITH_SLIP = 300
 """A longer quote was copied, and must match exactly."""
 
-_ELLIPSIS = re.compile(r"[\[(] ?(?:\.{3,}|…) ?[\])]|\.{3,}|…")
-_WORD = re.compile(r"[^\W_]+")
-_ARTICLE = re.compile("a|an|the|this|that|its|d(?:er|ie|as|en|em)|eine?|einen|l[aeo]|les|une?|el|l[oa]s|il")
-_FIGURE = re.compile(r"[-+]?\d[\d.,:/%-]*")
+_ELLIPSIS = LazyPattern(r"[\[(] ?(?:\.{3,}|…) ?[\])]|\.{3,}|…")
+_WORD = LazyPattern(r"[^\W_]+")
+_ARTICLE = LazyPattern("a|an|the|this|that|its|d(?:er|ie|as|en|em)|eine?|einen|l[aeo]|les|une?|el|l[oa]s|il")
+_FIGURE = LazyPattern(r"[-+]?\d[\d.,:/%-]*")
 _LOOKALIKES = str.maketrans({"1": "l", "i": "l", "|": "l", "0": "o", "5": "s"})
 _LIKE_FIGURES = str.maketrans({"l": "1", "i": "1", "|": "1", "o": "0"})
 _LITTLE_WORD, _LONG_PART, _LONG_WORD = 2, 4, 5
 _MEANT = DENIALS | MODALS | BELIEFS | CONDITIONS
 """Words that no slip makes or unmakes."""
 
-_CHANGED_CASE = re.compile(r"\[(\w)\](?=\w)")
-_INSERTED = re.compile(r"\[([^\W\d_]+(?: [^\W\d_]+)?)\]")
+_CHANGED_CASE = LazyPattern(r"\[(\w)\](?=\w)")
+_INSERTED = LazyPattern(r"\[([^\W\d_]+(?: [^\W\d_]+)?)\]")
 _SLIP_TRACE_SHARE = 1 / 3
 """The share of a quote's words that a text with slips in it must contain."""
 _PLACES, _COMMON = 50, 40

@@ -19,7 +19,7 @@ LEAST = 0.2
 """No topic weighs less than this part of what it would weigh."""
 
 
-class AskedTopic(BaseModel, frozen=True):
+class AskedTopic(BaseModel, frozen=True, defer_build=True):
     """What one user made of the questions on one topic, in one project.
 
     Attributes:

@@ -16,7 +16,7 @@ from upcall.runs.run import RunProgress
 CHECKPOINT_VERSION: Literal[1] = 1
 
 
-class Checkpoint(BaseModel, frozen=True, ser_json_inf_nan="constants"):
+class Checkpoint(BaseModel, frozen=True, ser_json_inf_nan="constants", defer_build=True):
     """What a team needs to continue: its state, and the messages it has not yet been given.
 
     ``team_state`` is AutoGen's own (`Team.save_state`), None before the first turn. ``inbox`` holds the task of a new

@@ -28,7 +28,7 @@ def make_absolute(path: str | Path) -> Path:
     return Path(os.path.abspath(Path(path).expanduser()))
 
 
-class Fact(BaseModel, frozen=True):
+class Fact(BaseModel, frozen=True, defer_build=True):
     """What is asked, its answer, and where that stands (``upcall.yaml, line 3``)."""
 
     asked: str
@@ -36,7 +36,7 @@ class Fact(BaseModel, frozen=True):
     where: str
 
 
-class ModelAddress(BaseModel, frozen=True, protected_namespaces=()):
+class ModelAddress(BaseModel, frozen=True, protected_namespaces=(), defer_build=True):
     """A model by name, and the server that has it; never a key."""
 
     model: str | None
@@ -78,7 +78,7 @@ class RootTeamConfig(PinnedTeamOptions):
 _Own = TypeVar("_Own")
 
 
-class NamedTeam(BaseModel, frozen=True):
+class NamedTeam(BaseModel, frozen=True, defer_build=True):
     """A team of one's own by the name ``MODULE:FUNCTION``, and the account that named it: code is imported for nobody
     else by what a store holds."""
 

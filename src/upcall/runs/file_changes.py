@@ -29,7 +29,7 @@ MAX_DIFFED_LINES = 10_000
 FileKind: TypeAlias = Literal["file", "link", "folder"]
 
 
-class FileState(BaseModel, frozen=True):
+class FileState(BaseModel, frozen=True, defer_build=True):
     """What a name in a folder stands for.
 
     Attributes:
@@ -54,7 +54,7 @@ def holds_same(one: FileState | None, other: FileState | None) -> bool:
     return one is other if one is None or other is None else one.holds_same(other)
 
 
-class FileChange(BaseModel, frozen=True):
+class FileChange(BaseModel, frozen=True, defer_build=True):
     """The change of one name; ``before`` and ``after`` are None if nothing has that name.
 
     Attributes:
@@ -68,7 +68,7 @@ class FileChange(BaseModel, frozen=True):
     diff: str = ""
 
 
-class Change(BaseModel, frozen=True):
+class Change(BaseModel, frozen=True, defer_build=True):
     """The changes of one tool call in a folder, all or nothing.
 
     Attributes:

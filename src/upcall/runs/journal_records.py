@@ -8,7 +8,7 @@ from autogen_core.models import CreateResult
 from pydantic import BaseModel
 
 
-class ReplyRecord(BaseModel, frozen=True):
+class ReplyRecord(BaseModel, frozen=True, defer_build=True):
     """A model's reply in the journal: who asked in which form, as a digest, and its number among these. ``returned`` is
     what its server wants back with it (`upcall.autogen.model_notes`)."""
 
@@ -18,7 +18,7 @@ class ReplyRecord(BaseModel, frozen=True):
     returned: dict[str, Any] | None = None
 
 
-class ToolOutcome(BaseModel, frozen=True):
+class ToolOutcome(BaseModel, frozen=True, defer_build=True):
     """What came of a tool call: ``content`` is plain JSON. ``asked`` is the question of a tool that needs the human,
     and ``kept`` what the tool finds again with the answer."""
 
@@ -28,7 +28,7 @@ class ToolOutcome(BaseModel, frozen=True):
     kept: dict[str, Any] | None = None
 
 
-class ToolRecord(BaseModel, frozen=True):
+class ToolRecord(BaseModel, frozen=True, defer_build=True):
     """A tool call in the journal. Without an ``outcome`` it was begun, and nobody knows what became of it."""
 
     path: tuple[str, ...]

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
 
 
-class SparseModel(BaseModel):
+class SparseModel(BaseModel, defer_build=True):
     """A model that is written without the fields that have their default; reading restores them.
 
     Not for the settings of a run: they must hold even if a later version has other defaults.

@@ -101,13 +101,13 @@ def _member(kind: type[StrEnum], otherwise: StrEnum | None = None) -> BeforeVali
     return BeforeValidator(read)
 
 
-class IntentResult(BaseModel, frozen=True):
+class IntentResult(BaseModel, frozen=True, defer_build=True):
     """What the user wants, as a state update (S2-17)."""
 
     intent: Intent
 
 
-class DepthDecision(BaseModel, frozen=True):
+class DepthDecision(BaseModel, frozen=True, defer_build=True):
     """How much work it is, as a state update (S2-19)."""
 
     decision: Depth

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.questions.question import VisibleText
 from upcall.runs.outputs import StructuredReply
 from upcall.runs.shown_text import SHOWN
@@ -19,7 +20,7 @@ from upcall.text import one_line
 MAX_STEPS = 50
 """A plan of more steps than this is refused: nobody can review it."""
 
-_REFERENCE = re.compile(r"\$\{([^{}]*)\}")
+_REFERENCE = LazyPattern(r"\$\{([^{}]*)\}")
 
 
 class PlanStep(StructuredReply):
@@ -251,7 +252,7 @@ class PlanStatus(StrEnum):
     REJECTED = "rejected"
 
 
-class PlanVersion(BaseModel, frozen=True):
+class PlanVersion(BaseModel, frozen=True, defer_build=True):
     """An earlier version of a plan, and what the user said of it. ``edited``: it was edits of single steps."""
 
     plan: Plan

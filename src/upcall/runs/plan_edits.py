@@ -8,13 +8,14 @@ from itertools import count
 
 from pydantic import ValidationError
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.runs.plan import Plan, PlanStep, describe_problem
 
 _ID = r"[\w.-]*\w"
 _TEXT = r"(?:\[(?P<name>[\w-]+)\] *)?(?P<text>(?!\[[\w-]+\]$)\S.*)"
-_EDIT_STEP = re.compile(rf"edit step (?P<id>{_ID}): *(?:\[(?P<only_name>[\w-]+)\]|{_TEXT})", re.IGNORECASE)
-_ADD_STEP = re.compile(rf"add (?:a )?step(?: after (?P<id>{_ID}))?: *{_TEXT}", re.IGNORECASE)
-_REMOVE_STEPS = re.compile(rf"remove steps? (?P<ids>{_ID}(?:(?:, *| and |, and ){_ID})*)\.?", re.IGNORECASE)
+_EDIT_STEP = LazyPattern(rf"edit step (?P<id>{_ID}): *(?:\[(?P<only_name>[\w-]+)\]|{_TEXT})", re.IGNORECASE)
+_ADD_STEP = LazyPattern(rf"add (?:a )?step(?: after (?P<id>{_ID}))?: *{_TEXT}", re.IGNORECASE)
+_REMOVE_STEPS = LazyPattern(rf"remove steps? (?P<ids>{_ID}(?:(?:, *| and |, and ){_ID})*)\.?", re.IGNORECASE)
 
 EDITS_HINT = 'Single steps: "edit step 2: ...", "add step after 2: ...", "remove step 2", one a line.'
 """How single steps are edited, as the user reads it."""
@@ -46,9 +47,9 @@ def apply_edits(plan: Plan, reply: str) -> Plan | None:
     steps = list(plan.steps)
     try:
         for match, ids in edits:
-            if match.re is _EDIT_STEP:
+            if match.re.pattern == _EDIT_STEP.pattern:
                 _edit(steps, match)
-            elif match.re is _ADD_STEP:
+            elif match.re.pattern == _ADD_STEP.pattern:
                 _add(steps, match)
             else:
                 for step_id in ids:
@@ -59,7 +60,7 @@ def apply_edits(plan: Plan, reply: str) -> Plan | None:
 
 
 def _ids(match: re.Match[str]) -> list[str]:
-    if match.re is _REMOVE_STEPS:
+    if match.re.pattern == _REMOVE_STEPS.pattern:
         return re.split(r",? and |, *", match["ids"], flags=re.IGNORECASE)
     return [match["id"]] if match["id"] else []
 

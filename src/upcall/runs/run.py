@@ -32,7 +32,7 @@ class TokenCounts(Protocol):
     completion_tokens: int
 
 
-class Usage(BaseModel, frozen=True):
+class Usage(BaseModel, frozen=True, defer_build=True):
     """Tokens spent, as the model servers reported them."""
 
     prompt_tokens: int = 0
@@ -112,7 +112,7 @@ class RunProgress(SparseModel, frozen=True):
 _FROM_WORK = ("classification", "clarifier_log", "plan", "execution_path", "usage", "tools", "failed_tools", "warnings")
 
 
-class Run(BaseModel, frozen=True):
+class Run(BaseModel, frozen=True, defer_build=True):
     """Everything known about a run. A value: every change returns a new one.
 
     Attributes:
@@ -149,7 +149,7 @@ class Run(BaseModel, frozen=True):
     status: RunStatus = FIRST
     task: str
     user: str | None = None
-    records: QuestionRecords = QuestionRecords()
+    records: QuestionRecords = Field(default_factory=QuestionRecords)
     follows: str | None = None
     forked_from: str | None = None
     forked_at: str | None = None
@@ -164,7 +164,7 @@ class Run(BaseModel, frozen=True):
     tools: dict[str, int] = {}
     failed_tools: dict[str, int] = {}
     warnings: tuple[str, ...] = ()
-    config: RunConfig = RunConfig()
+    config: RunConfig = Field(default_factory=RunConfig)
     restricted: bool = Field(default=False, exclude=True)
     interrupted: bool = Field(default=False, exclude=True)
     created_at: datetime = Field(default_factory=lambda: identity.now())

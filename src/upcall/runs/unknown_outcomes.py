@@ -6,6 +6,7 @@ The human is asked about each: our own mechanism, once more. The answer becomes 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, Option, Question, Side
@@ -17,13 +18,18 @@ from upcall.text import show_name
 
 RUN_AGAIN, SKIP = "Run it again", "Do not run it again"
 
-OPTIONS = (
-    Option(label=RUN_AGAIN, description="It has not taken effect, or twice does no harm.", side=Side.YES),
-    Option(label=SKIP, description="The agent learns that the call may or may not have taken effect.", side=Side.NO),
-)
-
-
 _HOW_TO = "If you know what it came to, answer with that: it becomes the result of the call."
+
+
+@cache
+def list_options() -> tuple[Option, ...]:
+    """Return what the human may choose about a call in doubt."""
+    return (
+        Option(label=RUN_AGAIN, description="It has not taken effect, or twice does no harm.", side=Side.YES),
+        Option(
+            label=SKIP, description="The agent learns that the call may or may not have taken effect.", side=Side.NO
+        ),
+    )
 
 
 def ask_about_unknown_outcomes(run: Run, in_doubt: Mapping[str, ToolRecord]) -> Run:
@@ -37,7 +43,7 @@ def ask_about_unknown_outcomes(run: Run, in_doubt: Mapping[str, ToolRecord]) -> 
 
 def is_about_unknown_outcome(question: Question) -> bool:
     """Return whether it is a question of ours about a call in doubt."""
-    return question.options == OPTIONS
+    return question.options == list_options()
 
 
 def resolve_record(answer: Answer, record: str) -> str | None:
@@ -65,7 +71,7 @@ def _question(record: ToolRecord) -> Question:
         header="Call in doubt",
         clarification_type=ClarificationType.RISK_CONFIRMATION,
         context=f"{_HOW_TO}\n{tool}({record.arguments})"[:MAX_QUESTION_CHARS],
-        options=OPTIONS,
+        options=list_options(),
         path=record.path,
         calls=record.calls,
     )

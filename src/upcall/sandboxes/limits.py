@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 Positive = Annotated[int, Field(ge=1)]
 
 
-class Limits(BaseModel, frozen=True, extra="forbid"):
+class Limits(BaseModel, frozen=True, extra="forbid", defer_build=True):
     """The resource limits of one command.
 
     ``seconds`` is its default time limit, ``max_seconds`` the most it can be given; its time limit is also the

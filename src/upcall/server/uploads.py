@@ -17,6 +17,7 @@ from upcall.autogen.api import MultiModalMessage
 from upcall.autogen.messages import USER
 from upcall.errors import CallerError
 from upcall.execution.start_options import TaskInput
+from upcall.lazy_pattern import LazyPattern
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ MAX_NAME_BYTES = 200
 MAX_IMAGE_PIXELS, MAX_PIXELS = 40_000_000, 120_000_000
 DOCUMENTS, IMAGES = "documents", "images"
 
-_UNSAFE = re.compile(r"[^\w .()+-]|^[. ]+", re.UNICODE)
+_UNSAFE = LazyPattern(r"[^\w .()+-]|^[. ]+", re.UNICODE)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from upcall.errors import SchemaMismatch
+from upcall.lazy_pattern import LazyPattern
 from upcall.questions.answer import AnsweredBy, Outcome
 from upcall.runs.events import (
     EVENTS,
@@ -54,7 +55,7 @@ def _dump_calls(calls: Iterable[CallTiming]) -> str:
     return " ".join(words)
 
 
-_CALL = re.compile(r"(\d+)\+(\d+)(!?)(?::(.+))?", re.ASCII)
+_CALL = LazyPattern(r"(\d+)\+(\d+)(!?)(?::(.+))?", re.ASCII)
 
 
 def _load_calls(text: str) -> Iterator[CallTiming]:

@@ -35,7 +35,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_identify_process.cache_clear)
 
 
-class LeaseHolder(BaseModel, frozen=True):
+class LeaseHolder(BaseModel, frozen=True, defer_build=True):
     """A process at work on one run. ``started`` distinguishes it from a later process of the same number.
 
     ``place`` is where process numbers mean the same: the boot of a machine, and the namespace in it. It is empty where

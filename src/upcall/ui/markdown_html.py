@@ -11,12 +11,13 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.text import escape_controls, one_line
 
-_CITED = re.compile(r"\[(\d{1,3})\]")
-_SOURCE_LINE = re.compile(r"^(?:[-*] )?\[(\d{1,3})\] (.+)$", re.MULTILINE)
+_CITED = LazyPattern(r"\[(\d{1,3})\]")
+_SOURCE_LINE = LazyPattern(r"^(?:[-*] )?\[(\d{1,3})\] (.+)$", re.MULTILINE)
 """A line of the source list at the end of a report; for each number the last one counts."""
-_SAFE_LINK = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
+_SAFE_LINK = LazyPattern(r"(?:https?://|mailto:)", re.IGNORECASE)
 
 
 def markdown_html(text: str) -> str:

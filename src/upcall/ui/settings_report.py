@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from upcall.config_source import ValuePath, dot_path
+from upcall.lazy_pattern import LazyPattern
 from upcall.setting_paths import Root, about, find_place, is_secret, type_at
 from upcall.setting_types import About
 from upcall.settings import settings_root
@@ -25,8 +26,8 @@ MAX_LINES, MAX_DEPTH, MAX_CHARS = 60, 20, 2_000
 
 HIDDEN = "(hidden)"
 
-_KEY = re.compile("key|token|secret|password|authorization", re.IGNORECASE)
-_LOGIN = re.compile(r"//[^/@\s]*@")
+_KEY = LazyPattern("key|token|secret|password|authorization", re.IGNORECASE)
+_LOGIN = LazyPattern(r"//[^/@\s]*@")
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from upcall.autogen.known_answers import list_answered
+from upcall.lazy_pattern import LazyPattern
 from upcall.questions.approval import NOTHING_DONE, OR_WHY, explain_refusal, find_choice
 from upcall.questions.question import ConsentSubject, Option, Side
 from upcall.questions.record import Answered
@@ -40,7 +41,7 @@ Grant: TypeAlias = tuple[str, ...]
 command."""
 
 _NETWORK, _COMMAND, _CHANGE = "network", "command", "change"
-_WORDS = re.compile(r"[\w./:@%+,=-]+(?: [\w./:@%+,=-]+)*", re.ASCII)
+_WORDS = LazyPattern(r"[\w./:@%+,=-]+(?: [\w./:@%+,=-]+)*", re.ASCII)
 """A command line with nothing for a shell to interpret: words separated by spaces."""
 
 _DOES: Mapping[FileEffect, str] = {

@@ -16,19 +16,20 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.workspace.folder import Write
 
 MAX_BYTES = 100_000
 
-_BACKENDS = re.compile(
+_BACKENDS = LazyPattern(
     r"setuptools\.build_meta|hatchling\.build|flit_core\.buildapi|poetry\.core\.masonry\.api|pdm\.backend|uv_build"
 )
-_REQUIREMENT = re.compile(r"\w[\w.-]*(\[[\w.,\s-]*\])?\s*[\w.,\s<>=!~*()-]*(;[\w\s.'\"<>=!()]*)?")
+_REQUIREMENT = LazyPattern(r"\w[\w.-]*(\[[\w.,\s-]*\])?\s*[\w.,\s<>=!~*()-]*(;[\w\s.'\"<>=!()]*)?")
 """A package of an index by its name and version; no address, and no path."""
 
 _DESCRIPTIONS = frozenset({"pyproject.toml", "package.json", "entry_points.txt"})
-_REQUIREMENTS = re.compile(r"(requirements|constraints)([._-][\w.-]*)?\.(txt|in)")
-_REQUIREMENT_LINE = re.compile(
+_REQUIREMENTS = LazyPattern(r"(requirements|constraints)([._-][\w.-]*)?\.(txt|in)")
+_REQUIREMENT_LINE = LazyPattern(
     r"(?!\S*\.(whl|zip|tar|t[gbxl]z|[gxl]z|bz2|lzma)\b)(?!.*\s-(?!-hash=))(?!.*coding[:=])"
     rf"(({_REQUIREMENT.pattern})(\s+--hash=\w+:\w+)*|-[rc]\s?([\w-]+/)*{_REQUIREMENTS.pattern})?\s*(#.*)?"
 )
@@ -36,9 +37,9 @@ _REQUIREMENT_LINE = re.compile(
 be one of the workspace. Of a comment that names an encoding, pip would read what we do not."""
 
 _INCLUDE = {"include-group"}
-_COMMAND = re.compile(r"(?!(python|pip)[\d.]*$)\w[\w.-]*")
+_COMMAND = LazyPattern(r"(?!(python|pip)[\d.]*$)\w[\w.-]*")
 
-_PYTEST_OPTIONS = re.compile(
+_PYTEST_OPTIONS = LazyPattern(
     r"-q+|-v+|-x|-r\w+|-n|auto|\d+|--strict(-markers|-config)?|--tb=\w+|--(cov|cov-report|durations|color|import-mode)"
     r"(=[\w./:-]+)?|--cov-branch|--no-cov"
 )
@@ -59,8 +60,8 @@ _PACKAGE = frozenset(
         *("license", "engines", "homepage", "sideEffects"),
     )
 )
-_VERSION = re.compile(r"[\w.^~<>=*|\s-]*")
-_SCRIPT = re.compile(r"(node( --test)?|tsc|jest|vitest|mocha|eslint|prettier)( \w[\w./]*)*")
+_VERSION = LazyPattern(r"[\w.^~<>=*|\s-]*")
+_SCRIPT = LazyPattern(r"(node( --test)?|tsc|jest|vitest|mocha|eslint|prettier)( \w[\w./]*)*")
 """A command that only names files of the project for a known tool: what runs is the project's source code."""
 
 _SCRIPT_NAMES = frozenset({"test", "start", "build", "lint", "dev", "format", "typecheck"})

@@ -16,10 +16,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from upcall.lazy_pattern import LazyPattern
+
 TIMEOUT_S = 10.0
 MAX_SETTINGS = 1_000_000
 
-_HARMLESS = re.compile(
+_HARMLESS = LazyPattern(
     r"""
     core\.(repositoryformatversion | filemode | bare | logallrefupdates | ignorecase | precomposeunicode | symlinks
         | autocrlf | eol | safecrlf | quotepath | abbrev | whitespace | compression)
@@ -31,8 +33,8 @@ _HARMLESS = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_URL = re.compile(r"remote\..*\.(url|pushurl)", re.DOTALL)
-_REMOTE = re.compile(r"(https?|ssh)://[^-\s]\S*|[\w.-]+@[\w.][\w.-]*:(?!:)\S*")
+_URL = LazyPattern(r"remote\..*\.(url|pushurl)", re.DOTALL)
+_REMOTE = LazyPattern(r"(https?|ssh)://[^-\s]\S*|[\w.-]+@[\w.][\w.-]*:(?!:)\S*")
 """Another machine. A path could be a repository of the workspace, with hooks, and ``ext::`` is a program."""
 
 

@@ -28,6 +28,7 @@ from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.trees import TreeTooDeep, walk_tree
 from upcall.workspace.descriptions import is_plain_description
 from upcall.workspace.folder import Write
@@ -65,12 +66,12 @@ _NOT_ENTERED = frozenset({"node_modules", "site-packages", ".git"})
 
 _BINARIES = frozenset({"bin", "sbin", ".bin"})
 
-_AGENTS = re.compile(
+_AGENTS = LazyPattern(
     r"(agents?|claude|gemini|codex|copilot|cursor|windsurf|warp|qwen|crush|goose|opencode|jules|replit|devin|skill)"
     r"([._-](local|override|instructions?|rules?|md))*\.md|copilot-instructions.*|.*\.(instructions|prompt|chatmode|agent)\.md"
     r"|(opencode|crush|codebuff|gemini-extension)\.jsonc?|mcp([._-](config|servers))?\.(json|ya?ml)"
 )
-_BUILD = re.compile(
+_BUILD = LazyPattern(
     r"""
     (gnu|bsd)?makefile | (just|docker|container|rake|jake|cake|gem|proc|snake|pod|guard|cap|vagrant|brew|pip|task)file
     | (earth|tilt|jenkins|fast|app|puppet|berks|thor|cheese|caddy|danger|doxy|steep|mint|cart|cpan)file
@@ -100,7 +101,7 @@ _BUILD = re.compile(
     """,
     re.VERBOSE,
 )
-_OTHERS = re.compile(
+_OTHERS = LazyPattern(
     r"(site|user)customize(\..*)?|ipython(_kernel)?_config\.py|jupyter_\w+_config\.(py|json)|upcall\.ya?ml"
     r"|_(vimrc|gvimrc|exrc|netrc)|profile\.ps1|autorun\.inf|desktop\.ini"
     r"|.*\.(pth|desktop|code-workspace|sublime-\w+|lnk|pyc|pyo|elc)|.*-gdb\.(py|gdb|scm)"
@@ -113,7 +114,7 @@ _GIT_SETTINGS = frozenset({"config", "config.worktree"})
 _GIT_NEVER = _GIT_SETTINGS | {"commondir", "gitdir", "hooks", "attributes", "alternates"}
 """In any folder of a repository: settings, hooks, and references to other ones."""
 
-_GIT_SAFE = re.compile(
+_GIT_SAFE = LazyPattern(
     r"""
     objects (/ ([0-9a-f]{2} (/[0-9a-f]{38,62})? | pack (/[\w.-]+)? | info (/(packs|commit-graph\S*))? ))?
     | (refs | logs) (/.*)?

@@ -6,12 +6,14 @@ import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher, get_close_matches
 
+from upcall.lazy_pattern import LazyPattern
+
 MAX_COMPARED = 5_000
 """How many lines of a file are searched for the nearest ones."""
 AROUND = 2
 MAX_SHOWN = 20
 MAX_LINE_SHOWN = 200
-_NUMBERED = re.compile(r"^\s*\d+(?:\t|: ?)", re.MULTILINE)
+_NUMBERED = LazyPattern(r"^\s*\d+(?:\t|: ?)", re.MULTILINE)
 
 
 def replace_text(text: str, old: str, new: str, *, everywhere: bool, name: str) -> str:

@@ -8,18 +8,18 @@ guessed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from unidiff.errors import UnidiffParseError
 from unidiff.patch import Hunk, PatchedFile, PatchSet
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.workspace.patch_matching import find_similar, has_crlf, to_crlf
 
 _NOTHING = "/dev/null"
-_HEADER = re.compile(r"^@@(?: -(\d+)(?:,\d+)?(?: \+(\d+)(?:,\d+)?)?)?(?:.*)$")
-_FENCE = re.compile(r"^```\w*$")
+_HEADER = LazyPattern(r"^@@(?: -(\d+)(?:,\d+)?(?: \+(\d+)(?:,\d+)?)?)?(?:.*)$")
+_FENCE = LazyPattern(r"^```\w*$")
 
 
 @dataclass(frozen=True)

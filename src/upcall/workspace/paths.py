@@ -10,16 +10,18 @@ import os
 import re
 import unicodedata
 
+from upcall.lazy_pattern import LazyPattern
+
 MAX_PATH_BYTES = 1000
 MAX_DEPTH = 60
 
-_BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_BIDI = LazyPattern("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Characters that disguise a name as another."""
 
 _HOME = frozenset({"~", "$HOME", "${HOME}"})
 """A shell replaces it by the user's home. With a folder of this name, a disaster is one ``rm -r ~`` away."""
 
-_NOT_ON_WINDOWS = re.compile(r"[:<>|?*\"]|^(con|prn|aux|nul|com\d|lpt\d)(\.|$)|[. ]$", re.IGNORECASE)
+_NOT_ON_WINDOWS = LazyPattern(r"[:<>|?*\"]|^(con|prn|aux|nul|com\d|lpt\d)(\.|$)|[. ]$", re.IGNORECASE)
 """Drives, streams of a file, devices, and invalid names there."""
 
 

@@ -8,6 +8,7 @@ from posixpath import isabs, normpath, splitext
 
 from pydantic.json_schema import SkipJsonSchema
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.questions.approval import is_refusal
 from upcall.runs.reports import MadeCall, Report, WorkDone, head_list
 from upcall.text import one_line, show_name, show_on_line
@@ -24,7 +25,7 @@ _READING_COMMANDS = frozenset(
 )
 """The commands that run no code of the workspace."""
 
-_PATCHED = re.compile(r"^(?:--- (?:a/)?|\+\+\+ (?:b/)?)")
+_PATCHED = LazyPattern(r"^(?:--- (?:a/)?|\+\+\+ (?:b/)?)")
 
 MAX_COMMANDS = 10
 """How many commands a report lists, the latest ones."""

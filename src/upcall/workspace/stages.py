@@ -27,7 +27,7 @@ STAGE_RETENTION_S = 7 * 24 * 3600.0
 """A stage that no call has returned to for so long is removed."""
 
 
-class StagedCommand(BaseModel, frozen=True):
+class StagedCommand(BaseModel, frozen=True, defer_build=True):
     """The result of a command, and what it left in the folder `written` of its view; or why that is refused."""
 
     request: str

@@ -11,6 +11,7 @@ from collections.abc import Container
 from enum import StrEnum
 from typing import Final
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.model_table import ApiChoice
 
 
@@ -38,11 +39,11 @@ INSTEAD: Final = {
 """The names of the rules that a server does not take a model's requests by an API."""
 
 _NAMES_OTHER: Final = {
-    Api.CHAT_COMPLETIONS: re.compile(
+    Api.CHAT_COMPLETIONS: LazyPattern(
         r"v1/responses|(?<![\w.])/responses\b|responses[ -]?(?:api|endpoint)|not a chat model|unsupported_api_for_model"
         r"|/chat/completions endpoint|chat ?completions? operation does not work"
     ),
-    Api.RESPONSES: re.compile(
+    Api.RESPONSES: LazyPattern(
         r"v1/chat/completions|(?<![\w.])/chat/completions|/responses endpoint|unsupported_api_for_model"
         r"|responses[ -]?(?:api|endpoint).{0,60}(?:\bnot\b|\bonly\b|unsupported|disabled)"
         r"|(?:\bnot\b|unsupported).{0,60}responses[ -]?(?:api|endpoint)"
@@ -51,7 +52,7 @@ _NAMES_OTHER: Final = {
 """How refusals of one API say that the other is meant: OpenAI, GitHub Copilot, LiteLLM, Azure."""
 
 _NO_PATH = (404, 405, 501)
-_UNKNOWN_PATH = re.compile(r"unexpected endpoint|unknown (?:request )?url|invalid url|cannot post")
+_UNKNOWN_PATH = LazyPattern(r"unexpected endpoint|unknown (?:request )?url|invalid url|cannot post")
 
 
 def choose_api(choice: ApiChoice, known: Api, rules: Container[str]) -> Api:

@@ -9,7 +9,6 @@ id, or the call before is complete, or the same piece of the stream has a call o
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +17,7 @@ from uuid import uuid4
 from autogen_core import FunctionCall
 
 from upcall.autogen.openai_client.requests import sendable_name
+from upcall.lazy_pattern import LazyPattern
 
 PLACEHOLDER = "no_argument_needed"
 """The parameter of tools without any, for servers that refuse such tools."""
@@ -174,7 +174,7 @@ def _read_name(name: str, offered: frozenset[str]) -> str:
     return sendable_name(name.removeprefix("functions."))
 
 
-_SEPARATORS = re.compile(r"[^\w-]+")
+_SEPARATORS = LazyPattern(r"[^\w-]+")
 
 
 def _continues_call(draft: _CallDraft, name: str, function: Mapping[str, Any]) -> bool:

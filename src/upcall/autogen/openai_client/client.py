@@ -89,7 +89,7 @@ BYTES_PER_TOKEN = 4
 TOKENS_PER_IMAGE = 1_000
 
 
-class ClientConfig(BaseModel, extra="allow"):
+class ClientConfig(BaseModel, extra="allow", defer_build=True):
     """The component configuration of a client; what else it has are arguments of each request."""
 
     model: str

@@ -14,6 +14,7 @@ from typing import Any, Final
 from upcall.autogen.openai_client.calls import PLACEHOLDER
 from upcall.autogen.openai_client.requests import JsonObject
 from upcall.autogen.openai_client.responses import ENCRYPTED_REASONING, ITEMS
+from upcall.lazy_pattern import LazyPattern
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def _shorten_ids(body: JsonObject) -> bool:
     return changed
 
 
-_SHORT_ID = re.compile("[a-zA-Z0-9]{9}")
+_SHORT_ID = LazyPattern("[a-zA-Z0-9]{9}")
 
 
 def _name_results(body: JsonObject) -> bool:

@@ -26,7 +26,7 @@ def finish_reason(ending: Ending | None, has_calls: bool) -> Any:
     return "function_calls" if has_calls else "stop"
 
 
-class ReasonedReply(CreateResult):
+class ReasonedReply(CreateResult, defer_build=True):
     """A reply with calls, and what was reasoned before them.
 
     AutoGen's clients send the thought of a reply back as text beside its calls: the reasoning has no place there.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, assert_never
@@ -19,11 +18,12 @@ from autogen_core.tools import Tool, ToolSchema
 from pydantic import BaseModel
 
 from upcall.autogen.model_notes import Returned, ReturnedFields
+from upcall.lazy_pattern import LazyPattern
 
 JsonObject: TypeAlias = dict[str, Any]
 ToolChoice: TypeAlias = "Tool | Literal['auto', 'required', 'none']"
 
-_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_NAME = LazyPattern(r"[^a-zA-Z0-9_-]")
 _MAX_NAME = 64
 
 

@@ -17,6 +17,7 @@ from copy import deepcopy
 from upcall.autogen.model_errors import is_overflow
 from upcall.autogen.openai_client.mends import MENDS, Mend, drop, drop_in_items
 from upcall.autogen.openai_client.requests import JsonObject
+from upcall.lazy_pattern import LazyPattern
 
 REFUSALS = frozenset({400, 404, 405, 413, 415, 422, 500, 501, 503})
 """The statuses that a server refuses a form of request with. llama.cpp's server reports a failed chat template as 500.
@@ -43,7 +44,7 @@ def apply_mends(body: JsonObject, names: Iterable[str]) -> JsonObject:
 FORMATS = ("JSON of a schema", "response_format")
 """The names of mends that ask for JSON in a weaker form."""
 
-FORMAT_WORDS = re.compile(r"response.?format|text\.format|json|schema|structured|grammar|guided", re.IGNORECASE)
+FORMAT_WORDS = LazyPattern(r"response.?format|text\.format|json|schema|structured|grammar|guided", re.IGNORECASE)
 """How servers name the form of JSON that they were asked for."""
 
 
@@ -78,7 +79,7 @@ def find_mends(body: JsonObject, status: int | None, words: str, tried: Containe
     return [name for name in harmless if MENDS[name].apply(deepcopy(body))]
 
 
-_UNINFORMATIVE = re.compile(
+_UNINFORMATIVE = LazyPattern(
     r"^\W*(?:bad request|unprocessable(?: entity| content)?)?\W*$|not permitted"
     r"|invalid (?:request|input|body|json|payload|messages?)\b"
     r"|extra inputs|validation error|malformed|error code: \d+ *$|unexpected (?:field|key|property)"
@@ -86,7 +87,7 @@ _UNINFORMATIVE = re.compile(
 )
 """A refusal that does not say what it is about."""
 
-_IN_ITEMS = re.compile(r"\binput\[\d+\]\.(\w+)(?![\w.\[])")
+_IN_ITEMS = LazyPattern(r"\binput\[\d+\]\.(\w+)(?![\w.\[])")
 _OF_ITEMS = " of items"
 _NEEDED_IN_ITEMS = frozenset({"type", "role", "content", "summary", "call_id", "name", "arguments", "output"})
 
@@ -98,7 +99,7 @@ def _find(name: str) -> Mend:
     return Mend(name, re.compile(""), drop_in_items(name.removesuffix(_OF_ITEMS)) if is_of_items else drop(name))
 
 
-_NO_MATTER_OF_FORM = re.compile(
+_NO_MATTER_OF_FORM = LazyPattern(
     r"must be (?:passed|sent|given|provided|included) back|missing (?:a |the )?(?:thought|reasoning)"
     r"|api.?key|unauthori[sz]ed|credit|billing|quota|insufficient_|unavailable|overloaded"
     r"|(?<!your input and )try again(?! with)"
@@ -109,7 +110,7 @@ _NO_MATTER_OF_FORM = re.compile(
 MAX_RETRIED = 2
 """How often a request is sent again as it is, because the server could not read the model's reply to it."""
 
-_OF_THE_REPLY = re.compile(
+_OF_THE_REPLY = LazyPattern(
     r"failed_generation|tool_use_failed|(?:error|fail(?:ed|ure)?(?: to)?) pars(?:ing|e) (?:the )?tool"
     r"|tool call validation"
 )

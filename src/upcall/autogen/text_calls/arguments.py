@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
 
+from upcall.lazy_pattern import LazyPattern
+
 MAX_CHARS = 100_000
 """What is no plain JSON and longer is not read: that would hold up others."""
 
@@ -114,14 +116,14 @@ def _read_given(given: object) -> Arguments:
 SPACE = r"(?:[a-z]+:|[|｜]DSML[|｜])?"
 """What some models write before the name of a tag."""
 
-_PARAMETER = re.compile(
+_PARAMETER = LazyPattern(
     rf"""\s*<{SPACE}parameter(?:\s*=\s*|\s+name\s*=\s*)["']?(?P<key>[^"'>\s]+)["']?(?P<more>[^<>]*)>"""
 )
-_ELEMENT = re.compile(r"\s*<(?P<key>[A-Za-z_][\w-]*)>")
+_ELEMENT = LazyPattern(r"\s*<(?P<key>[A-Za-z_][\w-]*)>")
 _END = rf"\s*</{SPACE}(?:function|invoke)>"
-_PARAMETER_ENDS = re.compile(rf"</{SPACE}parameter>(?=\s*<{SPACE}parameter\b|{_END})")
-_CALL_ENDS = re.compile(_END)
-_PAIR = re.compile(r"\s*<arg_key>\s*(?P<key>[^<>]+?)\s*</arg_key>\s*<arg_value>(?P<value>.*?)</arg_value>", re.DOTALL)
+_PARAMETER_ENDS = LazyPattern(rf"</{SPACE}parameter>(?=\s*<{SPACE}parameter\b|{_END})")
+_CALL_ENDS = LazyPattern(_END)
+_PAIR = LazyPattern(r"\s*<arg_key>\s*(?P<key>[^<>]+?)\s*</arg_key>\s*<arg_value>(?P<value>.*?)</arg_value>", re.DOTALL)
 
 
 def read_tags(text: str, place: int) -> tuple[list[Written], int]:
@@ -169,8 +171,8 @@ def _strip_line(value: str) -> str:
 
 # -- Gemma's -----------------------------------------------------------------------------------------------------------
 
-_GEMMA_TEXT = re.compile(r'<\|"\|>(?P<new>.*?)<\|"\|>|<escape>(?P<old>.*?)<escape>', re.DOTALL)
-_GEMMA_KEY = re.compile(r'(?P<text>"(?:[^"\\]|\\.)*+")|(?P<before>[{,]\s*)(?P<key>[A-Za-z_][\w-]*)(?=\s*:)', re.DOTALL)
+_GEMMA_TEXT = LazyPattern(r'<\|"\|>(?P<new>.*?)<\|"\|>|<escape>(?P<old>.*?)<escape>', re.DOTALL)
+_GEMMA_KEY = LazyPattern(r'(?P<text>"(?:[^"\\]|\\.)*+")|(?P<before>[{,]\s*)(?P<key>[A-Za-z_][\w-]*)(?=\s*:)', re.DOTALL)
 
 
 def read_gemma(text: str, place: int) -> tuple[list[Written], int]:

@@ -22,6 +22,7 @@ from upcall.autogen.text_calls.arguments import (
     read_python,
     read_tags,
 )
+from upcall.lazy_pattern import LazyPattern
 
 _WORDS = (
     r"(?:\w+:|longcat_|begin_|start_|end_)?(?:(?:tool|function)[_▁ ]?calls?|tool_requests?|calls?|tools)"
@@ -49,10 +50,10 @@ _ENDS = (
 )
 """Tokens that end a reply."""
 
-MARK = re.compile(_MARKS, re.IGNORECASE)
+MARK = LazyPattern(_MARKS, re.IGNORECASE)
 """A mark of calls."""
 
-AROUND = re.compile(rf"(?:\s|[,;]|{_ENDS}|{_MARKS})*", re.IGNORECASE)
+AROUND = LazyPattern(rf"(?:\s|[,;]|{_ENDS}|{_MARKS})*", re.IGNORECASE)
 """What may stand around calls and between them."""
 
 NOISE = "]<]minimax[>["

@@ -42,9 +42,10 @@ from upcall.autogen.text_calls.arguments import (
 )
 from upcall.autogen.text_calls.formats import AROUND, FORMATS, MARK, NOISE, CallFormat
 from upcall.autogen.thoughts import split_thoughts
+from upcall.lazy_pattern import LazyPattern
 from upcall.text import one_line
 
-_FENCE = re.compile(r"(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[\w-]*)[ \t\r]*\n(?P<inside>.*?)(?:(?P=marks))?", re.DOTALL)
+_FENCE = LazyPattern(r"(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[\w-]*)[ \t\r]*\n(?P<inside>.*?)(?:(?P=marks))?", re.DOTALL)
 _PYTHON = "tool_code"
 """The language of a fence in which Gemma writes calls as Python."""
 
@@ -57,7 +58,7 @@ _NEAR = 60
 _MAX_FOUND = 200
 """How many beginnings of calls of one form are read in what the model has read."""
 
-_SQUASHED = re.compile(r"""[\s\\"'“”„‟‘’«»`]+""")
+_SQUASHED = LazyPattern(r"""[\s\\"'“”„‟‘’«»`]+""")
 
 _SERVED_BY_THEIR_MAKERS = ("gpt-3", "gpt-4", "gpt-5", "o1", "o3", "o4", "claude", "gemini")
 """How the names of families begin whose models are never behind a server without a parser for their calls."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.research.sources.base import Hit, Passage, SourceUnavailable
 from upcall.research.sources.http import HttpReply, explain_missing, fetch
 from upcall.research.sources.passages import take_passage
@@ -18,7 +19,7 @@ from upcall.words import SEARCH
 
 ARXIV = "arxiv"
 _ATOM = {"atom": "http://www.w3.org/2005/Atom"}
-_ID = re.compile(r"(?:arxiv:)?((?:\d{4}\.\d{4,5}|[a-z-]+(?:\.[A-Z]{2})?/\d{7})(?:v\d+)?)", re.IGNORECASE)
+_ID = LazyPattern(r"(?:arxiv:)?((?:\d{4}\.\d{4,5}|[a-z-]+(?:\.[A-Z]{2})?/\d{7})(?:v\d+)?)", re.IGNORECASE)
 
 
 class Arxiv:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from upcall.errors import ConfigurationError
+from upcall.lazy_pattern import LazyPattern
 from upcall.prompts.contexts import Document
 from upcall.research.sources.base import Hit, Passage
 from upcall.research.sources.index import UNSPACED, DamagedIndex, DocumentIndex, IndexHit, Known
@@ -47,7 +47,7 @@ MAX_NAME_CHARS = 300
 SAME = 0.7
 """The share of equal word triples from which one of two passages stands for both."""
 
-_NO_SPACES = re.compile(f"{UNSPACED}+")
+_NO_SPACES = LazyPattern(f"{UNSPACED}+")
 
 
 class Documents:

@@ -23,6 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from upcall.autogen.scope import report_progress
+from upcall.lazy_pattern import LazyPattern
 from upcall.research.sources.base import SourceUnavailable
 from upcall.research.sources.isolated import FILE_TIMEOUT_S, IsolatedReader
 from upcall.research.sources.passages import TextPart, cut_into_parts
@@ -69,7 +70,7 @@ UNSPACED = "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U
 """A character of a language without spaces between words, as a pattern."""
 
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-_NO_SPACES = re.compile(f"({UNSPACED})")
+_NO_SPACES = LazyPattern(f"({UNSPACED})")
 _APART = "\u200b"
 """Put between the characters of languages without spaces, so that each is a word to FTS5; it is invisible."""
 

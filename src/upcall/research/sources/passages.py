@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.research.sources.base import Passage
 from upcall.research.sources.fences import MAX_TEXT_CHARS
 from upcall.research.sources.readers import Text
@@ -15,7 +15,7 @@ PASSAGE_CHARS = 900
 
 UNITS_PER_READ = {"line": 200, "paragraph": 200, "row": 200, "page": 4}
 
-_SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
+_SENTENCE = LazyPattern(r"(?<=[.!?。！？])\s+|\n+")
 
 
 @dataclass(frozen=True)

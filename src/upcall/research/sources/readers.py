@@ -19,6 +19,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from upcall.lazy_pattern import LazyPattern
+
 MAX_FILE_BYTES = 100_000_000
 MAX_TEXT_CHARS = 20_000_000
 """How much of one document is kept; a longer one is read up to there."""
@@ -30,9 +32,9 @@ MAX_UNPACKED_BYTES = 300_000_000
 MAX_SUMMARY_CHARS = 120
 INSTALL = "needs: pip install '.[research]' in a checkout of upcall"
 
-_WORDS = re.compile(r"\w{2,}")
-_CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-_BLANK = re.compile(r"[ \t\x0b\x0c\r\xa0]+")
+_WORDS = LazyPattern(r"\w{2,}")
+_CONTROL = LazyPattern("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_BLANK = LazyPattern(r"[ \t\x0b\x0c\r\xa0]+")
 
 
 class NotReadable(Exception):

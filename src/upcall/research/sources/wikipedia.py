@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Sequence
 
+from upcall.lazy_pattern import LazyPattern
 from upcall.research.sources.base import Hit, Passage
 from upcall.research.sources.http import explain_missing, fetch
 from upcall.research.sources.passages import take_passage
@@ -13,7 +13,7 @@ from upcall.research.sources.readers import Text
 from upcall.research.sources.web import bound_query, read_entries, read_text
 
 WIKIPEDIA = "wikipedia"
-_TAG = re.compile(r"<[^>]*>")
+_TAG = LazyPattern(r"<[^>]*>")
 
 
 class Wikipedia:

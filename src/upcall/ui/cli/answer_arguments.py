@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from upcall.errors import CallerError
 from upcall.identity import means
+from upcall.lazy_pattern import LazyPattern
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import read_numbers
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FROM_INPUT = "-"
 """Stands for standard input: a command line stays in the shell's history, and others can see it."""
 
-_ID = re.compile(r"[0-9a-f]{4,12}")
+_ID = LazyPattern(r"[0-9a-f]{4,12}")
 """What looks like an id, or the beginning of one. An answer that begins so is given with the id of its question."""
 
 
