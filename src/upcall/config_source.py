@@ -16,6 +16,9 @@ from upcall.errors import ConfigurationError
 ValuePath = tuple[str | int, ...]
 """Where a value stands: the names, and the positions in lists, that lead to it."""
 
+PREFIX = "UPCALL_"
+"""What variables of the environment begin with that are settings."""
+
 _SECRET = ("key", "client", "token", "secret", "password", ".env", ".headers")
 _NOTHING = object()
 _values = reprlib.Repr()
@@ -151,6 +154,11 @@ def closest(name: str, known: Iterable[str]) -> str | None:
 def dot_path(place: ValuePath) -> str:
     """Return a place in one word."""
     return ".".join(str(part) for part in place)
+
+
+def variable(place: ValuePath) -> str:
+    """Return the environment's name of a setting."""
+    return PREFIX + "__".join(str(part) for part in place).upper()
 
 
 def describe_wrong(place: ValuePath, value: object, why: str) -> str:

@@ -15,12 +15,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from upcall.config_source import ConfigSource, ValuePath, closest, dot_path
+from upcall.config_source import PREFIX, ConfigSource, ValuePath, closest, dot_path
 from upcall.errors import ConfigurationError
 from upcall.sections import load_sections
 from upcall.setting_types import About, Section
 
-PREFIX = "UPCALL_"
 KEY_SUFFIX = "_API_KEY"
 """The end of each variable of other programs that an added section reads."""
 
@@ -77,11 +76,6 @@ class Root(Mapping[str, Any]):
 
 def _variables_of_others(sections: Mapping[str, Any]) -> dict[str, ValuePath]:
     return {about.env: place for place, about in list_about(sections) if about.env is not None}
-
-
-def variable(place: ValuePath) -> str:
-    """Return the environment's name of a setting."""
-    return PREFIX + "__".join(str(part) for part in place).upper()
 
 
 def find_place(name: str, root: Root) -> ValuePath | None:

@@ -24,7 +24,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from upcall import identity
 from upcall.agreements import select_agreed, show_path
-from upcall.config_source import ConfigSource, describe_wrong, dot_path, list_known, suggest
+from upcall.config_source import ConfigSource, describe_wrong, dot_path, list_known, suggest, variable
 from upcall.errors import ConfigurationError
 from upcall.function_blocks import FunctionConfig, apply_blocks
 from upcall.model_settings import AGENTS_OF, ModelSettings, ModelsSettings, Price, Small
@@ -42,7 +42,7 @@ from upcall.options import (
 from upcall.policy.facts import FactValue, parse_facts, read_facts_file
 from upcall.policy.routing import ROLE
 from upcall.runs.config import Fact, RootTeamConfig
-from upcall.setting_paths import Root, find_place, normalize, refuse_unknown, type_at, variable
+from upcall.setting_paths import Root, find_place, normalize, refuse_unknown, type_at
 from upcall.setting_types import About, AnySection, AtLeastOne, Seconds, Section
 from upcall.settings_files import CONFIG_FILE, ENV_FILE, SettingsFile, read_config_file, read_env_file
 from upcall.settings_sources import FUNCTIONS, list_unknown, merge, read_variables

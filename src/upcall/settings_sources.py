@@ -7,11 +7,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from upcall.config_source import ValuePath
+from upcall.config_source import PREFIX, ValuePath, variable
 from upcall.errors import ConfigurationError
 from upcall.questions.secrets import KEY
 from upcall.setting_paths import (
-    PREFIX,
     Root,
     explain_section,
     find_place,
@@ -19,7 +18,6 @@ from upcall.setting_paths import (
     takes_tables,
     takes_text,
     type_at,
-    variable,
 )
 from upcall.setting_types import Section
 

@@ -13,8 +13,9 @@ from settings_files import write_settings
 
 from upcall import Settings, agreements
 from upcall.agreements import UnagreedSettings, find_agreement, store_agreement
+from upcall.config_source import variable
 from upcall.errors import ConfigurationError
-from upcall.setting_paths import list_about, variable
+from upcall.setting_paths import list_about
 from upcall.settings import find_files, settings_root
 from upcall.settings_files import MAX_BYTES, SettingsFile
 from upcall.state_folder import find_state_folder

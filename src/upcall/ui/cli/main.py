@@ -9,13 +9,18 @@ from typing import Annotated
 import typer
 
 from upcall import signals
-from upcall.ui.cli.added_commands import WithAdded
+from upcall.ui.cli.added_commands import CommandsOnUse, list_sources
 from upcall.ui.cli.command import WRONG_USE, Command, describe_refusal
 from upcall.ui.cli.commands import edit, holds, inspect, memory, run, store, trust
 
+
+class _Commands(CommandsOnUse):
+    own = list_sources(run.app, inspect.app, edit.app, holds.app, trust.app, memory=memory.app, store=store.app)
+
+
 app = typer.Typer(
     name="upcall",
-    cls=WithAdded,
+    cls=_Commands,
     help="Run a team of agents that can ask you in the middle of their work, now or next week.",
     epilog='To get started: upcall run "Build me a user authentication system"',
     no_args_is_help=True,
@@ -23,10 +28,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for commands in (run, inspect, edit, holds, trust):
-    app.add_typer(commands.app)
-app.add_typer(memory.app, name="memory")
-app.add_typer(store.app, name="store")
 
 
 @app.callback(invoke_without_command=True)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
-
-from upcall.setting_paths import about as about_setting
-from upcall.setting_paths import plain_type, type_at
-from upcall.settings import settings_root
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its first characters.")]
 Detach = Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")]
@@ -24,21 +22,33 @@ Given: TypeAlias = Mapping[str, dict[str, Any]]
 """What the command line sets: by section, the settings by name."""
 
 
-class SharedOption(NamedTuple):
-    """An option of several commands: its parameter's name, what it takes, its default, and the setting that it sets."""
+@dataclass(frozen=True)
+class SharedOption:
+    """An option of several commands.
+
+    Attributes:
+        name: its parameter's.
+        make: returns what it takes, as an annotation, and its default.
+        place: the setting that it sets, if it does.
+    """
 
     name: str
-    kind: Any
-    default: Any = None
+    make: Callable[[], tuple[Any, Any]]
     place: tuple[str, str] | None = None
+
+    @cached_property
+    def parameter(self) -> inspect.Parameter:
+        """The parameter that typer reads."""
+        kind, default = self.make()
+        return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
 def _text(name: str, help_text: str) -> SharedOption:
-    return SharedOption(name, Annotated[str | None, typer.Option(help=help_text)])
+    return SharedOption(name, lambda: (Annotated[str | None, typer.Option(help=help_text)], None))
 
 
 def _flag(name: str, flag: str, help_text: str) -> SharedOption:
-    return SharedOption(name, Annotated[bool, typer.Option(flag, help=help_text)], False)
+    return SharedOption(name, lambda: (Annotated[bool, typer.Option(flag, help=help_text)], False))
 
 
 def setting_option(
@@ -48,22 +58,29 @@ def setting_option(
     metavar: str | None = None,
     minimum: int | None = None,
     maximum: int | None = None,
-    sections: Mapping[str, Any] | None = None,
+    sections: Callable[[], Mapping[str, Any]] | None = None,
 ) -> SharedOption:
-    """Make the option of a setting from its declaration: its type, and its help.
+    """Make the option of a setting: its type and its help are those of the setting's declaration.
 
     One that is yes or no can only be turned on, if `flags` do not say otherwise; a list is given by repeating it.
-    `sections` are the types of sections by name, by default those of the settings: what packages add would be loaded
-    for the help of every command.
+    `sections` returns the types of sections by name, by default those of the settings.
     """
-    place, root = (section, name), sections or settings_root()
-    taken, about = plain_type(type_at(place, root)), about_setting(place, root)
-    assert about is not None, f"{section}.{name} says nothing of itself"
-    flags = flags or (f"--{name.replace('_', '-')}",)
-    kind = typer.Option(*flags, help=about.help, metavar=metavar, min=minimum, max=maximum)
-    if taken is bool and "/" not in flags[0]:
-        return SharedOption(name, Annotated[bool, kind], False, place)
-    return SharedOption(name, Annotated[taken | None, kind], None, place)
+    place = (section, name)
+
+    def make() -> tuple[Any, Any]:
+        from upcall.setting_paths import about, plain_type, type_at  # They take longer to import than all else here.
+        from upcall.settings import settings_root
+
+        root = sections() if sections else settings_root()
+        taken, declared = plain_type(type_at(place, root)), about(place, root)
+        assert declared is not None, f"{section}.{name} says nothing of itself"
+        names = flags or (f"--{name.replace('_', '-')}",)
+        option = typer.Option(*names, help=declared.help, metavar=metavar, min=minimum, max=maximum)
+        if taken is bool and "/" not in names[0]:
+            return Annotated[bool, option], False
+        return Annotated[taken | None, option], None
+
+    return SharedOption(name, make, place)
 
 
 MODEL = setting_option("models", "model")
@@ -72,7 +89,11 @@ BASE_URL = setting_option("models", "base_url")
 STORE = setting_option("store", "path", "--store")
 USER = setting_option("users", "user")
 CONFIG = SharedOption(
-    "config", Annotated[Path | None, typer.Option(help="YAML file with settings [upcall.yaml, once you trust it].")]
+    "config",
+    lambda: (
+        Annotated[Path | None, typer.Option(help="YAML file with settings [upcall.yaml, once you trust it].")],
+        None,
+    ),
 )
 PLAIN = setting_option("terminal", "plain")
 STREAM = setting_option("team", "stream", "--stream/--no-stream")
@@ -92,33 +113,38 @@ def command_group(help_text: str) -> typer.Typer:
     return group
 
 
-def with_options(
-    make: Callable[..., Any], *shared: SharedOption
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Append shared options to those of a function; `make` turns them into the command, its first argument: those
-    that are settings together, as ``settings``, by section."""
+class WithOptions:
+    """A function as a command with shared options behind its own; typer reads its signature when the command is called
+    or explained.
 
-    def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        _, *own = inspect.signature(function, eval_str=True).parameters.values()
+    Args:
+        make: turns the shared options into the command, the function's first argument: those that are settings
+            together, as ``settings``, by section.
+    """
 
-        @functools.wraps(function)
-        def call(**arguments: Any) -> None:
-            given, settings = dict[str, Any](), dict[str, dict[str, Any]]()
-            for each in shared:
-                value = arguments.pop(each.name)
-                if each.place is None:
-                    given[each.name] = value
-                elif value != each.default and value != []:
-                    settings.setdefault(each.place[0], {})[each.place[1]] = value
-            if any(each.place for each in shared):
-                given["settings"] = settings
-            function(make(**given), **arguments)
+    def __init__(self, function: Callable[..., None], make: Callable[..., Any], shared: Sequence[SharedOption]) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._make, self._shared = function, make, shared
 
-        added = [
-            inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.kind)
-            for each in shared
-        ]
-        call.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
-        return call
+    @cached_property
+    def __signature__(self) -> inspect.Signature:
+        _, *own = inspect.signature(self._function, eval_str=True).parameters.values()
+        return inspect.Signature([*own, *(each.parameter for each in self._shared)])
 
-    return decorate
+    def __call__(self, **arguments: Any) -> None:
+        """Run the command."""
+        given, settings = dict[str, Any](), dict[str, dict[str, Any]]()
+        for each in self._shared:
+            value = arguments.pop(each.name)
+            if each.place is None:
+                given[each.name] = value
+            elif value != each.parameter.default and value != []:
+                settings.setdefault(each.place[0], {})[each.place[1]] = value
+        if any(each.place for each in self._shared):
+            given["settings"] = settings
+        self._function(self._make(**given), **arguments)
+
+
+def with_options(make: Callable[..., Any], *shared: SharedOption) -> Callable[[Callable[..., None]], WithOptions]:
+    """Append shared options to those of a function; see `WithOptions`."""
+    return lambda function: WithOptions(function, make, shared)

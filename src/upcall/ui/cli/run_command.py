@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 import typer
 
 from upcall import signals
+from upcall.config_source import variable
 from upcall.errors import UpcallError
-from upcall.options import ExecutorOptions
-from upcall.setting_paths import variable
 from upcall.ui.cli.command import FAILED, Command, describe_refusal, quiet_autogen
 from upcall.ui.cli.options import (
     AS_JSON,
@@ -146,6 +145,8 @@ class RunCommand(Command):
         """Continue with what a run pinned at its start, and with its model unless the command names one."""
         run = (await self.app.store.load(run_id)).run
         pinned = self.app.team.settings_of(run)
+        from upcall.options import ExecutorOptions
+
         settings = self.app.settings.with_options(pinned.choose(ExecutorOptions))
         if self._find_given("models", "model") is None:
             settings = settings.with_model_of(run.config.team, self._find_given("models", "base_url"))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from upcall import identity, signals
 from upcall.errors import CallerError
-from upcall.options import ExecutorOptions
 from upcall.ui.cli.options import Detach, RunArgument, Submit, setting_option, with_options
 from upcall.ui.cli.run_command import WORK, RunCommand, work_options
 
@@ -23,6 +23,12 @@ Workspace = Annotated[Path | None, typer.Option(help="Folder for the files of th
 Docs = Annotated[list[Path] | None, typer.Option(help="A document or folder to research; repeatable.")]
 
 
+def _list_sections() -> Mapping[str, Any]:
+    from upcall.options import ExecutorOptions
+
+    return {"workspace": ExecutorOptions}
+
+
 @app.command()
 @with_options(
     RunCommand,
@@ -31,7 +37,7 @@ Docs = Annotated[list[Path] | None, typer.Option(help="A document or folder to r
     setting_option("questions", "unattended"),
     setting_option("questions", "expires_after", metavar="TIME"),
     setting_option("questions", "on_expiry", metavar="WHAT"),
-    setting_option("workspace", "unsafe_local", sections={"workspace": ExecutorOptions}),
+    setting_option("workspace", "unsafe_local", sections=_list_sections),
     *WORK,
 )
 def run(
