@@ -15,7 +15,7 @@ from upcall.errors import ConfigurationError
 from upcall.extensions import find_added, load_added
 from upcall.ui.cli.command import Command
 
-Source: TypeAlias = CommandInfo | typer.Typer
+CommandSource: TypeAlias = CommandInfo | typer.Typer
 """What a command is made of, or a group of commands."""
 
 _TAKES_ALL = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -28,7 +28,7 @@ class CommandsOnUse(TyperGroup):
         own: what the core's commands are made of, by their names, in the order of the help.
     """
 
-    own: ClassVar[Mapping[str, Source]] = {}
+    own: ClassVar[Mapping[str, CommandSource]] = {}
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command; where the name is unknown all are made, so that one of them can be suggested."""
@@ -51,7 +51,7 @@ class CommandsOnUse(TyperGroup):
     def _list_names(self) -> list[str]:
         return [*self.own, *(name for name in sorted(find_added("commands")) if name not in self.own)]
 
-    def _find(self, name: str) -> Source | ConfigurationError:
+    def _find(self, name: str) -> CommandSource | ConfigurationError:
         if name in self.own:
             return self.own[name]
         try:
@@ -64,7 +64,7 @@ class CommandsOnUse(TyperGroup):
         return given if is_group else given.registered_commands[0]
 
 
-def list_sources(*modules: typer.Typer, **groups: typer.Typer) -> Mapping[str, Source]:
+def list_sources(*modules: typer.Typer, **groups: typer.Typer) -> Mapping[str, CommandSource]:
     """Return what the commands in `modules` are made of, by name, and behind them `groups` of commands."""
     commands = [info for module in modules for info in module.registered_commands]
     return {_name_command(info): info for info in commands} | groups
@@ -75,7 +75,7 @@ def _name_command(info: CommandInfo) -> str:
     return info.name or get_command_name(info.callback.__name__)
 
 
-def _make_command(name: str, source: Source | ConfigurationError) -> Any:
+def _make_command(name: str, source: CommandSource | ConfigurationError) -> Any:
     """Make a command; one that cannot be loaded says so where it is called."""
     if isinstance(source, CommandInfo):
         return get_command_from_info(source, pretty_exceptions_short=False, rich_markup_mode=None)
@@ -90,7 +90,7 @@ def _make_command(name: str, source: Source | ConfigurationError) -> Any:
     return TyperCommand(name, callback=fail, help=_summarize(name, source).help, context_settings=_TAKES_ALL)
 
 
-def _summarize(name: str, source: Source | ConfigurationError) -> TyperCommand:
+def _summarize(name: str, source: CommandSource | ConfigurationError) -> TyperCommand:
     """Return a command without options and what it does, for a list of commands."""
     if isinstance(source, ConfigurationError):
         return TyperCommand(name, help="This command cannot be loaded.")
