@@ -2,7 +2,14 @@
 
 A stock agent's turn cannot stop and continue. It is cut short when something below it has to wait, and the agent is
 restored to the start of the turn. With the answer the turn is repeated: replies and results are replayed, and only the
-calls that waited continue.
+calls that waited continue. The rules:
+
+- AutoGen's own code takes the turn, and asks here for its model's reply, its tools' results and its inner team's
+  messages (`upcall.autogen.recording`). Nothing of the turn is written a second time.
+- Each pass emits only what no earlier one did; to its reader the turn looks like one.
+- Only AutoGen's own turns are repeated: one of a subclass may do something else the second time, so it cannot wait.
+- A pass that fails leaves the state as it was before; what its calls came to is in the journal, and is replayed.
+- What the group says while the turn is open is for the next turn: the repeated one must see what the first one saw.
 """
 
 from __future__ import annotations
@@ -78,7 +85,7 @@ _WAITING = "(waits for the user)"
 
 
 class StockCall(Frame):
-    """A call of a stock agent. ``said``: the messages of the agents of an `AgentTool`, or of a team, in it."""
+    """A call of a stock agent. ``transcript``: the messages of the agents of an `AgentTool`, or of a team, in it."""
 
     transcript: list[TextMessage] = []
 
@@ -153,7 +160,7 @@ class StockAgent(StandIn[StockTurn]):
                 if attempt.error is not None:
                     raise attempt.error
             except BaseException as error:
-                self._state = before
+                self._state = before  # Half a pass is no state to continue from.
                 await self.keep(base)
                 if not isinstance(error, Exception) or isinstance(error, UpcallError | AssertionError):
                     raise  # As in `call_model`.
@@ -224,7 +231,7 @@ class StockAgent(StandIn[StockTurn]):
             return
         is_team = isinstance(agent, NestedTeam)
         if isinstance(agent, ResumableAgent):
-            agent = agent.fresh()
+            agent = agent.fresh()  # A twin: the same tool may be called several times in one reply.
             if frame.nested is None and name in self._state.memories:
                 await agent.load_state(self._state.memories[name])
         await self._serve_agent(frame, agent, token, emit, is_team=is_team)
@@ -370,7 +377,7 @@ class _Attempt:
             TurnStopped: a call waits for the user.
         """
         if self._replies == len(self._turn.replies):
-            if self._is_stopped:
+            if self._is_stopped:  # The model would be shown a result that is not there yet.
                 raise TurnStopped
             reply = await request()
             self._turn.replies.append(reply)

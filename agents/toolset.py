@@ -269,7 +269,7 @@ class Toolset:
                 raise  # That is for the program to mend, not for the model.
             except UserInputRequired as needed:
                 return ToolOutcome(asked=question_fields(needed, name), kept=call.kept or None)
-            except Exception as error:  # A tool may raise anything; the model is informed and can react.
+            except Exception as error:  # A tool may raise anything; the model sees it and can react.
                 if isinstance(error, StoreUnavailable) and error.store == current_scope().store:
                     raise  # The run's own: what the call did could not be recorded, so it is made again, or in doubt.
                 return self._report_failure(error)

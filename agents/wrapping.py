@@ -53,8 +53,8 @@ def with_questions(agent: AssistantAgent, *, nested: bool = True, **options: Any
     - Its messages are in its own state: the model context, which the stock agent must not use at the same time,
       is a view of them, after the messages already in it. Its own ``model_context`` is a copy.
     - An agent in a tool starts fresh with each call, and its last message is the result.
-    - A hand-off ends the turn when all calls of its reply have results. Of several, the first counts; the model is
-      informed, without a Python warning.
+    - A hand-off ends the turn when all calls of its reply have results. Of several, the first counts; the model
+      reads which, without a Python warning.
 
     Raises:
         ConfigurationError: `agent` is not an `AssistantAgent`, or has a turn of its own; or an option is one that the

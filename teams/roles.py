@@ -156,5 +156,7 @@ def _load(name: str) -> type[Role]:
     kind = load_added("roles", name)
     if not (isinstance(kind, type) and issubclass(kind, Role) and kind.name == name):
         value = find_added("roles")[name].value
-        raise ConfigurationError(f"The role {name} ({value}) is no class derived from upcall.teams.Role of this name.")
+        raise ConfigurationError(
+            f"The role {name} ({value}) is not a class derived from upcall.teams.Role with this name."
+        )
     return kind

@@ -12,7 +12,7 @@ from upcall.questions.question import Detail
 from upcall.words import find_words_of
 
 GENERAL: Mapping[Detail, str] = {
-    Detail.INPUT: "What shall be worked on? Paste it, or name the file.",
+    Detail.INPUT: "What should be worked on? Paste it, or name the file.",
     Detail.MEANING: "What exactly do you mean?",
     Detail.PLACE: "Which place or country is it for?",
     Detail.PERIOD: "Which time is it for?",
@@ -21,8 +21,8 @@ GENERAL: Mapping[Detail, str] = {
     Detail.LEVEL: "How much is known of it already?",
     Detail.BUDGET: "How much of it is there, or may it cost?",
     Detail.PLATFORM: "Which system or software is it for?",
-    Detail.FORMAT: "Which form shall it have?",
-    Detail.STYLE: "Which style do you like?",
+    Detail.FORMAT: "What form should it take?",
+    Detail.STYLE: "Which style would you like?",
     Detail.OTHER: "What matters most to you in it?",
 }
 """The questions to ask instead, by subject."""

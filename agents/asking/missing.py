@@ -35,7 +35,7 @@ def missing_messages(agent: str, prompts: Prompts, request: str, ask: AskFor) ->
 
 
 def read_missing(reply: str) -> str:
-    """Return what a reply names as missing, in few words; nothing if it is no such reply."""
+    """Return what a reply names as missing, in few words; nothing if it is not such a reply."""
     sentence = one_line(reply.strip().split("\n", 1)[0]).removeprefix(I_NEED.strip()).strip()
     named = _YOUR_TASTE.sub("", sentence.split(". ", 1)[0], count=1).strip(" .")
     return named if len(named) <= MAX_MISSING_CHARS and named.casefold() != NOTHING else ""

@@ -88,7 +88,7 @@ class OutputValidator:
         return frame.call.name == REPORT and self.report_tool is not None
 
     def check_report(self, frame: Frame) -> None:
-        """Finish a call that reports the result: its arguments fit the output type, or the model is informed."""
+        """Finish a call that reports the result: its arguments fit the output type, or the model sees why not."""
         assert self.output_type is not None
         try:
             read_report_call(frame.arguments(), self.output_type)
@@ -109,7 +109,7 @@ class OutputValidator:
                     return await self._verify(turn, output, token)
                 except NotYet as problem:
                     turn.remind_once(problem.kind)
-                    frame.finish(f"Error: {problem}. Put it right, or report again as it is.", is_error=True)
+                    frame.finish(f"Error: {problem}. Correct it, or report again as it is.", is_error=True)
         return None
 
     async def take_text(self, turn: Turn, text: str, token: CancellationToken) -> TextMessage:

@@ -39,7 +39,7 @@ class ConfigSource:
 
         Raises:
             ConfigurationError: the file cannot be read, is not YAML, holds no mapping, a mapping in it has a name twice
-                or one that is no text, or a value contains itself.
+                or one that is not text, or a value contains itself.
         """
         try:
             content = path.read_bytes()
@@ -98,7 +98,7 @@ class ConfigSource:
         return type(found) is type(value) and found == value
 
     def refuse_unknown(self, place: ValuePath, allowed: Collection[str], listed: Iterable[str] | None = None) -> None:
-        """Check the names of the mapping at a place; what is no mapping there is left to others.
+        """Check the names of the mapping at a place; what is not a mapping there is left to others.
 
         Raises:
             ConfigurationError: a name is not among `allowed`. The message lists them, or `listed` instead.
@@ -241,7 +241,7 @@ def _refuse_mismatches(node: Any, loader: Any, source: str, seen: set[int]) -> N
     except Exception as error:  # ValueError, KeyError and others, by type.
         kind = node.tag.rpartition(":")[2]
         raise ConfigurationError(
-            f"{source}, line {_line_of(node)}: this is no {kind}; write text in quotes."
+            f"{source}, line {_line_of(node)}: this is not a valid {kind}; write text in quotes."
         ) from error
 
 
@@ -250,7 +250,7 @@ def _refuse_name(key: Any, names: dict[str, int], source: str) -> None:
     if not isinstance(key.value, str):
         raise ConfigurationError(f"{source}, line {line}: a name must be text, not a list or a mapping.")
     if not key.tag.endswith((":str", ":merge")):
-        raise ConfigurationError(f"{source}, line {line}: the name {key.value!r} is no text; write it in quotes.")
+        raise ConfigurationError(f"{source}, line {line}: the name {key.value!r} is not text; write it in quotes.")
     if key.value in names:
         raise ConfigurationError(
             f"{source}, line {line}: {key.value!r} is given twice, first in line {names[key.value]}; keep one."

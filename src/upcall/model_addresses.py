@@ -88,7 +88,7 @@ def _split(place: str) -> tuple[str, str, str | None]:
     try:
         ipaddress.IPv6Address(inner.partition("%")[0])
     except ValueError:
-        return inner, "", f"has {inner!r} in brackets, which is no address of IPv6."
+        return inner, "", f"has {inner!r} in brackets, which is not an address of IPv6."
     return inner, port[1:], None
 
 
@@ -136,12 +136,12 @@ def find_environment_problem() -> str | None:
     for name, value in os.environ.items():
         if value.strip() and name.lower() in ("http_proxy", "https_proxy", "all_proxy"):
             if problem := _find_proxy_problem(value):
-                return f"The proxy {mask_url(value)!r} in {name} {problem} Put it right, or unset {name}."
+                return f"The proxy {mask_url(value)!r} in {name} {problem} Correct it, or unset {name}."
         elif value and name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
             if not Path(value).exists():
-                return f"{name} names {value!r}, which is not there. Put it right, or unset {name}."
+                return f"{name} names {value!r}, which is not there. Correct it, or unset {name}."
             if name == "SSL_CERT_FILE" and not _holds_certificates(value):
-                return f"{name} names {value!r}, which holds no certificates. Put it right, or unset {name}."
+                return f"{name} names {value!r}, which holds no certificates. Correct it, or unset {name}."
     return None
 
 

@@ -17,7 +17,7 @@ def load_sections() -> Mapping[str, type[Section]]:
     """Return the added sections by name.
 
     Raises:
-        ConfigurationError: one cannot be loaded, is no section, needs a value, or is added by two packages.
+        ConfigurationError: one cannot be loaded, is not a section, needs a value, or is added by two packages.
     """
     return {name: _load(name) for name in sorted(find_added("settings"))}
 
@@ -26,7 +26,7 @@ def _load(name: str) -> type[Section]:
     kind = load_added("settings", name)
     whose = f"The section {name} of the settings ({find_added('settings')[name].value})"
     if not (isinstance(kind, type) and issubclass(kind, Section)):
-        raise ConfigurationError(f"{whose} is no class derived from upcall.setting_types.Section.")
+        raise ConfigurationError(f"{whose} is not a class derived from upcall.setting_types.Section.")
     try:
         kind()
     except ValidationError as error:

@@ -64,7 +64,7 @@ def no_flag(value: object) -> object:
 
 
 def check_host(value: str) -> str:
-    """Refuse what is no host, with or without a port: an address of a page, a pattern."""
+    """Refuse what is not a host, with or without a port: an address of a page, a pattern."""
     try:
         named = urlsplit(f"//{value}")
         is_host = named.netloc == value and bool(_HOST.fullmatch(named.hostname or "")) and named.port != 0
@@ -72,7 +72,9 @@ def check_host(value: str) -> str:
         is_host = False
     if not is_host or "@" in value:
         raise PydanticCustomError(
-            "host", "{value} is no host: name one like pypi.org, or with its port like 10.0.0.5:8080", {"value": value}
+            "host",
+            "{value} is not a host: name one like pypi.org, or with its port like 10.0.0.5:8080",
+            {"value": value},
         )
     return value
 
@@ -89,7 +91,9 @@ def check_url(value: str) -> str:
     except ValueError:
         is_url = False
     if not is_url or "@" in parts.netloc or parts.fragment or not value.isascii() or any(map(str.isspace, value)):
-        raise PydanticCustomError("url", "it is no address such as https://example.org/hook, without user and password")
+        raise PydanticCustomError(
+            "url", "it is not an address such as https://example.org/hook, without user and password"
+        )
     return value
 
 

@@ -375,7 +375,7 @@ class Settings(BaseModel, extra="allow", frozen=True, protected_namespaces=(), d
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is no error but probably not meant, or not expected: one line each."""
+        """What is not an error but probably not meant, or not expected: one line each."""
         left_out = (f"{path} is left out, as you decided; upcall trust changes that." for path in self._left_out)
         return (*left_out, *self._unknown_variables, *self._undefined_llms(), *self._agents_on_demo_model())
 

@@ -51,7 +51,7 @@ def read_env_file(folder: Path, is_read: Callable[[str], bool]) -> SettingsFile 
     """Read the ``.env`` of a folder, as far as `is_read` accepts its names; None if nothing in it concerns upcall.
 
     Raises:
-        ConfigurationError: it is no plain file, is too large, or a value in it is no UTF-8.
+        ConfigurationError: it is not a plain file, is too large, or a value in it is not UTF-8.
         OSError: it cannot be read.
     """
     path = _locate(folder, ENV_FILE)
@@ -74,7 +74,7 @@ def read_config_file(folder: Path) -> SettingsFile | None:
     """Read the ``upcall.yaml`` of a folder; None if there is none, or nothing in it.
 
     Raises:
-        ConfigurationError: it is no plain file, is too large, or is no YAML file with settings.
+        ConfigurationError: it is not a plain file, is too large, or is not a YAML file with settings.
         OSError: it cannot be read.
     """
     path = _locate(folder, CONFIG_FILE)

@@ -34,7 +34,7 @@ def read_variables(variables: Mapping[str, str | None], root: Root) -> dict[str,
     nested deeper wins over the table around it.
 
     Raises:
-        ConfigurationError: a list or table is no JSON, or what is named has moved into a section, or is unknown in one.
+        ConfigurationError: a list or table is not JSON, or what is named has moved into a section or is unknown in one.
     """
     found: list[tuple[bool, ValuePath, Any]] = []
     for name, text in variables.items():
@@ -68,7 +68,7 @@ def list_unknown(variables: Mapping[str, str | None], root: Root) -> list[str]:
         place = find_place(name, root) or ()
         if place[0] not in root:
             meant = suggest_place(place[:1], root)
-            notes.append(f"{name} is no setting" + (f"; did you mean {variable(meant)}?" if meant else "."))
+            notes.append(f"{name} is not a setting" + (f"; did you mean {variable(meant)}?" if meant else "."))
     return notes
 
 
@@ -99,7 +99,7 @@ def _refuse_unknown(name: str, place: ValuePath, root: Root) -> None:
         meant = suggest_place(place[: known + 1], root)
         meant = meant and (*meant, *place[known + 1 :])
     hint = f"; did you mean {variable(meant)}?" if meant else "."
-    raise ConfigurationError(f"{name} is no setting{hint}")
+    raise ConfigurationError(f"{name} is not a setting{hint}")
 
 
 def _parse(name: str, place: ValuePath, text: str, kind: Any) -> Any:

@@ -74,7 +74,7 @@ async def test_call_is_made_as_the_human_says(answer: str, sent: list[Any], emit
     [
         ('{"count": "many"}', "count: 'many' is not of type 'integer'"),
         ('{"subject": "Hi"}', "'subject' was unexpected"),
-        ('{"count": 3', "it is no JSON object"),
+        ('{"count": 3', "it is not a JSON object"),
         ('{"to": "\\ud800"}', "half a character"),
         ('{"count": NaN}', "it holds NaN"),
         ('{"to": ' + "[" * 40_000, "it is nested too deeply"),

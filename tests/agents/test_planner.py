@@ -135,7 +135,7 @@ async def test_prompts_show_the_request_and_who_can_do_steps() -> None:
 
 BAD_STEPS: list[Any] = [
     pytest.param("not a list", "steps", id="no list"),
-    pytest.param([{"depends_on": ["9"]}], "depends on '9', which is no step of this plan", id="unknown dependency"),
+    pytest.param([{"depends_on": ["9"]}], "depends on '9', which is not a step of this plan", id="unknown dependency"),
     pytest.param([{"depends_on": ["1"]}], "depends on itself", id="self dependency"),
     pytest.param([{"depends_on": ["2"]}, {"step_id": "2"}], "does not come before it", id="later dependency"),
     pytest.param([{}, {}], "step_id '1' is used twice", id="duplicate id"),

@@ -176,7 +176,7 @@ COPIED = "In which country do you want the licence?"
         (need(question=COPIED, options=["Germany", "France"]), GENERAL[Detail.PLACE]),
         (
             need(question="What do the minutes say?", detail="input"),
-            "What shall be worked on? Paste it, or name the file.",
+            "What should be worked on? Paste it, or name the file.",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Tools that end in an odd way: the model is informed, and the run continues."""
+"""Tools that end in an odd way: the model sees it, and the run continues."""
 
 from __future__ import annotations
 

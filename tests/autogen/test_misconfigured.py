@@ -78,7 +78,7 @@ WRONG_URLS = {
     "${BASE_URL}": "must begin with http:// or https://.",
     "http://::1:8000/v1": "an address of IPv6 without its brackets",
     "http://[::1/v1": "a bracket that is not closed",
-    "http://[nowhere]/v1": "no address of IPv6|a bracket",
+    "http://[nowhere]/v1": "not an address of IPv6|a bracket",
     "http://300.1.1.1/v1": "the host '300.1.1.1', which no server can have",
     "http://..../v1": "the host '....', which no server can have",
     f"http://{'a' * 64}.com/v1": "which no server can have",

@@ -1,4 +1,4 @@
-"""A group chat's messages are delivered as AutoGen delivers them; they are informed of only where somebody looks."""
+"""A group chat's messages are delivered as AutoGen delivers them; events of it are made only where somebody looks."""
 
 from __future__ import annotations
 

@@ -426,7 +426,7 @@ async def test_history_precedes_the_task_with_order_and_roles() -> None:
 
 
 async def test_history_is_no_part_of_the_planned_request() -> None:
-    """S3-36: the request is the task, and the history is not informed again after a pause."""
+    """S3-36: the request is the task, and the history is not repeated after a pause."""
     ask = '{"needs_clarification": true, "clarification_question": "Which year?"}'
     with deep(clarifier=[ask, CLEAR]) as model:
         asked = await root_app(model).start("And in Japan?", history=EARLIER)
@@ -521,7 +521,7 @@ COMPONENT: dict[str, Any] = {
 
 @pytest.mark.filterwarnings("ignore:(?s).*SECURITY WARNING")
 async def test_researcher_has_tools_of_the_program_and_settings() -> None:
-    """S2-22: and the classifier is informed of both."""
+    """S2-22: the classifier sees both."""
     look = Call("look_up_law", {"name": "EEG"})
     with rooted(classifier=[SHALLOW], researcher=[Call("search_web", {"query": "wind"}), look, FOUND]) as model:
         await root_app(model, search_web, team={"tools": [COMPONENT]}).start("And in Japan?")

@@ -75,7 +75,7 @@ def test_workers_killed_on_postgresql(postgres: Server) -> None:
 
 @pytest.mark.slow
 def test_worker_that_stood_still_has_lost_its_run() -> None:
-    """Its lease ends, others take the run to its end; when it continues it is informed, and records nothing more.
+    """Its lease ends, others take the run to its end; when it continues it notices, and records nothing more.
 
     A tool that was recorded as begun in the moment before may still run: two at most here, which are in one batch.
     """

@@ -1,4 +1,4 @@
-"""What goes wrong in an experiment is said where it belongs: to one team, to one trial, to one share."""
+"""What goes wrong in an experiment is reported where it belongs: to one team, to one trial, to one share."""
 
 from __future__ import annotations
 

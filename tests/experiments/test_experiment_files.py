@@ -68,7 +68,7 @@ async def test_experiment_file_with_impossible_demands_is_refused_early(
 GOOD = "tasks: [{id: a, task: Write it}]\n"
 BAD = [
     ("tasks: missing.jsonl", "missing.jsonl cannot be read: No such file or directory."),
-    ("tasks: tasks.txt", "no file of a known kind; known: .jsonl, .csv, .parquet, .arrow."),
+    ("tasks: tasks.txt", "not in a file of a known kind; known: .jsonl, .csv, .parquet, .arrow."),
     ("tasks: []", "The experiment has no tasks: name a file of tasks, or another split."),
     ("tasks: [{id: a}]", "line 1: a task needs task."),
     ("tasks: [{id: a, task: b, fact: {}}]", "a task has no field 'fact'; did you mean 'facts'?"),

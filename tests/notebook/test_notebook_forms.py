@@ -212,7 +212,7 @@ async def test_nothing_chosen_changes_nothing() -> None:
     form = app.form(await app.start("Build it"))
     run = await clicked(form, "Answer")
     assert run.status is RunStatus.AWAITING_CLARIFICATION
-    assert "Nothing is answered yet" in wording(form)
+    assert "There is no answer yet" in wording(form)
     assert not button(form, "Answer").disabled
     assert len(model.requests) == 1
 
@@ -568,7 +568,7 @@ async def test_two_clicks_while_others_work_are_one_answer() -> None:
     run = await work.form.settle()
     assert run is not None
     assert [answer.text for answer in run.answers] == ["Express"]
-    assert (run.status, wording(work.form).count("Nothing is answered")) == (RunStatus.COMPLETED, 0)
+    assert (run.status, wording(work.form).count("There is no answer yet")) == (RunStatus.COMPLETED, 0)
 
 
 async def test_form_keeps_typed_text_while_other_questions_arrive() -> None:
@@ -616,7 +616,7 @@ async def test_form_does_not_show_an_answered_question_again(
 
 
 async def test_form_ignores_late_events_of_an_earlier_state() -> None:
-    """An answer is left for a team, and the team is done before that is informed."""
+    """An answer is left for a team, and the team is done before it arrives."""
     app, _ = app_with(ASK, "Done.")
     waiting = await app.start("Build it")
     done = await app.answer(waiting.id, "Express")

@@ -307,7 +307,7 @@ def test_notebook_compares_two_policies_by_their_results(folder: Path) -> None:
     assert re.search(r"spare the user +8 +0\.75 \[[\d., ]+\] +1\.00 ", table)
     human = [[int(each) for each in line.split()] for line in shown(cells["before-end"]).splitlines()]
     assert [(answers, right) for answers, _, right in human] == [(24, 8), (8, 6)]
-    assert human[1][1] > human[0][1]  # The lead looks whether it was informed.
+    assert human[1][1] > human[0][1]  # The lead looks whether it knows the answer.
     image = b64decode(bundle(cells["plot"])["image/png"])
     assert image.startswith(b"\x89PNG")
     assert int.from_bytes(image[16:20], "big") > 600  # Its width.

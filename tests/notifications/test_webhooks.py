@@ -276,8 +276,8 @@ def test_command_lists_retries_and_sends() -> None:
     ("webhook", "text"),
     [
         ({"url": "https://a:hunter2@example.org"}, "without user and password"),
-        ({"url": "file:///etc/passwd"}, "no address"),
-        ({"url": "http://"}, "no address"),
+        ({"url": "file:///etc/passwd"}, "not an address"),
+        ({"url": "http://"}, "not an address"),
         ({"secret": "hunter2hunter2"}, "whsec_"),
         ({"secret": "whsec_aGk="}, "24 to 64 random bytes"),
         ({"events": ["run.sleeping"]}, "run.started"),

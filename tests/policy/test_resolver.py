@@ -601,7 +601,7 @@ async def test_risk_beyond_the_budget_is_no_consent() -> None:
     assert "Do not take this as consent" in results_in(model)[1]
 
 
-# -- what is informed and stored
+# -- what is emitted and stored
 # ------------------------------------------------------------------------------------------
 
 

@@ -109,7 +109,7 @@ def test_commands_of_the_core_look_for_no_guest() -> None:
 
 
 def test_core_names_no_command_of_a_guest() -> None:
-    """Where a guest is not installed, its command is none: what it offers is said by the guest."""
+    """Where a guest is not installed, its command is none: the guest itself names what it offers."""
     entries = [each for each in distribution("upcall").entry_points if each.group.startswith("upcall.")]
     guests = tuple(str(SRC / each.module.split(".")[1]) for each in entries)
     added = "|".join(each.name for each in entries if each.group == "upcall.commands")
@@ -258,7 +258,7 @@ def test_section_of_a_guest_refuses_what_is_wrong(guests: MadeGuests, given: Any
     ("entries", "problem"),
     [
         ({"stars": "Needs"}, "has no default for symbol"),
-        ({"stars": "WORD"}, "is no class derived from"),
+        ({"stars": "WORD"}, "is not a class derived from"),
         ({"stars": "Missing"}, "cannot be loaded"),
         ({"store": "Stars"}, "is upcall's own"),
     ],

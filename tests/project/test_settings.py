@@ -126,9 +126,12 @@ def test_key_is_not_shown() -> None:
         ("user: a\n---\nuser: b\n", "line 2 is not valid YAML: but found another document."),
         (
             "users: {user: u}\nmodels: {model: 2026-13-45}\n",
-            "upcall.yaml, line 2: this is no timestamp; write text in quotes.",
+            "upcall.yaml, line 2: this is not a valid timestamp; write text in quotes.",
         ),
-        ("questions: {max_turns: !!int three}\n", "upcall.yaml, line 1: this is no int; write text in quotes."),
+        (
+            "questions: {max_turns: !!int three}\n",
+            "upcall.yaml, line 1: this is not a valid int; write text in quotes.",
+        ),
         (
             "models:\n  model: a\n  model: b\n\nstore: {path: s}",
             "line 3: 'model' is given twice, first in line 2; keep one.",
@@ -137,7 +140,7 @@ def test_key_is_not_shown() -> None:
             "models:\n  agents:\n    coder:\n      model: a\n      model: b\n",
             "line 5: 'model' is given twice, first in line 4",
         ),
-        ("model: a\n3: b\n", "line 2: the name '3' is no text; write it in quotes."),
+        ("model: a\n3: b\n", "line 2: the name '3' is not text; write it in quotes."),
         ("[a]: b\n", "line 1: a name must be text, not a list or a mapping."),
         ("models:\n  model_info: &a\n    self: *a\n", "line 2: a value must not contain itself."),
         ("- a\n- b\n", "must hold settings by section, like: models: {model: gpt-4o}"),
@@ -173,12 +176,12 @@ def test_error_of_the_environment_does_not_blame_the_file(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("variable", "expected"),
     [
-        ("UPCALL_MODELS__AGENTS__COOK__MODEL", "UPCALL_MODELS__AGENTS__COOK__MODEL is no setting."),
+        ("UPCALL_MODELS__AGENTS__COOK__MODEL", "UPCALL_MODELS__AGENTS__COOK__MODEL is not a setting."),
         (
             "UPCALL_MODELS__AGENTS__CODER__MODLE",
-            "MODLE is no setting; did you mean UPCALL_MODELS__AGENTS__CODER__MODEL?",
+            "MODLE is not a setting; did you mean UPCALL_MODELS__AGENTS__CODER__MODEL?",
         ),
-        ("UPCALL_MODELS__AGENTS__CODER__AUTH", "UPCALL_MODELS__AGENTS__CODER__AUTH is no setting."),
+        ("UPCALL_MODELS__AGENTS__CODER__AUTH", "UPCALL_MODELS__AGENTS__CODER__AUTH is not a setting."),
         ("UPCALL_FUNCTIONS__X__LLM", "UPCALL_FUNCTIONS__X__LLM: functions can be set in the YAML file only"),
     ],
 )
@@ -202,9 +205,9 @@ def test_unknown_variable_of_ours_is_noted(monkeypatch: pytest.MonkeyPatch) -> N
     ):
         monkeypatch.setenv(name, "x")
     assert Settings.read().warnings == (
-        "UPCALL_MODLE is no setting; did you mean UPCALL_MODELS__MODEL?",
-        "UPCALL_STOER is no setting; did you mean UPCALL_STORE?",
-        "UPCALL_ZZZZZ is no setting.",
+        "UPCALL_MODLE is not a setting; did you mean UPCALL_MODELS__MODEL?",
+        "UPCALL_STOER is not a setting; did you mean UPCALL_STORE?",
+        "UPCALL_ZZZZZ is not a setting.",
     )
 
 

@@ -41,6 +41,20 @@ ACCENT = {
 """What is not written in pages, comments and docstrings, and in no name, in any case. Texts that people and models
 write, and lists of words, are data."""
 
+STIFF = {
+    r"(is|are|was|were|be|been|being|gets?) informed": "sees, learns, is notified: what happens, and to whom",
+    r"(?<!there )(?<!there's )(is|are|was|were) no (?!longer|more|part|reason|loss|substitute|such)\w+": "is not a",
+    r"keeps? what (this|it) changes": "what will happen, and to what: Delete old_prices.py?",
+    r"(made|set|built) anew": "rebuilt, set again",
+    r"put (it|them) (right|in other words)": "correct, rephrase",
+    r"say it (like|narrower|simpler)": "write, narrow down, simplify",
+    r"most like it": "the closest",
+}
+"""What no message says, beside the accent: sentences that a rule would write, and no native speaker."""
+
+WORD_LISTS = {"context_words.py"}
+"""Modules of `src` whose strings are words to look for in a text, in several languages."""
+
 CONSTANTS = re.compile(
     r"\b(?:[A-Z]+_)?(?:SECONDS|BEATS|LOOKS|TOKENS|BYTES|WAITING_OF|STOPPED_IN)_(?:AN?|BETWEEN)_[A-Z_]+\b"
 )
@@ -172,6 +186,59 @@ def test_accent_is_in_no_page_and_no_name() -> None:
         if (pattern.search(line) or CONSTANTS.search(line))
     ]
     assert found == [], f"write instead: {ACCENT}"
+
+
+def read_messages(file: Path) -> Iterator[tuple[int, str]]:
+    """Yield the strings of code that are not docstrings: messages, help, labels. Prompts are files of their own, and
+    are not read here; a page's template is read whole."""
+    text = file.read_text()
+    if file.suffix != ".py":
+        yield from enumerate(text.splitlines(), start=1)
+        return
+    tree = ast.parse(text)
+    bodies = [getattr(node, "body", None) for node in ast.walk(tree)]
+    lines = [line for body in bodies if isinstance(body, list) for line in body if isinstance(line, ast.Expr)]
+    seen = {id(line.value) for line in lines}
+    for node in ast.walk(tree):  # A text comes before the pieces of text in it.
+        if isinstance(node, ast.JoinedStr):
+            seen |= {id(each) for each in node.values}
+            yield (
+                node.lineno,
+                "".join(
+                    str(getattr(each, "value", "")) if isinstance(each, ast.Constant) else "X" for each in node.values
+                ),
+            )
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in seen:
+            yield node.lineno, node.value
+
+
+def find_in_messages(file: Path) -> list[str]:
+    pattern = re.compile(rf"\b({'|'.join((*PHRASES, *ACCENT, *STIFF))})\b", re.IGNORECASE)
+    found = ((number, pattern.search(text)) for number, text in read_messages(file))
+    return [f"{file.name}:{number}: {match[0]}" for number, match in found if match is not None]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'raise ValueError(f"{name}: the model is informed.")',
+        'note("This is no JSON.")',
+        'note(f"This is no {kind}.")',
+        'option = Option(label=f"Keep what this changes in {name}?")',
+        'about = ("You are told that "\n"the run goes on.")',
+    ],
+)
+def test_words_of_a_message_are_checked(tmp_path: Path, code: str) -> None:
+    file = tmp_path / "message.py"
+    file.write_text(code)
+    assert len(find_in_messages(file)) >= 1
+
+
+def test_words_of_messages_are_those_of_a_person() -> None:
+    files = [file for file in list_files() if file.relative_to(ROOT).as_posix().startswith(SOURCES)]
+    texts = [file for file in files if file.suffix in (".py", ".html") and file.name not in WORD_LISTS]
+    assert len(texts) > 300
+    assert [each for file in texts for each in find_in_messages(file)] == [], f"write instead: {ACCENT | STIFF}"
 
 
 @pytest.mark.slow

@@ -417,7 +417,7 @@ async def test_secret_key_that_is_malformed_is_reported_without_it(wrong: str, m
         await app.start("Deploy it")
     error = str(refused.value)
     assert KEY in error
-    assert "is no Fernet key" in error
+    assert "is not a Fernet key" in error
     assert "\n" not in error
     assert "swordfish" not in error
     assert "xxxx" not in error

@@ -259,7 +259,7 @@ async def test_index_names_unreadable_files_and_handles_the_rest(folder: Path) -
         "damaged.pdf (is damaged or no PDF",
         "bomb.docx (unpacks to more than 300 MB)",
         "empty.md (is empty)",
-        "binary.txt (is no text)",
+        "binary.txt (is not text)",
         "huge.txt (is larger than 100 MB)",
         "link.md (is a link that leads out of the folder)",
     ):

@@ -81,7 +81,7 @@ async def test_ddgs_without_a_network_says_so() -> None:
         (Sent(status=401), "Tavily refuses access (HTTP 401)."),
         (Sent(status=429), "Tavily is overloaded or broken (HTTP 429)."),
         (Sent(status=503), "Tavily is overloaded or broken (HTTP 503)."),
-        (Sent("<html>"), "Tavily sent something that is no JSON."),
+        (Sent("<html>"), "Tavily sent something that is not JSON."),
     ],
 )
 async def test_search_that_fails_is_a_line_without_its_key(
@@ -318,13 +318,13 @@ async def test_feed_that_is_invalid_or_a_bomb_is_refused(feed: str) -> None:
         if feed.endswith("<feed/>"):
             assert await source.search("wind") == []  # No entity is read.
         else:
-            with pytest.raises(SourceUnavailable, match="arXiv sent something that is no feed"):
+            with pytest.raises(SourceUnavailable, match="arXiv sent something that is not a feed"):
                 await source.search("wind")
 
 
 @pytest.mark.parametrize("ref", ["../../etc/passwd", "2401.01234/../x", "http://a.example", "", "1"])
 async def test_only_an_arxiv_id_is_read(ref: str) -> None:
-    with pytest.raises(ValueError, match="is no arXiv id"):
+    with pytest.raises(ValueError, match="is not an arXiv id"):
         await Arxiv("http://127.0.0.1:9", "http://127.0.0.1:9").read(ref)
 
 

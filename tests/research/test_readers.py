@@ -103,7 +103,7 @@ def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
     assert why_not(pdf(tmp_path / "scan.pdf", ["", ""])) == "holds no text (scanned pages?)"
     assert why_not(written(tmp_path / "no.docx", b"PK\x03\x04")).startswith("is damaged or no DOCX")
     assert why_not(written(tmp_path / "empty.md", "")) == "is empty"
-    assert why_not(written(tmp_path / "binary.txt", os.urandom(2_000) + b"\0")) == "is no text"
+    assert why_not(written(tmp_path / "binary.txt", os.urandom(2_000) + b"\0")) == "is not text"
 
 
 @pytest.mark.slow

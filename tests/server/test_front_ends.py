@@ -154,5 +154,5 @@ async def test_body_too_long_is_explained_to_the_browser() -> None:
     "origin", ["*", "null", "evil.example", "http://a.example/", "http://", "http://[", "ftp://a.example"]
 )
 def test_what_is_no_origin_is_refused(origin: str) -> None:
-    with pytest.raises(ConfigurationError, match="is no origin"):
+    with pytest.raises(ConfigurationError, match="is not an origin"):
         Service(Settings.read(None, server={"origins": [origin]}))

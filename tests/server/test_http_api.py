@@ -152,7 +152,7 @@ async def test_documents_and_images_come_along() -> None:
         assert stored.config.team is not None
         assert len(stored.config.team.documents) == 8
         broken = await alice.post("/api/runs", data={"start": '{"task": "Hello!"}'}, files={"images": ("a.png", b"no")})
-        assert (broken.status_code, "no image" in broken.json()["detail"]) == (400, True)
+        assert (broken.status_code, "not an image" in broken.json()["detail"]) == (400, True)
 
 
 @pytest.mark.slow

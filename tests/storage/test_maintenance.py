@@ -222,7 +222,7 @@ async def test_taken_id_is_refused_unless_renewed(location: str) -> None:
     ("change", "message"),
     [
         ({"version": 2}, "exported in version 2 of the format; this version of upcall reads version 1"),
-        ({"format": "letter"}, "no run that upcall exported"),
+        ({"format": "letter"}, "not a run that upcall exported"),
         ({"queued_answers": []}, "its digest differs"),
         ({"digest": "0"}, "its digest differs"),
     ],

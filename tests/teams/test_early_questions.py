@@ -1,4 +1,4 @@
-"""A question is informed and stored while siblings still work, and who asked continues as soon as it is answered."""
+"""A question is stored and emitted while siblings still work, and who asked continues as soon as it is answered."""
 
 from __future__ import annotations
 

@@ -477,7 +477,7 @@ def failing_first(failure: Reply | Exception, script: Script) -> ScriptedModelCl
 
 @pytest.mark.parametrize(("failure", "words"), FAILURES)
 async def test_classifier_failure_ends_the_run_until_resumed(failure: Reply | Exception, words: str) -> None:
-    """S2-33: once it continues, no agent is informed of an error that is no longer true."""
+    """S2-33: once it continues, no agent reads of an error that is no longer true."""
     script = Script(by_agent(coder=[ASK, WRITE, CODED]))
     client = failing_first(failure, script)
     failed = await new_app(client, team={"llm_timeout": 0.05}).start(TASK)
@@ -562,7 +562,7 @@ SCENARIO = pytest.mark.parametrize("model", [played, demo_model], ids=["scripted
 
 @SCENARIO
 async def test_orchestrator_pauses_for_the_coder_s_question(model: Model) -> None:
-    """S4-03 to S4-08, S4-13, S4-14: it waits, and no agent was given a result or informed that anything is done."""
+    """S4-03 to S4-08, S4-13, S4-14: it waits, and no agent was given a result or read that anything is done."""
     client = model()
     run = await new_app(client).start(TASK)
     (question,) = run.questions

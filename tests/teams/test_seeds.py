@@ -383,7 +383,7 @@ def test_process_may_end_while_it_waits() -> None:
 
 @pytest.mark.slow
 def test_plan_under_review_survives_the_process() -> None:
-    """S0-57, S3-35, S3-43: the later processes are not informed that plans are to be reviewed."""
+    """S0-57, S3-35, S3-43: nothing says to the later processes that plans are to be reviewed."""
     with LoopbackServer(replies(planner=[CLEAR, plan(), plan(sections=MORE)])) as server:
         address = ("--model", "m", "--base-url", server.base_url)
         proposed = upcall("run", G7, "--review-plan", "--detach", "--json", *address).json

@@ -158,5 +158,5 @@ async def test_raw_body_needs_a_server() -> None:
 
 async def test_what_is_no_reply_is_refused_by_its_name() -> None:
     client = ScriptedModelClient([RuntimeError("out of order")])  # type: ignore[list-item]
-    with pytest.raises(ScriptError, match=r"RuntimeError.*is no reply"):
+    with pytest.raises(ScriptError, match=r"RuntimeError.*is not a reply"):
         await client.create(MESSAGES)

@@ -461,7 +461,7 @@ def test_file_that_is_no_database_is_refused_and_kept() -> None:
 
 @pytest.mark.slow
 def test_plan_is_reviewed_over_processes() -> None:
-    """S0-14, S0-15: an edit, then the approval; neither later process is informed of the review by an option."""
+    """S0-14, S0-15: an edit, then the approval; no option says to a later process that there is a review."""
     run_id = upcall("run", TASK, "--review-plan", "--json").json["run_id"]
     shown = upcall("answer", run_id, "edit step 1: Use Argon2", "--json").json["questions"][0]
     asked = upcall("answer", run_id, "OK!", "--json").json["questions"][0]
@@ -501,7 +501,7 @@ def test_keys_of_a_tool_stay_out_of_tracebacks() -> None:
 
 
 def test_misspelt_variable_of_the_environment_is_noted() -> None:
-    assert "note: UPCALL_MODLE is no setting" in upcall("run", "Hello", UPCALL_MODLE="gpt-4o").err
+    assert "note: UPCALL_MODLE is not a setting" in upcall("run", "Hello", UPCALL_MODLE="gpt-4o").err
 
 
 def test_prompts_with_unknown_variables_are_refused_at_the_start() -> None:

@@ -99,11 +99,11 @@ def test_team_of_ones_own_announces_no_demo() -> None:
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("shop", "is no MODULE:FUNCTION"),
+        ("shop", "is not a MODULE:FUNCTION"),
         ("shops:make_team", "No module named 'shops'"),
         ("shop:make", "no attribute 'make'"),
         ("shop:MODULE.x", "no attribute 'MODULE'"),
-        ("shop:__name__", "is no function"),
+        ("shop:__name__", "is not a function"),
     ],
 )
 def test_team_that_cannot_be_imported_is_one_line(name: str, problem: str) -> None:

@@ -185,7 +185,7 @@ async def test_socket_in_the_workspace_leads_to_nobody(folder: Path, overlay: Vi
 
 async def test_name_that_is_no_text_is_refused(folder: Path) -> None:
     text = await run(ExecutionWorkbench(folder, Bubblewrap()), "echo > $(printf '\\377')")
-    assert "is no UTF-8" in text
+    assert "is not UTF-8" in text
     assert not [each for each in os.listdir(os.fsencode(folder)) if each == b"\xff"]
 
 

@@ -410,7 +410,7 @@ def test_network_command_that_was_begun_is_asked_anew() -> None:
     """What it did out there is not known: no grant and no setting is for that."""
     with pytest.raises(UserInputRequired) as asked:
         Consent(allow_commands=["git push"]).request_network("git push", begun=2)
-    assert "It was begun 2 times before and cut off" in (asked.value.context or "")
+    assert "It was started 2 times before and cut off" in (asked.value.context or "")
     assert [option.label for option in asked.value.options if isinstance(option, Option)] == [YES, NO]
 
 
@@ -451,6 +451,6 @@ async def test_result_says_how_the_command_ended(folder: Path) -> None:
     slow = await bench.call_tool("run_command", {"command": "sleep 9", "timeout_seconds": 0.3})
     texts = [(await bench.call_tool("run_command", {"command": each})).to_text() for each in ("seq 2", "false", "true")]
     assert slow.to_text().startswith("[exit status 137: stopped after ")
-    assert slow.to_text().endswith("its time was over]\n(no output)")
+    assert slow.to_text().endswith("it ran out of time]\n(no output)")
     assert [text.partition(", after ")[0] for text in texts] == ["[exit status 0", "[exit status 1", "[exit status 0"]
     assert [text.partition("]\n")[2] for text in texts] == ["1\n2\n", "(no output)", "(no output)"]

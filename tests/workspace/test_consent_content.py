@@ -63,7 +63,7 @@ OTHERWISE = {
     "the last newline": ("printf x > a.txt", "printf 'x\\n' > a.txt"),
     "a NUL": ("printf 'x\\0' > a.txt", "printf 'x\\0\\0' > a.txt"),
     "bytes of the same length": ("printf '\\0\\1' > a.txt", "printf '\\0\\2' > a.txt"),
-    "bytes that are no text": ("printf '\\377' > a.txt", "printf '\\376' > a.txt"),
+    "bytes that are not text": ("printf '\\377' > a.txt", "printf '\\376' > a.txt"),
     "an encoding": ("printf '\\303\\251' > a.txt", "printf '\\351' > a.txt"),
     "a large file": (f"{BIG} > a.txt", f"{{ {BIG}; echo; }} > a.txt"),
     "a large file of the same size": (f"{{ echo 1; {BIG}; }} > a.txt", f"{{ echo 2; {BIG}; }} > a.txt"),

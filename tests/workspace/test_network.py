@@ -221,5 +221,5 @@ def test_network_command_cut_off_is_asked_with_its_reach(command: str, emitted: 
 
 @pytest.mark.parametrize("host", ["https://pypi.org", "*.pypi.org", "pypi.org/simple", "me@pypi.org", "", "pypi.org:x"])
 def test_what_is_no_host_is_refused(host: str) -> None:
-    with pytest.raises((ConfigurationError, ValidationError), match=r"is no host: name one like pypi\.org"):
+    with pytest.raises((ConfigurationError, ValidationError), match=r"is not a host: name one like pypi\.org"):
         Settings.read(None, workspace={"network_hosts": [host]})

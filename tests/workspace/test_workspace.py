@@ -145,7 +145,7 @@ async def test_overwritten_file_is_reported_with_its_lost_lines(root: Path) -> N
 @pytest.mark.skipif(sys.platform == "win32", reason="no named pipes")
 async def test_pipe_does_not_block(root: Path) -> None:
     os.mkfifo(root / "pipe")
-    assert await error(root, "read_file", path="pipe") == "'pipe' is no regular file."
+    assert await error(root, "read_file", path="pipe") == "'pipe' is not a regular file."
 
 
 async def test_absolute_path_that_lies_outside_is_refused(root: Path) -> None:
@@ -200,7 +200,7 @@ async def test_workspace_that_is_a_link_itself_works(root: Path) -> None:
     await error(root.parent / "link", "read_file", path="../outside/secret.txt")
 
 
-# -- what is no text file ---------------------------------------------------------------------------------------------
+# -- what is not a text file ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", ["", ".", "src", "src/", "src/.."])

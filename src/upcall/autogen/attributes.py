@@ -73,9 +73,9 @@ _SCALARS: Mapping[type, tuple[Callable[[Any], str], Callable[[str], Any]]] = {
     bytes: (lambda each: base64.b64encode(each).decode(), base64.b64decode),
     bytearray: (lambda each: base64.b64encode(each).decode(), lambda text: bytearray(base64.b64decode(text))),
     complex: (str, complex),
-    float: (repr, float),  # One that is no JSON.
+    float: (repr, float),  # One that is not JSON.
 }
-"""Plain values that are no JSON, with their text and back."""
+"""Plain values that are not JSON, with their text and back."""
 
 _SEQUENCES: Mapping[type, Callable[[list[Any]], Any]] = {
     tuple: tuple,
@@ -105,7 +105,7 @@ T = TypeVar("T", bound=ChatAgent)
 
 
 class NotData(Exception):
-    """A value that is no data."""
+    """A value that is not data."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class AgentAttributes:
         """Return the state: what has changed, and what of it is lost."""
         state: dict[str, Any] = {"type": "BaseState", "version": "1.0.0"}
         if id(self._agent) in _saving.get():
-            return state
+            return state  # It leads back to itself; the outer call saves it.
         token = _saving.set(_saving.get() | {id(self._agent)})
         try:
             changed, missing = await self._compare()
@@ -243,6 +243,7 @@ class AgentAttributes:
             match seen:
                 case _Inner():
                     inner: ChatAgent | Team | ChatCompletionContext = seen.value
+                    # The new agent builds its own, and one of another kind could not take this state in.
                     if type(getattr(built, "value", None)) is type(inner):
                         changed[place] = {_TAG: "state", "of": dict(await inner.save_state())}
                     else:
@@ -251,12 +252,14 @@ class AgentAttributes:
                     if seen != built:
                         changed[place] = seen.json
                 case _Live():
+                    # Another list or helper of the same kind is no loss: its parts are compared by themselves.
                     is_twin = type(seen.value) is type(getattr(built, "value", None)) and self._is_open(seen.value)
                     if seen != built and not is_twin and not _is_scheduling(seen.value):
                         lost.append(place)
         for place in self._built.keys() - now.keys():
-            if not place[:-1] or place[:-1] in now:
+            if not place[:-1] or place[:-1] in now:  # Otherwise it went with what held it.
                 changed[place] = {_TAG: "gone"}
+        # Whatever holds something lost is not data either; the message names the innermost, which the author can mend.
         holders = {place[:depth] for place in lost for depth in range(len(place))}
         return changed, {place: now[place] for place in lost if place not in holders}
 
@@ -296,7 +299,7 @@ class AgentAttributes:
         Raises:
             NotData: there is none.
         """
-        kind = type(value)
+        kind = type(value)  # Exactly: a subclass may hold more than the form of its base shows.
         if value is None or kind in (bool, int, str) or (kind is float and math.isfinite(value)):
             return value
         if depth > _MAX_DEPTH:
@@ -383,7 +386,7 @@ class AgentAttributes:
             return kind(*map(self._decode, of))
         if kind in _AUTOGENS.values() or issubclass(kind, BaseModel):
             return _adapter(kind).validate_python(of)
-        made = object.__new__(kind)
+        made = object.__new__(kind)  # Not by its constructor, which may do more than keep its arguments.
         for name, each in of.items():
             object.__setattr__(made, name, self._decode(each))
         return made
@@ -411,7 +414,7 @@ class AgentAttributes:
 
 
 class MemoryAttributes(AgentAttributes):
-    """The data in the attributes of a memory. What is no data is the memory's connection to where it keeps more.
+    """The data in the attributes of a memory. What is not data is the memory's connection to where it keeps more.
 
     A simple object of its own package, such as the revisions of a `TextCanvas`, is data where a list or a dictionary
     holds it.

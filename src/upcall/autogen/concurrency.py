@@ -206,7 +206,7 @@ def contain(function: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
     catch no `BaseException`. A Ctrl-C arrives in the main thread: here `KeyboardInterrupt` is the code's own.
 
     Raises:
-        RuntimeError: it raised what is no error.
+        RuntimeError: it raised what is not an error.
     """
     try:
         return function(*given, **named)

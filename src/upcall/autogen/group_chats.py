@@ -1,8 +1,16 @@
 """Group chats in which a member that asks keeps its turn: the one place that touches the internals of AutoGen's teams.
 
 A stock group chat treats any message of a member as the end of its turn, so a question ends it (autogen-agentchat
-0.7.5). Here its manager gets a class that stops at a question and returns the turn with the answer. Which members wait
-for which answers is read from the thread; only what AutoGen forgets is stored besides.
+0.7.5). Here its manager gets a class that stops at a question and returns the turn with the answer. The rules:
+
+- Who waits for what is read from the thread (`PendingQuestions`), never kept beside it: the two could differ after a
+  load. Only what AutoGen forgets is stored besides.
+- The chat stops for a question when nothing else is left to do; an answer that arrives earlier goes to its asker.
+- What a tool call asks, and the answer, are between that agent and the user: no other member, termination condition or
+  selector function sees them, and they count as no turn. A hand-off to the user is shown to the group, as in AutoGen.
+- A member that fails ends the chat for all, as in AutoGen, but only when the others have finished: their work is paid
+  for, and a resume continues it.
+- Only the user answers. A member's words close nothing but its own questions, where it ends its turn without an answer.
 """
 
 from __future__ import annotations
@@ -127,7 +135,8 @@ class PendingQuestions:
             member = asked[0].path[0]
             was_shown = not is_question(message)
             self.asked |= {each.id: _Asked(member, not any(each.calls), was_shown) for each in asked}
-            self.answered = [each for each in self.answered if each != member]
+            self.answered = [each for each in self.answered if each != member]  # It has spoken since.
+            # A sender lists all its open questions each time: those that it lists no more are closed.
             asker_path = _find_asker_path(message, asked[0])
             still = {key: each for key, each in self.questions.items() if each.path[: len(asker_path)] != asker_path}
             self.questions = still | {each.id: each for each in asked}
@@ -212,10 +221,10 @@ class ResumableGroupChatManager(BaseGroupChatManager):
         ):
             self._forget_thread()  # It was reloaded, or cleared (`MagenticOneGroupChat`).
         for message in thread[self._read :]:
-            if PATH not in message.metadata:
+            if PATH not in message.metadata:  # Else it comes from inside a member, which asks in its own name.
                 self._pending.take(message, self._participant_names, self.user_proxy)
         self._read, self._last_read = len(thread), thread[-1] if thread else None
-        return self._pending.copy()
+        return self._pending.copy()  # Callers look ahead in it, with messages that are not in the thread yet.
 
     def find_asked(self, question_ids: Iterable[str]) -> list[_Asked]:
         """Return how questions were asked, as far as the thread shows."""
@@ -240,6 +249,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
     ) -> None:
         """Handle a response as the group chat does, and notify those that wait for it."""
         await super().handle_agent_response(message, ctx)  # type: ignore[call-arg]
+        # Not before: a failed member waits until it is the only speaker, and this one is removed just now.
         self.turns.note_end()
 
     def _select_new(self, start: GroupChatStart) -> GroupChatStart:
@@ -302,6 +312,8 @@ class ResumableGroupChatManager(BaseGroupChatManager):
     def _listen(self) -> None:
         """While others work, pass each answer to its asker as soon as it arrives."""
         box = current_scope().answers
+        # The asker still counts as a speaker, so more than one means that somebody else is at work; otherwise the chat
+        # stops for the question.
         if box is not None and len(self._active_speakers) > 1 and self._listening is None:
             self._listening = asyncio.create_task(self._pass_on(box))
             self._token.link_future(self._listening)
@@ -312,7 +324,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
             await self._fifo_lock.acquire()  # As for every message that this manager takes.
             try:
                 if not self._active_speakers:
-                    return
+                    return  # Nobody is at work: the end of the last turn looks for answers itself.
                 await self._deliver(answers)
                 await self._transition_to_next_speakers(self._token)
             finally:
@@ -413,6 +425,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
                     return False
                 await self._signal_termination(StopMessage(content=WAITING, source=self._name))
                 return True
+            # Not the chat's own: a `GraphFlow` ends as soon as no node is ready, and starts afresh then.
             return await BaseGroupChatManager._apply_termination_condition(self, self._unseen())
         self._held += delta
         stops = await super()._apply_termination_condition(self._unseen(), increment_turn_count)
@@ -453,7 +466,7 @@ class ResumableGroupChatManager(BaseGroupChatManager):
             await self._model_context.clear()  # `SelectorGroupChat` adds to it at every load.
         await super().load_state(state)
         ours = state.get(_OURS, {})
-        self._active_speakers = []
+        self._active_speakers = []  # Nobody works yet: `select_speaker` gives the interrupted their turns back.
         self._interrupted = list(ours.get("speaking", ()))
         self._given = list(ours.get("given", ()))
         self._since = ours.get("since", 0)
@@ -645,6 +658,7 @@ def make_resumable(team: TeamT, *, user_proxy: str = "user", live: bool = False)
         make = make_factory(**given)
 
         def build() -> BaseGroupChatManager:
+            # AutoGen makes the manager itself, so the made one changes its class; it found its handlers as the old one.
             manager: Any = make()
             manager.__class__ = _keeping_class(type(manager))  # type: ignore[arg-type]  # It is hashable.
             manager._handlers.clear()
@@ -732,6 +746,7 @@ class _Turns:
             with MessageHandlerContext.populate_context(recipient):
                 return await work
 
+        # A copy each: members work side by side, and what one sets is not for the others.
         return await asyncio.create_task(receive(), context=self.context.copy())
 
     def select_for(self, member: ChatAgent | Team, message: BaseChatMessage) -> BaseChatMessage | None:
@@ -795,13 +810,14 @@ def _hold(agent: ChatAgent, turns: _Turns) -> None:
             with enter_scope(replace(current_scope(), member=agent.name)):
                 async for item in stream(messages, cancellation_token):
                     if stock and isinstance(item, Response):
+                        # It counts as asked from here on, so that one which nobody passes on is noticed.
                         publish(extract_questions(item.chat_message, turns.user_proxy))
                     yield item
         except (Exception, asyncio.CancelledError) as error:
             if stock:
                 await agent.load_state(before)
             if isinstance(error, Exception):
-                if stock:
+                if stock:  # A replay would bring it the reply that it just failed with.
                     await discard_last_reply(agent.name)
                 await turns.last(agent.name, cancellation_token)
             if not stock:

@@ -1,8 +1,17 @@
 """The journal: everything a team did since its last checkpoint, so that nothing is repeated after a kill or a failure.
 
 A run that was cut off restarts from its last checkpoint. Each model call and tool call is then looked up by its caller
-(the path, with the tool call at each level) and its content; what was recorded is replayed. The intent is recorded
-before a tool runs: a call without a result is in doubt, and only the human can say what became of it.
+(the path, with the tool call at each level) and its content; what was recorded is replayed. The rules:
+
+- The intent is recorded before a tool runs: a call without a result is in doubt, and only the human can say what became
+  of it. A tool that may run twice says so (`idempotent`), and is run again.
+- A model's reply may be lost in a kill, a tool's result may not: the one costs a call, the other an effect. So replies
+  are written together, a little later, and results at once.
+- Everything that led to a request is written before the request is made, so that a replay asks for the same.
+- A replay takes an identical request's reply, else the next unused one of the same agent: members that work side by
+  side may have received more or fewer of each other's messages this time. A fork takes identical ones alone, because
+  its answers differ.
+- A checkpoint ends a journal; the keys of the next one are made with another epoch.
 """
 
 from __future__ import annotations
@@ -107,6 +116,7 @@ class Journal:
         """Write records, together with those that were postponed."""
         self._check(records)
         self._buffer |= records
+        # A write of nothing is made too: it fails if this worker no longer owns the run.
         await run_to_completion(self._write_buffer(always=not records))
 
     def _write_later(self, records: Mapping[str, str | None]) -> None:
@@ -195,7 +205,7 @@ class Journal:
             if known.returned is not None and notes is not None:
                 notes.fields.keep(known.reply.content, Returned.from_json(known.returned))
             return known.reply
-        await self.flush()
+        await self.flush()  # A reply to a request that no replay could make again would be of no use.
         number = self._counts.get(asker, 0)
         try:
             reply = _sendable_reply(await (fetch() if archive is None else archive.find_or_request(name, fetch)))
@@ -210,7 +220,7 @@ class Journal:
                 "client. The run is stored and can be resumed."
             ) from error
         except BaseException:
-            self._taken.discard(key)
+            self._taken.discard(key)  # The next attempt is the same request, not a repetition with another number.
             self._named.discard(name)
             raise
         self._diverged.add(who)
@@ -301,7 +311,7 @@ class Journal:
             )
         done = intent.model_copy(update={"outcome": outcome})  # Its content may be any JSON, so it can be read back.
         await self._write({key: done.model_dump_json(exclude_none=True)})
-        del self._started[key]
+        del self._started[key]  # Not if it raised: what it did is unknown, unless its caller abandons it.
         return outcome
 
     async def _before_it_runs(self, key: str, records: Mapping[str, str | None]) -> None:

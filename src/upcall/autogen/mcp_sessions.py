@@ -157,7 +157,7 @@ class AskingCalls:
             if not isinstance(result, _Needed):
                 return result
             needed = result
-            if not needed.inputs:
+            if not needed.inputs:  # It only wants the call once more, and may be waiting for something itself.
                 await asyncio.sleep(min(ROUND_DELAY_S * 2**number, MAX_ROUND_DELAY_S))
         raise UnusableRequest("it wants the same call again and again")
 
@@ -166,6 +166,7 @@ class AskingCalls:
     ) -> Any:
         """Make the call with what is `known` of it; return its result, or what it needs."""
         given = (responses or None, known.state) if known.by == "result" else (None, None)
+        # Side by side at first. Where a request may be for any of several calls, each is made once more, alone.
         for alone in (False, True):
             result: Any = None
             async with self._at_work(make(), alone=alone) as call:
@@ -209,7 +210,7 @@ class AskingCalls:
 
     async def elicit(self, _: Any, params: Any) -> ElicitResult | ErrorData:
         """Answer a request of the server, or tell it that the human is asked first."""
-        self._asking += 1
+        self._asking += 1  # Once as many requests wait as calls are open, waiting longer tells nothing.
         self._changed.set()
         try:
             await self._until(self._is_assignable)
@@ -219,7 +220,7 @@ class AskingCalls:
         finally:
             self._asking -= 1
             self._changed.set()
-        call = self._open[0] if self._open else _Call(None)
+        call = self._open[0] if self._open else _Call(None)  # Outside of any call nobody would get the answer.
         if call.is_ambiguous:
             return _LATER
         if call.caller is None:
@@ -285,6 +286,7 @@ def _count(inputs: list[tuple[str, dict[str, Any]]], answered: tuple[str, ...]) 
     seen = Counter(answered)
     found = []
     for key, params in inputs:
+        # The same request twice is two questions: `earlier` distinguishes them, as it does from one round to the next.
         found.append(_Input(key=key, params=params, earlier=seen[digest_request(params)]))
         seen[digest_request(params)] += 1
     return tuple(found)
@@ -311,7 +313,7 @@ async def open_session(transport: AbstractAsyncContextManager[Any], seconds: flo
     """Open a session with a server over a transport of `mcp`, in the newest protocol that both speak; `seconds` is how
     long it may take for a reply."""
     client_kind: Any = getattr(mcp, "Client", None)
-    if client_kind is None:
+    if client_kind is None:  # `mcp` 1.x
         async with transport as streams, AskingSession(*streams[:2], timedelta(seconds=seconds)) as session:
             await session.initialize()
             yield ServerSession(session.list_tools, session.call_tool)

@@ -118,7 +118,7 @@ def explain_call(error: Exception, agent: str, client: object = None) -> ModelEr
     if is_of_user(client):
         name, place = type(client).__name__, _find_place(error, client)
         what = kind + (f": {_KEY.sub('[key]', reason)}" if str(error).strip() else "")
-        return ModelError(f"Agent {agent!r}: its model client {name} failed{place}: {what}. Put it right. {_RESUME}")
+        return ModelError(f"Agent {agent!r}: its model client {name} failed{place}: {what}. Correct that. {_RESUME}")
     if isinstance(error, RuntimeError) and "event loop" in str(error).lower():
         return ModelError(
             f"Agent {agent!r}: its model client was used in another event loop before, and its connections are of that "

@@ -2,7 +2,7 @@
 
 A reply may be anything: JSON in a fence, in a wrapper or in a string, a call written as text, several objects, prose.
 The rules are those by which the whole reply is read afterwards (`upcall.agents.structured.parse_output`): the first
-object with a text counts, and what is no JSON is text as it stands. What streams is a preview: where the whole reply
+object with a text counts, and what is not JSON is text as it stands. What streams is a preview: where the whole reply
 turns out to be another text, the message that ends the turn replaces it.
 
 Each character is read once.
@@ -166,7 +166,7 @@ class _JsonReader:
     def _read_word(self, text: str, place: int) -> int:
         """Read on in a number or a name."""
         end = _end_of(_WORD, text, place)
-        if end < len(text):
+        if end < len(text):  # At the end of a piece a number may go on in the next one.
             self._in_word, self._wanted = False, _Wanted.NEXT
         return end
 
@@ -183,10 +183,12 @@ class _JsonReader:
 
     def _close(self, sign: str) -> bool:
         """Close the innermost value; return whether it was the outermost, or the object that was looked for."""
+        # A comma too many is let through, since the whole reply is repaired afterwards.
         if not self._frames or self._frames[-1].is_list is not (sign == "]") or self._wanted is _Wanted.COLON:
             raise _BrokenJson
         closed = self._frames.pop()
         self._wanted = _Wanted.NEXT
+        # The next object at this depth begins with no field seen.
         self._seen = {each for each in self._seen if each[0] <= len(self._frames)}
         self.place += 1
         return not self._frames or (closed.fields is self._root and not closed.is_list and self.has_text)
@@ -212,7 +214,7 @@ class _JsonReader:
             self._is_shown = outer.of_texts
         elif outer is not None and outer.fields is not None and self._name in outer.fields:
             self._is_shown = outer.fields[self._name] is None and self._is_first()
-        elif outer is None or self._is_wrapper(outer):
+        elif outer is None or self._is_wrapper(outer):  # Models write the object as a string, too.
             self._inside = StructuredText(self._root, Around.INVALID)
 
     def _read_string(self, text: str, place: int) -> int:
@@ -247,7 +249,7 @@ class _JsonReader:
             high, self._high = self._high, 0
             self._take(chr(0x10000 + ((high - _HIGH.start) << 10) + (code - _LOW.start)))
         elif code in _HIGH:
-            self._take("")
+            self._take("")  # An earlier first half has no second one.
             self._high = code
         else:
             self._take(_BROKEN if code in _LOW else chr(code))
@@ -274,7 +276,7 @@ class _JsonReader:
         self._emit(text)
 
     def _end_string(self) -> None:
-        self._take("")
+        self._take("")  # A first half at the very end has no second one.
         if self._is_key:
             self._name = "".join(self._key)
         self._wanted = _Wanted.COLON if self._is_key else _Wanted.NEXT
@@ -312,7 +314,7 @@ class StructuredText:
 
     def end(self) -> str:
         """End the reply; return the text that waited for that: all of it, if there was no JSON."""
-        if self._state == self._find_form:
+        if self._state == self._find_form:  # What waited became neither a fence nor JSON.
             self._take_words()
         if self._around is Around.NOTHING and self._state == self._find_object and not self._has_object:
             self._texts += self._held
@@ -327,6 +329,7 @@ class StructuredText:
     def _find_form(self, piece: str, place: int) -> tuple[str, int]:
         """Find out what the reply begins with."""
         text = self._skip_markup(piece, place)
+        # What may become a fence, an object in quotes or markup waits for the next piece: it may be cut anywhere.
         if not text or any(each.match(text) for each in (_FENCE_BEGUN, _QUOTED_BEGUN)) or self._may_be_markup(text):
             return text, len(text)
         fence = _FENCE.match(text)
@@ -387,7 +390,7 @@ class StructuredText:
         if text[0] in "{[":
             return self._begin_object(text, 0, 0)
         self._held.append(text[0])
-        if text[0].isalnum() or text[0] == "<":
+        if text[0].isalnum() or text[0] == "<":  # Prose: the JSON before it was a part of what the model says.
             self._held.append(text[1:])
             self._texts += self._held
             self._held, self._state = [], self._read_words
@@ -412,7 +415,7 @@ class StructuredText:
             return piece, reader.place
         self._held.append(piece[place : reader.place])
         self._has_object = self._has_object or is_over
-        if is_broken and self._around is Around.REPLY and not self._has_object:
+        if is_broken and self._around is Around.REPLY and not self._has_object:  # Words that begin with a brace.
             self._texts += self._held
             self._held, self._state = [], self._read_words
         elif is_broken or is_over:

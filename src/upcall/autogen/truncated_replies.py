@@ -1,7 +1,7 @@
 """Replies that a server cut off: their calls are never made, whoever asked for them.
 
 What the model meant to add is unknown: another argument, a second call, the reason against both. Some servers mend the
-JSON of such a call, so that it looks whole. The model is informed that nothing was done; a model whose replies are cut
+JSON of such a call, so that it looks whole. The model reads that nothing was done; a model whose replies are cut
 off again and again ends its turn.
 """
 
@@ -32,8 +32,8 @@ _CUTS: Mapping[str, Cut] = MappingProxyType(
         ),
         "content_filter": Cut(
             "by the server's content filter",
-            "Put it in other words, or do without it",
-            "Put the task in other words, or use another model",
+            "Rephrase it, or do without it",
+            "Rephrase the task, or use another model",
         ),
     }
 )

@@ -41,7 +41,7 @@ async def request_whole(
     tools that it is as text.
 
     The agent would make the calls of a cut reply, and end its turn with an empty text after one of thoughts alone, or
-    with the text of a call that is broken. It is not shown such a reply: the model is informed and asked again.
+    with the text of a call that is broken. It is not shown such a reply: the model sees the reason and is asked again.
 
     Raises:
         ModelReplyUnfinished: the calls of `MAX_CUT_REPLIES` replies were cut off.

@@ -3,6 +3,11 @@
 The check compares names: the kind of each group chat, the members and nested agents that wait for an answer or speak
 next, and the tools of calls without a result. All other differences are up to the team, which loads its state before
 anything is changed: its own refusal is reported in one line.
+
+The rules: only what the rest of the run needs has to be there, so that members, tools and prompts may come, go and
+change while a run waits. Everything that is missing is reported at once, each with its remedy. What cannot be known
+(the tools of a server, the inside of another library's agent) counts as present. A run that
+is refused is left as it was.
 """
 
 from __future__ import annotations
@@ -108,7 +113,7 @@ async def adapt_checkpoint(
         if state is not None:
             state = dict(await comparison.team(team, state, ()))
         await comparison.unfinished_calls(team, unfinished)
-        if state is not None and not comparison.found:
+        if state is not None and not comparison.found:  # A team may take in half of a state before it refuses the rest.
             await team.load_state(state)
     except Exception as error:  # A team may raise anything at a state that is not its own.
         raise TeamMismatch(run_id, [*comparison.found, _not_loaded((), error)]) from error
@@ -188,7 +193,7 @@ class _StoredChat:
         """Return who speaks next, if the state says so: in a `Swarm`, the target of the last hand-off."""
         if self.next_in_round is not None:
             return [self.next_in_round]
-        if "current_speaker" in self.managed and not is_waiting:
+        if "current_speaker" in self.managed and not is_waiting:  # With a question open, its asker comes next.
             targets = [each["target"] for each in self.chat_messages if each["type"] == "HandoffMessage"]
             return [targets[-1] if targets else self.managed["current_speaker"]]
         return [*self.managed.get("ready", ())]
@@ -240,7 +245,7 @@ class _Comparison:
             self._add(path, what, "each chooses its next speaker in its own way", f"Make it a {stored} again.")
             return state
         for name, why in chat.needed.items():
-            if name not in here and name != self.user_proxy:
+            if name not in here and name != self.user_proxy:  # The user is not a member, except in live mode.
                 self._miss_member((*path, name), why)
         taken = {name: await self._member(each, name, chat, path) for name, each in here.items()}
         states = {**chat.members, **taken, chat.manager: _manager_state(chat, [*here])}
@@ -251,11 +256,11 @@ class _Comparison:
             return await _new_member(member, chat)
         stored = chat.members[name]
         state = stored.get("agent_state", {})
-        fresh = await member.save_state()
+        fresh = await member.save_state()  # Nothing but a state names the kind of agent that wrote it.
         if isinstance(member, Team) or state.get("type") == fresh.get("type"):
             return {**stored, "agent_state": await self.agent(member, state, (*path, name))}
         if name not in chat.needed:
-            return await _new_member(member, chat)
+            return await _new_member(member, chat)  # It has nothing open, so another kind may take its place.
         self._miss_kind((*path, name), member, chat.needed[name])
         return stored
 
@@ -294,6 +299,7 @@ class _Comparison:
             return {**state, "nested": await self._compare_nested(toolset, frame, path)}
         if any(question.tool or question.approval for question in frame.questions):
             await self._miss_tool(path, name, call_id, "it waits for an answer", toolset)
+        # A hand-off that was called takes effect at the end of the turn, which is still to come.
         is_handoff = name.startswith(_HAND_OFF) and frame.result is not None and not frame.result.is_error
         if is_handoff and name not in (await _tool_names(toolset) or {name}):
             why = f"call {call_id} handed the turn over with it"
@@ -311,7 +317,9 @@ class _Comparison:
             self._miss_kind(path, agent, why)
         else:
             try:
-                await agent.fresh().load_state(frame.nested)
+                await agent.fresh().load_state(
+                    frame.nested
+                )  # Into a twin: the real one gets it when its call continues.
             except Exception as error:  # noqa: BLE001  (a subclass may raise anything at a state that is not its own)
                 self.found.append(_not_loaded(path, error))
             else:

@@ -37,7 +37,7 @@ def import_function(name: str, what: str, example: str, purpose: str = "", advic
     """
     module, _, function = name.partition(":")
     if not module or not function:
-        raise ConfigurationError(f"{what} {name!r} is no MODULE:FUNCTION, such as {example}.")
+        raise ConfigurationError(f"{what} {name!r} is not a MODULE:FUNCTION, such as {example}.")
     folder = os.getcwd()
     if folder not in sys.path:
         sys.path.append(folder)
@@ -51,7 +51,7 @@ def import_function(name: str, what: str, example: str, purpose: str = "", advic
             + (advice if remedy is None else f" {remedy}")
         ) from error
     if not callable(found):
-        raise ConfigurationError(f"{what} {name!r} is no function{purpose}, but {type(found).__name__}.")
+        raise ConfigurationError(f"{what} {name!r} is not a function{purpose}, but {type(found).__name__}.")
     return found
 
 

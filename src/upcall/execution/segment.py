@@ -180,11 +180,12 @@ class RunSegment:
         queue = SingleReaderQueue[Event | None]()
         running = asyncio.create_task(self._run_team(team, queue))
         watching = asyncio.create_task(self._watch())
-        for task in (running, watching):
+        for task in (running, watching):  # The end of either must wake the loop below, which waits for an event.
             task.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while not running.done() or not queue.empty():
                 events = await _next_events(queue)
+                # A status is stored before its event is emitted, like a question: who sees it may load the run.
                 if self._state.run.status is not self._writer.stored.run.status:
                     await run_to_completion(self._save())
                 for event in takewhile(_is_no_question, events):
@@ -198,7 +199,7 @@ class RunSegment:
                         for emitted in self._questions.let_through(event):
                             yield emitted
                 if watching.done():
-                    watching.result()
+                    watching.result()  # It ends by an error alone: as a rule, another process has the run now.
             running.result()
         finally:
             watching.cancel()
@@ -272,7 +273,7 @@ class RunSegment:
     async def _pause(self, team: Team) -> SegmentOutcome:
         """Store the run at its pause: completed, failed or waiting for answers."""
         team_state = dict(await team.save_state())
-        if self._questions.waiting:
+        if self._questions.waiting:  # Its work is half done, and the rest of it needs what would be lost.
             refuse_loss(team_state)
         return await self._with_queued(lambda: self._store_pause(team_state))
 

@@ -35,7 +35,7 @@ class Policy(BaseModel, frozen=True, extra="forbid"):
 
 
 def _never() -> Policy:
-    """Ask nothing before the work; agents that ask during it are informed that nobody is there."""
+    """Ask nothing before the work; agents that ask during it learn that nobody is there."""
     return Policy(
         settings={
             "questions": {"max_turns": 0, "max_questions_run": 0, "unattended": True},

@@ -221,7 +221,7 @@ def _is_fact(name: str) -> bool:
 def _read_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     readers = {".jsonl": _read_jsonl, ".csv": _read_csv, ".parquet": _read_table, ".arrow": _read_table}
     if path.suffix not in readers:
-        raise ConfigurationError(f"The tasks {path} are no file of a known kind; known: {', '.join(readers)}.")
+        raise ConfigurationError(f"The tasks {path} are not in a file of a known kind; known: {', '.join(readers)}.")
     try:
         yield from readers[path.suffix](path)
     except OSError as error:
@@ -238,7 +238,7 @@ def _read_jsonl(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         try:
             row = json.loads(line)
         except ValueError as error:
-            raise ConfigurationError(f"{path}, line {number}: this is no JSON: {error}.") from error
+            raise ConfigurationError(f"{path}, line {number}: this is not JSON: {error}.") from error
         if not isinstance(row, dict):
             raise ConfigurationError(f"{path}, line {number}: a task is an object, not {type(row).__name__}.")
         yield f"line {number}", row
@@ -255,7 +255,7 @@ def _read_csv(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
                     )
                 yield f"line {reader.line_num}", {name: _parse_cell(name, text) for name, text in row.items() if text}
         except csv.Error as error:
-            raise ConfigurationError(f"{path}, line {reader.line_num}: this is no CSV: {error}.") from error
+            raise ConfigurationError(f"{path}, line {reader.line_num}: this is not CSV: {error}.") from error
 
 
 def _parse_cell(name: str, text: str) -> Any:

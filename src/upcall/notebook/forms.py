@@ -196,7 +196,7 @@ class Form:
     async def _send(self, run_id: str, fields: Sequence[_FormField]) -> None:
         given = {field.question.id: value for field in fields if (value := field.take_answer()) is not None}
         if not given:
-            raise AnswerRefused("Nothing is answered yet: choose an option or write an answer.")
+            raise AnswerRefused("There is no answer yet: choose an option or write an answer.")
         await self._answer(run_id, given)
 
     async def _answer(self, run_id: str, given: Mapping[str, AnswerValue]) -> None:

@@ -73,7 +73,7 @@ def _check_address(value: str) -> str:
     except (MessageError, ValueError, IndexError):  # The parser reads beyond the end of some truncated addresses.
         has_both = False
     if not (has_both and value.isprintable() and value.isascii() and len(value) <= 254):
-        raise PydanticCustomError("address", "it is no mail address such as alice@example.org")
+        raise PydanticCustomError("address", "it is not an email address such as alice@example.org")
     return value
 
 

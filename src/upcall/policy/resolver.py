@@ -86,7 +86,7 @@ class AnswerResolver:
         counter = _Counter(self._options, self.records) if moment is Moment.AT_DRIVER else None
         for question in questions:
             if question.id in self.records or question.id in new:
-                continue
+                continue  # A call that is made again asks again, under the same id: what was decided stands.
             question = self._complete(question)
             record = counter.admit(question) if counter is not None else await self._look_up(question)
             if record is not None:
@@ -139,7 +139,7 @@ class AnswerResolver:
 
     async def _look_up(self, question: Question) -> QuestionRecord | None:
         if question.is_risk:
-            return None
+            return None  # A yes was to one act, at its time; another one like it needs a yes of its own.
         # Facts are stored in plain text, so none is a secret.
         answer = await self._from_ledger(question) or (None if question.secret else self._from_facts(question))
         return QuestionRecord(question=question).close(answer) if answer else None
@@ -147,6 +147,7 @@ class AnswerResolver:
     async def _from_ledger(self, question: Question) -> Answer | None:
         if not self._options.ledger:
             return None
+        # The newest first: where two answers differ, the user has changed their mind.
         for asked, answer in reversed(self._by_meaning.get(question_key(question.question), [])):
             same = may_repeat(asked, answer, question) and is_same_question(asked, question)
             if same and (again := repeat_answer(asked, answer, question)):
@@ -166,7 +167,7 @@ class AnswerResolver:
             found = {fact.answer.casefold(): fact for fact in level if has_answer(fact, question)}
             if found:
                 (fact, *others) = found.values()
-                return None if others else answer_by_fact(fact, question)
+                return None if others else answer_by_fact(fact, question)  # Two that differ: the human decides.
         return None
 
 

@@ -19,7 +19,7 @@ from upcall.text import show_name
 
 _ONCE, FOR_RUN, _DENY = "approval:once", "approval:run", "approval:deny"
 
-OR_WHY = "Or say in your own words why not; the agent gets it."
+OR_WHY = "Or say why not, in your own words; the agent reads it."
 
 NOTHING_DONE = "Nothing was done."
 

@@ -139,16 +139,16 @@ def _check_address(url: str) -> tuple[str, str]:
     """Return the host of a page, and what is odd about its address, if anything.
 
     Raises:
-        UnusableRequest: it is no address of a page, or cannot be shown whole.
+        UnusableRequest: it is not an address of a page, or cannot be shown whole.
     """
     try:
         parts = urlsplit(url)
         host, has_user = parts.hostname or "", parts.username is not None
         ascii_host = host.encode("idna").decode()
     except (ValueError, UnicodeError) as error:
-        raise UnusableRequest("the address of its page is no web address") from error
+        raise UnusableRequest("the address of its page is not a web address") from error
     if parts.scheme not in ("http", "https") or not host or not url.isprintable() or " " in url:
-        raise UnusableRequest("the address of its page is no web address")
+        raise UnusableRequest("the address of its page is not a web address")
     if len(url) > MAX_URL_CHARS:
         raise UnusableRequest(f"the address of its page is too long to be shown (at most {MAX_URL_CHARS} characters)")
     odd = []
@@ -287,7 +287,7 @@ def _find_problem(schema: dict[str, Any], value: JsonValue) -> str | None:
     from referencing import Registry
 
     if (isinstance(value, float) and value != value) or value in (float("inf"), float("-inf")):
-        return "it is no number"
+        return "it is not a number"
     checked = {each: of for each, of in schema.items() if each not in ("pattern", "enumNames")}
     validator = Draft202012Validator(checked, registry=Registry(), format_checker=FormatChecker())
     worst = best_match(validator.iter_errors(value))

@@ -155,7 +155,7 @@ def parse_unsealed(question: Question, value: AnswerValue, user: str | None = No
 def read_numbers(question: Question, text: str, quote: Callable[[str], str] = str) -> str:
     """Read the numbers in a text as options, and in double quotes as themselves.
 
-    A number that is no option is most likely a slip: it is refused even where the question accepts other text.
+    A number that is not an option is most likely a slip: it is refused even where the question accepts other text.
 
     Args:
         question: what was asked.

@@ -28,7 +28,7 @@ def can_seal() -> bool:
     """Return whether there is a key.
 
     Raises:
-        ConfigurationError: there is one, but it is no Fernet key.
+        ConfigurationError: there is one, but it is not a Fernet key.
     """
     return bool(_keys()) and _cipher() is not None
 
@@ -37,7 +37,7 @@ def require_key(why: str) -> None:
     """Make sure that there is a key.
 
     Raises:
-        ConfigurationError: there is none, which begins with `why` one is needed; or it is no Fernet key.
+        ConfigurationError: there is none, which begins with `why` one is needed; or it is not a Fernet key.
     """
     if not can_seal():
         raise ConfigurationError(
@@ -50,7 +50,7 @@ def seal(text: str) -> str:
     """Return the text, encrypted with the first key: a prefix that names the format, then a Fernet token.
 
     Raises:
-        ConfigurationError: there is no key, or it is no Fernet key.
+        ConfigurationError: there is no key, or it is not a Fernet key.
     """
     return _MARK + _cipher().encrypt(text.encode()).decode()
 
@@ -93,7 +93,7 @@ def _cipher() -> MultiFernet:
         except ValueError:  # What it says may show parts of the key.
             which = f"key {number} of {len(keys)} in {KEY}" if len(keys) > 1 else KEY
             raise ConfigurationError(
-                f"{which[0].upper()}{which[1:]} is no Fernet key (32 bytes in URL-safe base64). Make one with: "
+                f"{which[0].upper()}{which[1:]} is not a Fernet key (32 bytes in URL-safe base64). Make one with: "
                 f"{_NEW_KEY}"
             ) from None
     return MultiFernet(ciphers)

@@ -104,7 +104,7 @@ def _read_object(text: str) -> dict[str, JsonValue]:
     try:
         given: dict[str, JsonValue] = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"it is no JSON object: {error}") from error
+        raise ValueError(f"it is not a JSON object: {error}") from error
     if _is_deeper(given, MAX_DEPTH):
         raise ValueError(f"it is nested too deeply (at most {MAX_DEPTH} levels)")
     try:

@@ -243,7 +243,7 @@ def redact_secrets(text: str) -> str:
 
 def question_fields(needed: UserInputRequired, tool: str) -> dict[str, Any]:
     """Return what a tool asks, as plain JSON for the journal: the fields of its question, and for which ``tool`` the
-    answer is, where that continues with it. An option that is no JSON becomes None, which no question accepts."""
+    answer is, where that continues with it. An option that is not JSON becomes None, which no question accepts."""
     options = [
         each.model_dump(mode="json", exclude_none=True) if isinstance(each, Option) else each for each in needed.options
     ]

@@ -72,7 +72,7 @@ class Library:
             place = f", {found.place}" if found.place else ""
             return f'{cited}, and {found.reason}; {source}{place} says: "{fit_in_line(found.sentence, 400)}"'
         nearest = find_nearest(quote, self._texts[ref])
-        nearest_text = f'; what is most like it: "{fit_in_line(nearest, 400)}"' if nearest else "."
+        nearest_text = f'; the closest text there: "{fit_in_line(nearest, 400)}"' if nearest else "."
         return f"{cited}, and is not in what was read of {source}{nearest_text}"
 
     def find_only_source(self, quote: str) -> str | None:

@@ -2,7 +2,7 @@
 
 Words that do occur in a text can still be a false quote: "recommended for children" out of "not recommended for
 children". So the rest of the sentence, and what surrounds it, is read too, by rules that would rather refuse a fair
-quote than accept a false one: the model is informed why, with the whole sentence, and can quote more.
+quote than accept a false one: the model sees why, with the whole sentence, and can quote more.
 
 1. A quote begins and ends where a phrase does: at a mark, at a conjunction, at a verb whose subject it leaves out. A
    clause with its own subject ("the sun was green") begins where a clause may, so that no verb in front governs it.
@@ -271,7 +271,7 @@ def _check_beginning(text: Words, clause: int, first: int, end: int) -> str:
 def _is_bare_figure(text: Words, first: int, end: int) -> bool:
     """Return whether a quote is a figure and what it counts ("31 percent of the power"), behind a plain word.
 
-    It says nothing of anybody. What may change a figure stands right in front of it, and is no plain word: a
+    It says nothing of anybody. What may change a figure stands right in front of it, and is not a plain word: a
     preposition ("between", "under"), an adverb ("roughly"), a name ("Article 5"), a comparison.
     """
     before = text.words[first - 1]

@@ -213,7 +213,7 @@ def count_lines(diff: str) -> str:
 
 
 def _lines(data: bytes | None) -> list[str] | None:
-    """Split into lines, each with its end; None where it is no text, or too long."""
+    """Split into lines, each with its end; None where it is not text, or too long."""
     if data is None:
         return []
     if b"\0" in data or data.count(b"\n") > MAX_DIFFED_LINES:

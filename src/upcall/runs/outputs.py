@@ -251,7 +251,7 @@ class ClarificationResponse(StructuredReply):
 
 
 def _read_candidate(value: object) -> Candidate | None:
-    """Return a candidate without what is no text in it; None for what is none."""
+    """Return a candidate without what is not text in it; None for what is none."""
     if not isinstance(value, dict):
         return None
     texts = {name: each for name, each in value.items() if isinstance(each, str)}

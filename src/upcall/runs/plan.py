@@ -105,7 +105,7 @@ class Plan(PlanOutline):
                 if needed == step.step_id:
                     raise ValueError(f"step {step.step_id!r} depends on itself")
                 if needed not in ids:
-                    raise ValueError(f"step {step.step_id!r} depends on {needed!r}, which is no step of this plan")
+                    raise ValueError(f"step {step.step_id!r} depends on {needed!r}, which is not a step of this plan")
                 if needed not in known:
                     raise ValueError(f"step {step.step_id!r} depends on {needed!r}, which does not come before it")
             _check_references(step, known)

@@ -78,4 +78,4 @@ def _ago(text: str | None, name: str, now: datetime) -> datetime | None:
     try:
         return now - timedelta(seconds=parse_seconds(text))
     except ValueError as error:
-        raise CallerError(f"{name} = {text!r} is no age: {error}.") from error
+        raise CallerError(f"{name} = {text!r} is not an age: {error}.") from error

@@ -182,7 +182,7 @@ def _read_target(head: bytes) -> tuple[str, int]:
     if method != "CONNECT":
         raise _Refused("405 Only https goes through this proxy")
     if not host or not port.isdecimal() or not port.isascii() or not 0 < int(port[:6]) < 65_536:
-        raise _Refused("400 That is no host and port")
+        raise _Refused("400 That is not a host and port")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 

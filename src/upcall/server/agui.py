@@ -164,7 +164,7 @@ class _AguiExchange:
         run = await self._find_last()
         if run is None:
             raise CallerError(
-                "Nothing is to be done: send a message of the user, answers (resume), or a state with the "
+                "There is nothing to do: send a message of the user, answers (resume), or a state with the "
                 "run_id to look at."
             )
         reader, conversation = self._listen(run.id)
@@ -322,7 +322,7 @@ def _read_task(given: RunAgentInput, follows: str | None) -> _Task:
     try:
         wanted = Start.model_validate({**dict(options), "task": "\n".join(texts), "follows": follows})
     except (ValidationError, TypeError, ValueError) as error:
-        reason = explain_validation(error.errors()) if isinstance(error, ValidationError) else "it is no object."
+        reason = explain_validation(error.errors()) if isinstance(error, ValidationError) else "it is not an object."
         raise CallerError(f"forwardedProps.upcall: {reason}") from error
     return _Task(wanted, documents, images)
 
@@ -331,4 +331,4 @@ def _decode(source: DataSource, name: str) -> Sent:
     try:
         return Sent(name, base64.b64decode(source.value, validate=True))
     except (binascii.Error, ValueError) as error:
-        raise CallerError(f"The data of {name} is no base64. Send the file's bytes so encoded.") from error
+        raise CallerError(f"The data of {name} is not base64. Send the file's bytes so encoded.") from error

@@ -77,7 +77,7 @@ def read_payload(question: Question, entry: ResumeEntry) -> AnswerValue:
     if isinstance(given, list) and all(isinstance(each, str) for each in given):
         return given
     expected = "a list of texts" if form.several else "a text"
-    raise AnswerRefused(f"The payload for question {question.id} is no answer: send {expected}.")
+    raise AnswerRefused(f"The payload for question {question.id} is not an answer: send {expected}.")
 
 
 def _read_decision(question: Question, call: PendingCall, given: object) -> AnswerValue:
@@ -86,7 +86,7 @@ def _read_decision(question: Question, call: PendingCall, given: object) -> Answ
     edited = given.get("editedArgs") if isinstance(given, dict) else None
     if not isinstance(given, dict) or not isinstance(given.get("approved"), bool) or given.keys() - _DECISION:
         raise AnswerRefused(
-            f'The payload for question {question.id} is no decision: send {{"approved": true}}, false, or true with '
+            f'The payload for question {question.id} is not a decision: send {{"approved": true}}, false, or true with '
             '"editedArgs".'
         )
     if edited is None or not given["approved"]:

@@ -214,4 +214,4 @@ async def _read_start(request: Request) -> tuple[Start, list[Any], list[Any]]:
     except ValidationError as error:
         raise CallerError(explain_validation(error.errors(include_url=False))) from error
     except (ValueError, RecursionError) as error:
-        raise CallerError("The body is no JSON. Send an object with a task.") from error
+        raise CallerError("The body is not JSON. Send an object with a task.") from error

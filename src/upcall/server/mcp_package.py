@@ -134,7 +134,7 @@ def read_elicitation(context: AnyContext) -> ElicitationCapability | None:
 
 async def await_reply(request: Awaitable[ElicitResult]) -> ElicitResult:
     """Return what the user replied to a request. Some clients declare that they can ask, and then refuse it, or send
-    what is no reply: nobody has chosen anything then."""
+    what is not a reply: nobody has chosen anything then."""
     try:
         return await request
     except (McpError, ValidationError) as error:

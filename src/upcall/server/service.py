@@ -237,6 +237,6 @@ def _check_origin(origin: str) -> str:
         parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}":
         raise ConfigurationError(
-            f"{origin!r} is no origin. Give scheme, name and port, and nothing else: http://127.0.0.1:8000"
+            f"{origin!r} is not an origin. Give scheme, name and port, and nothing else: http://127.0.0.1:8000"
         )
     return origin

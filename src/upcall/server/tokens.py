@@ -75,7 +75,7 @@ async def create_token(
     if not user.strip():
         raise CallerError("The user of a token is empty. Give a name.")
     if not all(map(is_storable, (user, role or ""))):
-        raise CallerError("The user or the role of a token holds a NUL, or bytes that are no text in UTF-8.")
+        raise CallerError("The user or the role of a token holds a NUL, or bytes that are not text in UTF-8.")
     return await _store_token(store, user, role, None, lifetime, TokenCreated)
 
 

@@ -74,7 +74,7 @@ def _read_image(sent: Sent, pixels: int) -> AutoGenImage:
             )
         return AutoGenImage(opened.convert("RGB"))
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise CallerError(f"{sent.name!r} is no image that can be read. Send PNG, JPEG, GIF or WebP.") from error
+        raise CallerError(f"{sent.name!r} is not an image that can be read. Send PNG, JPEG, GIF or WebP.") from error
 
 
 def store_documents(folder: Path, documents: Sequence[Sent]) -> list[Path]:

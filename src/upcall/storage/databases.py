@@ -226,7 +226,7 @@ async def run_in_thread(work: Callable[[], T]) -> T:
 class Outage:
     """Whether a database can be used, in one process. Where `reports` is set, the log has one line when it cannot and
     one when it can again, however many calls fail in between: whoever calls has no need to log that. A process sets it
-    that stands by and goes on when the database is back; a command reports its one error itself.
+    that stands by and continues when the database is back; a command reports its one error itself.
 
     A full disk fails writes and not reads, so an outage of writes alone is over when one succeeds. Where reads failed
     too, the database was away, and it is back when anything succeeds.

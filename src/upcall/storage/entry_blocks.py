@@ -93,7 +93,7 @@ def _load_entry(
     number: int = 0,
 ) -> TranscriptEntry:
     if not (isinstance(text, str) and isinstance(name, str)):
-        raise TypeError("a text or a name is no string")
+        raise TypeError("a text or a name is not a string")
     path, at = paths[place], datetime.fromtimestamp(start + after, UTC)
     if is_text := _KINDS[kind].is_text:
         counts[path] += 1

@@ -151,7 +151,7 @@ def _parse_event(entry: Mapping[str, Any], folder: Path | None = None) -> LogEve
 def _read(content: Any) -> tuple[Run, dict[int, Checkpoint]]:
     """Return the run and its checkpoints by version, checked in every part."""
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ConfigurationError("This is no run that upcall exported.")
+        raise ConfigurationError("This is not a run that upcall exported.")
     if content.get("version") != FORMAT_VERSION:
         raise ConfigurationError(
             f"This run was exported in version {content.get('version')!r} of the format; this version of upcall reads "

@@ -1,4 +1,15 @@
-"""Leases: one worker at a time works on a run. It renews its lease while it lives; the lease ends when it is gone."""
+"""Leases: one worker at a time works on a run. It renews its lease while it lives; the lease ends when it is gone.
+
+The rules:
+
+- A lease is over when its worker is known to be gone, or was silent for too long. To be known to be gone, it must have
+  been on this machine: of another one nothing but the time is known.
+- A process is its number, its start and its boot. Numbers are used again, and a container counts its own.
+- In a process that lives, a worker lives from the task that takes the run up to the end of the work, so that a program
+  can resume a run at once whose first attempt was cancelled.
+- A doubt is in favour of the holder: a run that waits longer is better than two workers on it. Whoever has lost a lease
+  finds out at its next write, which names the lease that it believes to hold.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +42,7 @@ def _identify_process() -> _Process:
     return _Process(os.getpid(), _read_start(os.getpid()), _read_place())
 
 
-if hasattr(os, "register_at_fork"):
+if hasattr(os, "register_at_fork"):  # A child has a number and a start of its own, and its parent's cache.
     os.register_at_fork(after_in_child=_identify_process.cache_clear)
 
 
@@ -66,6 +77,7 @@ class LeaseHolder(BaseModel, frozen=True, defer_build=True):
     def is_gone(self) -> bool:
         """Return whether it is known to have ended. False if that cannot be known from here."""
         if (self.process, self.started, self.place) == _identify_process():
+            # The process is there, of course; the worker may have ended in it.
             return self.id not in _AT_WORK
         if not self.place or not self.started or self.place != _identify_process().place:
             return False
@@ -74,6 +86,7 @@ class LeaseHolder(BaseModel, frozen=True, defer_build=True):
 
 def is_over(lease: str | None, renewed_at: float | None, seconds: float) -> bool:
     """Return whether a lease is known to be over. One that seems renewed in the future is not: a clock was set back."""
+    # By the wall clock: processes on other machines read it too.
     worker = LeaseHolder.load(lease) if lease else None
     return worker is None or renewed_at is None or worker.is_gone() or time.time() - renewed_at >= seconds
 
@@ -103,7 +116,7 @@ def hold_lease(worker: str | None) -> Iterator[None]:
     if known is None:
         yield
         return
-    _AT_WORK[known.id] = None
+    _AT_WORK[known.id] = None  # From now on the work counts, not the task that took the run up: it may end earlier.
     try:
         yield
     finally:
@@ -137,5 +150,6 @@ def _read_start(process: int) -> str:
         stat = Path(f"/proc/{process}/stat").read_text()
     except OSError:
         return ""
+    # The name of the program comes first, in brackets, and may have blanks and brackets in it.
     fields: list[Any] = stat.rpartition(")")[2].split()
     return "" if fields[0] in ("Z", "X") else str(fields[19])

@@ -209,4 +209,4 @@ def lengthen(reply: Reply) -> LongReply:
         return reply
     if isinstance(reply, Call):
         return Calls([reply])
-    raise ScriptError(f"{reply!r} is no reply; to fail, use Fail(status, message)")
+    raise ScriptError(f"{reply!r} is not a reply; to fail, use Fail(status, message)")

@@ -64,7 +64,7 @@ def _read_changes(folder: Folder, view: View, since: int) -> Iterator[FileChange
         try:
             left.path.encode()
         except UnicodeEncodeError:
-            raise ChangeRefused(f"the name {os.fsencode(left.path)!r} is no UTF-8") from None
+            raise ChangeRefused(f"the name {os.fsencode(left.path)!r} is not UTF-8") from None
         # Of a file's times, only that of its last change cannot be set by anybody.
         if before is not None and before.kind != "folder" and os.lstat(folder.root / left.path).st_ctime_ns > since:
             raise ChangedMeanwhile(f"{left.path!r} was changed by somebody else meanwhile.")

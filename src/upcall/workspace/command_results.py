@@ -22,9 +22,9 @@ MAX_PATH_CHARS = 100_000
 """More than any path has, with each character written out."""
 
 _LIMITS = {
-    "time": "its time was over",
+    "time": "it ran out of time",
     "memory": "it took more than {0.memory_mb} MB of memory",
-    "processes": "it had more than {0.processes} processes",
+    "processes": "it started more than {0.processes} processes",
     "disk": "it wrote more than {0.disk_mb} MB to the disk",
     "files": "it made more than {0.files} files",
     "depth": f"it made folders more than {MAX_DEPTH} deep in one another",

@@ -47,7 +47,7 @@ _WORDS = LazyPattern(r"[\w./:@%+,=-]+(?: [\w./:@%+,=-]+)*", re.ASCII)
 _DOES: Mapping[FileEffect, str] = {
     FileEffect.RUNS_LATER: "It would run or be obeyed later, outside of the sandbox",
     FileEffect.DELETE: "It deletes what this run did not make",
-    FileEffect.REPLACE: "It puts another kind of thing in the place of what this run did not make",
+    FileEffect.REPLACE: "It replaces what this run did not make by another kind of thing",
     FileEffect.OVERWRITE: "It overwrites what this run did not make",
     FileEffect.PERMISSIONS: "It changes the permissions of what this run did not make",
 }
@@ -129,7 +129,7 @@ class Consent:
         why = f"It asks for the network. It could reach {reached}, and send what is in the workspace there."
         if begun:
             times = "once" if begun == 1 else f"{begun} times"
-            why += f" It was begun {times} before and cut off: what it did there is not known, and it would run again."
+            why += f" It was started {times} before and cut off. What it did there is unknown, and it would run again."
         self._request_exactly(_NETWORK, f"this {what} with the network", text, why, once=begun > 0)
         return access
 
@@ -173,7 +173,7 @@ class Consent:
         shown = quote(text)
         if len(shown) > MAX_SHOWN:
             raise ConsentDenied(
-                f"This needs the user's consent and is too long to be shown for that ({len(shown)} characters, at most "
+                f"This needs the user's consent, but is too long to be shown ({len(shown)} characters, at most "
                 f"{MAX_SHOWN}). Nothing was done. Do it in smaller steps."
             )
         for_run = f"Yes, and don't ask again for exactly {what} in this run"
@@ -266,7 +266,7 @@ def _list_options(findings: Sequence[Finding], grants: Collection[Grant]) -> lis
     return [
         Option(label=f"Yes, {verbs} {'it' if one else 'them'}", id=_ONCE, side=Side.YES),
         *([_offer_run(findings)] if grants else []),
-        Option(label=f"No, {no}", id=_NO, description=f"Nothing of this change is made. {OR_WHY}", side=Side.NO),
+        Option(label=f"No, {no}", id=_NO, description=f"None of this change is made. {OR_WHY}", side=Side.NO),
     ]
 
 
@@ -299,12 +299,12 @@ def _explain(findings: Sequence[Finding]) -> Iterator[str]:
             why = f" ({'; '.join(reasons)})" if reasons else ""
             yield f"{_DOES[effect]}: {_list_paths(each.path for each in of_it)}{why}."
     if lost := [each.path for each in findings if not each.kept]:
-        yield f"No undo can bring this back, it is too large to be kept: {_list_paths(dict.fromkeys(lost))}."
+        yield f"This cannot be undone, because it is too large to be kept: {_list_paths(dict.fromkeys(lost))}."
 
 
 def _list_others(paths: Sequence[str]) -> Iterator[str]:
     if paths:
-        yield f"With it come changes that need no consent by themselves: {_list_paths(paths)}."
+        yield f"It also makes changes that need no consent of their own: {_list_paths(paths)}."
 
 
 def _list_paths(paths: Iterable[str]) -> Shown:

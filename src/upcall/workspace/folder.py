@@ -589,7 +589,7 @@ def _refuse_other(found: os.stat_result, name: str) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(found.st_mode):
-        raise ValueError(f"{name!r} is no regular file.")
+        raise ValueError(f"{name!r} is not a regular file.")
 
 
 def _kind(entry: os.DirEntry[str]) -> int:

@@ -90,9 +90,9 @@ def _explain_miss(text: str, old: str) -> str:
     for at in range(min(len(known), MAX_COMPARED) - len(sought) + 1):
         if sought and known[at : at + len(sought)] == sought:
             shown = number_lines(lines[at : at + min(len(sought), MAX_SHOWN)], at + 1)
-            return f"It does but for white space; the lines there are (number, tab, text):\n{shown}"
+            return f"It does, except for white space; the lines there are (number, tab, text):\n{shown}"
     shown = find_similar(lines, wanted)
-    return f"Most like it is (number, tab, text):\n{shown}" if shown else "Nothing in it is like that; read the file."
+    return f"The closest lines (number, tab, text):\n{shown}" if shown else "Nothing in it is similar; read the file."
 
 
 def _line_numbers(text: str, old: str, most: int) -> list[int]:

@@ -69,7 +69,7 @@ class FilePatch:
                 return stated
             raise ValueError(f"Hunk {number} for {self.path!r} is to come after line {stated}, which is not there.")
         if not hunk.old:
-            raise ValueError(f"Hunk {number} for {self.path!r} says nowhere where it belongs: give lines around it.")
+            raise ValueError(f"Hunk {number} for {self.path!r} does not say where it belongs: give lines around it.")
         if hunk.numbered and stated >= done and lines[stated : stated + len(hunk.old)] == hunk.old:
             return stated
         size = len(hunk.old)
@@ -82,7 +82,7 @@ class FilePatch:
                 f"Hunk {number} for {self.path!r} fits at several places (lines {at}): give more around it."
             )
         there = find_similar(lines, hunk.old)
-        shown = f"Most like it is (number, tab, text):\n{there}" if there else "Nothing in the file is like that."
+        shown = f"The closest lines (number, tab, text):\n{there}" if there else "Nothing in the file is similar."
         raise ValueError(f"Hunk {number} for {self.path!r} does not fit: its lines are not in the file. {shown}")
 
 
@@ -111,9 +111,11 @@ def read_patch(text: str) -> list[FilePatch]:
     try:
         files = list(PatchSet("\n".join(corrected) + "\n"))
     except UnidiffParseError as error:
-        raise ValueError(f"This is no unified diff: {str(error).strip()}.") from error
+        raise ValueError(f"This is not a unified diff: {str(error).strip()}.") from error
     if not files:
-        raise ValueError("This is no unified diff: it has no lines '--- a/PATH', '+++ b/PATH' and '@@ -1,2 +1,3 @@'.")
+        raise ValueError(
+            "This is not a unified diff: it has no lines '--- a/PATH', '+++ b/PATH' and '@@ -1,2 +1,3 @@'."
+        )
     flags = iter(numbered)
     patches = [_patch(file, flags) for file in files]
     touched = [name for each in patches for name in {each.source, each.target} if name]

@@ -94,7 +94,7 @@ def list_visible(folder: Folder, under: str = "", glob: str | None = None) -> li
     try:
         wanted = GitIgnoreSpec.from_lines([glob])
     except ValueError as error:
-        raise ValueError(f"{glob!r} is no glob ({error}). Say it like *.py or src/**/*.ts.") from error
+        raise ValueError(f"{glob!r} is not a glob ({error}). Write it like *.py or src/**/*.ts.") from error
     return [path for path in found if wanted.match_file(path)]
 
 
@@ -208,7 +208,7 @@ def _search_with_python(folder: Folder, pattern: str, paths: Sequence[str], foun
     try:
         compiled = regex.compile(pattern)
     except (regex.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"{pattern!r} is no regular expression: {error}.") from error
+        raise ValueError(f"{pattern!r} is not a regular expression: {error}.") from error
     deadline = time.monotonic() + TIMEOUT_S
     for path in paths:
         with ExitStack() as stack:
@@ -231,6 +231,4 @@ def _matches(compiled: regex.Pattern[str], text: str, deadline: float) -> bool:
 
 
 def _took_too_long(pattern: str) -> ValueError:
-    return ValueError(
-        f"The search for {pattern!r} took longer than {TIMEOUT_S:.0f} s and was given up. Say it simpler."
-    )
+    return ValueError(f"The search for {pattern!r} took longer than {TIMEOUT_S:.0f} s and was stopped. Simplify it.")

@@ -181,7 +181,7 @@ class WorkspaceWorkbench(FileWorkbench, Component[WorkspaceConfig]):
         large = [f"[{found.too_large} large files were not searched]"] if found.too_large else []
         if not found.hits:
             return "\n".join([f"Nothing found for {pattern!r} in {len(paths)} files.", *large])
-        more = [f"[only the first {MAX_HITS} are shown; say it narrower]"] if found.more else []
+        more = [f"[only the first {MAX_HITS} are shown; narrow it down]"] if found.more else []
         return "\n".join([*found.hits, *more, *large])
 
     async def _show_diff(self, path: str | None) -> str:

@@ -125,7 +125,7 @@ ROWS = [
     Row(
         f"{CONDITIONS}.TextMessageTermination",
         ends(lambda: TextMessageTermination("asker")),
-        "a question and an answer are no text messages",
+        "a question and an answer are not text messages",
         result="I say blue.",
     ),
     Row(f"{CONDITIONS}.FunctionCallTermination", ends_by_call, "a member calls the function after the answer"),

@@ -39,7 +39,7 @@ def handing(world: World) -> Team:
 
 
 def describe_sorted(request: Request) -> str:
-    """Say what was informed in no order: a branch that waits ends after the other one."""
+    """Report what was shown, in no order: a branch that waits ends after the other one."""
     return " | ".join(sorted(describe(request).split(" | ")))
 
 

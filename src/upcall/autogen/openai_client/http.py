@@ -180,7 +180,7 @@ def _begins_stream(line: str) -> bool:
 
 
 def _parse_event(data: list[str]) -> list[object]:
-    """Return what an event says; nothing for one that was cut off, or is no JSON."""
+    """Return what an event says; nothing for one that was cut off, or is not JSON."""
     text = "\n".join(data).strip()
     if text.strip('"') == "[DONE]":
         return [DONE]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 from upcall.lazy_pattern import LazyPattern
 
 MAX_CHARS = 100_000
-"""What is no plain JSON and longer is not read: that would hold up others."""
+"""What is not plain JSON and longer is not read: that would hold up others."""
 
 Arguments: TypeAlias = dict[str, Any]
 
@@ -48,7 +48,7 @@ def read_json(text: str, place: int) -> tuple[list[Written], int]:
     """Read arguments that are a JSON object."""
     value, end = _DECODER.raw_decode(text, place)
     if not isinstance(value, dict):
-        raise ValueError("the arguments are no object")
+        raise ValueError("the arguments are not an object")
     return [Written("", value)], end
 
 
@@ -107,7 +107,7 @@ def _read_given(given: object) -> Arguments:
     if isinstance(given, str):
         given = json.loads(given, strict=False) if given.strip() else {}
     if given is not None and not isinstance(given, dict):
-        raise ValueError("the arguments are no object")
+        raise ValueError("the arguments are not an object")
     return given or {}
 
 
@@ -241,7 +241,7 @@ class _Constants(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.expr:
         """Replace a name."""
         if node.id not in _CONSTANTS:
-            raise ValueError(f"{node.id} is no value")
+            raise ValueError(f"{node.id} is not a value")
         return ast.copy_location(ast.Constant(_CONSTANTS[node.id]), node)
 
 

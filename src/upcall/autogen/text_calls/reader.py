@@ -8,7 +8,7 @@ This is the only place that decides it, for our agents and for stock ones, for a
 - For the same reason a call that stands in what the model has read is not made.
 - A model that makes calls by itself writes bare JSON as JSON, so it learns what it may mean. The marks of calls,
   which are tokens of the model, count nevertheless: a server often reads most calls and lets some through.
-- What begins with such a mark and is broken, or is a call of no tool, is no result: the model is informed.
+- What begins with such a mark and is broken, or is a call of no tool, is not a result: the model learns why.
 """
 
 from __future__ import annotations

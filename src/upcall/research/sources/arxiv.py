@@ -57,7 +57,7 @@ class Arxiv:
         """Read a paper from a page on, or its abstract if the PDF cannot be read."""
         found = _ID.fullmatch(ref.strip())
         if found is None:
-            raise ValueError(f"{ref!r} is no arXiv id. Give one as the search does, such as 2401.01234.")
+            raise ValueError(f"{ref!r} is not an arXiv id. Give one as the search does, such as 2401.01234.")
         paper = found[1]
         if paper in self._papers:
             return take_passage(ARXIV, ref, self._papers[paper], start)
@@ -84,7 +84,7 @@ def _entries(reply: HttpReply) -> list[Hit]:
     try:
         feed = fromstring(reply.data)
     except (ParseError, DefusedXmlException, ValueError) as error:
-        raise SourceUnavailable("arXiv sent something that is no feed.") from error
+        raise SourceUnavailable("arXiv sent something that is not a feed.") from error
     hits = []
     for entry in feed.iterfind("atom:entry", _ATOM):
         paper = _ID.search(_read(entry, "id").rpartition("/abs/")[2])

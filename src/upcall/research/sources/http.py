@@ -84,7 +84,7 @@ async def fetch(
     except httpx.TooManyRedirects as error:
         raise ValueError(f"{who} redirects more than {redirects} times.") from error
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-        raise ValueError(f"{url!r} is no address that can be read: {first_line(error)}.") from error
+        raise ValueError(f"{url!r} is not an address that can be read: {first_line(error)}.") from error
     except httpx.HTTPError as error:
         raise SourceUnavailable(f"{who} cannot be reached ({type(error).__name__}).") from error
 

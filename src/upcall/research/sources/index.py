@@ -289,7 +289,7 @@ class DamagedIndex(SourceUnavailable):
     """The index was damaged and has been deleted."""
 
     def __init__(self) -> None:
-        super().__init__("The index of the documents was damaged and is made anew. Try again.")
+        super().__init__("The index of the documents was damaged and is being rebuilt. Try again.")
 
 
 @dataclass(frozen=True)

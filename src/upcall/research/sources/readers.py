@@ -120,7 +120,7 @@ def decode(data: bytes) -> str:
         text = _guess_encoding(data)
     head = text[:100_000]
     if "\0" in head or len(_CONTROL.findall(head)) > len(head) // 20:
-        raise NotReadable("is no text")
+        raise NotReadable("is not text")
     return text
 
 
@@ -160,7 +160,7 @@ def _rows(data: bytes) -> Text:
         header = [name.strip() for name in next(rows, [])]
         units = [", ".join(header), *(_row(header, row) for row in rows)]
     except csv.Error as error:
-        raise NotReadable(f"is no CSV ({error})") from error
+        raise NotReadable(f"is not CSV ({error})") from error
     return Text("row", units, f"Table of {', '.join(filter(None, header))}")
 
 

@@ -207,7 +207,7 @@ def read_entries(who: str, reply: HttpReply, *path: str) -> list[dict[str, Any]]
     try:
         value = json.loads(reply.data)
     except ValueError as error:
-        raise SourceUnavailable(f"{who} sent something that is no JSON.") from error
+        raise SourceUnavailable(f"{who} sent something that is not JSON.") from error
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

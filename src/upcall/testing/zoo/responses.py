@@ -371,7 +371,7 @@ _RULES: Final = (
         404,
     ),
     _elsewhere(
-        "Responses: it is no chat model",
+        "Responses: it is not a chat model",
         "tingly-dev/tingly-box#233",
         "This is not a chat model and thus not supported in the v1/chat/completions endpoint. Did you mean to use "
         "v1/completions?",

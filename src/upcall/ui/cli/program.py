@@ -45,7 +45,7 @@ class Program:
         if question.secret:  # On the command line it would stay in the shell's history.
             example = "-"
         given = shlex.quote(f"{question.id}={example}" if several else example)
-        if given.startswith(("-", "'-")) and example != "-":  # Behind -- it is no option.
+        if given.startswith(("-", "'-")) and example != "-":  # Behind -- it is not an option.
             return f"  {self.name} answer {run_id}{self.options} -- {given}"
         return self.command("answer", run_id, given)
 
