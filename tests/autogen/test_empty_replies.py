@@ -18,7 +18,7 @@ from upcall import OpenAICompatibleClient, PausableAgent, Run, Settings, Upcall
 from upcall.testing.zoo import Behaviour, ZooServer, completion
 
 LIMIT = "(finish reason 'length'). Raise models.max_reply_tokens"
-FILTER = "(finish reason 'content_filter'). Put the task in other words"
+FILTER = "(finish reason 'content_filter'). Rephrase the task"
 
 EMPTY: list[Any] = [
     pytest.param({"content": ""}, "stop", "gave no text (finish reason 'stop'). Try again", id="empty"),

@@ -299,8 +299,8 @@ def test_role_of_a_guest_joins_the_team(guests: MadeGuests) -> None:
 @pytest.mark.parametrize(
     ("entries", "problem"),
     [
-        ({"author": "Writer"}, r"The role author \(prose:Writer\) is no class derived from"),
-        ({"writer": "PausableAgent"}, "is no class derived from"),
+        ({"author": "Writer"}, r"The role author \(prose:Writer\) is not a class derived from"),
+        ({"writer": "PausableAgent"}, "is not a class derived from"),
         ({"eager": "Eager"}, "The roles eager and researcher both take small tasks of research"),
     ],
 )

@@ -455,7 +455,7 @@ def test_read_only_folder_is_reported_before_any_model_call() -> None:
 def test_file_that_is_no_database_is_refused_and_kept() -> None:
     Path("letter.txt").write_text("Dear reader, " * 100)
     ended = upcall("run", TASK, "--store", "letter.txt")
-    assert "Cannot write the store" in ended.error
+    assert "Cannot read the store" in ended.error
     assert Path("letter.txt").read_text().startswith("Dear reader")
 
 
