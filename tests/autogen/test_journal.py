@@ -33,7 +33,7 @@ from conversation import soon
 from foreign import ForeignWorkbench
 from places import SUPPORT
 
-from upcall import Answer, Outcome, Run, RunStatus, Upcall, UserInputRequired, idempotency_key, idempotent
+from upcall import Answer, Outcome, Run, RunStatus, Upcall, UserInputRequired, ask, idempotency_key, idempotent
 from upcall.agents import PausableAgent
 from upcall.autogen.group_chats import make_resumable
 from upcall.autogen.journal import REPLY_BUFFER_TIME_S, UNCHECKED_LEASE_TIME_S, Journal
@@ -670,6 +670,25 @@ async def test_function_with_a_late_thread_needs_its_workers_lease(lost: bool, s
         else:
             assert (await soon(app.start("Stamp both"))).result == "Done."
     assert sorted(done) == (["one"] if lost else ["one", "two"])
+
+
+@pytest.mark.parametrize("kind", [AssistantAgent, PausableAgent])
+async def test_function_with_a_late_thread_asks_like_any_other(kind: Any) -> None:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+
+    def stamp() -> str:
+        """Stamp a paper, which takes a while."""
+        time.sleep(UNCHECKED_LEASE_TIME_S * 2)
+        return "stamped"
+
+    def sign() -> str:
+        """Sign a paper in somebody's name."""
+        return ask("Whose name?").text
+
+    with ScriptedModelClient([Calls([Call("stamp"), Call("sign")])]) as model:
+        team = RoundRobinGroupChat([kind("clerk", model, tools=[stamp, sign])], max_turns=1)
+        run = await soon(Upcall(store="runs.db", team=lambda: team).start("Stamp and sign"))
+    assert [each.question for each in run.questions] == ["Whose name?"], run.error
 
 
 @pytest.mark.parametrize("kind", [AssistantAgent, PausableAgent])

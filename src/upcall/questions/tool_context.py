@@ -89,6 +89,10 @@ def let_question_through() -> Iterator[None]:
         AskedOutsideTool: an error of the code is one of asking where nobody can wait.
     """
     call = _call.get()
+    if call is not None:
+        call.has_ended = (
+            False  # Begun anew: what starts late is stopped before it runs, and run after a look at the lease.
+        )
     try:
         yield
     except Exception as error:
