@@ -35,7 +35,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_prune_goes_through_all_batches_of_all_statuses(location: str) -> None:
     store, noted = await fill(location, 13), list[int]()
     planned = await prune(store, older_than=timedelta(days=30), dry_run=True)
-    done = await prune(store, older_than=timedelta(days=30), on_progress=lambda so_far: noted.append(len(so_far.runs)))
+    done = await prune(store, older_than=timedelta(days=30), on_progress=lambda pruned: noted.append(len(pruned.runs)))
     assert (done, len(done.runs), sorted(noted)[-1]) == (planned, 13, 13)
     assert (await store.list(), (await check(store)).problems) == ([], [])
     assert (await stats(store)).rows["upcall_checkpoints"] == 0
@@ -45,8 +45,8 @@ async def test_prune_that_is_stopped_keeps_what_is_done(location: str) -> None:
     store = await fill(location, 15)
     tasks: list[asyncio.Task[Pruned]] = []
 
-    def stop(so_far: Pruned) -> None:
-        if len(so_far.runs) >= 4:
+    def stop(pruned: Pruned) -> None:
+        if len(pruned.runs) >= 4:
             tasks[0].cancel()
 
     tasks.append(asyncio.create_task(prune(store, statuses=[COMPLETED], on_progress=stop)))
@@ -60,7 +60,7 @@ async def test_prune_that_is_stopped_keeps_what_is_done(location: str) -> None:
 async def test_each_batch_asks_for_no_run_twice(location: str) -> None:
     """What a run costs does not depend on how many others go: the statements of each batch name its runs alone."""
     store, batches = await fill(location, 12), list[int]()
-    await prune(store, older_than=timedelta(days=30), on_progress=lambda so_far: batches.append(len(so_far.runs)))
+    await prune(store, older_than=timedelta(days=30), on_progress=lambda pruned: batches.append(len(pruned.runs)))
     added = [after - before for before, after in zip([0, *batches], batches, strict=False)]
     assert max(added) == 4
 

@@ -100,11 +100,11 @@ def run_prune(
     with command:
         chosen = _statuses(status or ())
         age = _age(older_than) if older_than else None
-        so_far = maintenance.Pruned([], 0, 0)
+        done = maintenance.Pruned([], 0, 0)
 
         def note(pruned: Pruned) -> None:
-            nonlocal so_far
-            so_far = pruned
+            nonlocal done
+            done = pruned
 
         pruning = maintenance.prune(
             command.store,
@@ -117,7 +117,7 @@ def run_prune(
         try:
             found = signals.run(pruning)
         except KeyboardInterrupt:
-            command.screen.note(f"Stopped. {_describe_prune(so_far, dry_run)} Run it again for the rest.")
+            command.screen.note(f"Stopped. {_describe_prune(done, dry_run)} Run it again for the rest.")
             raise
         lines = [*(found.runs if verbose else ()), _describe_prune(found, dry_run)]
         command.print_lines({**maintenance.as_plain(found), "dry_run": dry_run}, lines)
