@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
 from stores import FIRST, execute
 
-from upcall import identity
 from upcall.runs.events import EntryAdded, FolderMissing, LogEntry, RunResumed, RunStarted, SegmentTimed, UnknownEvent
 from upcall.runs.run import Run
 from upcall.runs.transcript import EntryKind, TranscriptEntry
@@ -18,15 +18,14 @@ from upcall.storage.export import export_run, import_run
 from upcall.storage.store import RunStore
 from upcall.storage.transcripts import load_transcript, write_transcript
 
+AT = datetime(2026, 11, 27, 9, 30, tzinfo=UTC)
 KINDS = [EntryKind.MESSAGE, EntryKind.CALL, EntryKind.RESULT, EntryKind.THOUGHT]
 
 
 def entry(number: int) -> TranscriptEntry:
     kind = KINDS[number % len(KINDS)]
     count = len([each for each in range(1, number + 1) if KINDS[each % len(KINDS)].is_text]) if kind.is_text else 0
-    return TranscriptEntry(
-        kind, ("lead", "coder"), identity.now().replace(microsecond=0), f"text {number}", "", number=count
-    )
+    return TranscriptEntry(kind, ("lead", "coder"), AT, f"text {number}", "", number=count)
 
 
 async def write(store: RunStore, run_id: str, first: int, last: int, *, segment: int = 0, merge: bool = False) -> None:
