@@ -205,7 +205,8 @@ class Journal:
             if known.returned is not None and notes is not None:
                 notes.fields.keep(known.reply.content, Returned.from_json(known.returned))
             return known.reply
-        await self.flush()  # A reply to a request that no replay could make again would be of no use.
+        # A reply to a request that no replay could make again would be of no use.
+        await self.flush()
         number = self._counts.get(asker, 0)
         try:
             reply = _sendable_reply(await (fetch() if archive is None else archive.find_or_request(name, fetch)))
