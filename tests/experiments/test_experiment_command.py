@@ -45,6 +45,7 @@ def test_plan_is_reported_before_and_the_table_after() -> None:
     assert (again["done"], again["to_come"]["tokens"]) == (4, 0)
     assert Path("again.csv").read_text() == Path("out/rows.csv").read_text()
     Path("other.yaml").write_text(FILE.replace("never, always", "resolver"))
+    assert upcall("experiment", "other.yaml").status == 0
     compared = upcall("experiment", "two.yaml", "--dry-run", "--compare", "other.yaml").out
     assert compared.endswith("no team, policy and model of the same names\n")
 

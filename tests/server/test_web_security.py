@@ -127,7 +127,7 @@ def test_each_route_has_a_decision() -> None:
     assert sorted(f"{method} {path}" for method, path in walk(application.routes)) == sorted(DECISIONS)
 
 
-FOR_PROGRAMS = ("/api", "/agui", "/mcp", "/openapi.json")
+FOR_PROGRAMS = ("/api", "/agui", "/mcp", "/openapi.json", "/metrics")
 BODIES = {
     "answers": {"answers": {"QUESTION": "Express"}},
     "fork": {"question": "QUESTION", "answer": "Express"},

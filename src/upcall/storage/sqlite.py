@@ -204,6 +204,9 @@ class SQLite:
             with contextlib.suppress(sqlite3.OperationalError):  # A read-only file keeps the mode that it has.
                 connection.execute("PRAGMA journal_mode=WAL")
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
+        except UnicodeDecodeError as error:  # SQLite's message quotes the damaged text of the schema (Python 3.11).
+            connection.close()
+            raise sqlite3.DatabaseError("the schema is malformed") from error
         except BaseException:
             connection.close()
             raise
