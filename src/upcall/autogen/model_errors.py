@@ -8,11 +8,9 @@ from __future__ import annotations
 import json
 import re
 import sys
-import sysconfig
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from types import FrameType
 
 from upcall.errors import (
@@ -36,6 +34,7 @@ from upcall.model_addresses import (
     find_url_problem,
 )
 from upcall.text import first_line, one_line
+from upcall.tracebacks import describe_place, list_user_frames
 
 _RESUME = "The run is stored and can be resumed."
 _MAX_WORDS_CHARS = 300
@@ -160,16 +159,8 @@ def _find_place(error: Exception, client: object) -> str:
     that is not of an installed package."""
     module = sys.modules.get(type(client).__module__)
     own = getattr(module, "__file__", None)
-    frames = traceback.extract_tb(error.__traceback__)
-    places = [each for each in frames if each.filename == own]
-    places = places or [each for each in frames if not _is_installed(each.filename)]
-    return f" ({places[-1].filename}, line {places[-1].lineno})" if places else ""
-
-
-def _is_installed(file: str) -> bool:
-    return file.startswith(str(Path(__file__).parent.parent)) or any(
-        file.startswith(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")
-    )
+    places = [each for each in traceback.extract_tb(error.__traceback__) if each.filename == own]
+    return describe_place(places or list_user_frames(error))
 
 
 def _is_of_model(error: Exception) -> bool:

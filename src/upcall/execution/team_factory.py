@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import sysconfig
-import traceback
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -39,6 +37,7 @@ from upcall.runs.plan import ApprovedPlan
 from upcall.runs.run import Run
 from upcall.runs.states import RunEvent, turn_event
 from upcall.telemetry.spans import is_on
+from upcall.tracebacks import describe_place, list_user_frames
 
 if TYPE_CHECKING:
     from upcall.settings import Settings
@@ -394,11 +393,7 @@ def _list_needed(function: object) -> frozenset[str]:
 
 def _locate(error: Exception) -> str:
     """Return where an error comes from in the user's own code: `` (teams.py, line 12)``."""
-    library = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
-    own = str(Path(__file__).parents[1])
-    frames = traceback.extract_tb(error.__traceback__)
-    theirs = [each for each in frames if not each.filename.startswith((*library, own, "<"))]
-    return f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
+    return describe_place([each for each in list_user_frames(error) if not each.filename.startswith("<")])
 
 
 def _load_tools(tools: Sequence[dict[str, Any]]) -> list[BaseTool[Any, Any]]:

@@ -21,6 +21,7 @@ from upcall.questions.question import ClarificationType, ConsentSubject, Option,
 from upcall.questions.secrets import HIDDEN
 from upcall.questions.threads import start_threads_in_context
 from upcall.text import one_line, replace_surrogates
+from upcall.tracebacks import walk_causes
 
 _LEAST_HIDDEN = 4
 """A shorter secret is not looked for in results: it would be found in ordinary words."""
@@ -96,7 +97,7 @@ def let_question_through() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        needed = _find_question(error, set()) or (call.asked[0] if call is not None and call.asked else None)
+        needed = _find_question(error) or (call.asked[0] if call is not None and call.asked else None)
         if needed is None or needed is error:
             raise
         raise needed from error
@@ -107,14 +108,9 @@ def let_question_through() -> Iterator[None]:
         raise call.asked[0]
 
 
-def _find_question(error: BaseException | None, seen: set[int]) -> UserInputRequired | None:
+def _find_question(error: BaseException) -> UserInputRequired | None:
     """Find a question among an error, the errors in its group, and those that it was raised from or after."""
-    if error is None or id(error) in seen or isinstance(error, UserInputRequired):
-        return error if isinstance(error, UserInputRequired) else None
-    seen.add(id(error))
-    grouped = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
-    below = (_find_question(each, seen) for each in (*grouped, error.__cause__, error.__context__))
-    return next((each for each in below if each is not None), None)
+    return next((each for each in walk_causes(error) if isinstance(each, UserInputRequired)), None)
 
 
 def name_question(question: Question) -> str:

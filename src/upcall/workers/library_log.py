@@ -16,6 +16,7 @@ from psycopg_pool import PoolTimeout
 
 from upcall.errors import StoreUnavailable
 from upcall.text import first_line
+from upcall.tracebacks import walk_causes
 
 _LIBRARIES = ("procrastinate", "psycopg")
 _OUTAGE = (StoreUnavailable, ConnectorException, psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
@@ -27,23 +28,12 @@ class _PassOn(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        if record.name.startswith("psycopg") or any(isinstance(each, _OUTAGE) for each in _list_causes(error)):
+        if record.name.startswith("psycopg") or (
+            error is not None and any(isinstance(each, _OUTAGE) for each in walk_causes(error))
+        ):
             return
         message = f"{record.name}: {first_line(record.getMessage())}"
         _log.log(record.levelno, "%s", f"{message}: {error!r}" if error is not None else message)
-
-
-def _list_causes(error: BaseException | None) -> Iterator[BaseException]:
-    """List an error and what it came of."""
-    seen = set[int]()
-    rest = [error]
-    while rest:
-        each = rest.pop()
-        if each is None or id(each) in seen:
-            continue
-        seen.add(id(each))
-        yield each
-        rest += [each.__cause__, each.__context__, *(each.exceptions if isinstance(each, BaseExceptionGroup) else ())]
 
 
 @contextmanager
