@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from upcall.execution.prices import Prices
 from upcall.questions.answer import Outcome
 from upcall.runs.run import Run, Usage
+from upcall.runs.run_changes import walk_questions
 from upcall.telemetry.metrics import record_spent, record_wait
 from upcall.telemetry.spans import is_on
 
@@ -49,11 +50,10 @@ class RunMeasures:
 def measure_change(settings: Settings, before: Run, after: Run) -> RunMeasures:
     """Measure what a change of a run added."""
     asked, waits = 0, list[EndedQuestion]()
-    for record in () if before.records is after.records else after.records:
-        was = before.records.get(record.id)
-        if was is None:
+    for record, is_new in walk_questions(before, after):
+        if is_new:
             asked += record.answer is None
-        elif record.answer is not None and not was.is_closed:
+        elif record.answer is not None:
             waited = (record.answer.answered_at - record.question.asked_at).total_seconds()
             waits.append(EndedQuestion(record.answer.outcome, max(0.0, waited)))
     spent = _subtract(after.usage, before.usage)

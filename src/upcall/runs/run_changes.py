@@ -46,6 +46,17 @@ def list_events(before: Run | None, after: Run) -> list[LogEvent]:
     return found
 
 
+def walk_questions(before: Run, after: Run) -> Iterator[tuple[QuestionRecord, bool]]:
+    """Yield each question that came with a change of a run, and True; and each that waited and was closed by it, and
+    False."""
+    for record in () if before.records is after.records else after.records:
+        was = before.records.get(record.id)
+        if was is None:
+            yield record, True
+        elif record.answer is not None and not was.is_closed:
+            yield record, False
+
+
 def _compare_records(before: QuestionRecord | None, after: QuestionRecord) -> Iterator[LogEvent]:
     question, answer = after.question, after.answer
     if before is None and answer is None:

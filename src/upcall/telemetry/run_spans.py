@@ -15,6 +15,7 @@ from upcall.questions.answer import Answer
 from upcall.questions.record import QuestionRecord
 from upcall.questions.secrets import HIDDEN
 from upcall.runs.run import Run
+from upcall.runs.run_changes import walk_questions
 from upcall.telemetry.spans import Attributes, RunTrace, captures_content, is_on, show_text, to_json
 
 ASK, WAIT, END = "ask_human", "wait_for_human", "end_run"
@@ -39,12 +40,11 @@ class RunSpans:
         if after.config.traceparent is None or not is_on(self.tracing):
             return
         made = RunTrace.of(after, content=captures_content(self.content))
-        for record in () if before.records is after.records else after.records:
-            was = before.records.get(record.id)
-            if was is None:
+        for record, is_new in walk_questions(before, after):
+            if is_new:
                 asked = _describe_question(record, content=made.content)
                 made.start(ASK, {**_identify(record), **asked}).end()
-            elif record.answer is not None and not was.is_closed:
+            elif record.answer is not None:
                 answered = _describe_answer(record, record.answer, content=made.content)
                 wait = made.start(WAIT, {**_identify(record), **answered}, at=_nanoseconds(record.question.asked_at))
                 wait.end(_end_wait(record.question.asked_at, record.answer.answered_at))
