@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import ValidationError
 
 from upcall.errors import SchemaMismatch
+from upcall.questions.question import Question
 from upcall.runs.json_text import dump_json
 from upcall.runs.run import Run
 from upcall.runs.run_page import EVERYBODY
@@ -88,7 +89,21 @@ def derive_columns(run: Run) -> dict[str, Any]:
       assigned, and `EVERYBODY` if it is open.
     - ``task``: what is searched for text.
     """
-    asked = run.open_questions if run.status in ANSWERABLE else ()
+    asked = _list_asked(run)
+    return {
+        "status": STATUS_NUMBERS[run.status],
+        "owner": run.user,
+        "created_at": _seconds(run.created_at),
+        "updated_at": _seconds(run.updated_at),
+        "open_questions": len(asked),
+        "due_at": _find_due(run) if asked else None,
+        "task": as_searched(run.task)[:SEARCHED_CHARS],
+        **derive_shown(run),
+    }
+
+
+def derive_shown(run: Run) -> dict[str, Any]:
+    """Derive the columns by which a run is found for those to whom it is shown; see `derive_columns`."""
     assigned = {
         each.assignee for each in run.asked.values() if each.assignee and each.id not in run.records.unknown_outcomes
     }
@@ -96,16 +111,13 @@ def derive_columns(run: Run) -> dict[str, Any]:
     if run.config.open:
         named.add(EVERYBODY)
     return {
-        "status": STATUS_NUMBERS[run.status],
-        "owner": run.user,
-        "created_at": _seconds(run.created_at),
-        "updated_at": _seconds(run.updated_at),
-        "asked_at": min((_seconds(each.asked_at) for each in asked), default=None),
-        "open_questions": len(asked),
-        "due_at": _find_due(run) if asked else None,
+        "asked_at": min((_seconds(each.asked_at) for each in _list_asked(run)), default=None),
         "assignees": "\n".join(sorted(named)) or None,
-        "task": as_searched(run.task)[:SEARCHED_CHARS],
     }
+
+
+def _list_asked(run: Run) -> Sequence[Question]:
+    return run.open_questions if run.status in ANSWERABLE else ()
 
 
 def as_searched(text: str) -> str:

@@ -38,6 +38,7 @@ from upcall.storage.run_leases import RunLeases, lease_columns
 from upcall.storage.run_rows import (
     COLUMNS,
     derive_columns,
+    derive_shown,
     dump_run,
     load_run,
     put_shown_to,
@@ -416,7 +417,7 @@ def update_run(connection: Connection, run_id: str, before: int, row: Values) ->
 
 def _is_shown_otherwise(before: Run, row: Values) -> bool:
     """Return whether who sees a run, or since when it asks them, is not what it was: most runs are shown to nobody."""
-    shown = derive_columns(before) if before.asked or before.config.open else None
+    shown = derive_shown(before) if before.asked or before.config.open else None
     was = (None, None) if shown is None or shown["assignees"] is None else (shown["assignees"], shown["asked_at"])
     return was != ((None, None) if row["assignees"] is None else (row["assignees"], row["asked_at"]))
 
