@@ -325,10 +325,10 @@ class Settings(BaseModel, extra="allow", frozen=True, protected_namespaces=(), d
     if not TYPE_CHECKING:  # A type checker knows the core's sections only.
 
         def __getattr__(self, name: str) -> Any:
-            """Return a section of a package outside the core by its name, set or not: ``settings.workspace``."""
+            """Return a section of a package outside the core by its name, as an attribute, set or not."""
             if name.startswith("_") or name in (self.model_extra or {}) or name not in settings_root().added:
                 return super().__getattr__(name)
-            return self.sections[name]
+            return settings_root().added[name]()
 
     def section(self, kind: type[AnySection]) -> AnySection:
         """Return a section by its class, as a package outside the core reads its own.
