@@ -303,7 +303,7 @@ for policy in frame["policy"].unique():
 def test_notebook_compares_two_policies_by_their_results(folder: Path) -> None:
     cells = executed("07_two_policies", folder, end=f"frame = results.to_frame()\n{COUNTED}")
     table = bundle(cells["table"])["text/html"]
-    assert re.search(r"always +8 +1\.00 +3\.00 ", table)
+    assert re.search(r"always +8 +1\.00 \[0\.68, 1\.00\] +3\.00 ", table)
     assert re.search(r"spare the user +8 +0\.75 \[[\d., ]+\] +1\.00 ", table)
     human = [[int(each) for each in line.split()] for line in shown(cells["before-end"]).splitlines()]
     assert [(answers, right) for answers, _, right in human] == [(24, 8), (8, 6)]
@@ -322,7 +322,7 @@ def test_notebook_compares_two_policies_by_their_results(folder: Path) -> None:
 @pytest.mark.slow
 def test_experiment_shows_which_questions_mattered(folder: Path) -> None:
     cells = executed("08_reading_an_experiment", folder)
-    assert re.search(r"always +30 +1\.00 +1\.67 ", bundle(cells["experiment"])["text/html"])
+    assert re.search(r"always +30 +1\.00 \[0\.89, 1\.00\] +1\.67 ", bundle(cells["experiment"])["text/html"])
     assert re.search(r"always - never: \+0\.33 \[\+0\.17, \+0\.50\], p 0\.0", shown(cells["differences"]))
     assert "budget 1 - never: +0.00" in shown(cells["differences"])
     mattered = shown(cells["mattered"]).splitlines()

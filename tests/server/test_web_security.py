@@ -640,9 +640,9 @@ MARKUP = [
 TAGS = set(
     re.findall(
         r"\w+",
-        "html head meta title link script body a header nav form input span button main h1 h2 h3 p div section "
-        "article label textarea fieldset legend time ol ul li pre details summary img table thead tbody tr th td "
-        "strong br code sup em blockquote hr h4 h5 h6 s",
+        "html head meta title link script body a header nav form input select option span button main h1 h2 h3 p div "
+        "section article label textarea fieldset legend time ol ul li pre details summary img table thead tbody tr "
+        "th td strong br code sup em blockquote hr h4 h5 h6 s",
     )
 )
 
