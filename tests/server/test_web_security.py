@@ -666,6 +666,8 @@ class Checker(HTMLParser):
         if tag == "script":
             self.scripts += 1
             self.wrong += [] if found.get("src") == "/static/app.js" else ["inline script"]
+        if tag == "select":  # The filter of the page of runs.
+            self.wrong += [] if attrs == [("name", "status")] else ["foreign select"]
         if tag == "meta" and "http-equiv" in found:
             self.wrong.append("meta refresh")
 
