@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from contextlib import aclosing
 from dataclasses import asdict
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, Unpack
 
-from autogen_agentchat.messages import BaseAgentEvent, ToolCallExecutionEvent, ToolCallRequestEvent
+from autogen_agentchat.messages import BaseAgentEvent
 from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.models import (
     AssistantMessage,
     ChatCompletionClient,
+    FunctionExecutionResultMessage,
     LLMMessage,
     SystemMessage,
     UserMessage,
 )
 from autogen_core.tools import BaseTool, ToolSchema, Workbench
 
-from upcall import identity
 from upcall.agents.asking.ask_policy import AskPolicy, AskVerdict, ClarifierTask, PolicyChain, Proposal
 from upcall.agents.asking.choice import choose_questions
 from upcall.agents.asking.copied_questions import CopiedQuestions
@@ -30,15 +29,13 @@ from upcall.agents.asking.memory import Memory
 from upcall.agents.asking.missing import ask_for_missing, word_missing
 from upcall.agents.asking.scorer_policy import ScorerPolicy
 from upcall.agents.asking.weights import Weights, weigh
-from upcall.agents.structured.agent import StructuredAgent, ToolCalls, example_turns
+from upcall.agents.structured.agent import Result, StructuredAgent, StructuredRequest, example_turns
 from upcall.agents.structured.merging import merge_messages
 from upcall.agents.structured.options import StructuredOptions, StructuredParts, StructuredSettings
-from upcall.agents.structured.parse_output import UnreadableReply
-from upcall.agents.structured.steps import Ask, HandOver, Step, Wait
+from upcall.agents.structured.steps import Ask, HandOver, Step
 from upcall.agents.structured.thread import Thread
-from upcall.agents.tool_loop.turn import Turn
 from upcall.agents.toolset import Tool, Toolset
-from upcall.autogen.concurrency import Emit, cancellable, merge_streams
+from upcall.autogen.concurrency import Emit, cancellable
 from upcall.autogen.messages import CLARIFIER_LOG, WARNINGS, dump_warnings
 from upcall.errors import ConfigurationError
 from upcall.options import ApprovalOptions, AskFor, ClarificationOptions
@@ -112,9 +109,9 @@ class ClarifierComponentConfig(ClarifierSettings, StructuredParts):
 class ClarifierAgentState(Thread):
     """The state of a `Clarifier` (seed S0). The fields of the plan that the seed has here are the planner's (X10).
 
-    ``context`` is its dialog with the model since it received the present task, including tool calls.
-    ``iteration`` counts the answered questions, ``clarifier_log`` contains them. ``searched``: it was instructed to
-    search before asking. ``verdict``: what a policy says about the task.
+    ``context`` also has the questions that it asked and their answers. ``iteration`` counts the answered questions,
+    ``clarifier_log`` contains them. ``searched``: it was instructed to search before asking. ``verdict``: what a policy
+    says about the task.
     """
 
     data_sources: list[str] | None = None
@@ -122,29 +119,23 @@ class ClarifierAgentState(Thread):
     max_turns: int = 3
     clarifier_log: str = ""
     iteration: int = 0
-    context: Turn = Turn()
     searched: bool = False
     verdict: AskVerdict | None = None
+
+    @property
+    def tool_rounds(self) -> int:
+        """The number of batches of tool calls in this turn."""
+        return sum(isinstance(message, FunctionExecutionResultMessage) for message in self.context.messages)
 
     @property
     def remaining_questions(self) -> int:
         """The number of questions that may still be asked about this task (S0-30)."""
         return self.max_turns - self.iteration
 
-    def open_questions(self) -> list[Question]:
-        """Return the open questions of the model and its tools."""
-        return super().open_questions() + self.context.open_questions()
-
-    def take(self, answers: Sequence[Answer]) -> None:
-        """Note the answers to open questions."""
-        super().take(answers)
-        self.context.deliver(answers)
-
     def end(self) -> None:
         """End the turn: forget the dialog, keep the thread."""
         super().end()
-        self.clarifier_log, self.iteration, self.context, self.searched = "", 0, Turn(), False
-        self.verdict = None
+        self.clarifier_log, self.iteration, self.searched, self.verdict = "", 0, False, None
 
 
 class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Component[ClarifierComponentConfig]):
@@ -181,9 +172,15 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         **options: Unpack[ClarifierOptions],
     ) -> None:
         settings = ClarifierSettings.model_validate(options)
-        description = "Asks the user about the scope of a task."
+        rules = ApprovalRules(tuple(settings.approve))
         super().__init__(
-            name, model_client, settings, description=description, small_client=small_client, prompts=prompts
+            name,
+            model_client,
+            settings,
+            description="Asks the user about the scope of a task.",
+            toolset=Toolset(name, tools=tools, workbench=workbench, ask_user=False, approve=rules),
+            small_client=small_client,
+            prompts=prompts,
         )
         judge: AskPolicy = FirstLook(settings.ask, settings.ask_threshold, prompts)
         if settings.ask_scorer is not None:
@@ -191,8 +188,6 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         weights = Weights(settings.ask, checks_quotes=settings.check_questions)
         self._policies = tuple(policies)
         self._policy = PolicyChain(*policies, judge, weights, Memory(settings.asked_topics), CopiedQuestions())
-        rules = ApprovalRules(tuple(settings.approve))
-        self._toolset = Toolset(name, tools=tools, workbench=workbench, ask_user=False, approve=rules)
 
     def _empty_state(self) -> ClarifierAgentState:
         sources = self._settings.data_sources
@@ -207,52 +202,39 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         """The agent that gets the clarified task."""
         return (self._settings.target,)
 
-    @property
-    def toolset(self) -> Toolset:
-        """The tools that it looks things up with."""
-        return self._toolset
-
-    async def close(self) -> None:
-        """Stop the workbenches."""
-        await self._toolset.close()
-
-    async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
-        """Look things up, ask the model's questions, or hand off the clarified task."""
+    async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step | StructuredRequest:
+        """Hand off the clarified task, take a second look at a question, ask it, or ask the model what is missing."""
         self._note_answers()
         if self._is_complete():
             return self._complete()
-        if self._state.candidates:  # It was cut off while it took a second look at what to ask.
-            return await self._ask_or_complete(emit, token)
+        if self._state.candidates:
+            return self._ask_or_complete()
         await self._find_verdict(emit, token)
         if self._verdict.must_ask is False:
             return self._complete()
-        schemas = await cancellable(self._toolset.schemas(), token)
-        while True:
-            await self._run_tools(emit, token)
-            if waiting := self._state.context.open_questions():
-                return Wait(waiting)
-            reply = await self._next_reply(schemas, emit, token)
-            if isinstance(reply, ToolCalls):
-                self._state.context.open_frames(reply.calls, reply.thought)
-                emit(self._request_event())
-            elif not isinstance(reply, ClarificationResponse):
-                return self._complete() if self._state.dialog else self._ask_fallback()
-            elif not (questions := self._rank(reply)):
-                return self._complete()
-            elif self._should_search(schemas):
-                self._send_back_to_search(reply, schemas)
-            else:
-                self._state.candidates = questions
-                return await self._ask_or_complete(emit, token)
+        schemas = await cancellable(self.toolset.schemas(), token)
+        offered = schemas if self._state.tool_rounds < MAX_TOOL_ROUNDS else ()
+        return self._request(self._prompt(schemas), ClarificationResponse, known=schemas, offered=offered)
 
-    async def _ask_or_complete(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
+    def take(self, request: StructuredRequest, result: Result, emit: Emit[BaseAgentEvent]) -> Step | None:
+        """Note the questions of a reply; it may be sent back to search first."""
+        if not isinstance(result, ClarificationResponse):
+            return self._complete() if self._state.dialog else self._ask_fallback()
+        if not (questions := self._rank(result)):
+            return self._complete()
+        if request.known and not self._state.tool_rounds and not self._state.searched:
+            self._send_back_to_search(result, request.known)
+        else:
+            self._state.candidates = questions
+        return None
+
+    def _ask_or_complete(self) -> Step | StructuredRequest:
         """Ask the question with the highest weight that passes the check; if none does, clarification is complete."""
         threshold, keep = self._settings.ask_threshold, bool(self._verdict.must_ask)
-        request = self._whole_request()
-        questions = await self._worth_asking(request, emit, token, threshold=threshold, limit=1, keep=keep)
-        if not questions:
-            return self._complete()
-        return self._ask(ask_for_missing(questions[0], self._verdict.missing))
+        seen = self._look_again(self._whole_request(), threshold=threshold, limit=1, keep=keep)
+        if isinstance(seen, StructuredRequest):
+            return seen
+        return self._ask(ask_for_missing(seen[0], self._verdict.missing)) if seen else self._complete()
 
     # -- whether to ask -----------------------------------------------------------------------------------------------
 
@@ -265,9 +247,9 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         """Let the policies say whether a first question must be asked, once per task."""
         if self._state.dialog or self._state.verdict is not None:
             return
-        text, has_tools = self._whole_request(), self._toolset.has_tools
+        text, has_tools = self._whole_request(), self.toolset.has_tools
         task = ClarifierTask(text, self.name, self._model_client, has_tools, token, emit)
-        self._state.verdict = await cancellable(self._policy.judge(task), token)
+        self._state.verdict = await cancellable(self._policy.judge(task), token) or AskVerdict()
 
     def _rank(self, reply: ClarificationResponse) -> list[Question]:
         """Return the questions worth asking according to the reply, highest weight first."""
@@ -326,12 +308,6 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
 
     # -- the model and its tools --------------------------------------------------------------------------------------
 
-    async def _next_reply(
-        self, schemas: Sequence[ToolSchema], emit: Emit[BaseAgentEvent], token: CancellationToken
-    ) -> ClarificationResponse | UnreadableReply | ToolCalls:
-        offered = schemas if self._state.context.rounds < MAX_TOOL_ROUNDS else ()
-        return await self._reply(self._prompt(schemas), ClarificationResponse, emit, token, tools=offered)
-
     def _prompt(self, schemas: Sequence[ToolSchema]) -> list[LLMMessage]:
         state = self._state
         documents = [Document(each["file_name"], each.get("summary", "")) for each in state.available_documents or ()]
@@ -345,7 +321,7 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         examples = self._choose_examples(EXAMPLES, FEW_EXAMPLES)
         system = self._system_text(context, ClarificationResponse)
         return [
-            SystemMessage(content="\n\n".join([system, *self._toolset.describe_lost()])),
+            SystemMessage(content="\n\n".join([system, *self.toolset.describe_lost()])),
             *_examples(self.name, len(examples)),
             UserMessage(content=self._request_to_list(), source="user"),
             *state.context.messages,
@@ -353,11 +329,11 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
 
     def _request_to_list(self) -> str:
         """Return the request, with what seems to be missing in it."""
-        request = self._request()
+        request = self._request_text()
         missing = (self._state.verdict or AskVerdict()).missing
-        return self._prompts.render(RequestContext(request, missing)) if missing else request
+        return self._parts.prompts.render(RequestContext(request, missing)) if missing else request
 
-    def _request(self) -> str:
+    def _request_text(self) -> str:
         """Return the task, with the findings of an agent that tried it as a shallow one."""
         return merge_messages(self.task(), self.attempts(), self._settings.max_context_chars)
 
@@ -369,41 +345,22 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
         given = [f"Documents given with it: {documents}"] if documents else []
         return merge_messages(self.task(), [*known, *given], self._settings.max_context_chars)
 
-    async def _run_tools(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> None:
-        """Finish the open batch of tool calls, if any, and remind the model of the form of its reply."""
-        context = self._state.context
-        if not context.frames:
-            return
-        works = [partial(self._toolset.serve, frame, token) for frame in context.frames if frame.runnable]
-        async with aclosing(merge_streams(works)) as events:
-            async for event in events:
-                emit(event)
-        if context.open_questions():
-            return
-        room = self._settings.max_context_chars // max(len(context.frames), 1)
-        for result in context.results():
-            result.content = shorten_middle(result.content, room)
-        emit(ToolCallExecutionEvent(id=identity.new_message_id(), source=self.name, content=context.results()))
-        context.close_batch(self.name)
-        context.rounds += 1
-        context.messages.append(UserMessage(content=self._prompts.render(JsonReminderContext()), source="system"))
+    def _before_close(self) -> None:
+        """Shorten the results, so that all of them fit."""
+        frames = self._turn.frames
+        for result in self._turn.results():
+            result.content = shorten_middle(result.content, self._settings.max_context_chars // len(frames))
+        self._log_reply("; ".join(f"{each.call.name}({each.call.arguments})" for each in frames))
 
-    def _request_event(self) -> ToolCallRequestEvent:
-        """Return the event of the open batch's calls, with impossible calls closed with an error."""
-        for frame in self._state.context.frames:
-            if frame.problem:
-                frame.finish(frame.problem, is_error=True)
-        calls = [frame.call for frame in self._state.context.frames]
-        self._log_reply("; ".join(f"{call.name}({call.arguments})" for call in calls))
-        return ToolCallRequestEvent(id=identity.new_message_id(), source=self.name, content=calls)
-
-    def _should_search(self, schemas: Sequence[ToolSchema]) -> bool:
-        return bool(schemas) and not self._state.context.rounds and not self._state.searched
+    def _after_close(self) -> None:
+        """Remind the model of the form of its reply."""
+        text = self._parts.prompts.render(JsonReminderContext())
+        self._turn.messages.append(UserMessage(content=text, source="system"))
 
     def _send_back_to_search(self, response: ClarificationResponse, schemas: Sequence[ToolSchema]) -> None:
         """Send back, once, a question for which no tool was tried (S0-64)."""
         self._state.searched = True
-        nudge = self._prompts.render(SearchFirstContext(tuple(schema["name"] for schema in schemas)))
+        nudge = self._parts.prompts.render(SearchFirstContext(tuple(schema["name"] for schema in schemas)))
         self._state.context.messages += [
             AssistantMessage(content=response.to_reply(), source=self.name),
             UserMessage(content=nudge, source="system"),
@@ -418,8 +375,8 @@ class Clarifier(StructuredAgent[ClarifierAgentState, ClarifierSettings], Compone
 
     def _dump_tools(self) -> dict[str, list[ComponentModel]]:
         return {
-            "tools": [tool.dump_component() for tool in self._toolset.tools.values()],
-            "workbench": [workbench.dump_component() for workbench in self._toolset.workbenches],
+            "tools": [tool.dump_component() for tool in self.toolset.tools.values()],
+            "workbench": [workbench.dump_component() for workbench in self.toolset.workbenches],
         }
 
     @classmethod

@@ -16,7 +16,7 @@ from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessa
 from pydantic import field_validator
 
 from upcall import identity
-from upcall.agents.structured.agent import StructuredAgent
+from upcall.agents.structured.agent import Result, StructuredAgent, StructuredRequest
 from upcall.agents.structured.options import StructuredOptions, StructuredParts, StructuredSettings
 from upcall.agents.structured.steps import HandOver, Respond, Step
 from upcall.agents.structured.thread import Thread
@@ -40,6 +40,8 @@ REPAIR_TIMEOUT_S = 15.0
 
 MAX_NAME_CHARS = 200
 """The maximum length of a user or file name shown to the classifier."""
+
+_DEEP = Classification(intent=Intent.RESEARCH, research_depth=Depth.DEEP)
 
 HISTORY_CHARS = 2_000
 """The maximum length of each earlier message shown to the classifier."""
@@ -138,16 +140,17 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
             apology = f"I'm sorry, something went wrong while I read your message ({type(error).__name__})."
             yield self._report_failure(f"{apology} Please try again.")
 
-    async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
-        """Make one call. A reply unreadable after one repair, or empty, counts as deep research (S2-37, S2-38)."""
-        task = self.task()
-        deep = Classification(intent=Intent.RESEARCH, research_depth=Depth.DEEP)
-        if not task.strip():
-            return self._route(deep, task)
-        reply = await self._reply(self._prompt(task), Classification, emit, token, repair_timeout=REPAIR_TIMEOUT_S)
-        if isinstance(reply, Classification):
-            return self._route(reply, task)
-        return self._route(deep, task, self._warn_of_fallback("this was taken for deep research"))
+    async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step | StructuredRequest:
+        """Ask the model once, if there is anything to ask about (S2-37)."""
+        if not (task := self.task()).strip():
+            return self._route(_DEEP, task)
+        return self._request(self._prompt(task), Classification, repair_timeout=REPAIR_TIMEOUT_S)
+
+    def take(self, request: StructuredRequest, result: Result, emit: Emit[BaseAgentEvent]) -> Step:
+        """Route the task. One without a readable reply counts as deep research (S2-38)."""
+        if isinstance(result, Classification):
+            return self._route(result, self.task())
+        return self._route(_DEEP, self.task(), self._warn_of_fallback("this was taken for deep research"))
 
     def _prompt(self, task: str) -> list[LLMMessage]:
         query, form = shorten_middle(task, self._settings.max_context_chars), self._describe_format(Classification)
@@ -159,7 +162,7 @@ class Classifier(StructuredAgent[Thread, ClassifierSettings], Component[Classifi
             files=self._settings.files,
             reply_format=form,
         )
-        text = self._prompts.render(context)
+        text = self._parts.prompts.render(context)
         # A template of the user's own may leave it out.
         system = SystemMessage(content=text if form in text else f"{text}\n\n{form}")
         return [system, *self._history(), UserMessage(content=query, source="user")]

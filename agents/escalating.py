@@ -12,8 +12,8 @@ from autogen_core import CancellationToken
 from autogen_core.models import CreateResult
 
 from upcall import identity
-from upcall.agents.structured.parse_output import UnreadableReply
 from upcall.agents.tool_loop.output import OutputValidator
+from upcall.agents.tool_loop.parse_output import UnreadableReply
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.agents.tool_loop.turn import Turn
 from upcall.autogen.messages import OUTCOME

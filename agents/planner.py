@@ -6,21 +6,19 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Unpack
 
-from autogen_agentchat.messages import BaseAgentEvent, ThoughtEvent
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_core import CancellationToken, Component
 from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 from pydantic import BaseModel
 
-from upcall import identity
-from upcall.agents.structured.agent import StructuredAgent
+from upcall.agents.structured.agent import NoReply, Result, StructuredAgent, StructuredRequest
 from upcall.agents.structured.merging import merge_messages
 from upcall.agents.structured.options import StructuredOptions, StructuredParts, StructuredSettings
-from upcall.agents.structured.parse_output import UnreadableReply, parse_reply
 from upcall.agents.structured.steps import Ask, HandOver, Respond, Step
 from upcall.agents.structured.thread import Thread
+from upcall.agents.tool_loop.parse_output import UnreadableReply, parse_reply
 from upcall.autogen.concurrency import Emit
 from upcall.autogen.messages import PLAN
-from upcall.errors import ModelError
 from upcall.options import AtLimit, PlanOptions
 from upcall.prompts import PROMPTS, Prompts
 from upcall.prompts.contexts import AmbiguityContext, Context, FeedbackContext, PlanContext, ToolInfo
@@ -91,11 +89,13 @@ class PlannerConfig(PlannerSettings, StructuredParts):
 class PlannerState(Thread):
     """The state of a `Planner`: besides the thread, the plan under review (S0-25 to S0-29, S3-39).
 
-    ``checked``: the check found nothing more to ask, so it is not repeated if the next call fails.
+    ``checked``: the check found nothing more to ask, so it is not repeated if the next call fails; ``check_failed``: it
+    could not be made in this attempt.
     ``revisions`` counts the new plans after feedback. ``offered``: the plan for a similar task was shown.
     """
 
     checked: bool = False
+    check_failed: bool = False
     plan: ReviewedPlan | None = None
     revisions: int = 0
     offered: bool = False
@@ -142,7 +142,7 @@ class PlannerState(Thread):
     def end(self) -> None:
         """End the turn: forget the plan here; the run keeps it."""
         super().end()
-        self.checked, self.plan, self.revisions, self.offered = False, None, 0, False
+        self.checked, self.check_failed, self.plan, self.revisions, self.offered = False, False, None, 0, False
 
 
 class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerConfig]):
@@ -177,7 +177,14 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         """The agent that gets the plan."""
         return (self._settings.target,)
 
-    async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
+    def _ingest(self, messages: Sequence[BaseChatMessage]) -> str:
+        """Take in the messages; a check that failed in the attempt before is made again, unless its plan is there."""
+        if self._state.check_failed and not self._state.repair:
+            self._state.checked = False
+        self._state.check_failed = False
+        return super()._ingest(messages)
+
+    async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step | StructuredRequest:
         """Check for ambiguity, ask about it, plan; then have the plan reviewed (`plan_user_request_handler`, S3-18)."""
         state = self._state
         if (known := self._known_plan()) is not None:
@@ -185,60 +192,40 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         if self._is_turned_down():
             state.plan = None
         if state.plan is not None:
-            step = self._read_review(state.plan)
-            if step is not None:
+            if (step := self._read_review(state.plan)) is not None:
                 return step
-        else:
-            if self._to_be_checked():
-                await self._check_for_ambiguity(emit, token)
-            if questions := await self._worth_asking(self._request(), emit, token):
-                state.checked = False
-                return Ask(questions)
-
-        def note(event: BaseAgentEvent) -> None:
-            state.checked = True  # There is a reply: what is still to be repaired is this one.
-            emit(event)
-
-        reply = await self._reply(self._plan_prompt(), Plan, note, token, check=self._with_known_names)
-        plan, changes = self._plan_of(reply)
-        if changes:
-            emit(
-                ThoughtEvent(
-                    id=identity.new_message_id(),
-                    source=self.name,
-                    content=f"(the plan was mended: {'; '.join(changes)})",
-                )
-            )
-        step = self._use_plan(plan, changes)
-        if not isinstance(reply, Plan) and not (plan and plan.steps):
-            step.metadata.update(self._warn_of_fallback("the plan has no steps" if plan else "the plan is as it was"))
-        return step
+        elif self._to_be_checked():
+            return self._request(self._check_prompt(), AmbiguityCheck, purpose="the check for ambiguity")
+        elif questions := self._look_again(self._request_text()):
+            if isinstance(questions, StructuredRequest):
+                return questions
+            state.checked = False
+            return Ask(questions)
+        return self._request(self._plan_prompt(), Plan, check=self._with_known_names)
 
     def _to_be_checked(self) -> bool:
         state = self._state
         rounds, settings = state.clarification_count, self._settings
         return not (state.checked or settings.skip_ambiguity_check or rounds >= settings.max_clarifications)
 
-    async def _check_for_ambiguity(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> None:
-        """Note what prevents planning, if anything, as candidates to ask.
+    def take(self, request: StructuredRequest, result: Result, emit: Emit[BaseAgentEvent]) -> Step | None:
+        """Note what prevents planning, as candidates to ask; or return the step for the plan.
 
         A check that fails does not block planning (S3-41); if the server is the reason, the call for the plan says so.
         """
-        try:
-            reply = await self._reply(self._check_prompt(), AmbiguityCheck, emit, token)
-        except ModelError as problem:
-            self._state.repair = []
-            emit(
-                ThoughtEvent(
-                    id=identity.new_message_id(),
-                    source=self.name,
-                    content=f"(the check for ambiguity failed: {problem})",
-                )
-            )
-            return
-        self._state.checked = True
-        if isinstance(reply, AmbiguityCheck) and reply.needs_clarification:
-            self._state.candidates = self._drop_asked(reply)
+        state = self._state
+        state.checked, state.check_failed = True, isinstance(result, NoReply)
+        if request.kind is AmbiguityCheck:
+            if isinstance(result, AmbiguityCheck) and result.needs_clarification:
+                state.candidates = self._drop_asked(result)
+            return None
+        plan, changes = self._plan_of(result)
+        if changes:
+            emit(self._thought(f"(the plan was mended: {'; '.join(changes)})"))
+        step = self._use_plan(plan, changes)
+        if not isinstance(result, Plan) and not (plan and plan.steps):
+            step.metadata.update(self._warn_of_fallback("the plan has no steps" if plan else "the plan is as it was"))
+        return step
 
     def _drop_asked(self, check: AmbiguityCheck) -> list[Question]:
         """Return the questions of the check, except those asked before in the same words (X11)."""
@@ -435,7 +422,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
 
     # -- prompts ------------------------------------------------------------------------------------------------------
 
-    def _request(self) -> str:
+    def _request_text(self) -> str:
         """Return the original request and everything the user said since (S3-28, S3-36), except in reviews of
         plans."""
         answers = [f"The user was asked and said: {line}" for line in self.clarifications()]
@@ -448,7 +435,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
 
     def _check_prompt(self) -> list[LLMMessage]:
         context = AmbiguityContext(
-            user_request=self._request(),
+            user_request=self._request_text(),
             available_tools=self._settings.tools,
             available_handlers=self._settings.handlers,
         )
@@ -461,14 +448,14 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
         before = [version.feedback for version in plan.history if not version.edited] if plan else []
         room = self._settings.max_context_chars // max(len(before), 1)
         context = PlanContext(
-            clarifier_context=self._request(),
+            clarifier_context=self._request_text(),
             feedback_history=tuple(shorten_middle(remark, room) for remark in before),
             available_handlers=self._settings.handlers,
             available_tools=self._settings.tools,
         )
         messages = self._messages(context, Plan)
         if plan is not None:
-            feedback = self._prompts.render(
+            feedback = self._parts.prompts.render(
                 FeedbackContext(feedback=shorten_middle(self._join_answers(), self._settings.max_context_chars))
             )
             messages.append(AssistantMessage(content=plan.plan.model_dump_json(), source=self.name))

@@ -54,6 +54,9 @@ class AgentState(BaseModel, extra="forbid", defer_build=True):
         """Return the open questions that this agent asked or passed on."""
         return []
 
+    def deliver(self, answers: Sequence[Answer]) -> None:
+        """Pass answers to what waits for them; those to other questions are ignored."""
+
 
 StateT = TypeVar("StateT", bound=AgentState)
 

@@ -1,7 +1,8 @@
-"""`StructuredAgent`: the agents that answer in one JSON object - classifier, clarifier, planner.
+"""`StructuredAgent`: an agent whose model answers in one JSON object - classifier, clarifier, planner.
 
-Each keeps the thread of its group chat, decides its next step from it, and asks the human by ending its turn like any
-other agent of this library.
+It adds two things to the turn engine (`upcall.agents.tool_loop.loop`): the type that a reply must have, and a decision.
+The decision is a function of the state, so that it is the same after a reply and after a resume: `decide` says what the
+state asks for, a model call or a step; `take` puts the reply of a call into the state.
 """
 
 from __future__ import annotations
@@ -10,18 +11,11 @@ import logging
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
 
 from autogen_agentchat.base import Response
-from autogen_agentchat.messages import (
-    BaseAgentEvent,
-    BaseChatMessage,
-    HandoffMessage,
-    ModelClientStreamingChunkEvent,
-    TextMessage,
-    ThoughtEvent,
-)
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
 from autogen_core import CancellationToken, ComponentModel, FunctionCall
 from autogen_core.models import (
     AssistantMessage,
@@ -36,26 +30,30 @@ from pydantic import BaseModel
 
 from upcall import identity
 from upcall.agents.asking.effect import see_effect
-from upcall.agents.resumable import AgentState, ResumableAgent, answers_from
-from upcall.agents.structured.json_forms import request_json, shape_of
+from upcall.agents.resumable import AgentState
 from upcall.agents.structured.options import SettingsT, StructuredSettings
-from upcall.agents.structured.parse_output import UnreadableReply, parse_reply, schema_text
-from upcall.agents.structured.steps import Ask, HandOver, Respond, Step, Wait
+from upcall.agents.structured.steps import Ask, HandOver, Respond, Step
 from upcall.agents.structured.thread import DialogEntry, Thread, as_stored
+from upcall.agents.tool_loop.json_forms import list_forms, shape_of
+from upcall.agents.tool_loop.loop import CallRequest, Round, ToolLoopAgent
+from upcall.agents.tool_loop.options import PausableSettings
+from upcall.agents.tool_loop.parse_output import UnreadableReply, parse_reply, schema_text
+from upcall.agents.tool_loop.parts import PausableParts
+from upcall.agents.tool_loop.turn import Turn
+from upcall.agents.toolset import Toolset
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.known_answers import resolve_question
 from upcall.autogen.messages import (
     WARNINGS,
+    Event,
     answer_message,
     answered_event,
     asked_event,
     dump_warnings,
     message_answers,
-    question_message,
 )
-from upcall.autogen.model_calls import call_model, result_of
-from upcall.autogen.model_size import is_small, learn_size
-from upcall.autogen.reply_streams import Read
+from upcall.autogen.model_size import is_small
+from upcall.autogen.text_calls.reader import TextCalls
 from upcall.autogen.truncated_replies import find_cut
 from upcall.errors import ModelError, ModelReplyUnfinished
 from upcall.prompts import PROMPTS, Prompts
@@ -67,6 +65,7 @@ from upcall.prompts.contexts import (
     ReplyFormatContext,
 )
 from upcall.prompts.examples import CHECKED_EXAMPLES
+from upcall.questions.answer import Answer
 from upcall.questions.question import Detail, Question
 from upcall.runs.outputs import Effect, QuestionCheck, StructuredReply
 from upcall.text import shorten_middle
@@ -75,21 +74,36 @@ FEW_CHECKED = 3
 """The number of worked examples of a check for a model that is not small; a small one gets all."""
 
 E = TypeVar("E")
-T = TypeVar("T", bound=StructuredReply)
 ThreadT = TypeVar("ThreadT", bound=Thread)
 
 _log = logging.getLogger("upcall")
 
 
+class NoReply(UnreadableReply):
+    """There is no reply: the call failed, and the turn continues without it."""
+
+
+Result: TypeAlias = StructuredReply | UnreadableReply
+"""The value that was asked for; or why there is none, also after a repair. The agent has the fallback."""
+
+
 @dataclass(frozen=True)
-class ToolCalls:
-    """A reply that calls tools instead of answering."""
+class StructuredRequest(CallRequest):
+    """A call for a value of the type `kind`.
 
-    calls: Sequence[FunctionCall]
-    thought: str | None = None
+    Attributes:
+        check: returns the value to use, or raises `UnreadableReply`.
+        purpose: what the call is for, in the words of a log, if the turn continues should the call fail.
+        question_id: the question that a second look is about.
+    """
+
+    kind: type[StructuredReply] = field(kw_only=True)
+    check: Callable[[Any], StructuredReply] = field(kw_only=True)
+    purpose: str = ""
+    question_id: str = ""
 
 
-class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
+class StructuredAgent(ToolLoopAgent[ThreadT, StructuredRequest, Result], Generic[ThreadT, SettingsT]):
     """An agent whose turn is a few structured model calls, possibly with questions between them."""
 
     state_type: ClassVar[type[AgentState]] = Thread
@@ -103,112 +117,145 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         settings: SettingsT,
         *,
         description: str,
+        toolset: Toolset | None = None,
         small_client: ChatCompletionClient | None = None,
         timeout: float | None = None,
         prompts: Prompts = PROMPTS,
     ) -> None:
-        self._settings = settings
-        super().__init__(name=name, description=description, user_proxy=settings.user_proxy)
-        self._model_client, self._small_client = model_client, small_client
-        self._timeout = timeout
-        self._prompts = prompts
+        self._settings, self._timeout = settings, timeout
+        options = PausableSettings(
+            description=description, ask_user=False, stream=settings.stream, user_proxy=settings.user_proxy
+        )
+        toolset = toolset or Toolset(name, ask_user=False)
+        super().__init__(
+            PausableParts(name, options, model_client, toolset, small_client=small_client, prompts=prompts)
+        )
+
+    @property
+    def _turn(self) -> Turn:
+        return self._state.context
 
     @abstractmethod
-    async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
-        """Return the step to take, after as many model calls as needed."""
+    async def decide(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step | StructuredRequest:
+        """Return the step that the state asks for, or the model call that is needed to know it."""
 
-    async def take_turn(
-        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
-        """Take in the group's messages, decide, and end the turn with the step.
+    @abstractmethod
+    def take(self, request: StructuredRequest, result: Result, emit: Emit[BaseAgentEvent]) -> Step | None:
+        """Put the result of a call into the state; return the step if that follows from it at once."""
 
-        Raises:
-            ModelError: a model call failed; without new messages the turn repeats its open call.
-        """
-        note = self._ingest(messages)
-        if waiting := self._state.open_questions():
-            yield self._pause(waiting, note=note)
-            return
-        steps: list[Step] = []
+    # -- a round ------------------------------------------------------------------------------------------------------
 
-        async def work(emit: Emit[BaseAgentEvent]) -> None:
-            await learn_size(self._model_client)
-            steps.append(await self._next_step(emit, cancellation_token))
+    def _take_in(self, message: BaseChatMessage, answers: Sequence[Answer], asked: Sequence[Question]) -> None:
+        if answers and not message_answers(message):  # A stock UserProxyAgent does not say what it answers.
+            message = answer_message(answers, target=self.name, questions=asked, source=message.source)
+        self._state.messages.append(as_stored(message))
 
-        async with aclosing(merge_streams([work])) as events:
+    async def _prepare(self, token: CancellationToken) -> AsyncGenerator[Event | StructuredRequest | Response, None]:
+        """Decide, unless a step is left to be done; do the step, or yield the call that is needed."""
+        needed: list[StructuredRequest] = []
+
+        async def decide(emit: Emit[BaseAgentEvent]) -> None:
+            decided = await self.decide(emit, token)
+            if isinstance(decided, StructuredRequest):
+                needed.append(decided)
+            else:
+                self._state.step = decided
+
+        async with aclosing(merge_streams([] if self._state.step else [decide])) as events:
             async for event in events:
                 yield event
-        yield self._take_step(steps[0])
+        for request in needed:
+            yield request
+        async with aclosing(self._do_step(token)) as items:
+            async for item in items:
+                yield item
 
-    async def _next_step(self, emit: Emit[BaseAgentEvent], token: CancellationToken) -> Step:
-        """Decide until the step needs somebody else to act: questions may be answered at once."""
-        while True:
-            step = await self.decide(emit, token)
-            if not isinstance(step, Ask):
-                return step
-            await self._publish(step.questions, emit, token)
-            if self._state.open_questions():
-                return step
+    def _recover(self, request: StructuredRequest, error: ModelError) -> Sequence[Event]:
+        """Continue where the model is the reason, or the reply is not needed."""
+        if problem := _why_no_reply(error):
+            events = [self._thought(f"(no reply: {problem})")]
+            if not self._turn.remind_once("form"):
+                return [*events, *self._take(request, UnreadableReply(problem))]
+            self._state.repair = self._ask_for_repair(problem, "")
+            return events
+        if not request.purpose:
+            raise error
+        return [self._thought(f"({request.purpose} failed: {error})"), *self._take(request, NoReply(str(error)))]
 
-    async def _publish(
-        self, questions: Sequence[Question], emit: Emit[BaseAgentEvent], token: CancellationToken
-    ) -> None:
-        """Add questions to the dialog. A known answer enters it as if the user had given it."""
-        entries = [DialogEntry(question=question) for question in questions]
-        self._state.rounds += 1
-        self._state.dialog.extend(entries)
-        for entry in entries:
-            entry.answer = await cancellable(resolve_question(entry.question), token)
-            if entry.answer is not None:
-                emit(answered_event(entry.question, entry.answer, source=self.name))
-            else:
-                emit(asked_event(entry.question, source=self.name))
+    def _read(self, request: StructuredRequest, reply: CreateResult) -> tuple[list[FunctionCall], TextCalls]:
+        """Return the calls of a reply that was offered tools. What the prompt holds of others' words counts as seen."""
+        if not request.offered or find_cut(reply.finish_reason):
+            return [], TextCalls()
+        return self._interpreter.read(self._turn, reply, request.known, request.messages)
 
-    def _take_step(self, step: Step) -> Response:
+    async def _accept(self, this: Round[StructuredRequest], token: CancellationToken) -> Result:
+        self._log_reply(this.text)
+        if (cut := find_cut(this.reply.finish_reason)) and not isinstance(this.reply.content, str):
+            raise UnreadableReply(f"it was cut off {cut.why}, and none of its calls was made")
+        return this.request.check(parse_reply(this.text, this.request.kind))
+
+    def _mend(self, this: Round[StructuredRequest], problem: UnreadableReply) -> Sequence[Event]:
+        self._state.repair = self._ask_for_repair(str(problem), this.text)
+        return ()
+
+    async def _give_up(
+        self, this: Round[StructuredRequest], problem: UnreadableReply, token: CancellationToken
+    ) -> Result:
+        return UnreadableReply(str(problem), this.text)
+
+    async def _conclude(self, this: Round[StructuredRequest], result: Result) -> AsyncGenerator[Event, None]:
+        if isinstance(result, StructuredReply):  # What streamed becomes the result, not this.
+            yield self._thought(result.in_words(), usage=this.reply.usage)
+        else:
+            yield self._thought(this.shown, this.message_id, this.reply.usage)
+        for event in self._take(this.request, result):
+            yield event
+
+    def _take(self, request: StructuredRequest, result: Result) -> Sequence[Event]:
+        """Put a result into the state, with the step that follows from it at once; return the events of that."""
+        events, state = list[Event](), self._state
+        state.repair, self._turn.reminded = [], []
+        if request.question_id:
+            state.looks[request.question_id] = result if isinstance(result, QuestionCheck) else None
+        else:
+            state.step = self.take(request, result, events.append)
+        return events
+
+    async def _do_step(self, token: CancellationToken) -> AsyncGenerator[Event | Response, None]:
+        """Do the step that the state holds, if any. A known answer enters the dialog as if the user had given it."""
+        state, step = self._state, self._state.step
         match step:
-            case Ask(_, metadata):
-                return self._pause(self._state.open_questions(), metadata=metadata)
-            case Wait(questions):
-                return self._pause(questions)
+            case Ask(questions, metadata):
+                entries = [DialogEntry(question=question) for question in questions]
+                state.dialog.extend(entries)
+                state.rounds, state.metadata, state.step = state.rounds + 1, metadata, None
+                for entry in entries:
+                    entry.answer = await cancellable(resolve_question(entry.question), token)
+                    if entry.answer is not None:
+                        yield answered_event(entry.question, entry.answer, source=self.name)
+                    else:
+                        yield asked_event(entry.question, source=self.name)
             case HandOver(target, content, metadata):
-                self._state.end()
-                return Response(
+                state.end()
+                message_id = identity.new_message_id()
+                yield Response(
                     chat_message=HandoffMessage(
-                        id=identity.new_message_id(),
-                        source=self.name,
-                        target=target,
-                        content=content,
-                        metadata=metadata,
+                        id=message_id, source=self.name, target=target, content=content, metadata=metadata
                     )
                 )
             case Respond(content, metadata):
-                self._state.end()
+                state.end()
                 result = TextMessage(id=identity.new_message_id(), source=self.name, content=content, metadata=metadata)
-                self._state.messages.append(result)  # A group chat does not send it back to who said it.
-                return Response(chat_message=result)
+                state.messages.append(result)  # A group chat does not send it back to who said it.
+                yield Response(chat_message=result)
 
-    def _pause(
-        self, questions: Sequence[Question], *, note: str = "", metadata: dict[str, str] | None = None
-    ) -> Response:
-        self._state.seen = []
-        message = question_message(questions, source=self.name, user_proxy=self.user_proxy, note=note)
-        return Response(chat_message=message.model_copy(update={"metadata": message.metadata | (metadata or {})}))
+    def _pause(self, note: str) -> Response:
+        """Return the open questions, with what belongs to them the first time they are asked."""
+        message = super()._pause(note).chat_message
+        metadata, self._state.metadata = self._state.metadata, {}
+        return Response(chat_message=message.model_copy(update={"metadata": message.metadata | metadata}))
 
     # -- the thread ---------------------------------------------------------------------------------------------------
-
-    def _ingest(self, messages: Sequence[BaseChatMessage]) -> str:
-        """Pass answers to their questions and add all to the thread; return a note if text was not an answer."""
-        note = ""
-        for message in self._new(messages):
-            questions = self._state.open_questions()
-            answers, refusal = answers_from(message, questions, self.user_proxy)
-            note = refusal or note
-            self._state.take(answers)
-            if answers and not message_answers(message):  # A stock UserProxyAgent does not say what it answers.
-                message = answer_message(answers, target=self.name, questions=questions, source=message.source)
-            if not refusal:
-                self._state.messages.append(as_stored(message))
-        return note
 
     def task(self) -> str:
         """Return the request that this turn is about."""
@@ -224,127 +271,61 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
 
     # -- the model ----------------------------------------------------------------------------------------------------
 
+    def _request(
+        self,
+        messages: Sequence[LLMMessage],
+        kind: type[StructuredReply],
+        *,
+        check: Callable[[Any], StructuredReply] = lambda value: value,
+        known: Sequence[ToolSchema] = (),
+        offered: Sequence[ToolSchema] = (),
+        purpose: str = "",
+        repair_timeout: float | None = None,
+        question_id: str = "",
+    ) -> StructuredRequest:
+        """Return the call for a value, or for the one repair of its reply.
+
+        A repair offers no tools. One that takes longer than `repair_timeout` seconds counts as failed too.
+        """
+        state, timeout = self._state, self._timeout
+        small = self._parts.small_client if state.repair or question_id else None
+        if state.repair:
+            offered = ()
+            if repair_timeout is not None:
+                timeout, purpose = min(repair_timeout, timeout or repair_timeout), "the repair"
+
+        def note_refused(count: int) -> None:
+            state.weaker += count
+
+        own = small is None
+        forms = list_forms(small or self._model_client, kind, state.weaker if own else 0)
+        return StructuredRequest(
+            [*messages, *state.repair],
+            offered,
+            known,
+            shape_of(kind),
+            forms=(None,) if offered else forms,
+            note_refused=note_refused if own else None,
+            client=small,
+            timeout=timeout,
+            kind=kind,
+            check=check,
+            purpose=purpose,
+            question_id=question_id,
+        )
+
     def _system_text(self, context: Context, kind: type[BaseModel]) -> str:
         """Return the prompt for a reply of this kind."""
-        return f"{self._prompts.render(context)}\n\n{self._describe_format(kind)}"
+        return f"{self._parts.prompts.render(context)}\n\n{self._describe_format(kind)}"
 
     def _describe_format(self, kind: type[BaseModel]) -> str:
         """Return the required format of a reply of this kind."""
-        return self._prompts.render(ReplyFormatContext(reply_schema=schema_text(kind)))
+        return self._parts.prompts.render(ReplyFormatContext(reply_schema=schema_text(kind)))
 
-    async def _reply(
-        self,
-        messages: Sequence[LLMMessage],
-        kind: type[T],
-        emit: Emit[BaseAgentEvent],
-        token: CancellationToken,
-        *,
-        check: Callable[[T], T] = lambda value: value,
-        tools: Sequence[ToolSchema] = (),
-        repair_timeout: float | None = None,
-    ) -> T | UnreadableReply | ToolCalls:
-        """Make one structured model call and at most one repair.
-
-        Returns an `UnreadableReply` if the repair failed too, or took longer than `repair_timeout` seconds; the
-        caller has the fallback. `check` returns the value to use, or raises `UnreadableReply`. With `tools`, which a
-        repair does not offer, the result may be the calls that the model made instead.
-        """
-        state = self._state
-        while True:
-            repairing, text, timeout = bool(state.repair), "", self._timeout
-            message_id = identity.new_message_id()
-            if repairing and repair_timeout is not None:
-                timeout = min(repair_timeout, timeout or repair_timeout)
-            try:
-                offered = () if repairing else tools
-                show = self._show_as(message_id, emit) if self._settings.stream else None
-                result = await self._call([*messages, *state.repair], kind, token, offered, timeout, show)
-            except ModelError as error:
-                problem = _why_no_reply(error)
-                if problem is None and repairing and repair_timeout is not None:
-                    state.repair = []
-                    return UnreadableReply(str(error))
-                if problem is None:
-                    raise
-                emit(ThoughtEvent(id=identity.new_message_id(), source=self.name, content=f"(no reply: {problem})"))
-            else:
-                cut = find_cut(result.finish_reason)
-                if offered and not isinstance(result.content, str) and cut is None:
-                    thought = result.thought or "(calls tools)"
-                    emit(
-                        ThoughtEvent(
-                            id=identity.new_message_id(), source=self.name, content=thought, models_usage=result.usage
-                        )
-                    )
-                    return ToolCalls(result.content, result.thought)
-                text = result.content if isinstance(result.content, str) else ""
-                self._log_reply(text)
-                decided = shape_of(kind).read(text) or "(no text)"
-                try:
-                    if cut is not None and not isinstance(result.content, str):
-                        raise UnreadableReply(f"it was cut off {cut.why}, and none of its calls was made")
-                    value = parse_reply(text, kind)
-                    decided = value.in_words()
-                    value = check(value)
-                    state.repair = []
-                    message_id = identity.new_message_id()  # What streamed becomes the result, not this.
-                    return value
-                except UnreadableReply as error:
-                    problem = str(error)
-                finally:
-                    emit(ThoughtEvent(id=message_id, source=self.name, content=decided, models_usage=result.usage))
-            if repairing:
-                state.repair = []
-                return UnreadableReply(problem, text)
-            state.repair = self._repair_request(problem, text)
-
-    def _show_as(self, message_id: str, emit: Emit[BaseAgentEvent]) -> Emit[Read]:
-        """Return what shows the text of a reply as the text of a message."""
-
-        def show(item: Read) -> None:
-            if isinstance(item, str):
-                emit(ModelClientStreamingChunkEvent(source=self.name, content=item, full_message_id=message_id))
-
-        return show
-
-    def _repair_request(self, problem: str, text: str) -> list[LLMMessage]:
+    def _ask_for_repair(self, problem: str, text: str) -> list[LLMMessage]:
         shown = shorten_middle(text, self._settings.max_context_chars)
         reply = [AssistantMessage(content=shown, source=self.name)] if text.strip() else []
-        return [*reply, UserMessage(content=self._prompts.render(RepairContext(problem)), source="system")]
-
-    async def _call(
-        self,
-        messages: Sequence[LLMMessage],
-        kind: type[BaseModel],
-        token: CancellationToken,
-        tools: Sequence[ToolSchema],
-        timeout: float | None,
-        show: Emit[Read] | None,
-    ) -> CreateResult:
-        """Make one call, with the strongest form of JSON that the server accepts; with tools, no form.
-
-        Servers that are given both never call a tool.
-        """
-        client, agent = self._model_client, self.name
-        if self._small_client is not None and (self._state.repair or kind is QuestionCheck):
-            small = self._small_client
-            return (await request_json(small, messages, kind, agent=agent, token=token, timeout=timeout, show=show))[0]
-        if tools:
-            call = call_model(
-                client,
-                messages,
-                agent=agent,
-                tools=tools,
-                timeout=timeout,
-                stream=show is not None,
-                shape=shape_of(kind),
-                cancellation_token=token,
-            )
-            return await result_of(call, show)
-        result, self._state.weaker = await request_json(
-            client, messages, kind, agent=agent, token=token, refused=self._state.weaker, timeout=timeout, show=show
-        )
-        return result
+        return [*reply, UserMessage(content=self._parts.prompts.render(RepairContext(problem)), source="system")]
 
     def _choose_examples(self, examples: Sequence[E], few: int) -> Sequence[E]:
         """Return the worked examples for this model: all if it is small, else a `few`."""
@@ -364,27 +345,21 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
 
     # -- the second look ----------------------------------------------------------------------------------------------
 
-    async def _worth_asking(
-        self,
-        request: str,
-        emit: Emit[BaseAgentEvent],
-        token: CancellationToken,
-        *,
-        threshold: float = 0.0,
-        limit: int | None = None,
-        keep: bool = False,
-    ) -> list[Question]:
-        """Return at most `limit` candidates whose answer changes the result. A check that fails drops
-        nothing; with `keep` no check drops any, and only adds options."""
+    def _look_again(
+        self, request: str, *, threshold: float = 0.0, limit: int | None = None, keep: bool = False
+    ) -> list[Question] | StructuredRequest:
+        """Return at most `limit` candidates whose answer changes the result, or the call that is needed to know.
+
+        A check that fails drops nothing; with `keep` no check drops any, and only adds options.
+        """
         state, kept = self._state, list[Question]()
-        unsure = {each.id for each in state.candidates if each.id not in state.looks and self._is_unsure(each)}
-        before = self._before_check() if unsure else []
         for question in state.candidates:
             if len(kept) == limit:
                 break
-            if question.id in unsure:
-                prompt = [*before, self._to_check(request, question.question)]
-                state.looks[question.id] = await self._look_again(prompt, emit, token)
+            if question.id not in state.looks and self._is_unsure(question):
+                prompt = [*self._before_check(), self._to_check(request, question.question)]
+                purpose = "the second look at a question"
+                return self._request(prompt, QuestionCheck, purpose=purpose, question_id=question.id)
             if (seen := see_effect(question, state.looks.get(question.id), threshold, keep=keep)) is not None:
                 kept.append(seen)
         state.candidates, state.looks = [], {}
@@ -396,23 +371,6 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         if not self._settings.check_questions or question.detail is Detail.INPUT:
             return False
         return question.weight != 1 or is_small(self._model_client)
-
-    async def _look_again(
-        self, prompt: Sequence[LLMMessage], emit: Emit[BaseAgentEvent], token: CancellationToken
-    ) -> QuestionCheck | None:
-        try:
-            checked = await self._reply(prompt, QuestionCheck, emit, token)
-        except ModelError as error:
-            self._state.repair = []
-            emit(
-                ThoughtEvent(
-                    id=identity.new_message_id(),
-                    source=self.name,
-                    content=f"(the second look at a question failed: {error})",
-                )
-            )
-            return None
-        return checked if isinstance(checked, QuestionCheck) else None
 
     def _before_check(self) -> list[LLMMessage]:
         """Return the messages before the question of a check: the prompt and worked examples."""
@@ -427,7 +385,7 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         return [system, *example_turns(self.name, turns)]
 
     def _to_check(self, request: str, question: str) -> UserMessage:
-        text = self._prompts.render(QuestionToCheckContext(request=request, question=question))
+        text = self._parts.prompts.render(QuestionToCheckContext(request=request, question=question))
         return UserMessage(content=text, source="user")
 
     # -- component ----------------------------------------------------------------------------------------------------
@@ -436,8 +394,8 @@ class StructuredAgent(ResumableAgent[ThreadT], Generic[ThreadT, SettingsT]):
         return self.component_config_schema(
             name=self.name,
             model_client=self._model_client.dump_component(),
-            small_client=self._small_client.dump_component() if self._small_client else None,
-            prompts=str(self._prompts.folder) if self._prompts.folder else None,
+            small_client=self._parts.small_client.dump_component() if self._parts.small_client else None,
+            prompts=str(self._parts.prompts.folder) if self._parts.prompts.folder else None,
             **self._settings.model_dump(),
             **self._dump_tools(),
         )

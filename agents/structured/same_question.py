@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, RequestUsage
 
-from upcall.agents.structured.json_forms import ask_once
+from upcall.agents.tool_loop.json_forms import ask_once
 from upcall.policy.resolver import Matcher
 from upcall.prompts import PROMPTS, Prompts
 from upcall.questions.question import Question

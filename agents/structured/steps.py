@@ -1,9 +1,12 @@
-"""The next steps of a structured agent: ask, wait for answers, hand off its turn, or return the result."""
+"""The next steps of a structured agent: ask, hand off its turn, or return the result."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
 
 from upcall.questions.question import Question
 
@@ -14,13 +17,7 @@ class Ask:
 
     questions: Sequence[Question]
     metadata: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Wait:
-    """Wait for the answers to questions of this turn's tool calls, which were published already."""
-
-    questions: Sequence[Question]
+    kind: Literal["ask"] = "ask"
 
 
 @dataclass(frozen=True)
@@ -30,6 +27,7 @@ class HandOver:
     target: str
     content: str
     metadata: dict[str, str] = field(default_factory=dict)
+    kind: Literal["hand over"] = "hand over"
 
 
 @dataclass(frozen=True)
@@ -38,6 +36,7 @@ class Respond:
 
     content: str
     metadata: dict[str, str] = field(default_factory=dict)
+    kind: Literal["respond"] = "respond"
 
 
-Step = Ask | Wait | HandOver | Respond
+Step: TypeAlias = Annotated[Ask | HandOver | Respond, Field(discriminator="kind")]

@@ -11,9 +11,12 @@ from autogen_core.models import LLMMessage
 from pydantic import BaseModel, Field
 
 from upcall.agents.resumable import AgentState
+from upcall.agents.structured.steps import Step
+from upcall.agents.tool_loop.turn import Turn
 from upcall.autogen.messages import CLARIFIER_LOG, CLASSIFICATION, QUESTIONS, message_answers
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
+from upcall.runs.json_text import SparseModel
 from upcall.runs.outputs import QuestionCheck
 
 TASK_SOURCE = "user"
@@ -27,17 +30,25 @@ class DialogEntry(BaseModel):
     answer: Answer | None = None
 
 
+class Exchange(SparseModel, Turn):
+    """What was said between the agent and its model in this turn, besides its prompt, and the open batch of calls."""
+
+
 class Thread(AgentState):
     """The messages of the group, and the agent's dialog with the user in this turn.
 
-    ``rounds`` counts how often it asked in this turn; one round may contain several questions. ``repair``: the
-    unreadable reply and the feedback on it, so that only the repair is repeated if it fails. ``weaker``
+    ``context`` is its exchange with its model. ``rounds`` counts how often it asked in this turn; one round may contain
+    several questions. ``step`` was decided and is still to be done; ``metadata`` goes with the questions of the last.
+    ``repair``: the unreadable reply and the feedback on it, so that only the repair is repeated if it fails. ``weaker``
     counts the forms of JSON that the server has refused, strongest first. ``candidates`` are the questions that the
     model wants to ask, ``looks`` the results of the check so far, by question id; None is one that failed.
     """
 
     messages: list[Annotated[ChatMessage, Field(discriminator="type")]] = []
     dialog: list[DialogEntry] = []
+    step: Step | None = None
+    metadata: dict[str, str] = {}
+    context: Exchange = Field(default_factory=Exchange)
     rounds: int = 0
     repair: list[LLMMessage] = []
     weaker: int = 0
@@ -45,20 +56,21 @@ class Thread(AgentState):
     looks: dict[str, QuestionCheck | None] = {}
 
     def open_questions(self) -> list[Question]:
-        """Return the open questions."""
-        return [entry.question for entry in self.dialog if entry.answer is None]
+        """Return the open questions, of the agent and of its tools."""
+        return [each.question for each in self.dialog if each.answer is None] + self.context.open_questions()
 
-    def take(self, answers: Sequence[Answer]) -> None:
+    def deliver(self, answers: Sequence[Answer]) -> None:
         """Note the answers to open questions."""
         by_id = {answer.question_id: answer for answer in answers}
         for entry in self.dialog:
             if entry.answer is None:
                 entry.answer = by_id.get(entry.question.id)
+        self.context.deliver(answers)
 
     def end(self) -> None:
         """End the turn: forget what belongs only to it, and keep the thread."""
         self.seen, self.dialog, self.rounds, self.repair = [], [], 0, []
-        self.candidates, self.looks = [], {}
+        self.candidates, self.looks, self.context, self.metadata, self.step = [], {}, Exchange(), {}, None
 
     def task_messages(self, user_proxy: str) -> Sequence[ChatMessage]:
         """Return the user's last texts (S2-05). A text of another agent before them is the result of an earlier

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from upcall import identity
-from upcall.agents.structured.parse_output import (
+from upcall.agents.tool_loop.parse_output import (
     UnreadableReply,
     describe_misfit,
     drop_thoughts,

@@ -11,7 +11,6 @@ from autogen_core.tools import ToolSchema
 from pydantic import BaseModel
 
 from upcall import identity
-from upcall.agents.structured.parse_output import UnreadableReply
 from upcall.agents.tool_loop.ask_user import ASK_USER
 from upcall.agents.tool_loop.final_reply import (
     REPORT,
@@ -23,6 +22,7 @@ from upcall.agents.tool_loop.final_reply import (
     report_schema,
 )
 from upcall.agents.tool_loop.limits import Limit
+from upcall.agents.tool_loop.parse_output import UnreadableReply
 from upcall.agents.tool_loop.parts import PausableParts
 from upcall.agents.tool_loop.turn import Frame, Turn
 from upcall.autogen.concurrency import cancellable

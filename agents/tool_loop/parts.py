@@ -27,11 +27,7 @@ from upcall.prompts import PROMPTS, Prompts
 
 @dataclass(frozen=True, eq=False)
 class PausableParts:
-    """What a `PausableAgent` is made of. Nothing of it changes in a turn, so twins of an agent share it.
-
-    Raises:
-        ConfigurationError: there is something to call, and the model calls no tools.
-    """
+    """What a `PausableAgent` is made of. Nothing of it changes in a turn, so twins of an agent share it."""
 
     name: str
     settings: PausableSettings
@@ -43,17 +39,22 @@ class PausableParts:
     small_client: ChatCompletionClient | None = None
     prompts: Prompts = PROMPTS
 
-    def __post_init__(self) -> None:
+    @property
+    def calls_tools(self) -> bool:
+        """Whether the model can call tools at all."""
+        return self.model_client.model_info.get("function_calling") is not False
+
+    def require_calls(self) -> None:
+        """Check that the model can call what there is to call.
+
+        Raises:
+            ConfigurationError: it calls no tools.
+        """
         if not self.calls_tools and self.toolset.has_tools:
             raise ConfigurationError(
                 f"Agent {self.name!r}: its model calls no tools (function_calling is false in its model_info), so it "
                 "can have no tools, agents, workbenches or hand-offs. Use another model, or correct the model_info."
             )
-
-    @property
-    def calls_tools(self) -> bool:
-        """Whether the model can call tools at all."""
-        return self.model_client.model_info.get("function_calling") is not False
 
     def to_config(self) -> PausableAgentConfig:
         """Return the declarative form."""

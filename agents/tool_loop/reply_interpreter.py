@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from autogen_agentchat.messages import ThoughtEvent
 from autogen_core import FunctionCall
-from autogen_core.models import CreateResult
+from autogen_core.models import CreateResult, LLMMessage
 from autogen_core.tools import ToolSchema
 
 from upcall import identity
-from upcall.agents.structured.parse_output import UnreadableReply
 from upcall.agents.tool_loop.ask_shapes import mend_asks
 from upcall.agents.tool_loop.final_reply import REPORT
 from upcall.agents.tool_loop.limits import BROKEN
 from upcall.agents.tool_loop.output import NotYet, OutputValidator, object_once
+from upcall.agents.tool_loop.parse_output import UnreadableReply
 from upcall.agents.tool_loop.parts import PausableParts
 from upcall.agents.tool_loop.prose_questions import ends_with_question, prose_question_call
 from upcall.agents.tool_loop.turn import Turn
@@ -53,10 +53,11 @@ class ReplyInterpreter:
         return ReplyShape(find_text(kind), around, may_call, REPORT if self._output.report_tool else "")
 
     def read(
-        self, turn: Turn, reply: CreateResult, known: Sequence[ToolSchema]
+        self, turn: Turn, reply: CreateResult, known: Sequence[ToolSchema], seen: Sequence[LLMMessage]
     ) -> tuple[list[FunctionCall], TextCalls]:
-        """Return the calls that a reply makes of the `known` tools, mended, and what its text is."""
-        found = self._find_calls(turn, reply, [schema["name"] for schema in known])
+        """Return the calls that a reply makes of the `known` tools, mended, and what its text is; a call that stands in
+        what the model has `seen` is not made."""
+        found = self._find_calls(turn, reply, [schema["name"] for schema in known], seen)
         calls = mend_calls(found.calls, known, self._parts.name)
         return (mend_asks(calls) if self._parts.toolset.ask_user else calls), found
 
@@ -89,14 +90,16 @@ class ReplyInterpreter:
             events.append(ThoughtEvent(id=message_id, source=agent, content=drop_marks(reply.thought)))
         return events
 
-    def _find_calls(self, turn: Turn, reply: CreateResult, known: Sequence[str]) -> TextCalls:
+    def _find_calls(
+        self, turn: Turn, reply: CreateResult, known: Sequence[str], seen: Sequence[LLMMessage]
+    ) -> TextCalls:
         text = reply.content
         if not isinstance(text, str):
             turn.calls_natively = turn.calls_natively or bool(text)
             return TextCalls(text)
         if self._asks_in_prose(turn, reply, reminded=True):
             return TextCalls([prose_question_call(text)])
-        return read_calls(self._parts.model_client, text, known, turn.messages, calls_itself=turn.calls_natively)
+        return read_calls(self._parts.model_client, text, known, seen, calls_itself=turn.calls_natively)
 
     def _asks_in_prose(self, turn: Turn, reply: CreateResult, *, reminded: bool) -> bool:
         """Return whether a whole text is a question to the user, or before the model was `reminded`, may be one."""

@@ -87,7 +87,8 @@ async def ask_and_answer(client: ScriptedModelClient, value: AnswerValue, **opti
 
 
 async def state_of(agent: Clarifier) -> ClarifierAgentState:
-    return ClarifierAgentState.model_validate(await agent.save_state())
+    state = await agent.save_state()
+    return ClarifierAgentState.model_validate({name: each for name, each in state.items() if name != "parts"})
 
 
 def dialog(request: Request) -> list[tuple[str, str]]:

@@ -15,7 +15,7 @@ from odd_replies import ODD, READ, UNREADABLE, Odd
 from pydantic import BaseModel
 from tables import rows
 
-from upcall.agents.structured.parse_output import UnreadableReply, parse_reply, schema_text
+from upcall.agents.tool_loop.parse_output import UnreadableReply, parse_reply, schema_text
 from upcall.runs.outputs import AmbiguityCheck, ClarificationResponse, Classification, StructuredReply
 from upcall.runs.plan import Plan
 from upcall.runs.reports import Report

@@ -10,7 +10,7 @@ from guests import load_those_here
 from pydantic import BaseModel, ValidationError
 from seed_texts import AMBIGUITY
 
-from upcall.agents.structured.parse_output import parse_reply
+from upcall.agents.tool_loop.parse_output import parse_reply
 from upcall.questions.question import MAX_LABEL_CHARS, MAX_OPTIONS, MAX_QUESTION_CHARS, ClarificationType
 from upcall.runs.outputs import (
     Ambiguity,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from upcall.agents.structured.parse_output import schema_text
+from upcall.agents.tool_loop.parse_output import schema_text
 from upcall.runs.outputs import Classification
 from upcall.testing import Call, Calls, Reply
 

@@ -63,7 +63,7 @@ async def call_model(
     sent = list(messages) if client.model_info["vision"] else remove_images(list(messages))
     options: dict[str, Any] = {"tools": tools, "json_output": json_output, "cancellation_token": cancellation_token}
     if json_output and find_own_client(client) is calling_client(client):
-        options["keeps_format"] = True  # `upcall.agents.structured.json_forms` asks for another.
+        options["keeps_format"] = True  # `upcall.agents.tool_loop.json_forms` asks for another.
     if first_token:
         options["extra_create_args"] = FIRST_TOKEN
 

@@ -1,7 +1,7 @@
 """The text for a person in a reply that is JSON, read while the reply arrives: the pieces may be cut anywhere.
 
 A reply may be anything: JSON in a fence, in a wrapper or in a string, a call written as text, several objects, prose.
-The rules are those by which the whole reply is read afterwards (`upcall.agents.structured.parse_output`): the first
+The rules are those by which the whole reply is read afterwards (`upcall.agents.tool_loop.parse_output`): the first
 object with a text counts, and what is not JSON is text as it stands. What streams is a preview: where the whole reply
 turns out to be another text, the message that ends the turn replaces it.
 

@@ -7,7 +7,7 @@ import re
 
 from pydantic import BaseModel
 
-from upcall.agents.structured.json_forms import request_once
+from upcall.agents.tool_loop.json_forms import request_once
 from upcall.autogen.api import CancellationToken, ChatCompletionClient
 from upcall.errors import ConfigurationError
 from upcall.experiments.functions import Named, call_with, find_function

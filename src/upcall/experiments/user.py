@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from upcall.agents.structured.json_forms import request_once
+from upcall.agents.tool_loop.json_forms import request_once
 from upcall.autogen.api import CancellationToken, ChatCompletionClient
 from upcall.errors import AnswerRefused
 from upcall.experiments.tasks import Task

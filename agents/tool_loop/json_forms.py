@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage, UserMessage
+from autogen_core.tools import ToolSchema
 from pydantic import BaseModel
 
-from upcall.agents.structured.parse_output import UnreadableReply, parse_reply, schema_text
-from upcall.autogen.concurrency import Emit
+from upcall.agents.tool_loop.parse_output import UnreadableReply, parse_reply, schema_text
 from upcall.autogen.model_calls import call_model, result_of
 from upcall.autogen.reply_streams import Read, ReplyShape
 from upcall.autogen.structured_text import Around
@@ -34,39 +35,45 @@ _FORMAT_WORDS = LazyPattern(r"response.?format|json|schema|structured|grammar|gu
 _TOO_LONG = LazyPattern(r"context.?(length|window|size)|too long|too many tokens|maximum.{0,30} tokens", re.IGNORECASE)
 
 
-async def request_json(
+async def call_in_forms(
     client: ChatCompletionClient,
     messages: Sequence[LLMMessage],
-    kind: type[BaseModel],
+    forms: Sequence[JsonForm],
     *,
     agent: str,
     token: CancellationToken,
-    refused: int = 0,
+    tools: Sequence[ToolSchema] = (),
+    shape: ReplyShape | None = None,
     timeout: float | None = None,
-    show: Emit[Read] | None = None,
-) -> tuple[CreateResult, int]:
-    """Return the reply, and how many forms the server has refused; `refused` were known before. With `show` the reply
-    is streamed, and its text for a person shown as it arrives.
+    stream: bool = False,
+    note_refused: Callable[[int], None] | None = None,
+) -> AsyncGenerator[Read, None]:
+    """Make a call as `call_model` does, in the first of `forms` that the server does not refuse. `note_refused` gets
+    the number of those before it, once there is a reply.
 
     Raises:
         ModelError: the call failed for another reason, or all forms were refused: then the first refusal.
     """
-    forms = _forms(client, kind)
-    refused = min(refused, len(forms) - 1)  # It may come from a state that was stored with another model.
     first: ModelError | None = None
-    for count, form in enumerate(forms[refused:], start=refused):
+    for count, form in enumerate(forms):
         call = call_model(
             client,
             messages,
             agent=agent,
+            tools=tools,
             json_output=form,
+            stream=stream,
             timeout=timeout,
-            stream=show is not None,
-            shape=shape_of(kind),
+            shape=shape,
             cancellation_token=token,
         )
         try:
-            return await result_of(call, show), count
+            async with aclosing(call) as items:
+                async for item in items:
+                    if isinstance(item, CreateResult) and note_refused is not None:
+                        note_refused(count)
+                    yield item
+            return
         except ModelError as error:
             if not _refuses_format(error.__cause__):
                 raise
@@ -111,7 +118,8 @@ async def request_once(
 
     form = ReplyFormatContext(reply_schema=schema_text(kind))
     asked = UserMessage(content=f"{prompts.render(context)}\n\n{prompts.render(form)}", source="system")
-    result, _ = await request_json(client, [*known, asked], kind, agent=agent, token=token)
+    forms = list_forms(client, kind)
+    result = await result_of(call_in_forms(client, [*known, asked], forms, agent=agent, token=token))
     try:
         return parse_reply(result.content if isinstance(result.content, str) else "", kind), result.usage
     except UnreadableReply:
@@ -125,14 +133,12 @@ def shape_of(kind: type[BaseModel]) -> ReplyShape:
     return ReplyShape(fields, Around.NOTHING if fields else Around.INVALID)
 
 
-def _forms(client: ChatCompletionClient, kind: type[BaseModel]) -> list[JsonForm]:
-    """List the forms that the server may support, strongest first."""
-    forms: list[JsonForm] = []
-    if client.model_info.get("structured_output"):
-        forms.append(construct_unchecked(kind))
-    if client.model_info.get("json_output"):
-        forms.append(True)
-    return [*forms, None]
+def list_forms(client: ChatCompletionClient, kind: type[BaseModel], refused: int = 0) -> list[JsonForm]:
+    """List the forms that the server may support, strongest first, without the first ones that it has `refused`; the
+    last one always stays."""
+    strong: list[JsonForm] = [construct_unchecked(kind)] if client.model_info.get("structured_output") else []
+    forms = [*strong, *([True] if client.model_info.get("json_output") else []), None]
+    return forms[min(refused, len(forms) - 1) :]  # The number may come from a state stored with another model.
 
 
 @cache
