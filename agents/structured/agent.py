@@ -204,11 +204,12 @@ class StructuredAgent(ToolLoopAgent[ThreadT, StructuredRequest, Result], Generic
         return UnreadableReply(str(problem), this.text)
 
     async def _conclude(self, this: Round[StructuredRequest], result: Result) -> AsyncGenerator[Event, None]:
+        events = self._take(this.request, result)
         if isinstance(result, StructuredReply):  # What streamed becomes the result, not this.
             yield self._thought(result.in_words(), usage=this.reply.usage)
         else:
             yield self._thought(this.shown, this.message_id, this.reply.usage)
-        for event in self._take(this.request, result):
+        for event in events:
             yield event
 
     def _take(self, request: StructuredRequest, result: Result) -> Sequence[Event]:

@@ -56,11 +56,11 @@ class PausableRequest(CallRequest):
     limit: Limit | None = None
 
 
-Ending: TypeAlias = TextMessage | Response
+TurnEnd: TypeAlias = TextMessage | Response
 """What a text ends a turn with: the result, or the whole response at a limit."""
 
 
-class PausableAgent(ToolLoopAgent[Turn, PausableRequest, Ending], Component[PausableAgentConfig]):
+class PausableAgent(ToolLoopAgent[Turn, PausableRequest, TurnEnd], Component[PausableAgentConfig]):
     """A tool-calling agent that can ask the human in the middle of its turn, from any depth.
 
     Its turn ends with a `HandoffMessage` to the user proxy while questions are open, its own or those of nested
@@ -215,7 +215,7 @@ class PausableAgent(ToolLoopAgent[Turn, PausableRequest, Ending], Component[Paus
             return [], TextCalls()
         return super()._read(request, reply)
 
-    async def _accept(self, this: Round[PausableRequest], token: CancellationToken) -> Ending:
+    async def _accept(self, this: Round[PausableRequest], token: CancellationToken) -> TurnEnd:
         limit, reply = this.request.limit, this.reply
         if limit and not isinstance(reply.content, str):
             return await self._stop(limit, token)
@@ -232,7 +232,7 @@ class PausableAgent(ToolLoopAgent[Turn, PausableRequest, Ending], Component[Paus
 
     async def _give_up(
         self, this: Round[PausableRequest], problem: UnreadableReply, token: CancellationToken
-    ) -> Ending:
+    ) -> TurnEnd:
         try:
             return await self._output.give_up(self._state, problem, this.reply, token)
         except ModelReplyInvalid:
@@ -244,7 +244,7 @@ class PausableAgent(ToolLoopAgent[Turn, PausableRequest, Ending], Component[Paus
     async def _stop(self, limit: Limit, token: CancellationToken) -> Response:
         return Response(chat_message=await self._output.stop(self._state, limit, token))
 
-    async def _conclude(self, this: Round[PausableRequest], result: Ending) -> AsyncGenerator[Event | Response, None]:
+    async def _conclude(self, this: Round[PausableRequest], result: TurnEnd) -> AsyncGenerator[Event | Response, None]:
         """End the turn with the result, and warn of what the user should know about it."""
         if isinstance(result, Response):
             yield result

@@ -652,6 +652,22 @@ async def test_question_is_sent_back_once_a_task_despite_failures() -> None:
     assert client.requests[1].messages == client.requests[2].messages
 
 
+WRITTEN = '{"name": "search", "arguments": {"words": "G7 energy"}}'
+
+
+async def test_call_written_as_text_is_made() -> None:
+    with ScriptedModelClient([WRITTEN, CLEAR]) as client:
+        await turn(Clarifier(client, tools=[search]), TASK)
+    assert dialog(client.requests[1])[-2:] == [("tool", "Found: G7 energy"), ("user", REMINDER["content"])]
+
+
+async def test_call_that_the_task_quotes_is_repaired_instead() -> None:
+    with ScriptedModelClient([WRITTEN, CLEAR]) as client:
+        await turn(Clarifier(client, tools=[search]), TextMessage(source="user", content=f"Explain {WRITTEN}"))
+    assert [role for role, _ in dialog(client.requests[1])] == ["user", "assistant", "user"]
+    assert offered(client.requests[1]) == []
+
+
 # -- what servers take ------------------------------------------------------------------------------------------------
 
 

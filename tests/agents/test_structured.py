@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, get_type_hints
 
 import pytest
-from autogen_agentchat.messages import HandoffMessage, TextMessage
+from autogen_agentchat.messages import HandoffMessage, TextMessage, ThoughtEvent
+from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from conversation import answers, cancelled_while, resumed_as, send
@@ -347,6 +348,19 @@ async def test_cancelled_call_ends_at_once_and_is_repeated(agent: Make, good: li
         made = agent(client)
         await cancelled_while(made, lambda: len(client.requests) == 1, "token", TASK)
         rest = await send(await resumed_as(made, agent(client)))
+    assert isinstance(rest.message, HandoffMessage)
+
+
+@each_agent
+async def test_step_decided_is_done_after_the_reader_left(agent: Make, good: list[str], names: list[str]) -> None:
+    with ScriptedModelClient(good) as client:
+        left = agent(client)
+        task = TextMessage(source="user", content=TASK)
+        async with aclosing(left.on_messages_stream([task], CancellationToken())) as items:
+            async for item in items:
+                if isinstance(item, ThoughtEvent) and len(client.requests) == len(good):
+                    break
+        rest = await send(await resumed_as(left, agent(client)))
     assert isinstance(rest.message, HandoffMessage)
 
 

@@ -14,9 +14,11 @@ from autogen_core.memory import ListMemory, MemoryContent, MemoryMimeType
 from autogen_core.tools import BaseToolWithState, StaticWorkbench
 from autogen_ext.memory.canvas import TextCanvasMemory
 from autogen_ext.models.replay import ReplayChatCompletionClient
+from conversation import answers, resumed_as, send
 from pydantic import BaseModel
 
 from upcall import PausableAgent, Upcall
+from upcall.agents import Clarifier
 from upcall.autogen.part_states import PartStates
 from upcall.testing import Call, ScriptedModelClient
 from upcall.testing.script import Request
@@ -60,6 +62,16 @@ def stock(tool: Counter) -> ChatAgent:
 
 def ours(tool: Counter) -> ChatAgent:
     return PausableAgent("one", ScriptedModelClient(counting), tools=[tool])
+
+
+async def test_tool_with_a_state_continues_in_a_new_clarifier() -> None:
+    question = '{"needs_clarification": true, "clarification_question": "Where?"}'
+    replies = [Call("count"), question, Call("count"), '{"needs_clarification": false}']
+    with ScriptedModelClient(replies) as client:
+        first, tool = Clarifier(client, tools=[Counter()]), Counter()
+        asked = await send(first, "Go")
+        await send(await resumed_as(first, Clarifier(client, tools=[tool])), answers(asked, "Here"))
+    assert tool.count == 2
 
 
 @pytest.mark.parametrize("make", [stock, ours])
