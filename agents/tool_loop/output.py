@@ -142,11 +142,8 @@ class OutputValidator:
         Raises:
             ModelReplyInvalid: there is none.
         """
-        kind = self.output_type
-        if kind is not None and issubclass(kind, Report) and (work := await self.list_work(turn, token)).made:
-            report = kind.from_text(f"{self._agent} ended without a report.")
-            report = report.with_warnings(["it ended without a report"])
-            return output_message(report.verify_against(work), self._agent)
+        if (report := await self.report_calls(turn, token)) is not None:
+            return output_message(report, self._agent)
         turn.reminded = []
         why = f"{problem}. Use another model, or try again."
         if isinstance(reply.content, str) and is_blank(reply.content):
@@ -155,6 +152,15 @@ class OutputValidator:
             f"Agent {self._agent!r}: the model's final reply could not be used, also after one repair: {why} "
             "The run is stored and can be resumed."
         )
+
+    async def report_calls(self, turn: Turn, token: CancellationToken) -> Report | None:
+        """Return what the calls show where the model reports nothing; None if they show nothing either, or the output
+        is no report."""
+        kind = self.output_type
+        if kind is None or not issubclass(kind, Report) or not (work := await self.list_work(turn, token)).made:
+            return None
+        report = kind.from_text(f"{self._agent} ended without a report.")
+        return report.with_warnings(["it ended without a report"]).verify_against(work)
 
     async def verify_report(self, turn: Turn, report: Report, token: CancellationToken) -> Report:
         """Return the report as far as the calls confirm it.

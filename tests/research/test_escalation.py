@@ -147,6 +147,23 @@ async def test_limit_of_a_turn_causes_no_escalation(monkeypatch: pytest.MonkeyPa
     assert "stopped after 2 model calls" in rest.text
 
 
+async def test_changes_without_a_report_stand(tmp_path: Path) -> None:
+    """A small model often does the work, and then has no words for it."""
+    write = Call("write_file", {"path": "hello.txt", "content": "Hello, world!"})
+    with ScriptedModelClient([write, "", ""]) as client:
+        rest = await send(coder(client, tmp_path, escalates_to="clarifier"), "Create hello.txt")
+    assert isinstance(rest.message, TextMessage)
+    assert "Files:\n- hello.txt" in rest.text
+    assert (tmp_path / "hello.txt").read_text() == "Hello, world!"
+
+
+async def test_work_that_changed_nothing_and_has_no_report_escalates(tmp_path: Path) -> None:
+    """S2-42"""
+    with ScriptedModelClient([Call("list_files"), "", ""]) as client:
+        rest = await send(coder(client, tmp_path, escalates_to="clarifier"), "Create hello.txt")
+    assert isinstance(rest.message, HandoffMessage)
+
+
 async def test_escalation_of_an_unanswered_question_carries_the_findings(tmp_path: Path) -> None:
     """S2-42: research that is over leaves nothing behind that stands, and a plan may help."""
     (tmp_path / "gpu.md").write_text("CUDA came out in 2007.")

@@ -21,6 +21,8 @@ from upcall.research.quotes import FoundQuote, SearchableText, find_in, find_nea
 _NUMBER = LazyPattern(r"\d{1,9}")
 _SHORTEST_REF = 4
 """A shorter source name would be found within all kinds of names."""
+_NAMED_CHARS = 100
+"""How much of a name is shown that no source has. A model that is given its own report cites the line that says so."""
 
 
 # -- what was read -----------------------------------------------------------------------------------------------------
@@ -204,7 +206,7 @@ def _check(citation: Claimed, library: Library) -> tuple[CitedSource | None, str
     if ref is None and enough:
         ref = library.find_only_source(quote)  # Small models write a title, or the place, instead of the ref.
     if ref is None:
-        return None, f"{fit_in_line(citation.ref) or 'A source without a name'} was cited, and was not read."
+        return None, f"{fit_in_line(citation.ref, _NAMED_CHARS) or 'A source without a name'} was cited, and was not read."
     source = CitedSource(number=citation.number, ref=ref, place=citation.place)
     if not enough:
         return source, ""

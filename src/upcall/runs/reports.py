@@ -66,6 +66,10 @@ class Report(StructuredReply):
         """Return the warnings that the model gets once, before its report is accepted."""
         return ()
 
+    def leaves_work(self) -> bool:
+        """Return whether the work changed something that stays, whatever its words are worth."""
+        return False
+
     def metadata(self) -> dict[str, str]:
         """Return what the message with the report says of it to code, beside its text."""
         return {}

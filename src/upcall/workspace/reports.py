@@ -111,6 +111,10 @@ class CodingReport(Report):
         """Return all warnings: a call can resolve each of them."""
         return self.warnings
 
+    def leaves_work(self) -> bool:
+        """Return whether it changed a file."""
+        return bool(self.files)
+
     def _lists(self) -> list[str]:
         lists = [
             *head_list("Files", tuple(map(show_on_line, self.files))),
