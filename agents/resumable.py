@@ -6,7 +6,7 @@ import copy
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import Response
@@ -18,7 +18,7 @@ from autogen_agentchat.messages import (
     TextMessage,
 )
 from autogen_core import CancellationToken
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from upcall.autogen.instrumentors import show_turn
 from upcall.autogen.messages import ERROR, PATH, QUESTIONS, REPLY_TO, message_answers, message_questions
@@ -26,6 +26,7 @@ from upcall.autogen.ownership import claim_for_current_run
 from upcall.autogen.part_states import PartStates
 from upcall.autogen.scope import close_published, note_interruption, publish
 from upcall.errors import AnswerRefused, SchemaMismatch
+from upcall.formats import Format, is_number
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import parse_answer
 from upcall.questions.question import Question
@@ -33,18 +34,18 @@ from upcall.questions.question import Question
 _PARTS = "parts"
 """The key of the states of an agent's memories and tools."""
 
-STATE_VERSION: Literal[1] = 1
-"""The version of every agent state written here. AutoGen never checks its own (`BaseState.version`)."""
-
 
 class AgentState(BaseModel, extra="forbid", defer_build=True):
-    """Base of the agents' states.
+    """Base of the agents' states. Each kind has formats of its own, whose number is stored with it; AutoGen never
+    checks that of its own states (`BaseState.version`).
 
     ``seen`` contains the ids of the messages taken in during the open turn. ``handed_over`` is the agent's question
     if its last turn ended with a hand-off to the user.
     """
 
-    version: Literal[1] = STATE_VERSION
+    stored_as: ClassVar[Format] = Format()
+
+    version: int = 1
     # Made anew by a factory: an empty list as the default is copied deeply for each state, which takes longer than the
     # rest of it.
     seen: list[str] = Field(default_factory=list)
@@ -164,24 +165,22 @@ class ResumableAgent(BaseChatAgent, Generic[StateT]):
         """Return the state as plain JSON, even in the middle of a turn."""
         state = self._state.model_dump(mode="json", exclude=None if self._state.handed_over else {"handed_over"})
         parts = await self._part_states.save()
-        return {**state, **({_PARTS: parts} if parts else {})}
+        return {**state, **self.state_type.stored_as.stamp(), **({_PARTS: parts} if parts else {})}
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Load a saved state.
+        """Load a state that was saved by this or an earlier version.
 
         Raises:
-            SchemaMismatch: it was written by another version, or by another kind of agent.
+            NewerFormat: it was saved by a later one.
+            SchemaMismatch: it is that of another kind of agent.
         """
-        version = state.get("version")
-        if isinstance(version, int) and version != STATE_VERSION:
-            raise SchemaMismatch(
-                f"The stored state of agent {self.name!r} has version {version}, and this version of upcall reads "
-                f"version {STATE_VERSION}. Resume the run with the version of upcall that stored it."
-            )
-        own = {name: each for name, each in state.items() if name != _PARTS}
+        own = self.state_type.stored_as.bring_up(state, f"The stored state of agent {self.name!r}")
+        own.pop(_PARTS, None)
         try:
-            self._state = self.state_type.model_validate({"version": None, **own})  # type: ignore[assignment]
-        except ValidationError as error:
+            if not is_number(own.get("version")):
+                raise ValueError("a state of ours has a number")
+            self._state = self.state_type.model_validate(own)  # type: ignore[assignment]
+        except ValueError as error:
             raise SchemaMismatch(
                 f"The stored state of agent {self.name!r} is that of another kind of agent than {type(self).__name__}. "
                 "Resume the run with the team that stored it."

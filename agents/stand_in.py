@@ -10,7 +10,7 @@ from autogen_agentchat.agents import BaseChatAgent, SocietyOfMindAgent
 from autogen_agentchat.messages import BaseChatMessage, HandoffMessage
 from autogen_core import CancellationToken, ComponentModel
 
-from upcall.agents.resumable import STATE_VERSION, ResumableAgent, StateT
+from upcall.agents.resumable import ResumableAgent, StateT
 from upcall.autogen.instrumentors import is_shown
 from upcall.errors import SchemaMismatch
 
@@ -109,16 +109,19 @@ class StandIn(ResumableAgent[StateT]):
         """Return the stock agent's state, with the additions."""
         base = (self._base or {}) if self._is_shared else await self._save_stock()
         dumped, empty = self._state.model_dump(mode="json"), self._empty_state().model_dump(mode="json")
-        ours = {name: each for name, each in dumped.items() if each != empty[name]}
+        ours = {name: each for name, each in dumped.items() if each != empty[name] and name != "version"}
         parts = await self._part_states.save()
         ours |= {"parts": parts} if parts else {}
+        if ours and self.state_type.stored_as.upgrades:  # Without a number it is the first format.
+            ours |= self.state_type.stored_as.stamp()
         return {**base, **({_OURS: ours} if ours else {})}
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Load a state, or one of the stock agent itself.
 
         Raises:
-            SchemaMismatch: it was written by another version of upcall, or by another kind of agent.
+            NewerFormat: it was saved by a later version of upcall.
+            SchemaMismatch: it is that of another kind of agent.
         """
         base = {name: each for name, each in state.items() if name != _OURS}
         if base and base.get("type") != (await self.stock.save_state()).get("type"):
@@ -126,7 +129,7 @@ class StandIn(ResumableAgent[StateT]):
                 f"The stored state of agent {self.name!r} is that of another kind of agent than "
                 f"{type(self.stock).__name__}. Resume the run with the team that stored it."
             )
-        await super().load_state({"version": STATE_VERSION, **state.get(_OURS, {})})
+        await super().load_state({"version": 1, **state.get(_OURS, {})})
         if self._is_shared:
             self._base = base or None
         else:

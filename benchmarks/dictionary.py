@@ -1,9 +1,10 @@
-"""Make the tables of the dictionary that short texts are compressed with (`src/upcall/storage/dictionary.txt`).
+"""Make the tables of the dictionary that short texts are compressed with (`src/upcall/storage/dictionaries`).
 
 The text says what states look like; it is written by hand, from the states of runs. The tables say how often each byte
 and each length comes in what is stored beside that text: with them a short text brings none of its own. They are made
 of what a few dozen runs store, of teams whose agents have other names, words and ids each time. Print them, and put
-them into `upcall.storage.compression`; that changes what is stored, so raise `SCHEMA_VERSION`.
+them into `upcall.storage.compression.TABLES` under the next number, with the text beside the others: one that was
+released stays as it is.
 
     python benchmarks/dictionary.py             # needs libzstd, from 1.4.5 on
 """
@@ -153,7 +154,7 @@ def make_tables(text: bytes, samples: Sequence[bytes]) -> bytes:
 
 def main() -> None:
     """Print the tables."""
-    text = files("upcall.storage").joinpath("dictionary.txt").read_bytes()
+    text = files("upcall.storage").joinpath("dictionaries", f"{max(compression.TABLES)}.txt").read_bytes()
     samples = asyncio.run(Samples().collect())
     tables = make_tables(text, samples)
     print(f"# {len(tables)} bytes, of {len(samples)} texts")

@@ -22,7 +22,6 @@ from autogen_core.tools import ToolSchema, Workbench
 from pydantic import BaseModel
 
 from upcall.agents.approve import Approve
-from upcall.agents.resumable import STATE_VERSION
 from upcall.agents.tool_loop.limits import IN_CIRCLES, REPEATS, Limit, begin_last_words, find_limit
 from upcall.agents.tool_loop.loop import CallRequest, Round, ToolLoopAgent
 from upcall.agents.tool_loop.options import PausableAgentConfig, PausableOptions, read_options
@@ -160,10 +159,11 @@ class PausableAgent(ToolLoopAgent[Turn, PausableRequest, TurnEnd], Component[Pau
         """Load a saved state, or one of the stock agent that this one was made of.
 
         Raises:
-            SchemaMismatch: it was written by another version, or by another kind of agent.
+            NewerFormat: it was saved by a later version.
+            SchemaMismatch: it is that of another kind of agent.
         """
         if state.get("type") == "AssistantAgentState":
-            state = {"version": STATE_VERSION, "messages": state["llm_context"].get("messages", [])}
+            state = {"version": 1, "messages": state["llm_context"].get("messages", [])}
         await super().load_state(state)
 
     def _to_config(self) -> PausableAgentConfig:

@@ -170,7 +170,12 @@ class StoreUnavailable(StoredStateError):
 
 
 class SchemaMismatch(StoredStateError):
-    """The stored data has another schema version, or does not fit the team that should load it."""
+    """The stored data cannot be read by this version of upcall, or does not fit the team that should load it."""
+
+
+class NewerFormat(SchemaMismatch):
+    """Stored data has a format that this version of upcall does not read. A later version does; the data stays as it
+    is."""
 
 
 class TeamMismatch(SchemaMismatch):

@@ -28,6 +28,7 @@ ExtensionPoint: TypeAlias = Literal[
     "roles",
     "settings",
     "tables",
+    "upgrades",
 ]
 """What can be added. `docs/guides/extending.md` says what each takes.
 
@@ -45,6 +46,8 @@ ExtensionPoint: TypeAlias = Literal[
 ``roles``: kinds of work in the root team, by the names of their agents: a class derived from `upcall.teams.Role`.
 ``settings``: a section of the settings, a `upcall.setting_types.Section` whose fields all have defaults.
 ``tables``: a `upcall.storage.schema.Table` of the store, or several.
+``upgrades``: what brings these tables from one format to the next, by the same name: a sequence of
+`upcall.storage.upgrades.TableUpgrade`.
 """
 
 

@@ -6,6 +6,7 @@ import getpass
 import os
 import platform
 import secrets
+import sys
 import uuid
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -47,6 +48,11 @@ def new_message_id() -> str:
     beginning.
     """
     return _message_ids.take()
+
+
+def version() -> str:
+    """Return the version of upcall. The package's root, which has it, is loaded before any of its modules."""
+    return str(sys.modules["upcall"].__version__)
 
 
 def account() -> str:

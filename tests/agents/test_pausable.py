@@ -472,14 +472,15 @@ THREAD = Thread(messages=[TextMessage(source="user", content="Hello")]).model_du
     ("state", "text"),
     [
         ({}, "another kind of agent"),
-        ({"version": 2, "messages": []}, "version 2"),
+        ({"version": 2, "messages": []}, "has format 2, "),
+        ({"version": 2, "needs": "0.2.0"}, "Continue with upcall 0.2.0 or later"),
         ({"type": "AssistantAgentState", "llm_context": {"messages": [{"type": "Unknown"}]}}, "another kind of agent"),
-        (THREAD, "another kind of agent"),
-        (Thread().model_dump(mode="json"), "another kind of agent"),
+        ({"version": 1, **THREAD}, "another kind of agent"),
+        ({"version": 1, **Thread().model_dump(mode="json")}, "another kind of agent"),
         ({"version": 1, "frames": "none"}, "another kind of agent"),
         ({"version": 1, "messages": [{"type": "Unknown"}]}, "another kind of agent"),
     ],
-    ids=["empty", "newer", "AutoGen's", "other agent", "other agent, empty", "frames", "message"],
+    ids=["empty", "newer", "newer, named", "AutoGen's", "other agent", "other agent, empty", "frames", "message"],
 )
 async def test_foreign_state_is_refused_and_nothing_is_changed(state: dict[str, Any], text: str) -> None:
     agent = coder(ScriptedModelClient([]))

@@ -349,7 +349,7 @@ async def test_state_of_another_version_is_refused(nested: bool) -> None:
 
     before = await change_checkpoint(STORE, run.id, change)
     (line,) = await refused(lambda: lead_with("coder")(client), run)
-    assert "has version 9, and this version of upcall reads version 1. Resume the run with the version" in line
+    assert "has format 9, and this version of upcall (0.1.0) reads formats up to 1. Continue with a later" in line
     await change_checkpoint(STORE, run.id, lambda _: before.as_json())
     assert (await gone_on(lambda: lead_with("coder")(client), run)).result == "Done."
 

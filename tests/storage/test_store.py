@@ -175,8 +175,15 @@ def count_state_bytes(location: str) -> int:
     ("table", "column", "value", "message"),
     [
         ("upcall_checkpoints", "state", {"version": 1, "inbox": 7}, "damaged"),
-        ("upcall_checkpoints", "state", {"version": 2}, "Continue with the version of upcall that stored it"),
-        ("upcall_checkpoints", "state", {"version": "1"}, "Continue with the version of upcall that stored it"),
+        (
+            "upcall_checkpoints",
+            "state",
+            {"version": 2},
+            "has format 2, .* later version of upcall, one that reads format 2",
+        ),
+        ("upcall_checkpoints", "state", {"version": 2, "needs": "0.2.0"}, "Continue with upcall 0.2.0 or later"),
+        ("upcall_checkpoints", "state", {"version": "1"}, "damaged"),
+        ("upcall_runs", "record", {"format": 3, "needs": "0.3.0"}, "Continue with upcall 0.3.0"),
         ("upcall_runs", "record", {"status": "dreaming"}, "field 'status'"),
     ],
 )
@@ -191,19 +198,31 @@ async def test_unreadable_run_is_refused_and_left_as_it_is(
     assert execute(location, f"select {column} from {table}") == before
 
 
-@pytest.mark.parametrize("version", ["1", "99", "odd"])
-async def test_schema_of_another_version_is_refused_with_advice(version: str, location: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("format", "odd", "has no format"),
+        ("reads_from", None, "made before upcall 0.1.0 was released"),
+        ("format", "99", "The store .* has format 99, .* reads formats up to 1. Continue with upcall 7.1 or later"),
+        (
+            "notifications.format",
+            "9",
+            "What 'notifications' keeps .* has format 9, .* Continue with upcall 7.1 or later",
+        ),
+    ],
+)
+async def test_store_of_unknown_format_is_refused(key: str, value: str | None, message: str, location: str) -> None:
     await RunStore(location).create(Run(task="do it"), FIRST)
-    execute(location, "update upcall_meta set value = ?", version)
-    with pytest.raises(SchemaMismatch, match=f"has schema version {version}; .* reads version 3.*upcall store export"):
+    execute(location, "delete from upcall_meta where key = ?", key)
+    if value is not None:
+        prefix = key.removesuffix("format")
+        execute(location, f"delete from upcall_meta where key in ('{prefix}needs', '{prefix}reads_from')")
+        rows = f"('{key}', '{value}'), ('{prefix}needs', '7.1'), ('{prefix}reads_from', '{value}')"
+        execute(location, f"insert into upcall_meta values {rows}")
+    before = execute(location, "select * from upcall_meta order by key")
+    with pytest.raises(SchemaMismatch, match=message):
         await RunStore(location).load("abcd")
-
-
-async def test_table_that_an_older_store_lacks_is_made(location: str) -> None:
-    stored = await RunStore(location).create(Run(task="do it"), FIRST)
-    execute(location, "drop table upcall_plans")
-    assert await RunStore(location).load(stored.run.id) == stored
-    assert execute(location, "select * from upcall_plans") == []
+    assert execute(location, "select * from upcall_meta order by key") == before
 
 
 # -- several at once --------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 
 from upcall.extensions import find_added
 from upcall.sections import load_sections
-from upcall.storage.schema import list_added
+from upcall.storage.schema import list_guests
 from upcall.teams import load_roles
 
 
@@ -42,7 +42,7 @@ class MadeGuests:
 
 def forget_found() -> None:
     """Have what is installed looked up again."""
-    for each in (find_added, list_added, load_roles, load_sections):
+    for each in (find_added, list_guests, load_roles, load_sections):
         each.cache_clear()
 
 

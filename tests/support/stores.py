@@ -10,6 +10,7 @@ from typing import Any
 from autogen_agentchat.messages import TextMessage
 
 from upcall.runs.checkpoint import Checkpoint
+from upcall.runs.run import Run
 from upcall.storage.compression import decode, encode
 from upcall.storage.store import RunStore
 
@@ -69,3 +70,13 @@ def history(length: int) -> Checkpoint:
     agent = {"type": "ChatAgentContainerState", "agent_state": {"messages": context}, "message_buffer": []}
     manager = {"type": "SwarmManagerState", "message_thread": thread, "current_turn": length}
     return Checkpoint(team_state={"type": "TeamState", "agent_states": {"lead": agent, "manager": manager}})
+
+
+async def make_store(location: str, count: int = 3) -> list[str]:
+    """Make a store with some runs that nobody works on; return their ids."""
+    store = RunStore(location)
+    made = [await store.create(Run(task=f"do {number} of it"), history(number)) for number in range(count)]
+    for each in made:
+        await store.leases.release(each)
+    await store.close()
+    return [each.run.id for each in made]

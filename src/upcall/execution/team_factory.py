@@ -148,6 +148,11 @@ class TeamFactory:
         return "; ".join(said) or None
 
     @property
+    def name(self) -> str | None:
+        """The name of the program's own team, ``MODULE:FUNCTION``; None if it was not named."""
+        return self._named
+
+    @property
     def is_own(self) -> bool:
         """Whether the program supplies its own team."""
         return self._make_team is not None

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar
 
 from autogen_agentchat.messages import ChatMessage
 from pydantic import BaseModel, Field, ValidationError
 
 from upcall.errors import SchemaMismatch
+from upcall.formats import Format, is_number
 from upcall.runs.json_text import dump_json
 from upcall.runs.run import RunProgress
-
-CHECKPOINT_VERSION: Literal[1] = 1
 
 
 class Checkpoint(BaseModel, frozen=True, ser_json_inf_nan="constants", defer_build=True):
@@ -25,7 +24,11 @@ class Checkpoint(BaseModel, frozen=True, ser_json_inf_nan="constants", defer_bui
     on that way: a fork begins there. ``model_notes`` is what the team keeps for the servers of its models.
     """
 
-    version: Literal[1] = CHECKPOINT_VERSION
+    stored_as: ClassVar[Format] = Format()
+    """Of all that a checkpoint holds and that has no number of its own: what the agents of AutoGen and the managers of
+    group chats save, the messages, the journal."""
+
+    version: int = Field(default_factory=lambda: Checkpoint.stored_as.number, strict=True)
     team_state: dict[str, Any] | None = None
     inbox: tuple[Annotated[ChatMessage, Field(discriminator="type")], ...] = ()
     progress: RunProgress | None = None
@@ -43,46 +46,47 @@ class Checkpoint(BaseModel, frozen=True, ser_json_inf_nan="constants", defer_bui
 
     def dump(self) -> str:
         """Give the checkpoint as JSON text."""
-        return dump_json(self)
+        return dump_json(self) if not self.stored_as.upgrades else json.dumps(self.as_json(), separators=(",", ":"))
 
     def as_json(self) -> dict[str, Any]:
         """Give the checkpoint as plain JSON values."""
-        return self.model_dump(mode="json")
+        return {**self.stored_as.stamp(), **self.model_dump(mode="json", exclude={"version"})}
 
     @classmethod
     def load(cls, text: str | bytes, run_id: str) -> Checkpoint:
         """Give the checkpoint that `text` holds.
 
         Raises:
-            SchemaMismatch: it has another version, or is damaged.
+            NewerFormat: a later version of upcall stored it.
+            SchemaMismatch: it is damaged.
         """
         try:
-            return cls.model_validate_json(text)
+            found = cls.model_validate_json(text)
         except (ValidationError, TypeError):
             # Or Python's own parser takes it: half a surrogate pair, more than 200 levels; and a text beside an image,
             # which autogen-core's `Image` refuses with a TypeError where pydantic parses the JSON (0.7.5).
-            try:
-                return cls.from_json(json.loads(text), run_id)
-            except (ValueError, RecursionError) as error:
-                raise _explain_damage(run_id) from error
+            found = None
+        if found is not None and found.version == cls.stored_as.number and "version" in found.model_fields_set:
+            return found
+        try:
+            return cls.from_json(json.loads(text), run_id)
+        except (ValueError, RecursionError) as error:
+            raise _explain_damage(run_id) from error
 
     @classmethod
     def from_json(cls, data: Any, run_id: str) -> Checkpoint:
-        """Give the checkpoint that `as_json` gave as plain JSON values.
+        """Give the checkpoint that `as_json` gave, of this or an earlier version, as plain JSON values.
 
         Raises:
-            SchemaMismatch: it has another version, or is damaged.
+            NewerFormat: a later version of upcall stored it.
+            SchemaMismatch: it is damaged.
         """
-        version = data.get("version") if isinstance(data, Mapping) else None
-        if version == CHECKPOINT_VERSION:
-            try:
-                return cls.model_validate(data)
-            except ValidationError as error:
-                raise _explain_damage(run_id) from error
-        raise SchemaMismatch(
-            f"The checkpoint of run {run_id} has version {version!r}; this version of upcall reads version "
-            f"{CHECKPOINT_VERSION}. Continue with the version of upcall that stored it."
-        )
+        if not isinstance(data, Mapping) or not is_number(data.get("version")):
+            raise _explain_damage(run_id)
+        try:
+            return cls.model_validate(cls.stored_as.bring_up(data, f"The checkpoint of run {run_id}"))
+        except ValidationError as error:
+            raise _explain_damage(run_id) from error
 
 
 def _explain_damage(run_id: str) -> SchemaMismatch:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from upcall.formats import StoredValue
 from upcall.lazy_pattern import LazyPattern
 from upcall.questions.question import VisibleText
 from upcall.runs.outputs import StructuredReply
@@ -260,7 +261,7 @@ class PlanVersion(BaseModel, frozen=True, defer_build=True):
     edited: bool = False
 
 
-class ReviewedPlan(Plan):
+class ReviewedPlan(StoredValue, Plan):
     """A plan with what became of it: its earlier versions, oldest first, and where its review stands.
 
     ``remark`` is feedback that nothing was changed for: that after the last revision there may be, and that which the
@@ -326,7 +327,7 @@ class ReviewedPlan(Plan):
         return self.as_markdown() if self.approved else None
 
 
-class ApprovedPlan(BaseModel, frozen=True, defer_build=True):
+class ApprovedPlan(StoredValue, frozen=True, defer_build=True):
     """A plan that a user approved, to be offered for a like task.
 
     Attributes:

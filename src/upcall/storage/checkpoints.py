@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from upcall.errors import SchemaMismatch, UnknownRun
-from upcall.storage.compression import Damaged, decode, encode
+from upcall.errors import NewerFormat, SchemaMismatch, UnknownRun
+from upcall.storage.compression import Damaged, UnknownDictionary, decode, encode
 from upcall.storage.connection import Connection, database_errors
 from upcall.storage.databases import is_unreadable
 
@@ -132,6 +132,8 @@ def find_whole(connection: Connection, run_id: str, before: int) -> tuple[int, b
         if version < before and isinstance(text, bytes):
             try:
                 parse_checkpoint(text, run_id)
+            except NewerFormat:
+                raise  # A later version reads it: nothing is to go back behind it.
             except SchemaMismatch:
                 continue
             return version, text
@@ -170,6 +172,8 @@ def _read_text(connection: Connection, run_id: str, version: int, successor: byt
 
 
 def _explain_damage(connection: Connection, run_id: str, version: int, error: Damaged) -> SchemaMismatch:
+    if isinstance(error, UnknownDictionary):
+        return error.explain(f"The checkpoint of run {run_id} (version {version})", "")
     whole = find_whole(connection, run_id, version)
     remedy = (
         "No older one is whole: start the task again, or restore the database from a backup."

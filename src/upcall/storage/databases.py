@@ -60,6 +60,9 @@ class Database(Protocol):
     async def inspect(self, work: Work[T]) -> T:
         """Read whatever the schema is, to inspect possibly damaged data; otherwise like `read`."""
 
+    async def alter(self, work: Work[T]) -> T:
+        """Write whatever format the tables have, to upgrade them; otherwise like `write`."""
+
     async def shrink(self) -> None:
         """Return the space of removed data to the disk, if the database does not do so itself."""
 

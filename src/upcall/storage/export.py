@@ -6,18 +6,19 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from pydantic import ValidationError
 
 from upcall import identity
-from upcall.errors import ConfigurationError, SchemaMismatch
+from upcall.errors import ConfigurationError, NewerFormat, SchemaMismatch
+from upcall.formats import Format, is_number
 from upcall.questions.answer import Answer
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.config import DEFAULT_WORKSPACES
@@ -34,11 +35,17 @@ from upcall.storage.journal import put_records, read_journal
 from upcall.storage.queued_answers import insert_queued
 from upcall.storage.run_leases import lease_columns
 from upcall.storage.run_lists import read_queued
-from upcall.storage.run_rows import load_run
+from upcall.storage.run_rows import dump_run, load_run, parse_run
 from upcall.storage.store import RunStore
 from upcall.storage.stored_run import decode_records
+from upcall.text import first_line
 
-FORMAT, FORMAT_VERSION = "upcall-run", 1
+_RUNS_AT_ONCE = 50
+
+KIND = "upcall-run"
+
+EXPORT = Format()
+"""Of an exported run; its checkpoints, its record and its plans have numbers of their own."""
 
 
 async def export_run(store: RunStore, run_id: str, *, all_checkpoints: bool = False) -> dict[str, Any]:
@@ -53,6 +60,49 @@ async def export_run(store: RunStore, run_id: str, *, all_checkpoints: bool = Fa
     return {**content, "digest": _digest(content)}
 
 
+async def export_runs(store: RunStore, file: TextIO, *, all_checkpoints: bool = False) -> tuple[int, list[str]]:
+    """Write every run of a store as a line of JSON; return how many were written, and a line for each that cannot be
+    read."""
+    written, problems, before = 0, list[str](), None
+    while True:
+        page = await store.list(limit=_RUNS_AT_ONCE, before=before)
+        problems += [first_line(each.problem) for each in page.damaged]
+        for run in page:
+            try:
+                content = await export_run(store, run.id, all_checkpoints=all_checkpoints)
+            except SchemaMismatch as error:
+                problems.append(first_line(error))
+                continue
+            file.write(json.dumps(content, separators=(",", ":")) + "\n")
+            written += 1
+        before = page.next
+        if before is None:
+            return written, problems
+
+
+async def import_runs(store: RunStore, contents: Sequence[Any], *, as_new: bool = False) -> list[Run]:
+    """Store runs from `export_run`, each whole or not at all, in their order. Of several, those whose id is there are
+    left as they are: an import that was cut off can be made again.
+
+    Raises:
+        ConfigurationError, TooLarge: see `import_run`; those before are stored.
+    """
+    many = len(contents) > 1
+    return [
+        await import_run(store, content, as_new=as_new)
+        for content in contents
+        if as_new or not many or not await _is_known(store, content)
+    ]
+
+
+async def _is_known(store: RunStore, content: Any) -> bool:
+    try:
+        run_id = str(content["run"]["id"])
+    except (LookupError, TypeError):
+        return False
+    return run_id in await store.find(run_id)
+
+
 def _export(connection: Connection, *, run_id: str, all_checkpoints: bool, name: str) -> dict[str, Any]:
     run_id = stores.find_id(connection, run_id, name)
     query = "SELECT version, record FROM upcall_runs WHERE id = :id"
@@ -60,9 +110,9 @@ def _export(connection: Connection, *, run_id: str, all_checkpoints: bool, name:
     versions = checkpoints.list_versions(connection, run_id) or [0]
     states = checkpoints.load_since(connection, run_id, versions[0 if all_checkpoints else -1])
     return {
-        "format": FORMAT,
-        "version": FORMAT_VERSION,
-        "run": load_run(record, run_id).model_dump(mode="json", exclude_none=True),
+        "format": KIND,
+        **EXPORT.stamp(),
+        "run": json.loads(dump_run(load_run(record, run_id))),
         "run_version": version,
         "checkpoints": [{"version": each, "state": state.as_json()} for each, state in states.items()],
         "journal": decode_records(run_id, read_journal(connection, run_id)),
@@ -87,6 +137,7 @@ async def import_run(
         ConfigurationError: it is not an exported run, damaged, written by a later version, or its id is taken.
         TooLarge: a part of it is larger than the store accepts.
     """
+    content = _check(content)
     run, states = _read(content)
     if as_new:
         states = {version: _keep_lineage(state, run.id) for version, state in states.items()}
@@ -148,28 +199,36 @@ def _parse_event(entry: Mapping[str, Any], folder: Path | None = None) -> LogEve
     return replace(event, change=event.change.model_copy(update={"folder": os.path.realpath(folder), "machine": ""}))
 
 
-def _read(content: Any) -> tuple[Run, dict[int, Checkpoint]]:
-    """Return the run and its checkpoints by version, checked in every part."""
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+def _check(content: Any) -> dict[str, Any]:
+    """Return an exported run as this version exports it.
+
+    Raises:
+        ConfigurationError: a later version exported it, or it is something else.
+    """
+    if not isinstance(content, dict) or content.get("format") != KIND or not is_number(content.get(EXPORT.key)):
         raise ConfigurationError("This is not a run that upcall exported.")
-    if content.get("version") != FORMAT_VERSION:
-        raise ConfigurationError(
-            f"This run was exported in version {content.get('version')!r} of the format; this version of upcall reads "
-            f"version {FORMAT_VERSION}. Use the version of upcall that exported it."
-        )
+    try:
+        now = EXPORT.bring_up(content, "This exported run")
+    except NewerFormat as error:
+        raise ConfigurationError(str(error)) from error
     if content.get("digest") != _digest({name: each for name, each in content.items() if name != "digest"}):
         raise ConfigurationError("This exported run is damaged or was changed: its digest differs. Export it again.")
+    return now
+
+
+def _read(content: Mapping[str, Any]) -> tuple[Run, dict[int, Checkpoint]]:
+    """Return the run and its checkpoints by version, checked in every part."""
     try:
-        run = Run.model_validate(content["run"])
+        run = parse_run(content["run"], content["run"]["id"])
         states = {int(each["version"]): Checkpoint.from_json(each["state"], run.id) for each in content["checkpoints"]}
         for each in content["queued_answers"]:
             Answer.model_validate(each)
         for _ in _read_log(content["log"]):
             pass
+    except NewerFormat as error:
+        raise ConfigurationError(str(error)) from error
     except (SchemaMismatch, ValidationError, LookupError, TypeError, ValueError, AttributeError) as error:
-        raise ConfigurationError(
-            "This exported run cannot be read. Use the version of upcall that exported it."
-        ) from error
+        raise ConfigurationError("This exported run cannot be read: it is damaged. Export it again.") from error
     if not states:
         raise ConfigurationError("This exported run has no checkpoint. Export it again.")
     return run, states

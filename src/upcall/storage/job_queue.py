@@ -30,6 +30,7 @@ _WORKERS_TABLE = """
 CREATE TABLE upcall_workers (
     id BIGINT PRIMARY KEY REFERENCES procrastinate_workers (id) ON DELETE CASCADE,
     host TEXT NOT NULL, process BIGINT NOT NULL, concurrency BIGINT NOT NULL,
+    version TEXT NOT NULL, format BIGINT NOT NULL, team TEXT,
     started_at TIMESTAMPTZ NOT NULL DEFAULT now()
 )
 """

@@ -20,7 +20,7 @@ from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.events import FilesChanged, RunRestored
 from upcall.runs.run import Run
 from upcall.runs.states import UNDER_WAY, RunEvent, RunStatus, is_over
-from upcall.storage import checkpoints, schema
+from upcall.storage import checkpoints, schema, upgrading
 from upcall.storage import store as stores
 from upcall.storage.change_log import decode_content
 from upcall.storage.compression import Damaged, decode, measure
@@ -210,7 +210,8 @@ def _check_file(connection: Connection, problems: list[str]) -> None:
 
 
 def _check_schema(connection: Connection, name: str, problems: list[str]) -> None:
-    schema.is_there(connection, name)
+    if schema.is_there(connection, name):
+        upgrading.refuse_behind(connection, name)
     there = schema.list_tables(connection)
     problems += [f"the table {table.name} is missing" for table in TABLES if table.name not in there]
 

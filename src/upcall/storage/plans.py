@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 
 from pydantic import ValidationError
 
+from upcall.errors import NewerFormat
 from upcall.runs.plan import ApprovedPlan
 from upcall.storage.connection import Connection, Work
 from upcall.storage.store import RunStore
+from upcall.text import first_line
+
+_log = logging.getLogger("upcall")
 
 MAX_COMPARED = 500
 """How many of a user's newest plans a new task is compared with."""
@@ -31,19 +36,18 @@ def _put(connection: Connection, *, values: dict[str, str]) -> None:
 
 
 async def list_plans(store: RunStore, owner: str | None) -> Sequence[ApprovedPlan]:
-    """List the plans that one user approved, newest first, without plans written by another version."""
+    """List the plans that one user approved, newest first, without those of a later version of upcall."""
 
-    def read(connection: Connection) -> list[str]:
-        query = "SELECT plan FROM upcall_plans WHERE owner = :owner ORDER BY approved_at DESC LIMIT :most"
-        rows = connection.execute(query, {"owner": owner or "", "most": MAX_COMPARED}).fetchall()
-        return [text for (text,) in rows]
+    def read(connection: Connection) -> list[tuple[str, str]]:
+        query = "SELECT run_id, plan FROM upcall_plans WHERE owner = :owner ORDER BY approved_at DESC LIMIT :most"
+        return connection.execute(query, {"owner": owner or "", "most": MAX_COMPARED}).fetchall()
 
     plans = []
-    for text in await store.database.read(read):
+    for run_id, text in await store.database.read(read):
         try:
             plans.append(ApprovedPlan.model_validate_json(text))
-        except ValidationError:
-            continue
+        except (ValidationError, NewerFormat) as error:
+            _log.warning("The plan of run %s is left out: %s", run_id, first_line(error))
     return plans
 
 

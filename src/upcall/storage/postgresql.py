@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from upcall.errors import missing_extra
-from upcall.storage import schema
+from upcall.storage import schema, upgrading
 from upcall.storage.connection import NO_VALUES, Connection, Values, Work
 from upcall.storage.databases import (
     BUSY_TIMEOUT_S,
@@ -138,6 +138,15 @@ class PostgreSQL:
         """See `Database`."""
         return await self._call(work, "read", check=False)
 
+    async def alter(self, work: Work[T]) -> T:
+        """See `Database`."""
+
+        def alone(connection: Connection) -> T:
+            connection.execute(f"SELECT pg_advisory_xact_lock({_MAKE_TABLES_LOCK})")
+            return work(connection)
+
+        return await self._call(alone, "write", check=False)
+
     async def shrink(self) -> None:
         """See `Database`. The server does by itself."""
 
@@ -165,6 +174,7 @@ class PostgreSQL:
     def _make_tables(self, connection: Connection) -> None:
         connection.execute(f"SELECT pg_advisory_xact_lock({_MAKE_TABLES_LOCK})")
         make_tables(connection, self.name)
+        upgrading.refuse_behind(connection, self.name)
         schema.create_added(connection)
 
     def _connect(self) -> _PostgresConnection:

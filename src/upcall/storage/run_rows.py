@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from upcall.errors import SchemaMismatch
+from upcall.formats import Format
 from upcall.questions.question import Question
 from upcall.runs.json_text import dump_json
 from upcall.runs.run import Run
@@ -49,34 +50,57 @@ def list_numbers(statuses: Iterable[RunStatus]) -> str:
     return ", ".join(str(STATUS_NUMBERS[each]) for each in statuses) or "NULL"
 
 
+RECORD = Format("format")
+"""Of a run's record. Without a number it is the first; with one, that comes first in the text."""
+
+_NUMBERED = b'{"format":'
+
+
 def dump_run(run: Run) -> bytes:
     """Return the stored JSON text of a run."""
-    return dump_json(run, exclude_none=True).encode()
+    text = dump_json(run, exclude_none=True).encode()
+    if not RECORD.upgrades:
+        return text
+    stamp = json.dumps(RECORD.stamp(), separators=(",", ":")).encode()
+    return stamp[:-1] + b"," + text[1:]
 
 
 def load_run(record: bytes, run_id: str) -> Run:
     """Return the run that a row stores.
 
     Raises:
-        SchemaMismatch: the record is damaged, or another version of upcall stored it.
+        NewerFormat: a later version of upcall stored it.
+        SchemaMismatch: the record is damaged.
     """
     try:
         text = decode(record)
     except Damaged as error:
-        raise SchemaMismatch(
-            f"The record of run {run_id} is damaged: {error}. See what can still be read: upcall store check"
-        ) from error
+        raise error.explain(f"The record of run {run_id}", "See what can still be read: upcall store check") from error
     try:
+        if RECORD.upgrades or text.startswith(_NUMBERED):
+            return parse_run(json.loads(text), run_id)
         return Run.model_validate_json(text)
     except ValidationError:
         try:
-            return Run.model_validate(json.loads(text))  # Half a surrogate pair is nothing for pydantic's parser.
+            return parse_run(json.loads(text), run_id)  # Half a surrogate pair is nothing for pydantic's parser.
         except ValueError as error:
             found = error.errors()[0]["loc"] if isinstance(error, ValidationError) else ()
             where = ".".join(str(part) for part in found)
             raise SchemaMismatch(
-                f"The stored run {run_id} cannot be read (field {where!r}). Use the version of upcall that stored it."
+                f"The stored run {run_id} cannot be read (field {where!r}). See what else is: upcall store check"
             ) from error
+
+
+def parse_run(record: Mapping[str, Any], run_id: str) -> Run:
+    """Return the run in a record of this or an earlier version.
+
+    Raises:
+        NewerFormat: a later version wrote it.
+        pydantic.ValidationError: it is damaged.
+    """
+    now = RECORD.bring_up({RECORD.key: 1, **record}, f"The stored run {run_id}")
+    del now[RECORD.key]
+    return Run.model_validate(now)
 
 
 def derive_columns(run: Run) -> dict[str, Any]:

@@ -1,17 +1,15 @@
-"""The tables of a store, the same on SQLite and PostgreSQL, and their schema version."""
+"""The tables of a store, the same on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from upcall.errors import ConfigurationError, SchemaMismatch, StoreUnavailable
-from upcall.extensions import load_all
+from upcall.errors import ConfigurationError, StoreUnavailable
+from upcall.extensions import find_added, load_added
+from upcall.storage import upgrades
 from upcall.storage.connection import Connection
-
-SCHEMA_VERSION = 3
-"""Raised with each change of a table, of what a column holds, or of the dictionary of the compression."""
 
 _TYPES = {
     "sqlite": {"NAME": "TEXT", "BYTES": "BLOB", "NUMBER": "INTEGER", "TIME": "REAL", "SERIAL": "INTEGER"},
@@ -68,6 +66,7 @@ def _translate(declared: str, kinds: Mapping[str, str]) -> str:
 
 
 META = Table("upcall_meta", {"key": "TEXT", "value": "TEXT NOT NULL"}, "key")
+"""The formats of the tables; see `upcall.storage.upgrades`."""
 
 RUNS = Table(
     "upcall_runs",
@@ -191,29 +190,42 @@ INDEXES = (
 
 
 @cache
-def list_added() -> Sequence[Table]:
-    """List the tables that other packages add.
+def list_guests() -> Mapping[str, Sequence[Table]]:
+    """List the tables that other packages add, by the name under which each adds some.
 
     Raises:
         ConfigurationError: one has the name of a table of the store.
     """
-    given = [tables if isinstance(tables, list | tuple) else [tables] for tables in load_all("tables")]
-    added = [table for tables in given for table in tables]
-    if taken := {table.name for table in TABLES} & {table.name for table in added}:
+    given = {name: load_added("tables", name) for name in sorted(find_added("tables"))}
+    added = {name: each if isinstance(each, list | tuple) else [each] for name, each in given.items()}
+    named = {table.name for tables in added.values() for table in tables}
+    if taken := {table.name for table in TABLES} & named:
         raise ConfigurationError(
             f"Another package adds the table {min(taken)}, which the store has itself. Uninstall that package."
         )
     return added
 
 
+def list_added() -> Sequence[Table]:
+    """List the tables that other packages add.
+
+    Raises:
+        ConfigurationError: one has the name of a table of the store.
+    """
+    return [table for tables in list_guests().values() for table in tables]
+
+
 def create_added(connection: Connection) -> None:
     """Make the missing tables of other packages."""
     there = list_tables(connection)
-    for table in list_added():
-        if table.name not in there:
+    for name, tables in list_guests().items():
+        missing = [table for table in tables if table.name not in there]
+        for table in missing:
             connection.execute(table.create(connection.dialect))
             for statement in table.index():
                 connection.execute(statement)
+        if missing and len(missing) == len(tables):
+            upgrades.put_new(connection, name)
 
 
 def is_made(connection: Connection, table: Table) -> bool:
@@ -240,42 +252,29 @@ def list_of_run(connection: Connection) -> Sequence[Table]:
 
 
 def create(connection: Connection) -> None:
-    """Make the missing tables."""
-    there = list_tables(connection)
-    for statement in _statements(connection.dialect, there):
+    """Make the tables."""
+    for table in TABLES:
+        connection.execute(table.create(connection.dialect))
+    for statement in (*INDEXES, *(statement for table in TABLES for statement in table.index())):
         connection.execute(statement)
-
-
-def _statements(dialect: str, there: Collection[str]) -> Iterator[str]:
-    yield from (table.create(dialect) for table in TABLES if table.name not in there)
-    yield from INDEXES
-    yield from (statement for table in TABLES for statement in table.index())
-    if META.name not in there:
-        yield f"INSERT INTO upcall_meta (key, value) VALUES ('schema_version', '{SCHEMA_VERSION}')"
+    upgrades.put_new(connection, upgrades.CORE)
 
 
 def is_there(connection: Connection, name: str) -> bool:
-    """Whether all tables exist, in the version that this code reads.
-
-    A table that came into the version before its release may be missing: `create` makes it.
+    """Whether the tables exist, in a format that this version of upcall works on or upgrades.
 
     Raises:
         StoreUnavailable: the database belongs to another program.
-        SchemaMismatch: they have another version.
+        NewerFormat: they have a later format.
+        SchemaMismatch: they have none that was ever released.
     """
     there = list_tables(connection)
     if META.name not in there:
         if there and connection.dialect == "sqlite":
             raise StoreUnavailable(f"{name} is a database of another program. Choose another file with --store.", name)
         return False
-    found = connection.execute("SELECT value FROM upcall_meta WHERE key = 'schema_version'").fetchone()
-    if found is None or found[0] != str(SCHEMA_VERSION):
-        raise SchemaMismatch(
-            f"The store {name} has schema version {found[0] if found else None}; this version of upcall reads version "
-            f"{SCHEMA_VERSION}. Use the version of upcall that made it: it can export its runs (upcall store export), "
-            "to be imported here; or choose another store with --store."
-        )
-    return {table.name for table in TABLES} <= {*there}
+    upgrades.refuse_unknown(upgrades.read_formats(connection, name), name)
+    return True
 
 
 def list_tables(connection: Connection) -> list[str]:

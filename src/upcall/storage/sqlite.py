@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import sqlite3
 import weakref
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from upcall.errors import StoreUnavailable
-from upcall.storage import schema
+from upcall.storage import schema, upgrades
 from upcall.storage.connection import Connection, Work
 from upcall.storage.databases import (
     BUSY_TIMEOUT_S,
@@ -30,6 +31,9 @@ from upcall.storage.databases import (
     run_in_thread,
     transact,
 )
+from upcall.storage.upgrading import upgrade_file
+
+_log = logging.getLogger("upcall")
 
 T = TypeVar("T")
 Identity = tuple[int, int]
@@ -56,8 +60,9 @@ class SQLite:
         self._synchronous = synchronous
         self._opened: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _OpenFile] = weakref.WeakKeyDictionary()
         self._checked: Identity | None = None
+        """Which file had its format checked, when its counter of changes stood where."""
+        self._changes = -1
         self._has_added = False
-        """Which file had its schema checked."""
 
     @property
     def name(self) -> str:
@@ -89,19 +94,23 @@ class SQLite:
         """See `Database`."""
         if (opened := self._find_opened(small)) is not None:
             with contextlib.suppress(_Busy), explain_errors("read", self.outage, self.name, self._advise):
-                return opened.read_at_once(work)
+                return opened.read_at_once(self._guard(work))
         return await self._call(lambda opened: self._do(opened, work, "read"))
 
     async def write(self, work: Work[T], *, small: bool = False) -> T:
         """See `Database`. Cancelled in the middle it is done to its end first."""
         if (opened := self._find_opened(small and self._has_added)) is not None:
             with contextlib.suppress(_Busy), explain_errors("write", self.outage, self.name, self._advise):
-                return opened.write_at_once(work)
+                return opened.write_at_once(self._guard(work))
         return await self._call(lambda opened: self._do(opened, work, "write"))
 
     async def inspect(self, work: Work[T]) -> T:
         """See `Database`."""
         return await self._call(lambda opened: self._inspect(opened, work))
+
+    async def alter(self, work: Work[T]) -> T:
+        """See `Database`."""
+        return await self._call(lambda opened: self._alter(opened, work))
 
     async def shrink(self) -> None:
         """See `Database`. Where another process is at work on the file it is left as it is; cancelled, too: it may take
@@ -162,15 +171,43 @@ class SQLite:
                 self._check(opened)
             if verb == "write" and not self._has_added:
                 if schema.list_added():
-                    _transact(opened.pool, "write", schema.create_added)
+                    _transact(opened.pool, "write", self._guard(schema.create_added))
+                    self._changes = _transact(opened.pool, "read", _count_changes)
                 self._has_added = True
-            return _transact(opened.pool, verb, work)
+            return _transact(opened.pool, verb, self._guard(work))
 
     def _check(self, opened: _OpenFile) -> None:
         if not _transact(opened.pool, "read", lambda connection: schema.is_there(connection, self.name)):
             # Two processes may find a new file at the same time: one makes the tables, all of them, the other waits.
             _transact(opened.pool, "write", lambda connection: make_tables(connection, self.name))
-        self._checked, self._has_added = self._identify(), False
+        changes, is_behind = _transact(opened.pool, "read", self._look_behind)
+        if is_behind:
+            done = _transact(opened.pool, "write", partial(upgrade_file, file=self.path))
+            changes, _ = _transact(opened.pool, "read", self._look_behind)
+            if done is not None:
+                _log.warning("%s", done)
+        self._checked, self._changes, self._has_added = self._identify(), changes, False
+
+    def _look_behind(self, connection: Connection) -> tuple[int, bool]:
+        formats = upgrades.read_formats(connection, self.name)
+        return _count_changes(connection), bool(upgrades.list_pending(formats))
+
+    def _guard(self, work: Work[T]) -> Work[T]:
+        """Return the work for a file whose format was checked: it is checked again where another process has changed
+        that meanwhile."""
+
+        def guarded(connection: Connection) -> T:
+            if (changes := _count_changes(connection)) != self._changes:
+                schema.is_there(connection, self.name)
+                self._changes = changes
+            return work(connection)
+
+        return guarded
+
+    def _alter(self, opened: _OpenFile, work: Work[T]) -> T:
+        with explain_errors("write", self.outage, self.name, self._advise):
+            self._refuse_folder("write")
+            return _transact(opened.pool, "write", work)
 
     def _identify(self) -> Identity | None:
         return _identify(self.path)
@@ -361,6 +398,11 @@ def _vacuum(opened: _OpenFile, *, begun: list[_SqliteConnection]) -> None:
     with contextlib.suppress(sqlite3.Error):
         connection.execute("VACUUM")
     opened.pool.give_back(connection)
+
+
+def _count_changes(connection: Connection) -> int:
+    """Count how often a format of the file's tables was written."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _identify(path: Path) -> Identity | None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from upcall.errors import SchemaMismatch
 from upcall.runs.run import Run
 from upcall.storage.compression import Damaged, decode
 
@@ -48,7 +47,6 @@ def decode_records(run_id: str, stored: Mapping[str, bytes]) -> dict[str, str]:
         try:
             found[key] = decode(record).decode("utf-8", "surrogatepass")
         except Damaged as error:
-            raise SchemaMismatch(
-                f"The journal of run {run_id} is damaged at {key!r}: {error}. See what else is: upcall store check"
-            ) from error
+            what = f"The journal of run {run_id} at {key!r}"
+            raise error.explain(what, "See what else is: upcall store check") from error
     return found

@@ -41,6 +41,11 @@ class AppTeam(Subject):
         return self.factory.is_own
 
     @property
+    def name(self) -> str | None:
+        """The name of the program's own team, ``MODULE:FUNCTION``; None if it was not named."""
+        return self.factory.name
+
+    @property
     def execution(self) -> str | None:
         """One line for people on how the coder's commands run; None if there are none, or with another team.
 

@@ -20,6 +20,9 @@ class WorkerStatus:
         host: the machine.
         process: its process there.
         concurrency: how many runs it works on at a time.
+        version: its version of upcall.
+        team: the team that it builds, as ``--team`` named it; None for the built-in one, or one given in a program.
+        since: when it started, as ISO 8601 in UTC.
         runs: the ids of the runs that it works on now.
         silent_seconds: seconds since its last sign of life.
         is_alive: whether that is recent enough. The runs of a dead worker go to others.
@@ -29,6 +32,9 @@ class WorkerStatus:
     host: str
     process: int
     concurrency: int
+    version: str
+    team: str | None
+    since: str
     runs: tuple[str, ...]
     silent_seconds: float
     is_alive: bool
@@ -53,8 +59,10 @@ class Fleet:
     def as_lines(self) -> list[str]:
         """Return lines for a person, one per worker."""
         lines = [
-            f"{each.id:>5}  {each.host}  process {each.process}  {len(each.runs)}/{each.concurrency} runs  "
-            f"{'alive' if each.is_alive else 'given up'}, last sign of life {each.silent_seconds:.0f} s ago"
+            f"{each.id:>5}  {each.host}  process {each.process}  {len(each.runs)}/{each.concurrency} runs"
+            f"{' '.join(['', *each.runs])}  "
+            f"{'alive' if each.is_alive else 'given up'}, last sign of life {each.silent_seconds:.0f} s ago  "
+            f"upcall {each.version}, {each.team or 'built-in team'}, since {each.since}"
             for each in self.workers
         ]
         queue = self.queue
@@ -76,17 +84,20 @@ async def look_at_fleet(store: RunStore) -> Fleet:
 
 
 _WORKERS = """
-SELECT w.id, w.host, w.process, w.concurrency,
+SELECT w.id, w.host, w.process, w.concurrency, w.version, w.team,
+       to_char(w.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"+00:00"'),
        (SELECT string_agg(args ->> 'run_id', ' ' ORDER BY j.id) FROM procrastinate_jobs j
         WHERE j.worker_id = w.id AND j.status = 'doing'),
-       extract(epoch FROM clock_timestamp() - p.last_heartbeat)
+       extract(epoch FROM clock_timestamp() - p.last_heartbeat)::float8
 FROM upcall_workers w JOIN procrastinate_workers p ON p.id = w.id ORDER BY w.id
 """
 
 
 def _read(connection: Connection, silence: float) -> Fleet:
     workers = [
-        WorkerStatus(id_, host, process, concurrency, tuple((runs or "").split()), float(silent), silent < silence)
-        for id_, host, process, concurrency, runs, silent in connection.execute(_WORKERS).fetchall()
+        WorkerStatus(
+            id_, host, process, concurrency, version, team, since, tuple((runs or "").split()), silent, silent < silence
+        )
+        for id_, host, process, concurrency, version, team, since, runs, silent in connection.execute(_WORKERS)
     ]
     return Fleet(tuple(workers), read_queue(connection))

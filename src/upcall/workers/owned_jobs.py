@@ -15,6 +15,9 @@ from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
 from procrastinate.utils import utcnow
 
+from upcall import identity
+from upcall.storage import upgrades
+
 RETRY_DELAY_S = 1.0
 
 # IS NOT DISTINCT FROM: a job whose worker's entry was deleted names no worker, and is rescued too.
@@ -25,8 +28,8 @@ _MINE = (
 _FINISH = _MINE + "SELECT procrastinate_finish_job_v1(id, %(status)s, %(delete_job)s) FROM mine"
 _RETRY = _MINE + "SELECT procrastinate_retry_job_v2(id, %(retry_at)s, NULL, NULL, NULL) FROM mine"
 _INTRODUCE = (
-    "INSERT INTO upcall_workers (id, host, process, concurrency) "
-    "VALUES (%(worker_id)s, %(host)s, %(process)s, %(concurrency)s)"
+    "INSERT INTO upcall_workers (id, host, process, concurrency, version, format, team) "
+    "VALUES (%(worker_id)s, %(host)s, %(process)s, %(concurrency)s, %(version)s, %(format)s, %(team)s)"
 )
 _IS_HELD = "SELECT EXISTS (SELECT 1 FROM upcall_holds WHERE kind = 'queue') AS held"
 
@@ -58,9 +61,9 @@ class IntroducedWorkers(OwnedJobs):
     """The jobs of workers that register by name, for `upcall workers`, and that retry reports of a job's end: nobody
     takes up a job that a live worker seems to have, and procrastinate 3.10 reports its end only once."""
 
-    def __init__(self, connector: BaseConnector, concurrency: int) -> None:
+    def __init__(self, connector: BaseConnector, concurrency: int, team: str | None) -> None:
         super().__init__(connector)
-        self._concurrency, self._insists = concurrency, True
+        self._concurrency, self._team, self._insists = concurrency, team, True
 
     def stop_insisting(self) -> None:
         """Leave to others what cannot be reported now: the worker ends, and they notice."""
@@ -81,8 +84,15 @@ class IntroducedWorkers(OwnedJobs):
         return None if held["held"] else await super().fetch_job(queues, worker_id)
 
     async def register_worker(self) -> int:
-        """Register a worker, with its host, process and concurrency."""
+        """Register a worker, with its host, process and concurrency, its version of upcall and its team."""
         worker_id = await super().register_worker()
-        me = {"host": socket.gethostname(), "process": os.getpid(), "concurrency": self._concurrency}
+        me = {
+            "host": socket.gethostname(),
+            "process": os.getpid(),
+            "concurrency": self._concurrency,
+            "version": identity.version(),
+            "format": 1 + len(upgrades.STEPS),
+            "team": self._team,
+        }
         await self.connector.execute_query_async(_INTRODUCE, worker_id=worker_id, **me)
         return worker_id

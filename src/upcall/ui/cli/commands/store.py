@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,8 +18,10 @@ from upcall.ui.cli.options import AS_JSON, CONFIG, DEBUG, STORE, Given, RunArgum
 
 if TYPE_CHECKING:
     from upcall.settings import Settings
+    from upcall.storage.copying import StoreCopy
     from upcall.storage.maintenance import Pruned, Stats, StoreCheck
     from upcall.storage.store import RunStore
+    from upcall.storage.upgrading import StoreUpgrade
 
 app = command_group("Maintain the store: statistics, checks, pruning, moving runs between stores.")
 
@@ -29,21 +32,27 @@ class StoreCommand(Command):
     store: RunStore
     settings: Settings
 
-    def __init__(self, *, settings: Given, config: Path | None, as_json: bool, debug: bool) -> None:
+    def __init__(self, *, config: Path | None, as_json: bool, debug: bool, settings: Given | None = None) -> None:
         super().__init__(as_json=as_json, debug=debug)
-        self._given, self._config = settings, config
+        self._given, self._config = settings or {}, config
 
     def open(self) -> None:
         """See `Command`."""
-        from upcall.storage.store import RunStore
         from upcall.ui.cli.agreeing import read_settings
 
-        self.settings = settings = read_settings(self, self._config, **self._given)
-        self.store = RunStore(
-            settings.store.path,
-            lease_seconds=settings.store.lease_seconds,
-            max_state_bytes=settings.store.max_state_bytes,
-            synchronous=settings.store.synchronous,
+        self.settings = read_settings(self, self._config, **self._given)
+        self.store = self.open_store(self.settings.store.path)
+
+    def open_store(self, location: str) -> RunStore:
+        """Return a store, with the settings of this command."""
+        from upcall.storage.store import RunStore
+
+        settings = self.settings.store
+        return RunStore(
+            location,
+            lease_seconds=settings.lease_seconds,
+            max_state_bytes=settings.max_state_bytes,
+            synchronous=settings.synchronous,
         )
 
     def print_lines(self, value: object, lines: Iterable[str]) -> None:
@@ -123,6 +132,27 @@ def run_prune(
         command.print_lines({**maintenance.as_plain(found), "dry_run": dry_run}, lines)
 
 
+@app.command("upgrade")
+@store_options
+def run_upgrade(
+    command: StoreCommand,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
+    backup: Annotated[
+        bool, typer.Option("--backup", help="Copy a PostgreSQL store too, with pg_dump. An SQLite file always is.")
+    ] = False,
+    contract: Annotated[
+        bool, typer.Option("--contract", help="Take away what only programs of earlier versions need.")
+    ] = False,
+) -> None:
+    """Upgrade the store to the format of this version, completely or not at all."""
+    from upcall.storage import upgrading
+
+    with command:
+        upgrade = upgrading.upgrade_store(command.store, dry_run=dry_run, backup=backup, contract=contract)
+        done = signals.run(upgrade)
+        command.print_lines({**asdict(done), "dry_run": dry_run}, _describe_upgrade(command.store.name, done, dry_run))
+
+
 @app.command("restore")
 @store_options
 def run_restore(command: StoreCommand, run_id: RunArgument) -> None:
@@ -147,21 +177,52 @@ def run_delete(command: StoreCommand, run_id: RunArgument) -> None:
         command.print_lines({"run_id": found}, [f"Run {found} was deleted from {command.store.name}."])
 
 
+@app.command("copy")
+@with_options(StoreCommand, CONFIG, AS_JSON, DEBUG)
+def run_copy(
+    command: StoreCommand,
+    source: Annotated[str, typer.Argument(metavar="FROM", help="The store to copy: a file, or a URL.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="An empty store, or an unfinished copy of the same.")],
+) -> None:
+    """Copy a whole store to an empty one, open questions included; run it again if it was cut off."""
+    from upcall.storage.copying import copy_store
+
+    with command:
+        stores = [command.open_store(location) for location in (source, target)]
+        done = signals.run(copy_store(*stores))
+        command.print_lines(asdict(done), _describe_copy(stores[1].name, done))
+    if done.busy:
+        raise typer.Exit(FAILED)
+
+
 @app.command("export")
 @store_options
 def run_export(
     command: StoreCommand,
-    run_id: RunArgument,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist yet.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="[RUN_ID] FILE", help="The run, and the file to write; it must not exist yet."),
+    ],
     all_checkpoints: Annotated[
         bool, typer.Option("--all", help="Include every checkpoint, not only the last, so that the run can be forked.")
     ] = False,
+    all_runs: Annotated[
+        bool, typer.Option("--all-runs", help="Write every run of the store, one a line; name only the file.")
+    ] = False,
 ) -> None:
-    """Write a run and everything that belongs to it into one JSON file."""
+    """Write a run and everything that belongs to it into one JSON file, or every run into one file."""
     from upcall.storage import export
 
     with command:
-        content = signals.run(export.export_run(command.store, run_id, all_checkpoints=all_checkpoints))
+        if len(names) != 2 - all_runs:
+            raise ConfigurationError(
+                "With --all-runs name one file to write." if all_runs else "Name a run and a file to write."
+            )
+        file = Path(names[-1])
+        if all_runs:
+            _export_all(command, file, all_checkpoints)
+            return
+        content = signals.run(export.export_run(command.store, names[0], all_checkpoints=all_checkpoints))
         try:
             with file.open("x", encoding="utf-8") as target:
                 json.dump(content, target, indent=1)
@@ -179,20 +240,37 @@ def run_import(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file written by upcall store export.")],
     as_new: Annotated[bool, typer.Option("--as-new", help="Import the run under a new id.")] = False,
 ) -> None:
-    """Import an exported run, completely or not at all."""
+    """Import exported runs, each completely or not at all."""
     from upcall.storage import export
 
     with command:
         try:
-            content = json.loads(file.read_text(encoding="utf-8"))
+            text = file.read_text(encoding="utf-8")
+            many = [json.loads(line) for line in text.splitlines()] if text.startswith('{"') else [json.loads(text)]
         except OSError as error:
             raise ConfigurationError(f"Cannot read {file}: {error.strerror}.") from error
         except (ValueError, RecursionError) as error:
             raise ConfigurationError(
                 f"{file} is damaged, or not a run that upcall exported: it is not JSON."
             ) from error
-        run = signals.run(export.import_run(command.store, content, as_new=as_new))
-        command.print_lines(run.as_json(), [f"Run {run.id} ({run.status}) was imported into {command.store.name}."])
+        runs = signals.run(export.import_runs(command.store, many, as_new=as_new))
+        lines = [f"Run {run.id} ({run.status}) was imported into {command.store.name}." for run in runs]
+        command.print_lines(runs[0].as_json() if len(many) == 1 else [run.as_json() for run in runs], lines)
+
+
+def _export_all(command: StoreCommand, file: Path, all_checkpoints: bool) -> None:
+    from upcall.storage import export
+
+    try:
+        with file.open("x", encoding="utf-8") as target:
+            exporting = export.export_runs(command.store, target, all_checkpoints=all_checkpoints)
+            written, problems = signals.run(exporting)
+    except OSError as error:
+        raise ConfigurationError(f"Cannot write {file}: {error.strerror}. Name a new file.") from error
+    lines = [*(f"left out: {problem}" for problem in problems), f"{written} runs were written to {file}."]
+    command.print_lines({"file": str(file), "runs": written, "left_out": problems}, lines)
+    if problems:
+        raise typer.Exit(FAILED)
 
 
 def _describe_stats(name: str, found: Stats) -> list[str]:
@@ -210,6 +288,35 @@ def _describe_check(name: str, found: StoreCheck) -> list[str]:
         *(f"damaged: {problem}" for problem in found.problems),
         f"{found.runs} runs with {found.checkpoints} checkpoints{files} in {name}.",
         *([] if found.problems else ["No damage found."]),
+    ]
+
+
+def _describe_copy(name: str, done: StoreCopy) -> list[str]:
+    known = f"; {done.known} were there already" if done.known else ""
+    return [
+        f"Copied {done.runs} runs to {name}{known}.",
+        *(
+            [f"Documents of {done.files} runs are in the folder beside the old store: copy it too."]
+            if done.files
+            else []
+        ),
+        *(f"left out, since it is at work: {run_id}" for run_id in done.busy),
+        *(["Stop its worker, or wait for its pause, and run this again."] if done.busy else []),
+    ]
+
+
+def _describe_upgrade(name: str, done: StoreUpgrade, dry_run: bool) -> list[str]:
+    verb = "Would upgrade" if dry_run else "Upgraded"
+    ends = "Would take away" if dry_run else "Took away"
+    return [
+        *(f"{verb} {step}." for step in done.steps),
+        *(f"{ends} what only programs before this need: {step}." for step in done.contracted),
+        *(
+            f"Programs before this can still work: {step}. Once they are gone: upcall store upgrade --contract"
+            for step in done.unfinished
+        ),
+        *([f"As it was before: {done.copy}"] if done.copy else []),
+        *([] if done.steps or done.contracted else [f"The store {name} has format {done.number}, the newest."]),
     ]
 
 
