@@ -122,6 +122,13 @@ class Server:
         self.run(f"CREATE DATABASE {name}")
         return f"postgresql://{USER}:p%40ss%3Aword%2F1@127.0.0.1:{self.port}/{name}"
 
+    def dump(self, location: str) -> bytes:
+        """Return a database as statements that make it."""
+        command = [self._bin / "pg_dump", "--inserts", "--no-owner", "--no-privileges", location]
+        text = subprocess.run(command, check=True, capture_output=True).stdout
+        lines = [line for line in text.splitlines() if not line.startswith((b"\\", b"--")) and line]
+        return b"\n".join(line for line in lines if b"transaction_timeout" not in line)
+
     def processes(self) -> list[int]:
         """Return the numbers of its processes."""
         assert self._process is not None
