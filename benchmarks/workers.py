@@ -2,6 +2,7 @@
 
     python benchmarks/workers.py kill                     # 1,000 runs, 4 workers, one killed or stopped every 6 s
     python benchmarks/workers.py kill --runs 40 --kills 3 --rate 5
+    python benchmarks/workers.py roll                     # 300 runs, 15 kills, the next format, a database restarted
     python benchmarks/workers.py suspend --lease 5        # a worker stopped before and behind each statement it writes
     python benchmarks/workers.py latency --finished 100000 --waiting 10000
     python benchmarks/workers.py throughput
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import multiprocessing
 import os
 import random
 import resource
@@ -26,20 +28,22 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
+import made_up_format
+import pytest
 from fleet import make_team
-from postgres import running
+from postgres import Server, running
 from stores import execute
 from worker_process import kill, notes, start
 
 from upcall import Run, RunStatus, Settings, Upcall
-from upcall.errors import AnswerError, CallerError, StoredStateError
+from upcall.errors import AnswerError, CallerError, StoredStateError, StoreUnavailable
 from upcall.storage.run_rows import STATUS_NUMBERS, STATUSES
 
 SLACK_S = 2.0
@@ -55,16 +59,20 @@ class Fleet:
         lease: how long a worker keeps a run without a sign of life, in seconds.
     """
 
-    def __init__(self, location: str, lease: float) -> None:
-        self.location, self.lease = location, lease
-        settings = Settings.read(store={"lease_seconds": lease})
-        self.app = Upcall(store=location, team=make_team, settings=settings)
+    def __init__(self, location: str, lease: float, server: Server | None = None) -> None:
+        self.location, self.lease, self.server = location, lease, server
+        self.app = self.open_app()
         self.workers: list[subprocess.Popen[str]] = []
         self.environment = {"UPCALL_STORE__LEASE_SECONDS": str(lease), "UPCALL_QUEUE__CONCURRENCY": "8"}
 
-    def start(self, *options: str, **environment: str) -> subprocess.Popen[str]:
+    def open_app(self) -> Upcall:
+        """Return an application of the program that submits and answers."""
+        settings = Settings.read(store={"lease_seconds": self.lease})
+        return Upcall(store=self.location, team=make_team, settings=settings)
+
+    def start(self, *options: str, program: str = "upcall", **environment: str) -> subprocess.Popen[str]:
         """Start one more worker."""
-        worker = start(self.location, *options, **self.environment, **environment)
+        worker = start(self.location, *options, program=program, **self.environment, **environment)
         self.workers.append(worker)
         return worker
 
@@ -99,8 +107,10 @@ class Fleet:
     async def answer_all(self) -> None:
         """Answer whatever is asked, until it is cancelled."""
         while True:
-            page = await self.app.store.list_open(limit=100)
-            waiting = [run for run in page if run.waiting]
+            waiting = []
+            with suppress(StoreUnavailable):
+                page = await self.app.store.list_open(limit=100)
+                waiting = [run for run in page if run.waiting]
             await asyncio.gather(*(self._answer(run) for run in waiting))
             if len(waiting) < 10:
                 await asyncio.sleep(0.05)
@@ -148,15 +158,39 @@ async def kill_workers(fleet: Fleet, options: argparse.Namespace) -> dict[str, A
             kill(victim)
         watching.append(asyncio.create_task(watch(fleet, held, taken_over)))
     ids = await submitting
-    until = time.monotonic() + 300 + 4 * fleet.lease
-    while fleet.has_work(len(ids)) and time.monotonic() < until:  # noqa: ASYNC110
-        await asyncio.sleep(0.2)
+    await wait_for_all(fleet, len(ids))
     seconds = time.monotonic() - began
     await asyncio.gather(*watching)
     answering.cancel()
-    lost = execute(fleet.location, "select count(*) from upcall_log where kind = 'worker_lost'")[0][0]
-    doubts = 0
-    faults = []
+    doubts, faults = await find_faults(fleet, ids)
+    return {
+        "runs": len(ids),
+        "seconds": round(seconds, 1),
+        "kills": options.kills,
+        "runs of lost workers": count_lost(fleet),
+        "calls in doubt": doubts,
+        "taken over after (s, max)": round(max(taken_over, default=0.0), 1),
+        "lease (s)": fleet.lease,
+        "faults": faults,
+    }
+
+
+async def wait_for_all(fleet: Fleet, runs: int) -> None:
+    """Wait until so many runs are over and no job is left."""
+    until = time.monotonic() + 300 + 4 * fleet.lease
+    while fleet.has_work(runs) and time.monotonic() < until:  # noqa: ASYNC110
+        await asyncio.sleep(0.2)
+
+
+def count_lost(fleet: Fleet) -> int:
+    """Count the runs that were taken from a lost worker."""
+    found: int = execute(fleet.location, "select count(*) from upcall_log where kind = 'worker_lost'")[0][0]
+    return found
+
+
+async def find_faults(fleet: Fleet, ids: Sequence[str]) -> tuple[int, list[str]]:
+    """Return how many calls were in doubt in some runs, and what went wrong in them."""
+    doubts, faults = 0, list[str]()
     for run_id in ids:
         run = await fleet.app.get(run_id)
         doubts += sum(not text.startswith("Which") for text in (each.question for each in run.asked.values()))
@@ -175,16 +209,7 @@ async def kill_workers(fleet: Fleet, options: argparse.Namespace) -> dict[str, A
             faults.append(f"{text} was noted {count} times: {lines}; {log}")
     faults += [f"{key} was not noted" for key in wanted - taken.keys()]
     faults += [f"a job is left: {each}" for each in fleet.jobs()]
-    return {
-        "runs": len(ids),
-        "seconds": round(seconds, 1),
-        "kills": options.kills,
-        "runs of lost workers": lost,
-        "calls in doubt": doubts,
-        "taken over after (s, max)": round(max(taken_over, default=0.0), 1),
-        "lease (s)": fleet.lease,
-        "faults": faults,
-    }
+    return doubts, faults
 
 
 def held_by(location: str, process: int) -> list[tuple[str, str]]:
@@ -212,6 +237,87 @@ async def continue_and_end(worker: subprocess.Popen[str], seconds: float) -> Non
     await asyncio.sleep(3)
     worker.terminate()
     await asyncio.to_thread(worker.wait)
+
+
+# -- from one format to the next ---------------------------------------------------------------------------------------
+
+
+async def roll_workers(fleet: Fleet, options: argparse.Namespace) -> dict[str, Any]:
+    """Replace workers by those of the next format one by one, kill some of both, and restart the database; programs of
+    both submit and answer side by side until the old ones are gone."""
+    assert fleet.server is not None, "roll needs its own PostgreSQL"
+    chosen, began, each = random.Random(options.seed), time.monotonic(), options.kills // 3
+    fleet.environment["FLEET_MODEL_DELAY_S"] = "0.2"
+    for _ in range(options.workers):
+        fleet.start()
+    first = options.runs // 2
+    old_program = multiprocessing.get_context("spawn").Process(
+        target=submit_and_answer, args=(fleet.location, first, options)
+    )
+    old_program.start()
+    await kill_some(fleet, each, options, chosen, "upcall")
+    await asyncio.to_thread(upgrade, fleet.location)
+    with pytest.MonkeyPatch.context() as patch:
+        made_up_format.use(patch)
+        fleet.app = fleet.open_app()
+        submitting = asyncio.create_task(fleet.submit(options.runs - first, options.rate / 2))
+        answering = asyncio.create_task(fleet.answer_all())
+        await kill_some(fleet, each, options, chosen, "newer_worker")
+        await submitting
+        await asyncio.to_thread(fleet.server.kill)
+        await asyncio.sleep(2)
+        await asyncio.to_thread(fleet.server.start)
+        await kill_some(fleet, options.kills - 2 * each, options, chosen, "newer_worker")
+        await asyncio.to_thread(old_program.join)
+        for worker in fleet.workers:
+            if worker.poll() is None and "newer_worker" not in worker.args:
+                worker.terminate()
+                await asyncio.to_thread(worker.wait)
+                fleet.start(program="newer_worker")
+        await asyncio.to_thread(upgrade, fleet.location, "--contract")
+        await wait_for_all(fleet, options.runs)
+        answering.cancel()
+        ids = [run_id for (run_id,) in execute(fleet.location, "select id from upcall_runs")]
+        doubts, faults = await find_faults(fleet, ids)
+    versions = execute(fleet.location, "select value from upcall_meta where key = 'reads_from'")
+    return {
+        "runs": len(ids),
+        "seconds": round(time.monotonic() - began, 1),
+        "kills": options.kills,
+        "runs of lost workers": count_lost(fleet),
+        "calls in doubt": doubts,
+        "oldest format that still works": versions[0][0],
+        "faults": faults + ([] if len(ids) == options.runs else [f"{len(ids)} runs were submitted"]),
+    }
+
+
+def submit_and_answer(location: str, runs: int, options: argparse.Namespace) -> None:
+    """Be the old program that submits and answers, until some seconds after its last run."""
+
+    async def work() -> None:
+        fleet = Fleet(location, options.lease)
+        answering = asyncio.create_task(fleet.answer_all())
+        await fleet.submit(runs, options.rate / 2)
+        await asyncio.sleep(2 * options.every)
+        answering.cancel()
+
+    asyncio.run(work())
+
+
+async def kill_some(
+    fleet: Fleet, kills: int, options: argparse.Namespace, chosen: random.Random, program: str
+) -> None:
+    """Kill so many workers, one after the other, and start another one for each."""
+    for _ in range(kills):
+        await asyncio.sleep(options.every)
+        victim = chosen.choice([worker for worker in fleet.workers if worker.poll() is None])
+        await asyncio.to_thread(kill, victim)
+        fleet.start(program=program)
+
+
+def upgrade(location: str, *options: str) -> None:
+    """Upgrade the store with the command of the next format."""
+    assert start(location, *options, program="newer_worker", command="store upgrade").wait() == 0
 
 
 # -- suspended in a write ---------------------------------------------------------------------------------------------
@@ -371,16 +477,16 @@ def cpu_of_children() -> float:
 
 
 @contextmanager
-def a_place(given: str | None) -> Iterator[str]:
-    """Yield the store, in an empty folder."""
+def a_place(given: str | None) -> Iterator[tuple[str, Server | None]]:
+    """Yield the store, and the server if it is a private one, in an empty folder."""
     folder, before = tempfile.mkdtemp(prefix="upcall-workers-"), Path.cwd()
     os.chdir(folder)
     try:
         if given:
-            yield given
+            yield given, None
         else:
             with running() as server:
-                yield server.new_database()
+                yield server.new_database(), server
     finally:
         os.chdir(before)
         shutil.rmtree(folder, ignore_errors=True)
@@ -388,6 +494,7 @@ def a_place(given: str | None) -> Iterator[str]:
 
 MODES = {
     "kill": kill_workers,
+    "roll": roll_workers,
     "suspend": suspend_in_writes,
     "latency": measure_latency,
     "throughput": measure_throughput,
@@ -417,8 +524,8 @@ def parse_options() -> argparse.Namespace:
 def main() -> int:
     """Run one mode, and print what it found."""
     options = parse_options()
-    with a_place(options.store) as location:
-        fleet = Fleet(location, options.lease)
+    with a_place(options.store) as (location, server):
+        fleet = Fleet(location, options.lease, server)
         try:
             found = asyncio.run(MODES[options.mode](fleet, options))
         finally:

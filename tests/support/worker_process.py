@@ -25,13 +25,16 @@ TIMEOUT_S = 60
 STOPPED = (RunStatus.AWAITING_CLARIFICATION, RunStatus.COMPLETED, RunStatus.FAILED)
 
 
-def start(location: str, *options: str, **environment: str) -> subprocess.Popen[str]:
-    """Start ``upcall worker`` with the clerk's team."""
+def start(
+    location: str, *options: str, program: str = "upcall", command: str = "worker", **environment: str
+) -> subprocess.Popen[str]:
+    """Start ``upcall worker`` with the clerk's team, or another command of it or of a later version."""
     path = os.pathsep.join([str(SUPPORT), *sys.path])
     given = {"PYTHONPATH": path, "UPCALL_STORE__LEASE_SECONDS": str(LEASE), **environment}
-    command = [sys.executable, "-m", "upcall", "worker", "--team", "fleet:make_team", "--store", location, *options]
+    team = ["--team", "fleet:make_team"] if command == "worker" else []
+    line = [sys.executable, "-m", program, *command.split(), *team, "--store", location, *options]
     with Path("worker.log").open("a") as log:
-        return subprocess.Popen(command, env={**os.environ, **given}, stderr=log, text=True)
+        return subprocess.Popen(line, env={**os.environ, **given}, stderr=log, text=True)
 
 
 def kill(worker: subprocess.Popen[str]) -> None:
