@@ -1,6 +1,7 @@
-"""What an operator waits for in a large store: lists, inbox and search of any user, and pruning by twice as many runs.
+"""What an operator waits for in a large store: lists, inbox and search of any user, pruning by twice as many runs, and
+the upgrade of many paused ones.
 
-    python benchmarks/large_store.py --runs 1000000 --prune 100000
+    python benchmarks/large_store.py --runs 1000000 --prune 100000 --upgrade 10000
 
 The store is filled by SQL with copies of one run under other ids, owners, tasks and times: user-0 has a tenth of all
 runs, user-1 three of them, and a thousand others share the rest; one run in twenty waits for an answer, and one in
@@ -14,12 +15,20 @@ import asyncio
 import json
 import sqlite3
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+
+import golden_stores
+import made_up_format
+import postgres
+import pytest
 
 from upcall import Settings, Upcall, identity
 from upcall.questions.question import Question
@@ -28,9 +37,12 @@ from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.run import Run
 from upcall.runs.run_filter import RunFilter
 from upcall.runs.states import RunStatus
+from upcall.storage import schema
+from upcall.storage.copying import copy_store
 from upcall.storage.maintenance import prune
 from upcall.storage.run_rows import STATUS_NUMBERS
 from upcall.storage.store import RunStore
+from upcall.storage.upgrading import upgrade_store
 
 OWNERS = """
 CASE WHEN n % 10 = 0 THEN 'user-0' WHEN n IN (7, 1007, 2007) THEN 'user-1' ELSE 'user-' || (2 + n % 1000) END
@@ -116,11 +128,46 @@ async def measure_prune(folder: Path, count: int) -> dict[str, float]:
     return {"runs": len(pruned.runs), "seconds": round(taken, 2)}
 
 
+async def measure_upgrade(folder: Path, count: int) -> dict[str, Any]:
+    """Measure the upgrade of so many paused runs to a made-up format that computes a column from each run: of a file,
+    and of a server after the store was copied there."""
+    file = folder / "upgrade.db"
+    golden_stores.open_file(1, str(file))
+    run_id, _ = golden_stores.read_used(1)["built-in-coder"]
+    with sqlite3.connect(file) as connection:
+        for table in (schema.RUNS, *schema.RUN_TABLES):
+            key = "id" if table is schema.RUNS else "run_id"
+            names = [each for each in table.columns if not (table is schema.LOG and each == "id")]
+            values = ["printf('r%011d', n)" if each == key else each for each in names]
+            connection.execute(
+                "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :count) "
+                f"INSERT INTO {table.name} ({', '.join(names)}) SELECT {', '.join(values)} FROM numbers, {table.name} "
+                f"WHERE {key} = :run_id",
+                {"count": count, "run_id": run_id},
+            )
+        bytes_before = file.stat().st_size
+    connection.close()
+    found: dict[str, Any] = {"runs": count, "megabytes": round(bytes_before / 1e6)}
+    with postgres.running() as server:
+        location = server.new_database()
+        begun = time.perf_counter()
+        await copy_store(RunStore(file), RunStore(location))
+        found["copied to a server in seconds"] = round(time.perf_counter() - begun, 1)
+        with pytest.MonkeyPatch.context() as patch:
+            made_up_format.use(patch)
+            for name, where in (("file", str(file)), ("server", location)):
+                begun = time.perf_counter()
+                await upgrade_store(RunStore(where), contract=True)
+                found[f"{name}, seconds"] = round(time.perf_counter() - begun, 1)
+    return found
+
+
 async def main() -> None:
     """Measure, and print a JSON object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1_000_000)
     parser.add_argument("--prune", type=int, default=100_000)
+    parser.add_argument("--upgrade", type=int, default=10_000)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found: dict[str, Any] = {}
@@ -128,6 +175,8 @@ async def main() -> None:
             half, whole = [await measure_prune(Path(folder), count) for count in (options.prune // 2, options.prune)]
             found["prune"] = [half, whole]
             found["prune, ratio"] = round(whole["seconds"] / half["seconds"], 2)
+        if options.upgrade:
+            found["upgrade"] = await measure_upgrade(Path(folder), options.upgrade)
         if options.runs:
             begun = time.perf_counter()
             store = await fill(Path(folder) / "large.db", options.runs)

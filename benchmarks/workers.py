@@ -304,9 +304,7 @@ def submit_and_answer(location: str, runs: int, options: argparse.Namespace) -> 
     asyncio.run(work())
 
 
-async def kill_some(
-    fleet: Fleet, kills: int, options: argparse.Namespace, chosen: random.Random, program: str
-) -> None:
+async def kill_some(fleet: Fleet, kills: int, options: argparse.Namespace, chosen: random.Random, program: str) -> None:
     """Kill so many workers, one after the other, and start another one for each."""
     for _ in range(kills):
         await asyncio.sleep(options.every)

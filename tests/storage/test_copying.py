@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from typing import Any
 
+import copy_process
 import pytest
+from copy_process import POINTS
 from scenario import TASK, upcall
 from stores import FIRST, execute, history, make_store
 
@@ -54,6 +59,19 @@ async def test_copy_takes_up_what_was_cut_off(monkeypatch: pytest.MonkeyPatch, l
     done = await copy_store(source, RunStore(location))
     assert (done.runs, done.known) == (4, 1)
     assert [await contents(location, each) for each in ids] == [await contents("old.db", each) for each in ids]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("point", "number"), POINTS)
+async def test_copy_that_was_killed_is_taken_up(location: str, point: str, number: int) -> None:
+    ids = sorted(await make_store("old.db", 5))
+    command = [sys.executable, copy_process.__file__, "old.db", location, point, str(number)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert (await check(RunStore(location))).problems == []
+    done = await copy_store(RunStore("old.db"), RunStore(location))
+    assert done.runs + done.known == 5
+    assert [await contents(location, each) for each in ids] == [await contents("old.db", each) for each in ids]
+    assert execute(location, "select count(*) from upcall_log") == execute("old.db", "select count(*) from upcall_log")
 
 
 async def test_copy_is_refused_into_a_store_with_runs() -> None:

@@ -89,13 +89,12 @@ async def test_run_of_each_format_is_completed_by_the_next_on_a_server(
 
 
 def test_each_format_is_kept() -> None:
-    assert FORMATS == [*range(1, NEWEST + 1)]
+    assert [*range(1, NEWEST + 1)] == FORMATS
     assert {*read_used(NEWEST)} == {*RUNS}
 
 
 def test_what_is_stored_keeps_its_shape() -> None:
-    """What this finds is a change of what is stored. See docs/releasing.md: it gets a new number, with what brings the
-    old one to it, or if the version before reads it as it is, its shape is kept anew."""
+    """For what to do where it does not, see docs/contributing/releasing.md."""
     kept, now = read_shapes(NEWEST), list_shapes()
     assert {name: digest for name, digest in now.items() if kept.get(name) != digest} == {}
     assert {*kept} == {*now} or list_guests(missing=True)

@@ -172,9 +172,7 @@ RUNS: Mapping[str, GoldenRun] = {
     ),
     "approval": GoldenRun({"coder": [note("began"), "Coded."]}, "Coded.", ("yes",), make=with_approval),
     "in-doubt": GoldenRun(ONE, "Coded.", ("Do not run it again", "Express"), make=alone, cut_off=True),
-    "built-in-classifier": GoldenRun(
-        {**BUILT_IN, "classifier": [Fail(401), DEEP_CODING]}, "All done.", fails=True
-    ),
+    "built-in-classifier": GoldenRun({**BUILT_IN, "classifier": [Fail(401), DEEP_CODING]}, "All done.", fails=True),
     "built-in-clarifier": GoldenRun({**BUILT_IN, "clarifier": [UNCLEAR, CLEAR]}, "All done.", ("Staff", "Express")),
     "built-in-planner": GoldenRun(
         BUILT_IN, "All done.", ("yes", "Express"), settings={"planning": {"enable_plan_approval": True}}

@@ -1,9 +1,9 @@
 """The stores of each released format, under ``tests/data/formats``: made once, and never again.
 
-    python tests/support/golden_stores.py keep
+    python tests/support/golden_stores.py keep      # makes those of the newest format, which is not released yet
+    python tests/support/golden_stores.py shapes    # only notes the shapes of what is stored
 
-makes those of the newest format, and notes the shapes of what is stored. A format that was released is never made anew:
-its number rises instead, with what brings the old one to it.
+See docs/contributing/releasing.md for when to use which.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ import shutil
 import sqlite3
 import sys
 import tempfile
+import types
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import fields
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 import postgres
 import psycopg
@@ -99,7 +100,7 @@ def list_shapes() -> dict[str, str]:
         text = files("upcall.storage").joinpath("dictionaries", f"{number}.txt").read_bytes()
         shapes[f"dictionary {number}"] = [text.decode(), compression.TABLES[number]]
     for kind in (Run, Checkpoint, ApprovedPlan, FileChange, *_list_states(resumable.AgentState)):
-        shapes[f"value {kind.__name__}"] = _strip(kind.model_json_schema())
+        shapes[f"value {kind.__name__}"] = _describe(kind)
     for name, event in events.EVENTS.items():
         shapes[f"event {name}"] = [f"{each.name}: {each.type}" for each in fields(event)]
     return {name: _digest(shape) for name, shape in sorted(shapes.items())}
@@ -117,11 +118,15 @@ def _list_states(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
         yield from _list_states(each)
 
 
-def _strip(shape: Any) -> Any:
-    """Return a JSON schema without what says nothing of a shape."""
-    if isinstance(shape, dict):
-        return {name: _strip(each) for name, each in shape.items() if name not in ("title", "description")}
-    return [_strip(each) for each in shape] if isinstance(shape, list) else shape
+def _describe(kind: Any) -> Any:
+    """Return the shape of a value: of a model, what its fields are; else the name of the type, and its parts."""
+    if get_origin(kind) is Annotated:
+        return _describe(get_args(kind)[0])
+    parts = [_describe(each) for each in get_args(kind)]
+    if not parts and isinstance(kind, type) and issubclass(kind, BaseModel):
+        parts = [[name, _describe(each.annotation), each.is_required()] for name, each in kind.model_fields.items()]
+    name = "Union" if get_origin(kind) is types.UnionType else getattr(kind, "__name__", str(kind))
+    return [name, *parts]
 
 
 def _digest(shape: Any) -> str:
@@ -185,11 +190,13 @@ def _write(file: Path, value: object) -> None:
 
 
 def main(command: str) -> None:
-    """Keep the newest format."""
-    assert command == "keep", __doc__
+    """Keep the newest format, or only its shapes."""
+    assert command in ("keep", "shapes"), __doc__
     folder = FOLDER / str(NEWEST)
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / "shapes.json", list_shapes())
+    if command == "shapes":
+        return
     with in_folder_of_runs():
         asyncio.run(keep(folder))
 

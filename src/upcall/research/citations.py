@@ -206,7 +206,8 @@ def _check(citation: Claimed, library: Library) -> tuple[CitedSource | None, str
     if ref is None and enough:
         ref = library.find_only_source(quote)  # Small models write a title, or the place, instead of the ref.
     if ref is None:
-        return None, f"{fit_in_line(citation.ref, _NAMED_CHARS) or 'A source without a name'} was cited, and was not read."
+        named = fit_in_line(citation.ref, _NAMED_CHARS) or "A source without a name"
+        return None, f"{named} was cited, and was not read."
     source = CitedSource(number=citation.number, ref=ref, place=citation.place)
     if not enough:
         return source, ""
