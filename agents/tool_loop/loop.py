@@ -47,7 +47,7 @@ from upcall.autogen.model_size import learn_size
 from upcall.autogen.part_states import PartStates
 from upcall.autogen.reply_streams import ReplyShape, Withdrawn
 from upcall.autogen.text_calls.reader import TextCalls
-from upcall.autogen.truncated_replies import find_cut
+from upcall.autogen.truncated_replies import end_circle, find_cut
 from upcall.errors import ModelError, SchemaMismatch
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
@@ -237,6 +237,7 @@ class ToolLoopAgent(ResumableAgent[StateT], Generic[StateT, RequestT, ResultT]):
                 yield event
             return
         calls, text_calls = self._read(request, reply)
+        reply, calls = end_circle(reply, calls)
         turn.cut_off = [*turn.cut_off, reply.finish_reason] if calls and find_cut(reply.finish_reason) else []
         if calls:
             self._batches.open(turn, calls, reply)

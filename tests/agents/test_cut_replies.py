@@ -73,6 +73,41 @@ def results(rest: TurnResult) -> list[str]:
     return [each.content for event in rest.events_of(ToolCallExecutionEvent) for each in event.content]  # type: ignore[union-attr]
 
 
+def named(*texts: str) -> list[FunctionCall]:
+    """Return calls that write these texts."""
+    return [FunctionCall(id=f"c{at}", name="write", arguments=f'{{"text": "{text}"}}') for at, text in enumerate(texts)]
+
+
+@pytest.mark.parametrize("repeats", [3, 17])
+@pytest.mark.parametrize("rest", ["", "l", "line 1"])
+async def test_reply_in_circles_is_made_once(writer: Writer, repeats: int, rest: str) -> None:
+    """A small model repeats its calls until its tokens are used up: thirty errors would follow, and it began anew."""
+    calls = [*named(*["line 1", "line 2"] * repeats), FunctionCall(id="x", name="write", arguments=rest)]
+    ended = await reply(writer, cut(*calls), "Done.")
+    assert (writer.made, results(ended), ended.text) == (["line 1", "line 2"], ["written"] * 2, "Done.")
+
+
+@pytest.mark.parametrize(
+    "texts", [["1", "1", "1"], ["1", "2", "1", "2", "1", "2"], ["1", "1", "1", "2", "1"], ["0", *"1111"]]
+)
+async def test_cut_reply_without_a_circle_is_not_made(writer: Writer, texts: Sequence[str]) -> None:
+    ended = await reply(writer, cut(*named(*texts)), "Done.")
+    assert (writer.made, ended.text) == ([], "Done.")
+    assert EXPECTED_TEXTS in results(ended)[0]
+
+
+async def test_circle_of_a_filtered_reply_is_not_made(writer: Writer) -> None:
+    await reply(writer, cut(*named(*["1"] * 9), reason="content_filter"), "Done.")
+    assert writer.made == []
+
+
+async def test_stock_agent_makes_a_circle_once(writer: Writer) -> None:
+    client = Replies(cut(*named(*["1"] * 9)), "Done.")
+    agent = AssistantAgent("solo", client, tools=[writer.write], max_tool_iterations=3)
+    run = await Upcall(team=lambda: RoundRobinGroupChat([agent], max_turns=1), store=STORE).start("Go")
+    assert (run.status, writer.made) == (RunStatus.COMPLETED, ["1"])
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("reason", ["length", "content_filter"])
 @pytest.mark.parametrize("arguments", [WRITE.arguments, '{"text": "line'])

@@ -13,7 +13,7 @@ from upcall.autogen.empty_replies import describe_empty
 from upcall.autogen.messages import REMINDER
 from upcall.autogen.text_calls.reader import TextCalls, read_calls
 from upcall.autogen.thoughts import separate_thoughts
-from upcall.autogen.truncated_replies import MAX_CUT_REPLIES, Cut, find_cut
+from upcall.autogen.truncated_replies import MAX_CUT_REPLIES, Cut, end_circle, find_cut
 from upcall.autogen.usage import add_usage
 from upcall.errors import ModelReplyInvalid, ModelReplyUnfinished
 from upcall.text import is_blank, one_line
@@ -55,6 +55,9 @@ async def request_whole(
         found = TextCalls()
         if isinstance(reply.content, str) and (found := read_calls(client, reply.content, known, messages)).calls:
             reply = reply.model_copy(update={"content": [*found.calls], "finish_reason": _as_calls(reply)})
+        if not isinstance(reply.content, str):
+            reply, calls = end_circle(reply, reply.content)
+            reply = reply.model_copy(update={"content": calls})
         cut = find_cut(reply.finish_reason)
         if found.problem and not (found.is_result and found.problem in problems):
             problems.append(found.problem)
