@@ -52,6 +52,18 @@ def test_demo_completes_with_an_answer_from_another_process() -> None:
 
 
 @pytest.mark.slow
+def test_answer_to_a_held_run_is_stored_and_says_what_holds_it() -> None:
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    upcall("hold", "queue", "--reason", "The budget is spent.")
+    ended = upcall("answer", run_id, "Express")
+    assert "Held: the queue is held" in ended.err
+    assert "The budget is spent." in ended.err
+    assert f"Run {run_id} waits until it is released." in ended.err
+    upcall("release", "queue")
+    assert upcall("resume", run_id, "--json").json["status"] == "completed"
+
+
+@pytest.mark.slow
 def test_answer_is_the_asking_calls_result_without_repeated_work() -> None:
     """S4-10 to S4-12, and none of S4-13 to S4-16: counted over three processes."""
     with LoopbackServer(script()) as server:

@@ -27,7 +27,7 @@ AT_ONCE = 250
 """How many rows one statement returns; databases limit the values that it names."""
 
 
-LOOKED_AT = 5_000
+LOOKED_AT = 2_000
 """How many runs one page of a filtered list looks at, a few milliseconds' worth. One that has a next page names it."""
 
 

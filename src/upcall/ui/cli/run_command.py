@@ -290,11 +290,15 @@ class RunCommand(Command):
     def print_end(self, run: Run) -> None:
         """Print the state of a run."""
         from upcall.runs.states import RunStatus
+        from upcall.ui.listings import note_holds
 
         if run.waiting and run.questions:
             self.print_pending(run)
         elif run.status is RunStatus.QUEUED:
-            self.screen.note(f"Run {run.id} is queued for a worker. Look at it with:")
+            held = [each for each in signals.run(self.reader.holds.list()) if each.is_about(run)]
+            note_holds(self.screen, held)
+            until = "waits until it is released" if held else "is queued for a worker"
+            self.screen.note(f"Run {run.id} {until}. Look at it with:")
             self.screen.note(self.program.command("show", run.id))
         elif run.working:
             self.screen.note(
