@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from scenario import CLEAR, TASK, script, upcall
 from settings_files import write_settings
-from stores import execute
 
 from upcall import Answer, AnsweredBy, Outcome, Run, Settings, Upcall
 from upcall.errors import CallerError, ConfigurationError, UnknownRun
@@ -172,14 +171,6 @@ async def test_counts_that_cannot_be_are_refused(topic: str, asked: int, dismiss
     with pytest.raises(CallerError, match=text):
         await app_of().memory.correct(topic, asked=asked, dismissed=dismissed)
     assert await counts() == []
-
-
-async def test_store_from_before_gets_the_table(location: str) -> None:
-    await close_one("whatever", location)
-    execute(location, "drop table upcall_asked_topics")
-    assert await counts(location) == []
-    await close_one("whatever", location)
-    assert await counts(location) == [("level", 1, 1)]
 
 
 # -- facts ------------------------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ async def test_run_of_each_format_is_completed_by_the_next(
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("number", "name"), KEPT)
-async def test_run_of_each_format_is_completed_by_the_next_on_a_server(
+async def test_run_of_each_format_completes_on_a_server(
     postgres: Any, monkeypatch: pytest.MonkeyPatch, number: int, name: str
 ) -> None:
     location = postgres.new_database()

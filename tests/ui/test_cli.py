@@ -52,7 +52,7 @@ def test_demo_completes_with_an_answer_from_another_process() -> None:
 
 
 @pytest.mark.slow
-def test_answer_to_a_held_run_is_stored_and_says_what_holds_it() -> None:
+def test_answer_to_a_held_run_says_what_holds_it() -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     upcall("hold", "queue", "--reason", "The budget is spent.")
     ended = upcall("answer", run_id, "Express")
