@@ -44,4 +44,5 @@ async def main(source: str, target: str, point: str, number: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:4], int(sys.argv[4])))
+    source, target, point, number = sys.argv[1:]
+    asyncio.run(main(source, target, point, int(number)))

@@ -99,7 +99,8 @@ def list_shapes() -> dict[str, str]:
     for number in compression.TABLES:
         text = files("upcall.storage").joinpath("dictionaries", f"{number}.txt").read_bytes()
         shapes[f"dictionary {number}"] = [text.decode(), compression.TABLES[number]]
-    for kind in (Run, Checkpoint, ApprovedPlan, FileChange, *_list_states(resumable.AgentState)):
+    kinds: list[type[Any]] = [Run, Checkpoint, ApprovedPlan, FileChange, *_list_states(resumable.AgentState)]
+    for kind in kinds:
         shapes[f"value {kind.__name__}"] = _describe(kind)
     for name, event in events.EVENTS.items():
         shapes[f"event {name}"] = [f"{each.name}: {each.type}" for each in fields(event)]
