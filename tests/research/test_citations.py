@@ -22,11 +22,12 @@ from upcall.questions.answer import Answer
 from upcall.research.citations import Library, cite
 from upcall.research.cited import UNVERIFIED, CitedSource, Counts, Quotation, ReadText
 from upcall.research.citing import CitingAgent
-from upcall.research.markdown import split_source_list, strip_links
+from upcall.research.markdown import strip_links
 from upcall.research.reports import CheckedReport, ResearchReport, extract_read_texts
 from upcall.research.researcher import researcher
 from upcall.research.sources.base import Hit, Passage
 from upcall.research.sources.fences import DATA, fence
+from upcall.research.written_sources import split_sources
 from upcall.runs.reports import MadeCall, Report, WorkDone
 from upcall.testing import Call, Calls, Fail, Reply, Request, Say, ScriptedModelClient
 
@@ -303,14 +304,48 @@ def test_source_list_of_the_model_is_read_but_hidden(head: str) -> None:
 
 def test_section_that_is_no_source_list_stays() -> None:
     text = "So.\n\nSources:\nThe ministry and others told us a lot."
-    assert split_source_list(text) == (text, [])
+    assert split_sources(text, LIBRARY.has) == (text, [])
 
 
 def test_note_after_a_source_list_stays_in_the_text() -> None:
     text = 'So.\n\nSources:\n- Wikipedia: "a long\n  quote"\n- a.md\n\nNote: ask me more.'
-    summary, cited = split_source_list(text)
+    summary, cited = split_sources(text, LIBRARY.has)
     assert summary == "So.\n\nNote: ask me more."
     assert [(each.ref, each.quote) for each in cited] == [("Wikipedia", "a long quote"), ("a.md", "")]
+
+
+PRICES = WorkDone(
+    [
+        MadeCall("search_documents", {}, fence("documents", ref, "lines 1-9", text), of_source=True)
+        for ref, text in (
+            ("pricing.md", "Team 49 euros"),
+            ("notes/deploy.txt", "On a Monday"),
+            ("https://iea.org/x", ""),
+        )
+    ]
+)
+
+
+@pytest.mark.parametrize(("wording", "summary", "cited"), rows("citations/sources_written_into_the_text"))
+def test_sources_written_into_the_text_are_read(wording: str, summary: str, cited: list[list[str]]) -> None:
+    report = ResearchReport(summary=wording).verify_against(PRICES)
+    assert isinstance(report, CheckedReport)
+    assert report.summary == summary
+    assert [[each.ref, each.place] for each in report.cited] == cited
+    assert report.counts.removed == 0
+
+
+@pytest.mark.parametrize("wording", rows("citations/texts_that_name_no_source"))
+def test_text_without_a_source_list_stays(wording: str) -> None:
+    assert ResearchReport(summary=wording).verify_against(PRICES).summary == wording
+
+
+def test_source_in_a_list_that_was_not_read_is_refused() -> None:
+    report = ResearchReport(summary="It is 49 [1]. Sources: [1] nothing.md, lines 1-9").verify_against(PRICES)
+    assert (report.summary, report.left_open) == (
+        f"It is 49 {UNVERIFIED}.",
+        ("nothing.md, lines 1-9 was cited, and was not read.",),
+    )
 
 
 # -- links ------------------------------------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ from posixpath import basename, splitext
 
 from upcall.lazy_pattern import LazyPattern
 from upcall.research.cited import CheckedCitation, CitedSource, Counts, Quotation, ReadText, fit_in_line
-from upcall.research.markdown import Claimed, renumber, simplify_name, strip_links
+from upcall.research.markdown import renumber, simplify_name, strip_links
 from upcall.research.quotes import FoundQuote, SearchableText, find_in, find_nearest, has_enough_words, look_up
+from upcall.research.written_sources import Claimed
 
 _NUMBER = LazyPattern(r"\d{1,9}")
 _SHORTEST_REF = 4
@@ -53,12 +54,18 @@ class Library:
         if name in self._texts:
             return name
         for form in _FORMS:
-            wanted = form(name)
-            named = [ref for ref in self._texts if wanted and form(ref) == wanted]
-            if named:
+            if named := self._list_named(name, form):
                 return named[0] if len(named) == 1 else None
         within = sorted((ref for ref in self._texts if _is_named_in(ref, name)), key=len)
         return within[-1] if within else None
+
+    def has(self, name: str) -> bool:
+        """Return whether a text is the name of a source and nothing else; it may lack the folder or the scheme."""
+        return name in self._texts or any(self._list_named(name, form) for form in _WHOLE_FORMS)
+
+    def _list_named(self, name: str, form: Callable[[str], str]) -> Sequence[str]:
+        wanted = form(name)
+        return [ref for ref in self._texts if wanted and form(ref) == wanted]
 
     def find(self, quote: str, ref: str) -> FoundQuote | None:
         """Find a quote in one source."""
@@ -115,7 +122,8 @@ def _base(name: str) -> str:
     return basename(simplify_name(name))
 
 
-_FORMS: tuple[Callable[[str], str], ...] = (simplify_name, _base, lambda name: splitext(_base(name))[0])
+_WHOLE_FORMS: tuple[Callable[[str], str], ...] = (simplify_name, _base)
+_FORMS = (*_WHOLE_FORMS, lambda name: splitext(_base(name))[0])
 
 
 @cache

@@ -12,7 +12,7 @@ from upcall.autogen.api import CancellationToken, ThoughtEvent
 from upcall.autogen.concurrency import Emit
 from upcall.autogen.messages import Event, add_warnings
 from upcall.progress import PROGRESS
-from upcall.research.cited import CitedSource
+from upcall.research.cited import CitedSource, ReadText
 from upcall.research.reports import CheckedReport, ResearchReport
 from upcall.runs.reports import Report
 
@@ -40,11 +40,16 @@ class CitationValidator(OutputValidator):
         verified, sources = await super().verify_report(turn, report, token), turn.cited
         if sources is None:
             return verified
-        from upcall.research.citations import cite  # Slow to import, and for research alone.
-        from upcall.research.markdown import split_source_list
+        from upcall.research.citations import Library, cite  # Slow to import, and for research alone.
+        from upcall.research.written_sources import number_names, split_sources
 
-        summary, _ = split_source_list(verified.summary)
-        checked = cite(summary, {each.number: each for each in sources}, unused=False)
+        library = Library(ReadText(each.ref, "") for each in sources)
+        held = {each.number: each for each in sources}
+        summary, _ = split_sources(verified.summary, library.has)
+        summary, named = number_names(summary, library.has, above=len(sources))
+        by_ref = {each.ref: each for each in sources}
+        held |= {each.number: by_ref[ref] for each in named if (ref := library.resolve(each.ref))}
+        checked = cite(summary, held, unused=False)
         self.object(turn, checked.problems)
         if sources and not checked.referred and self._only_researched(turn):
             self.object(turn, [_CITES_NOTHING])

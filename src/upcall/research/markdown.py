@@ -1,4 +1,4 @@
-"""The markdown a model writes into a report: citation numbers, links, and a source list of its own."""
+"""The markdown a model writes into a report: citation numbers and links."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _CODE = LazyPattern(
     re.DOTALL | re.MULTILINE,
 )
 """What every markdown reader treats as code; what only some do does not count."""
-_ONE = r"\^?\d{1,3}"
-_MARKER = LazyPattern(rf"[\[【]({_ONE}(?:\s*[,;–-]\s*{_ONE})*)(?:†[^\]】\n]*)?[\]】](?:\([^()\s]*\))?(?!:)")
+ONE_NUMBER = r"\^?\d{1,3}"
+_MARKER = LazyPattern(rf"[\[【]({ONE_NUMBER}(?:\s*[,;–-]\s*{ONE_NUMBER})*)(?:†[^\]】\n]*)?[\]】](?:\([^()\s]*\))?(?!:)")
 _RANGE = LazyPattern(r"(\d+)\s*[–-]\s*\^?(\d+)")
 _END = LazyPattern(r"[.!?…][\"'”’)]*(?=\s|[\[【]\^?\d|$)|[。！？]|\n")
 _SEPARATOR = LazyPattern(r"\s*[,;]\s*(?=[\[【]\^?\d)")
@@ -81,8 +81,13 @@ def renumber(text: str, number_of: Callable[[int], int | None]) -> tuple[str, Lo
 
 
 def _markers(text: str) -> Iterator[re.Match[str]]:
+    return find_outside_code(_MARKER, text)
+
+
+def find_outside_code(pattern: LazyPattern, text: str) -> Iterator[re.Match[str]]:
+    """Find what a pattern matches in a text and does not begin in code."""
     code = [found.span() for found in _CODE.finditer(text)]
-    for found in _MARKER.finditer(text):
+    for found in pattern.finditer(text):
         if not any(start <= found.start() < end for start, end in code):
             yield found
 
@@ -112,7 +117,7 @@ def _by_sentence(text: str, groups: Sequence[_Group]) -> list[list[_Group]]:
     return list(sentences.values())
 
 
-# -- links and lists ---------------------------------------------------------------------------------------------------
+# -- links -------------------------------------------------------------------------------------------------------------
 
 _ADDRESS = r"(?:[^()\s<>]|\([^()\s<>]*\))*"
 _LINK = LazyPattern(rf"(!?)\[([^\[\]]*)\]\([ \t]*<?({_ADDRESS})>?(?:[ \t][^()\n]*)?\)")
@@ -167,63 +172,6 @@ def strip_links(text: str, refs: Iterable[str]) -> str:
 
 def _as_code(address: str) -> str:
     return f"(`{address.replace('`', '')}`)" if address else ""
-
-
-@dataclass(frozen=True)
-class Claimed:
-    """A citation as a model wrote it. ``number`` is the one used in the text."""
-
-    number: int
-    ref: str
-    place: str
-    quote: str
-
-
-_LIST_HEAD = LazyPattern(
-    r"^[#*_\s]*(?:sources?|references?|citations?|bibliography|works cited|quellen(?:verzeichnis)?|literatur|"
-    r"références|fuentes|fonti|参考文献|来源)[*_\s]*[:：]?[*_\s]*$",
-    re.IGNORECASE,
-)
-_LONGEST_HEAD = 80
-_LIST_ENTRY = LazyPattern(r"^\s*(?:[-*+]\s+)?(?:[\[【(]?\^?(\d{1,3})[\]】)]?[.:)]?\s+|[-*+]\s+)(.+)$")
-_IN_ENTRY = LazyPattern(r"[\"“„«](.+)[\"”“»]")
-_PLACE = LazyPattern(
-    r"\b((?:pages?|pp?\.|lines?|section|chapter|seite|zeilen?)\s*[\d.,–-]+(?:\s*(?:-|–|to)\s*\d+)?)", re.I
-)
-
-
-def split_source_list(text: str) -> tuple[str, list[Claimed]]:
-    """Split a report from the source list that a model wrote at its end; return the citations in the list. Code makes
-    the final list."""
-    lines = text.rstrip().split("\n")
-    heads = [at for at, line in enumerate(lines) if at and len(line) < _LONGEST_HEAD and _LIST_HEAD.match(line)]
-    if not heads:
-        return text, []
-    entries, after = _read_entries(lines[heads[-1] + 1 :])
-    if not entries:
-        return text, []
-    read = [found for each in entries if (found := _LIST_ENTRY.match(each))]
-    cited = [_entry(found[2], int(found[1] or at)) for at, found in enumerate(read, start=1)]
-    return "\n".join([*lines[: heads[-1]], *after]).rstrip(), cited
-
-
-def _read_entries(lines: Sequence[str]) -> tuple[list[str], Sequence[str]]:
-    """Return the entries below the heading of a list, and the lines after them: a note, a farewell."""
-    entries = list[str]()
-    for at, line in enumerate(lines):
-        if _LIST_ENTRY.match(line):
-            entries.append(line)
-        elif line.strip() and entries and lines[at - 1].strip():
-            entries[-1] += f" {line.strip()}"  # It wraps.
-        elif line.strip():
-            return entries, lines[at:]
-    return entries, ()
-
-
-def _entry(line: str, number: int) -> Claimed:
-    quoted, place = _IN_ENTRY.search(line), _PLACE.search(line)
-    named = line[: quoted.start()] if quoted else line
-    return Claimed(number, named.strip(" \t,:;–—-"), place[1] if place else "", quoted[1] if quoted else "")
 
 
 def simplify_name(name: str) -> str:

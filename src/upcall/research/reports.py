@@ -93,16 +93,19 @@ class ResearchReport(Report):
         A report without citations or claims stays unchanged.
         """
         from upcall.research.citations import Library, check  # Slow to import, and only for research.
-        from upcall.research.markdown import Claimed, list_numbers, split_source_list
+        from upcall.research.markdown import list_numbers
+        from upcall.research.written_sources import Claimed, number_names, split_sources
 
-        summary, listed = split_source_list(self.summary)
+        library = Library(read for call in work.made for read in extract_read_texts(call))
+        summary, listed = split_sources(self.summary, library.has)
         claimed = [
             Claimed(each.number or number, each.ref, each.place, each.quote)
             for number, each in enumerate(self.citations, start=1)
         ] or listed
+        summary, named = number_names(summary, library.has, claimed)
+        claimed = [*claimed, *named]
         if not (claimed or list_numbers(summary) or any(call.of_source for call in work.made)):
             return self.with_warnings(["it looked nothing up in its sources"] if work.source_tools else [])
-        library = Library(read for call in work.made for read in extract_read_texts(call))
         checked = CheckedReport.of(self, check(summary, claimed, library), not_found=self.not_found)
         return checked if checked.counts.held else checked.with_warnings(["no statement was checked against a source"])
 
