@@ -25,6 +25,7 @@ from upcall.autogen.call_path import current_path, nested_call
 from upcall.autogen.concurrency import Emit, Locks, SegmentToken, cancellable
 from upcall.autogen.messages import (
     CHECKED,
+    FRUITLESS,
     OUTPUT,
     Event,
     add_warnings,
@@ -142,6 +143,7 @@ async def _serve_resumable(
                 reply = item.chat_message
                 frame.finish(add_warnings(reply.to_model_text(), event_warnings(reply)))
                 frame.report = reply.metadata.get(OUTPUT) if CHECKED in reply.metadata else None
+                frame.fruitless = FRUITLESS in reply.metadata
                 emit(to_registered(reply))
         frame.interrupted = False
     finally:

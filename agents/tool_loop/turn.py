@@ -21,6 +21,7 @@ from pydantic import BeforeValidator, Field, JsonValue, PlainSerializer
 from upcall.agents.resumable import AgentState
 from upcall.autogen.messages import REMINDER, dump_questions, parse_questions
 from upcall.autogen.thoughts import split_thoughts
+from upcall.lazy_pattern import LazyPattern
 from upcall.questions.answer import Answer
 from upcall.questions.approval import Allowed, Decision, Denied, read_decision
 from upcall.questions.question import Question
@@ -29,6 +30,8 @@ from upcall.runs.json_text import SparseModel
 from upcall.runs.reports import MadeCall
 from upcall.runs.run import Usage, add_usage
 from upcall.text import replace_surrogates
+
+_NUMBERS = LazyPattern(r"\d+")
 
 _Questions = Annotated[
     list[Question],
@@ -47,7 +50,7 @@ class Frame(SparseModel):
     its work was cut off by an error or a cancellation and continues from ``nested``. ``passed_up`` are the ids of the
     questions that the agent checked and left to the user. ``problem`` says why the call cannot be made at all,
     ``invalid`` why the question of an `ask_user` call cannot be asked. ``report``: the checked report, as JSON, that
-    a nested agent's code passed up with its text. ``given`` are the answers that the call's tool gets when it is called
+    a nested agent's code passed up with its text; ``fruitless``: it rests on nothing. ``given`` are the answers that the call's tool gets when it is called
     again, by the names of their questions (`upcall.questions.tool_context`); secret ones are sealed. ``kept`` is what
     the tool left for that time. ``approved``: the human allowed the call, and ``edited``: they changed its arguments.
     """
@@ -62,6 +65,7 @@ class Frame(SparseModel):
     problem: str | None = None
     invalid: str | None = None
     report: str | None = None
+    fruitless: bool = False
     given: dict[str, Answer] = Field(default_factory=dict)
     kept: dict[str, JsonValue] = Field(default_factory=dict)
     approved: bool = False
@@ -250,10 +254,16 @@ class Turn(AgentState):
     def close_batch(self, agent: str) -> None:
         """Move the finished batch into the context, results right after their calls.
 
-        The round was idle if each of its calls was made before in this turn, with the same result.
+        The round was idle if each of its calls was made before in this turn, with the same result; one that was
+        fruitless, if it was made before but for its numbers: some models count their attempts.
         """
-        before = {_as_key(*made) for made in self._closed_calls(agent, self.began)}
-        idle = all(frame.result and _as_key(frame.call, frame.result) in before for frame in self.frames)
+        made = [*self._closed_calls(agent, self.began)]
+        before, kinds = {_as_key(*each) for each in made}, {_as_kind(call) for call, _ in made}
+        idle = all(
+            (frame.result and _as_key(frame.call, frame.result) in before)
+            or (frame.fruitless and _as_kind(frame.call) in kinds)
+            for frame in self.frames
+        )
         self.idle_rounds = self.idle_rounds + 1 if idle else 0
         calls = [frame.call for frame in self.frames]
         self.messages.append(AssistantMessage(content=calls, thought=self.thought, source=agent))
@@ -288,6 +298,10 @@ class Turn(AgentState):
 
 def _as_key(call: FunctionCall, result: FunctionExecutionResult) -> tuple[str, str, str]:
     return call.name, json.dumps(json.loads(call.arguments), sort_keys=True), result.content
+
+
+def _as_kind(call: FunctionCall) -> tuple[str, str]:
+    return call.name, _NUMBERS.sub("0", call.arguments)
 
 
 def check_arguments(arguments: str) -> tuple[str, str | None]:

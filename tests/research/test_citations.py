@@ -15,7 +15,7 @@ from tables import rows
 
 from upcall.agents import DocumentsWorkbench
 from upcall.agents.lead import lead
-from upcall.autogen.messages import CHECKED, OUTPUT, answer_message
+from upcall.autogen.messages import CHECKED, OUTPUT, answer_message, event_warnings
 from upcall.errors import ModelError
 from upcall.progress import PROGRESS
 from upcall.questions.answer import Answer
@@ -575,6 +575,36 @@ async def test_lead_that_cites_nothing_is_asked_once(docs: Path) -> None:
     rest, client = await sections(docs, bare, bare)
     assert "it cites none of the sources" in str(client.requests[-1].messages)
     assert [line for line in rest.text.splitlines() if line.startswith("- [")] != []
+
+
+async def count_attempts(docs: Path, *citations: object) -> tuple[TurnResult, int]:
+    """Have a lead look for the same nine times, and only count; also return how often its model was called."""
+    numbers = iter(range(9))
+
+    def reply(request: Request) -> Reply:
+        if not request.system.startswith("You are the lead "):
+            text = str(request.messages[1])[-40:]
+            return wording(f"Nothing on {text}.", *citations) if request.tool_results else READ_ENERGY
+        number = next(numbers, None)
+        if number is None or not request.body.get("tools"):
+            return '{"summary": "Nothing is known [1]."}'
+        return Call("researcher", {"task": f"Find it (after {number})"})
+
+    with ScriptedModelClient(reply) as client:
+        rest = await send(team(client, docs), "Find it")
+        return rest, len([each for each in client.requests if "You are the lead " in each.system])
+
+
+async def test_lead_that_counts_its_attempts_goes_in_circles(docs: Path) -> None:
+    rest, calls = await count_attempts(docs)
+    assert calls == 5
+    assert "went round in circles" in event_warnings(rest.message)[0]
+
+
+async def test_counted_attempts_that_find_something_are_no_circle(docs: Path) -> None:
+    rest, calls = await count_attempts(docs, "energy.md")
+    assert calls == 10
+    assert event_warnings(rest.message) == []
 
 
 async def test_it_is_reported_how_many_sections_are_done(docs: Path) -> None:

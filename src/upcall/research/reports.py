@@ -9,7 +9,7 @@ from typing import Any, Self
 from pydantic import AliasChoices, Field, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from upcall.autogen.messages import CHECKED
+from upcall.autogen.messages import CHECKED, FRUITLESS
 from upcall.questions.question import VisibleText
 from upcall.research.cited import CheckedCitation, CitedSource, Counts, ReadText
 from upcall.research.sources.fences import parse_fenced
@@ -146,8 +146,9 @@ class CheckedReport(Report):
         return self.model_copy(update={"cited": cited, "summary": replace_numbers(self.summary, held)})
 
     def metadata(self) -> dict[str, str]:
-        """Return what became of the citations."""
-        return {CHECKED: self.counts.model_dump_json()}
+        """Return what became of the citations, and whether none is left."""
+        marks = {} if self.cited else {FRUITLESS: "true"}
+        return {CHECKED: self.counts.model_dump_json(), **marks}
 
     def outcome(self) -> str:
         """Return what it says about its work, without its quotes."""
