@@ -221,7 +221,7 @@ class Planner(StructuredAgent[PlannerState, PlannerSettings], Component[PlannerC
             return None
         plan, changes = self._plan_of(result)
         if changes:
-            emit(self._thought(f"(the plan was mended: {'; '.join(changes)})"))
+            emit(self._make_thought(f"(the plan was mended: {'; '.join(changes)})"))
         step = self._use_plan(plan, changes)
         if not isinstance(result, Plan) and not (plan and plan.steps):
             step.metadata.update(self._warn_of_fallback("the plan has no steps" if plan else "the plan is as it was"))

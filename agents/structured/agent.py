@@ -173,14 +173,14 @@ class StructuredAgent(ToolLoopAgent[ThreadT, StructuredRequest, Result], Generic
     def _recover(self, request: StructuredRequest, error: ModelError) -> Sequence[Event]:
         """Continue where the model is the reason, or the reply is not needed."""
         if problem := _why_no_reply(error):
-            events = [self._thought(f"(no reply: {problem})")]
+            events = [self._make_thought(f"(no reply: {problem})")]
             if not self._turn.remind_once("form"):
                 return [*events, *self._take(request, UnreadableReply(problem))]
             self._state.repair = self._ask_for_repair(problem, "")
             return events
         if not request.purpose:
             raise error
-        return [self._thought(f"({request.purpose} failed: {error})"), *self._take(request, NoReply(str(error)))]
+        return [self._make_thought(f"({request.purpose} failed: {error})"), *self._take(request, NoReply(str(error)))]
 
     def _read(self, request: StructuredRequest, reply: CreateResult) -> tuple[list[FunctionCall], TextCalls]:
         """Return the calls of a reply that was offered tools. What the prompt holds of others' words counts as seen."""
@@ -206,9 +206,9 @@ class StructuredAgent(ToolLoopAgent[ThreadT, StructuredRequest, Result], Generic
     async def _conclude(self, this: Round[StructuredRequest], result: Result) -> AsyncGenerator[Event, None]:
         events = self._take(this.request, result)
         if isinstance(result, StructuredReply):  # What streamed becomes the result, not this.
-            yield self._thought(result.in_words(), usage=this.reply.usage)
+            yield self._make_thought(result.in_words(), usage=this.reply.usage)
         else:
-            yield self._thought(this.shown, this.message_id, this.reply.usage)
+            yield self._make_thought(this.shown, this.message_id, this.reply.usage)
         for event in events:
             yield event
 

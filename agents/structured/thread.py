@@ -31,7 +31,7 @@ class DialogEntry(BaseModel):
 
 
 class Exchange(SparseModel, Turn):
-    """What was said between the agent and its model in this turn, besides its prompt, and the open batch of calls."""
+    """What the agent and its model wrote in this turn, besides its prompt, and the open batch of calls."""
 
 
 class Thread(AgentState):

@@ -4,7 +4,7 @@ Every agent of this library that has a model takes its turn here, and nowhere el
 agent, which is the same loop with an output type and a decision at its end. The rules:
 
 - The state says what comes next. Nothing is kept in a local variable over an `await`, so a turn that was killed is
-  resumed by the same code that goes on after a call, and replays what its journal has.
+  resumed by the same code that continues after a call, and replays what its journal has.
 - One model call a round. Its reply makes calls, which open a batch; or it is accepted, as the text or the value that
   was asked for; or the model is informed once of each kind of problem, and asked again; or the agent gives up.
 - The state changes after the event that reports the change, or together with all that belongs to it: a reader may
@@ -226,7 +226,7 @@ class ToolLoopAgent(ResumableAgent[StateT], Generic[StateT, RequestT, ResultT]):
                             turn.rounds += 1
                             turn.count_tokens(self.name, reply.usage)
                         case Withdrawn(withdrawn):
-                            yield self._thought(withdrawn, message_id)
+                            yield self._make_thought(withdrawn, message_id)
                             message_id = identity.new_message_id()
                         case text:
                             yield ModelClientStreamingChunkEvent(
@@ -249,14 +249,14 @@ class ToolLoopAgent(ResumableAgent[StateT], Generic[StateT, RequestT, ResultT]):
                     yield event
             return
         if reply.thought and reply.thought != withdrawn:
-            yield self._thought(reply.thought)
+            yield self._make_thought(reply.thought)
         this = Round(request, reply, message_id, text_calls)
         try:
             result = await self._accept(this, token)
         except UnreadableReply as problem:
             if turn.remind_once(problem.kind if isinstance(problem, NotYet) else "form"):
                 opened = self._mend(this, problem)
-                for event in [self._thought(this.shown, message_id, reply.usage), *opened]:
+                for event in [self._make_thought(this.shown, message_id, reply.usage), *opened]:
                     yield event
                 return
             result = await self._give_up(this, problem, token)
@@ -359,7 +359,7 @@ class ToolLoopAgent(ResumableAgent[StateT], Generic[StateT, RequestT, ResultT]):
     def _after_close(self) -> None:
         """Add what the model reads after the results of the batch: for subclasses."""
 
-    def _thought(self, content: str, message_id: str = "", usage: RequestUsage | None = None) -> ThoughtEvent:
+    def _make_thought(self, content: str, message_id: str = "", usage: RequestUsage | None = None) -> ThoughtEvent:
         """Return the event of what the model thinks, or says beside its result."""
         message_id = message_id or identity.new_message_id()
         return ThoughtEvent(id=message_id, source=self.name, content=content, models_usage=usage)

@@ -49,10 +49,11 @@ class Frame(SparseModel):
     one batch, and keeps nothing between calls. ``answers`` are on their way to that nested agent. ``interrupted``:
     its work was cut off by an error or a cancellation and continues from ``nested``. ``passed_up`` are the ids of the
     questions that the agent checked and left to the user. ``problem`` says why the call cannot be made at all,
-    ``invalid`` why the question of an `ask_user` call cannot be asked. ``report``: the checked report, as JSON, that
-    a nested agent's code passed up with its text; ``fruitless``: it rests on nothing. ``given`` are the answers that the call's tool gets when it is called
-    again, by the names of their questions (`upcall.questions.tool_context`); secret ones are sealed. ``kept`` is what
-    the tool left for that time. ``approved``: the human allowed the call, and ``edited``: they changed its arguments.
+    ``invalid`` why the question of an `ask_user` call cannot be asked. ``report``: the checked report, as JSON, that a
+    nested agent's code passed up with its text; ``fruitless``: it rests on nothing. ``given`` are the answers that the
+    call's tool gets when it is called again, by the names of their questions (`upcall.questions.tool_context`); secret
+    ones are sealed. ``kept`` is what the tool left for that time. ``approved``: the human allowed the call, and
+    ``edited``: they changed its arguments.
     """
 
     call: FunctionCall

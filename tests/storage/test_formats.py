@@ -21,7 +21,7 @@ from upcall.storage.upgrading import upgrade_store
 pytestmark = pytest.mark.needs("research", "workspace")
 
 FORMATS = list_formats()
-KEPT = [(number, name) for number in FORMATS for name in read_used(number)]
+STORED = [(number, name) for number in FORMATS for name in read_used(number)]
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ async def end(number: int, name: str, location: str) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(("number", "name"), KEPT)
+@pytest.mark.parametrize(("number", "name"), STORED)
 async def test_run_of_each_format_is_completed(number: int, name: str) -> None:
     golden_stores.open_file(number, "runs.db")
     await end(number, name, "runs.db")
@@ -48,7 +48,7 @@ async def test_run_of_each_format_is_completed(number: int, name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(("number", "name"), KEPT)
+@pytest.mark.parametrize(("number", "name"), STORED)
 async def test_exported_run_of_each_format_is_completed(number: int, name: str) -> None:
     await open_exports(number, "runs.db")
     await end(number, name, "runs.db")
@@ -56,7 +56,7 @@ async def test_exported_run_of_each_format_is_completed(number: int, name: str) 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(("number", "name"), KEPT)
+@pytest.mark.parametrize(("number", "name"), STORED)
 async def test_run_of_each_format_is_completed_on_a_server(postgres: Any, number: int, name: str) -> None:
     location = postgres.new_database()
     golden_stores.open_server(number, location)
@@ -65,7 +65,7 @@ async def test_run_of_each_format_is_completed_on_a_server(postgres: Any, number
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(("number", "name"), KEPT)
+@pytest.mark.parametrize(("number", "name"), STORED)
 async def test_run_of_each_format_is_completed_by_the_next(
     monkeypatch: pytest.MonkeyPatch, number: int, name: str
 ) -> None:
@@ -77,7 +77,7 @@ async def test_run_of_each_format_is_completed_by_the_next(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(("number", "name"), KEPT)
+@pytest.mark.parametrize(("number", "name"), STORED)
 async def test_run_of_each_format_completes_on_a_server(
     postgres: Any, monkeypatch: pytest.MonkeyPatch, number: int, name: str
 ) -> None:

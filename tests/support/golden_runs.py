@@ -220,7 +220,7 @@ async def pause(name: str, store: str) -> tuple[str, Mapping[str, int]]:
     for text in golden.answers[: golden.before]:
         run = await answer(app, run, text)
     if golden.forked:
-        player.used["coder"] = 2  # A fork goes on from its question.
+        player.used["coder"] = 2  # A fork continues from its question.
         run = await app.fork(run.id, run.answers[0].question_id, "Django", user=USER, new_id=f"{name}-2")
     await app.store.close()
     assert is_kept(golden, run), (name, run.status, run.error)

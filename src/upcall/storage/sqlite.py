@@ -196,13 +196,13 @@ class SQLite:
         """Return the work for a file whose format was checked: it is checked again where another process has changed
         that meanwhile."""
 
-        def guarded(connection: Connection) -> T:
+        def check_first(connection: Connection) -> T:
             if (changes := _count_changes(connection)) != self._changes:
                 schema.is_there(connection, self.name)
                 self._changes = changes
             return work(connection)
 
-        return guarded
+        return check_first
 
     def _alter(self, opened: _OpenFile, work: Work[T]) -> T:
         with explain_errors("write", self.outage, self.name, self._advise):

@@ -1,5 +1,5 @@
 """Upgrade a store to the format of this version of upcall: an SQLite file by itself, after a copy; a PostgreSQL
-database when it is told to."""
+database on request."""
 
 from __future__ import annotations
 
