@@ -340,7 +340,7 @@ def test_text_without_a_source_list_stays(wording: str) -> None:
     assert ResearchReport(summary=wording).verify_against(PRICES).summary == wording
 
 
-def test_source_in_a_list_that_was_not_read_is_refused() -> None:
+def test_listed_source_not_read_is_refused() -> None:
     report = ResearchReport(summary="It is 49 [1]. Sources: [1] nothing.md, lines 1-9").verify_against(PRICES)
     assert (report.summary, report.left_open) == (
         f"It is 49 {UNVERIFIED}.",
