@@ -62,9 +62,20 @@ def split_sources(text: str, names_source: NamesSource) -> tuple[str, list[Claim
     the final list.
 
     The list may have a line for each source, or be one line of the text; without numbers, such a line is a list only if
-    each of its parts names a source. Without a heading, the last lines are one if they explain numbers of the text.
+    each of its parts names a source. Without a heading, the last lines are one if they explain numbers of the text. A
+    list that is written again, or begun again, counts once.
     """
-    lines = _unfold(text.rstrip(), names_source).split("\n")
+    cited = list[Claimed]()
+    while True:
+        above, found = _split_last(text, names_source)
+        refs = {each.number: each.ref for each in cited}
+        if not found or any(refs.get(each.number, each.ref) != each.ref for each in found):
+            return text, cited
+        text, cited = above, [*(each for each in found if each not in cited), *cited]
+
+
+def _split_last(text: str, names_source: NamesSource) -> tuple[str, list[Claimed]]:
+    lines = _unfold(_strip_empty_heads(text), names_source).split("\n")
     heads = [at for at, line in enumerate(lines) if at and len(line) < _LONGEST_HEAD and _LIST_HEAD.match(line)]
     above, below = (lines[: heads[-1]], lines[heads[-1] + 1 :]) if heads else (lines, [])
     entries, after = _read_entries(below)
@@ -108,6 +119,14 @@ def number_names(
 
 
 # -- lists -------------------------------------------------------------------------------------------------------------
+
+
+def _strip_empty_heads(text: str) -> str:
+    """Return a text without headings of lists at its end that nothing follows."""
+    lines = text.rstrip().split("\n")
+    while len(lines) > 1 and (not lines[-1].strip() or _LIST_HEAD.match(lines[-1])):
+        lines.pop()
+    return "\n".join(lines)
 
 
 def _read_entries(lines: Sequence[str]) -> tuple[list[str], Sequence[str]]:
