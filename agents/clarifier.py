@@ -52,7 +52,8 @@ from upcall.prompts.contexts import (
 )
 from upcall.prompts.examples import EXAMPLES
 from upcall.questions.answer import Answer, Outcome
-from upcall.questions.matching import parse_answer, read_default
+from upcall.questions.choices import read_default
+from upcall.questions.matching import parse_answer
 from upcall.questions.question import Question
 from upcall.questions.reply_intents import ends_clarification, unwrap_reply
 from upcall.runs.asked_topics import AskedTopic

@@ -1,6 +1,7 @@
 """Questions in prose: a text that ends a turn with a question mark, and the `ask_user` call it stands for (S1-24).
 
-One rule, since patterns of politeness never end: the model itself is asked first whether it needs an answer.
+One rule, since patterns of politeness never end: the model itself is asked first whether it needs an answer. If a later
+text of the turn ends with a question again, the user is asked that.
 """
 
 from __future__ import annotations
@@ -8,9 +9,14 @@ from __future__ import annotations
 import json
 
 from autogen_core import FunctionCall
+from autogen_core.models import CreateResult
 
 from upcall.agents.tool_loop.ask_user import ASK_USER
+from upcall.agents.tool_loop.output import NotYet
+from upcall.agents.tool_loop.parts import PausableParts
+from upcall.agents.tool_loop.turn import Turn
 from upcall.autogen.thoughts import find_fences
+from upcall.autogen.truncated_replies import find_cut
 from upcall.lazy_pattern import LazyPattern
 from upcall.questions.question import MAX_LABEL_CHARS, MAX_OPTIONS, MAX_QUESTION_CHARS
 
@@ -23,6 +29,38 @@ _QUOTE_CHARS = 600
 
 _MARKS = " \t*_)]\"'"
 """Characters that may follow a question mark."""
+
+
+_OBJECTION = "it ends with a question, and only ask_user reaches the user: call it if you need the answer to go on"
+_REMINDER = "question"
+
+
+class ProseQuestions:
+    """Decides about each text of an agent that ends with a question: whether its model is asked, or the user."""
+
+    def __init__(self, parts: PausableParts) -> None:
+        self._catches = parts.settings.catch_prose and parts.toolset.ask_user
+        self._limit = parts.settings.max_questions
+
+    def object_first(self, turn: Turn, reply: CreateResult) -> None:
+        """Object to the first text of a turn that ends with a question.
+
+        Raises:
+            NotYet: it is that one.
+        """
+        if self._ends_with_question(turn, reply) and not turn.was_reminded(_REMINDER):
+            raise NotYet(_REMINDER, _OBJECTION)
+
+    def find_question(self, turn: Turn, reply: CreateResult) -> FunctionCall | None:
+        """Return the `ask_user` call that a later text stands for."""
+        if self._ends_with_question(turn, reply) and turn.was_reminded(_REMINDER):
+            return prose_question_call(str(reply.content))
+        return None
+
+    def _ends_with_question(self, turn: Turn, reply: CreateResult) -> bool:
+        text = reply.content
+        may_ask = self._catches and turn.asked < self._limit and not find_cut(reply.finish_reason)
+        return may_ask and isinstance(text, str) and ends_with_question(text)
 
 
 def ends_with_question(text: str) -> bool:

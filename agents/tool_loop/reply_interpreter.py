@@ -16,7 +16,7 @@ from upcall.agents.tool_loop.limits import BROKEN
 from upcall.agents.tool_loop.output import NotYet, OutputValidator, object_once
 from upcall.agents.tool_loop.parse_output import UnreadableReply
 from upcall.agents.tool_loop.parts import PausableParts
-from upcall.agents.tool_loop.prose_questions import ends_with_question, prose_question_call
+from upcall.agents.tool_loop.prose_questions import ProseQuestions
 from upcall.agents.tool_loop.turn import Turn
 from upcall.autogen.mending import mend_calls
 from upcall.autogen.openai_client.reply_parts import ReasonedReply
@@ -24,13 +24,11 @@ from upcall.autogen.reply_streams import ReplyShape
 from upcall.autogen.structured_text import Around
 from upcall.autogen.text_calls.reader import TextCalls, may_write_calls, read_calls
 from upcall.autogen.thoughts import drop_marks
-from upcall.autogen.truncated_replies import find_cut
 from upcall.runs.shown_text import find_text
 from upcall.text import is_blank
 
 _EMPTY_REPLY = "it was empty"
 _ONLY_THOUGHTS = "it was empty: it held thoughts, and no text"
-_ASKS = "it ends with a question, and only ask_user reaches the user: call it if you need the answer to go on"
 
 
 def text_of(reply: CreateResult) -> str:
@@ -42,7 +40,7 @@ class ReplyInterpreter:
     """Reads the replies to an agent: which calls they make, and which texts may end the turn."""
 
     def __init__(self, parts: PausableParts, output: OutputValidator) -> None:
-        self._parts, self._output = parts, output
+        self._parts, self._output, self._prose = parts, output, ProseQuestions(parts)
 
     def shape(self, *, offers_tools: bool) -> ReplyShape | None:
         """Return how the text for a person is read out of a reply; None where all of a reply is text."""
@@ -75,8 +73,7 @@ class ReplyInterpreter:
             object_once(turn, "written", found.problem)
         if is_blank(text):
             raise UnreadableReply(_ONLY_THOUGHTS if reply.thought else _EMPTY_REPLY)
-        if self._asks_in_prose(turn, reply, reminded=False):
-            raise NotYet("question", _ASKS)
+        self._prose.object_first(turn, reply)
         return text
 
     def list_thoughts(self, turn: Turn, reply: CreateResult, message_id: str) -> list[ThoughtEvent]:
@@ -97,14 +94,6 @@ class ReplyInterpreter:
         if not isinstance(text, str):
             turn.calls_natively = turn.calls_natively or bool(text)
             return TextCalls(text)
-        if self._asks_in_prose(turn, reply, reminded=True):
-            return TextCalls([prose_question_call(text)])
+        if (question := self._prose.find_question(turn, reply)) is not None:
+            return TextCalls([question])
         return read_calls(self._parts.model_client, text, known, seen, calls_itself=turn.calls_natively)
-
-    def _asks_in_prose(self, turn: Turn, reply: CreateResult, *, reminded: bool) -> bool:
-        """Return whether a whole text is a question to the user, or before the model was `reminded`, may be one."""
-        if find_cut(reply.finish_reason) or not ends_with_question(text_of(reply)):
-            return False
-        settings = self._parts.settings
-        catches = settings.catch_prose and self._parts.toolset.ask_user
-        return catches and turn.asked < settings.max_questions and turn.was_reminded("question") is reminded

@@ -23,7 +23,8 @@ from upcall.errors import AlreadyAnswered, ConfigurationError, UserInputRequired
 from upcall.options import ResolutionOptions
 from upcall.policy.facts import parse_facts
 from upcall.policy.resolver import AnswerResolver, Moment, answer_by_default
-from upcall.questions.matching import OwnWords, parse_answer
+from upcall.questions.choices import OwnWords
+from upcall.questions.matching import parse_answer
 from upcall.questions.record import QuestionRecords
 from upcall.testing import Call, Calls, Fail, Reply, Request, ScriptedModelClient
 from upcall.testing.server import LoopbackServer

@@ -10,7 +10,8 @@ import pytest
 from upcall.autogen.messages import answer_message, message_answers
 from upcall.errors import AlreadyAnswered, AnswerError, AnswerRefused, UnknownQuestion
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.matching import MAX_ANSWER_CHARS, AnswerValue, OwnWords, match_answers, parse_answer, read_numbers
+from upcall.questions.choices import OwnWords, read_numbers
+from upcall.questions.matching import MAX_ANSWER_CHARS, AnswerValue, match_answers, parse_answer
 from upcall.questions.question import Question
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)

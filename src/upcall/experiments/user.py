@@ -19,7 +19,8 @@ from upcall.errors import AnswerRefused
 from upcall.experiments.tasks import Task
 from upcall.prompts.contexts import SimulatedUserContext
 from upcall.questions.answer import Answer, Outcome
-from upcall.questions.matching import OwnWords, find_meant, parse_answer
+from upcall.questions.choices import OwnWords, find_meant
+from upcall.questions.matching import parse_answer
 from upcall.questions.question import Question, Side
 from upcall.runs.outputs import SimulatedAnswer
 from upcall.setting_types import Duration

@@ -7,7 +7,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from upcall.errors import AnswerRefused, ConfigurationError
 from upcall.policy.same_question import is_same_question, option_labels, question_key
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.matching import OwnWords, parse_answer
+from upcall.questions.choices import OwnWords
+from upcall.questions.matching import parse_answer
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 

@@ -22,7 +22,8 @@ from upcall.policy.facts import has_answer
 from upcall.policy.routing import find_assignee
 from upcall.policy.same_question import QuestionKey, is_same_question, question_key
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.matching import parse_answer, parse_unsealed, read_default
+from upcall.questions.choices import read_default
+from upcall.questions.matching import parse_answer, parse_unsealed
 from upcall.questions.question import Question
 from upcall.questions.record import Answered, QuestionRecord, QuestionRecords
 from upcall.questions.reply_intents import STAGE_WORDS

@@ -6,8 +6,7 @@ changes nothing.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from upcall.errors import AlreadyAnswered, AnswerRefused, UnknownQuestion
@@ -15,9 +14,17 @@ from upcall.identity import means
 from upcall.lazy_pattern import LazyPattern
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.approval import is_edit
-from upcall.questions.choices import join_choices, read_remark, set_of_choices, split_choices
-from upcall.questions.question import Option, Question, Side
-from upcall.questions.reply_intents import read_lead, read_side, simplify
+from upcall.questions.choices import (
+    OwnWords,
+    find_option,
+    has_only_numbers,
+    join_choices,
+    list_choices,
+    read_numbers,
+    read_remark,
+    set_of_choices,
+)
+from upcall.questions.question import Question
 from upcall.questions.secrets import HIDDEN, seal
 from upcall.text import one_line, shorten
 
@@ -32,13 +39,6 @@ MAX_ANSWER_CHARS = 100_000
 its run at the size limit of the store."""
 
 
-class OwnWords(str):
-    """A text that says what it says: a number in it is that of no option. A label is still that option."""
-
-
-_NUMBERS = LazyPattern(r"\d+(?:\s*[,，、]\s*\d+)*")
-_QUOTED_NUMBERS = LazyPattern(r"\"([\d\s,，、]+)\"")
-_AS_NUMBER = LazyPattern(r"(?:option\s*|#)?(\d{1,3})[.)]?", re.IGNORECASE)
 _PART_IN_LINE = LazyPattern(r"(?:^|(?<=\s))(\d{1,3})\s*[.):：](?=\s)")
 _PART = LazyPattern(r"(?:^|[;；\n])\s*(\d{1,3})\s*[.):：](?=\s)")
 
@@ -126,9 +126,9 @@ def parse_unsealed(question: Question, value: AnswerValue, user: str | None = No
     parts = _read_parts(question, value)
     if not parts:
         raise AnswerRefused(f"The answer to {question.id} is empty. {_describe_expected(question)}")
-    if question.multi_select and len(parts) == 1 and _find_option(question, parts[0]) is None:
-        parts = _split_choices(question, parts[0])
-    chosen = [_find_option(question, part) for part in parts]
+    if question.multi_select and len(parts) == 1 and find_option(question, parts[0]) is None:
+        parts = list_choices(question, parts[0])
+    chosen = [find_option(question, part) for part in parts]
     labels = tuple(dict.fromkeys(option.label for option in chosen if option is not None))
     wrong = [part for part, option in zip(parts, chosen, strict=True) if option is None]
     if len(labels) > 1 and not question.multi_select:
@@ -150,48 +150,6 @@ def parse_unsealed(question: Question, value: AnswerValue, user: str | None = No
                 f"The arguments for {question.approval.tool} cannot be used: {problem}. Nothing was called."
             ) from problem
     return answer
-
-
-def read_numbers(question: Question, text: str, quote: Callable[[str], str] = str) -> str:
-    """Read the numbers in a text as options, and in double quotes as themselves.
-
-    A number that is not an option is most likely a slip: it is refused even where the question accepts other text.
-
-    Args:
-        question: what was asked.
-        text: what was given.
-        quote: shows how a quoted number is typed there; a shell takes one pair of quotes away.
-
-    Raises:
-        AnswerRefused: a number is beyond the options.
-    """
-    if not question.options or question.secret or isinstance(text, OwnWords):
-        return text
-    typed = text.strip()
-    if quoted := _QUOTED_NUMBERS.fullmatch(typed):
-        return OwnWords(quoted[1])
-    names = {option.label.casefold() for option in question.options} | {option.id for option in question.options}
-    if typed.casefold() in names:
-        return text
-    if numbered := _AS_NUMBER.fullmatch(typed):  # "Option 2" and "2." too.
-        typed = numbered[1]
-    if not _NUMBERS.fullmatch(typed):
-        return text
-    count = len(question.options)
-    for number in re.findall(r"\d+", typed):
-        if number not in names and not (len(number) <= 3 and 1 <= int(number) <= count):
-            in_quotes = quote(f'"{one_line(typed, 40)}"')
-            hint = f" If you mean the number itself, write {in_quotes} in quotes." if question.allow_free_text else ""
-            raise AnswerRefused(f"There is no option {one_line(number, 20)}: choose 1 to {count}.{hint}")
-    return text
-
-
-def read_default(question: Question, text: str) -> str:
-    """Read a number as the option with it where there is one, and else as itself: nobody is there who mistyped it."""
-    try:
-        return read_numbers(question, text)
-    except AnswerRefused:
-        return OwnWords(text)
 
 
 def resolve_id(named: str, known: Sequence[str]) -> str:
@@ -253,7 +211,7 @@ def _split_line(text: str, open_questions: Sequence[Question]) -> dict[str, Answ
     ends = [*(each.start() for each in found[1:]), len(text)]
     parts = [text[part.end() : end].strip(" ,;，；、\n") for part, end in zip(found, ends, strict=True)]
     asked = [open_questions[number - 1] for number in numbers]
-    if not all(_find_option(question, each) for question, each in zip(asked[:-1], parts[:-1], strict=True)):
+    if not all(find_option(question, each) for question, each in zip(asked[:-1], parts[:-1], strict=True)):
         return {}
     return {question.id: each for question, each in zip(asked, parts, strict=True)}
 
@@ -265,13 +223,13 @@ def _answers_all(text: str, open_questions: Sequence[Question]) -> bool:
     chooses an option of none.
     """
     first = open_questions[0]
-    if len(first.calls) >= len(first.path) or not text.strip() or _NUMBERS.fullmatch(text.strip()):
+    if len(first.calls) >= len(first.path) or not text.strip() or has_only_numbers(text):
         return False  # Each tool call asks for itself; a number chooses.
     return all(
         (each.path, each.calls, each.assignee) == (first.path, first.calls, first.assignee)
         and each.allow_free_text
         and not (each.secret or each.is_risk)
-        and _find_option(each, text.strip()) is None
+        and find_option(each, text.strip()) is None
         for each in open_questions
     )
 
@@ -388,61 +346,6 @@ def _is_same(earlier: Answer, value: AnswerValue, question: Question | None) -> 
     else:
         any_order = bool(parsed.selected) and {*_list_parts(parsed)} == {*_list_parts(earlier)}
     return earlier.outcome is Outcome.ANSWERED and (now == before or any_order)
-
-
-def _find_option(question: Question, text: str) -> Option | None:
-    """Find an option by label (any case), by a word for yes or no, then by number, then by id: what the human sees
-    comes before what only programs see."""
-    for option in question.options:
-        if option.label.casefold() == text.casefold():
-            return option
-    if (meant := find_meant(question, text)) is not None or isinstance(text, OwnWords):
-        return meant
-    numbered = _AS_NUMBER.fullmatch(text)
-    for number, option in enumerate(question.options, start=1):
-        if numbered and numbered[1] == str(number):
-            return option
-    return next((option for option in question.options if option.id == text), None)
-
-
-def find_meant(question: Question, text: str) -> Option | None:
-    """Find the one option of a consent that a reply means: by its label or what follows "Yes," in it, whatever the
-    punctuation, or by nothing but words for yes or no. None for any other question, and where it may be several."""
-    if not _is_consent(question):
-        return None
-    simplified, side = simplify(text), read_side(text)
-    named = [option for option in question.options if simplified in _list_forms(option)]
-    meant = named or [
-        option for option in question.options if side is not None and _read_side(question, option) is side
-    ]
-    return meant[0] if len(meant) == 1 else None
-
-
-def _is_consent(question: Question) -> bool:
-    """Return whether it asks for a yes or a no: a plan's review, which no tool call asks for, takes what is to be
-    changed as well."""
-    declared = any(option.side is not None for option in question.options)
-    return question.is_risk and (declared or len(question.calls) >= len(question.path) > 0)
-
-
-def _list_forms(option: Option) -> set[str]:
-    """List the ways to name an option: its label, and where it says yes or no also without that."""
-    short = option.label.partition(",")[2] if option.side is not None else ""
-    return {simplify(each) for each in (option.label, short)} - {""}
-
-
-def _read_side(question: Question, option: Option) -> Side | None:
-    """Return what an option says; where none of them declares it, as its label begins."""
-    if any(each.side is not None for each in question.options):
-        return option.side
-    return read_lead(option.label)
-
-
-def _split_choices(question: Question, text: str) -> list[str]:
-    if isinstance(text, OwnWords):
-        return [text]
-    labels = [option.label for option in question.options]
-    return split_choices(text, labels, lambda part: _find_option(question, part) is not None) or [text]
 
 
 def _quote(value: object) -> str:

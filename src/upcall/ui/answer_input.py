@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from upcall.questions.answer import Answer, Outcome
-from upcall.questions.matching import AnswerValue, parse_answer, read_numbers
+from upcall.questions.choices import read_numbers
+from upcall.questions.matching import AnswerValue, parse_answer
 from upcall.questions.question import Question
 
 SKIP, DECLINE = "/skip", "/decline"

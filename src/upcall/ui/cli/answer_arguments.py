@@ -11,7 +11,7 @@ from upcall.errors import CallerError
 from upcall.identity import means
 from upcall.lazy_pattern import LazyPattern
 from upcall.questions.answer import Answer, Outcome
-from upcall.questions.matching import read_numbers
+from upcall.questions.choices import read_numbers
 
 if TYPE_CHECKING:
     from upcall.questions.question import Question

@@ -12,7 +12,8 @@ from upcall import signals
 from upcall.errors import AnswerRefused
 from upcall.policy.approval import is_allowed
 from upcall.questions.answer import Answer, Outcome
-from upcall.questions.matching import AnswerValue, OwnWords, list_parts, parse_answer, parse_unsealed
+from upcall.questions.choices import OwnWords
+from upcall.questions.matching import AnswerValue, list_parts, parse_answer, parse_unsealed
 from upcall.questions.question import Question
 from upcall.questions.question_form import OTHER, QuestionForm
 from upcall.questions.secrets import HIDDEN
