@@ -7,6 +7,9 @@ import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from upcall.lazy_pattern import LazyPattern
+
+_PLACE = LazyPattern(r" \(\S.*, line \d+\)")
 _OWN = str(Path(__file__).parent)
 
 
@@ -35,3 +38,8 @@ def describe_place(frames: Sequence[traceback.FrameSummary]) -> str:
     """Return the last of some frames, to be put behind a sentence: `` (teams.py, line 12)``; nothing if there is
     none."""
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+
+
+def names_place(text: str) -> bool:
+    """Return whether an error's text names a line of the user's own code, as `describe_place` writes it."""
+    return bool(_PLACE.search(text))

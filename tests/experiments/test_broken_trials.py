@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from autogen_agentchat.base import Team
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.base import Response, Team
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core.models import ChatCompletionClient
 from scenario import upcall
 from trial_world import experiment, make_team
 
@@ -54,6 +59,29 @@ async def test_bug_of_one_team_leaves_the_others() -> None:
 async def test_experiment_whose_teams_are_all_broken_fails() -> None:
     with pytest.raises(ConfigurationError, match="an agent needs a name"):
         await experiment(2, teams={"broken": make_broken}, policies=["never"]).run()
+
+
+class Broken(AssistantAgent):
+    async def on_messages(self, *_: Any) -> Response:
+        raise KeyError("level")
+
+    async def on_messages_stream(self, *_: Any) -> AsyncGenerator[Response, None]:
+        yield await self.on_messages()
+
+
+async def test_team_that_fails_again_and_again_at_one_line_is_left_out() -> None:
+    def make(model: ChatCompletionClient) -> Team:
+        return RoundRobinGroupChat([Broken("broken", model)], max_turns=1)
+
+    teams = {"solo": make_team, "broken": make}
+    results = await experiment(12, teams=teams, policies=["never"], parallel=1).run()
+    failed = [each for each in results.records if each.team == "broken"]
+    line = Broken.on_messages.__code__.co_firstlineno + 1
+    assert [f"broken' failed ({__file__}, line {line}): KeyError: 'level'." in each.note for each in failed] == [
+        True
+    ] * 3
+    assert len([each for each in results.records if each.team == "solo"]) == 12
+    assert f"line {line}" in results.broken["broken"]
 
 
 async def test_trial_that_was_cut_off_says_so() -> None:

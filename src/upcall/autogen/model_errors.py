@@ -101,7 +101,7 @@ def explain(error: Exception, agent: str) -> UpcallError:
         )
     reason = first_line(error)[:_MAX_WORDS_CHARS].rstrip(".")
     what = type(error).__name__ + (f": {reason}" if str(error).strip() else "")
-    failed = AgentFailed(f"Agent {agent!r} failed: {what}. {_RESUME}")
+    failed = AgentFailed(f"Agent {agent!r} failed{describe_place(list_user_frames(error))}: {what}. {_RESUME}")
     return (_recognise(error, agent) if _is_of_model(error) else None) or failed
 
 

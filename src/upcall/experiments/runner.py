@@ -37,12 +37,16 @@ from upcall.runs.run import Run, Usage
 from upcall.runs.run_filter import RunFilter
 from upcall.runs.states import UNDER_WAY, RunStatus
 from upcall.storage.store import RunStore
+from upcall.tracebacks import names_place
 
 RUN_POLL_INTERVAL_S = 0.2
 """How long to wait before a run at workers is read again."""
 
 WORKER_WARNING_DELAY_S = 5.0
 """How long runs wait before a warning says that there is no worker."""
+
+SAME_FAILURES = 3
+"""After so many trials of a team in a row that fail at the same line of its code, the others are not tried."""
 
 _log = logging.getLogger(__name__)
 
@@ -82,6 +86,8 @@ class Runner:
         self._branches: dict[str, Sequence[Branch]] = {}
         self._broken: dict[str, str] = {}
         """Why the trials of a team are left out."""
+        self._failures: dict[str, list[str]] = {}
+        """How the last trials of a team in a row failed in the user's own code."""
 
     async def run(self, *, what_if: bool = False) -> Results:
         """Run the trials; start no more when the budget is spent."""
@@ -155,9 +161,7 @@ class Runner:
                 try:
                     await self._do(trial)
                 except TeamNotBuilt as error:  # A bug in it: the others go on, and its trials would all end so.
-                    self._broken[trial.team] = str(error)
-                    if len(self._broken) == len({each.team for each in self._chosen}):
-                        raise
+                    self._leave_out(trial.team, error)
 
     async def _do(self, trial: Trial) -> None:
         app, options = self.apps.for_trial(trial)
@@ -171,7 +175,28 @@ class Runner:
         run, is_done = await self.finish(app, trial, run)
         if is_done:
             self.tally.note_done(trial, await self.count(trial, run))
+            self._note_failure(trial.team, run)
         self._show_progress()
+
+    def _note_failure(self, team: str, run: Run) -> None:
+        """Leave a team out whose trials fail again and again at the same line of its own code."""
+        failures = self._failures.setdefault(team, [])
+        if run.status is not RunStatus.FAILED or not names_place(run.error or ""):
+            failures.clear()
+            return
+        failures.append(str(run.error))
+        if failures[-SAME_FAILURES:] == [run.error] * SAME_FAILURES:
+            self._leave_out(team, TeamNotBuilt(str(run.error)))
+
+    def _leave_out(self, team: str, why: TeamNotBuilt) -> None:
+        """Start no more trials of a team.
+
+        Raises:
+            TeamNotBuilt: it was the last one.
+        """
+        self._broken[team] = str(why)
+        if len(self._broken) == len({each.team for each in self._chosen}):
+            raise why
 
     def _failed_before(self, trial: Trial) -> bool:
         return trial.id in self._begun and self._begun[trial.id].status is RunStatus.FAILED
