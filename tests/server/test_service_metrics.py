@@ -15,8 +15,8 @@ from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.config import ModelAddress, RootTeamConfig, RunConfig
 from upcall.runs.run import Run, Usage
-from upcall.server.metrics import ServiceMetrics
 from upcall.settings import Settings
+from upcall.telemetry.prometheus import PrometheusMetrics
 
 
 def read(text: str) -> dict[str, float]:
@@ -66,7 +66,7 @@ def test_change_of_a_run_adds_waits_tokens_and_money() -> None:
     expired = Answer(question_id=question.id, outcome=Outcome.EXPIRED, by=AnsweredBy.POLICY, answered_at=at)
     used: dict[str, Any] = {"lead/coder": Usage(prompt_tokens=1_000_000, completion_tokens=100_000, model_calls=1)}
     after = before.record_answers([expired]).model_copy(update={"usage": used})
-    metrics = ServiceMetrics(settings)
+    metrics = PrometheusMetrics(settings)
     metrics.observe(before, after)
     metrics.observe(after, before)  # Going back to an older checkpoint takes nothing back.
     found = read(metrics.render([]).decode())

@@ -162,21 +162,35 @@ async def test_fleet_is_shown_with_its_queue(postgres: Server) -> None:
     assert shown["queue"] == {"waiting": 0, "oldest_seconds": 0.0, "later": 0}
 
 
-async def test_worker_says_whether_it_is_ready(postgres: Server) -> None:
-    location = postgres.new_database()
+def find_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return int(free.getsockname()[1])
+
+
+async def test_worker_says_whether_it_is_ready(postgres: Server) -> None:
+    location, port = postgres.new_database(), find_port()
     with running(location, 0) as workers:
         workers.append(start(location, "--health-port", str(port)))
         await wait_for(lambda: health(port, "readyz") == 200)
-        answers = [health(port, path) for path in ("healthz", "nothing")]
+        answers = [health(port, path) for path in ("healthz", "nothing", "metrics")]
         postgres.kill()
         await wait_for(lambda: health(port, "readyz") == 503)
         alive = health(port, "healthz")
         postgres.start()
         await wait_for(lambda: health(port, "readyz") == 200)
-    assert (answers, alive) == ([200, 404], 200)
+    assert (answers, alive) == ([200, 404, 404], 200)
+
+
+async def test_worker_shows_metrics_where_a_setting_opens_them(postgres: Server) -> None:
+    location, port = postgres.new_database(), find_port()
+    app = open_app(location)
+    with running(location, 0) as workers:
+        workers.append(start(location, "--health-port", str(port), UPCALL_WORKERS__OPEN_METRICS="true"))
+        await wait_for_pause(app, (await app.submit("Build it")).id)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
+            lines = reply.read().decode().splitlines()
+    assert {"upcall_questions_asked_total 1.0", "upcall_worker_slots 4.0"} <= {*lines}
 
 
 def health(port: int, path: str) -> int | None:

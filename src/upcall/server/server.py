@@ -32,11 +32,11 @@ from upcall.server.events import Streams
 from upcall.server.guard import Guard
 from upcall.server.mcp_package import make_http_application
 from upcall.server.mcp_tools import make_mcp
-from upcall.server.metrics import MEDIA_TYPE
 from upcall.server.pages import make_pages, show_problem
 from upcall.server.problems import describe, make_problem, respond
 from upcall.server.service import Service
 from upcall.server.tokens import list_tokens
+from upcall.telemetry.prometheus import MEDIA_TYPE
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 UPLOAD_PATHS = ("/api/runs", "/start", "/agui")

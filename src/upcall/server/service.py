@@ -21,12 +21,12 @@ from upcall.runs.run import Run
 from upcall.runs.run_filter import RunFilter
 from upcall.runs.states import RunStatus
 from upcall.server.background import BackgroundWork
-from upcall.server.metrics import ServiceMetrics
 from upcall.server.settings import ServerSettings
 from upcall.server.trusted_proxy import TrustedProxy
 from upcall.settings import Settings
 from upcall.storage.gauges import read_gauges
 from upcall.storage.store import RunStore
+from upcall.telemetry.prometheus import PrometheusMetrics
 from upcall.text import first_line
 
 POLL_INTERVAL_S = 5.0
@@ -79,7 +79,7 @@ class Service:
         self.origins = [_check_origin(each) for each in self.server_settings.origins]
         self.store: RunStore = Upcall(settings=settings, team=team).store
         self.store.database.outage.reports = True
-        self.metrics = ServiceMetrics(settings)
+        self.metrics = PrometheusMetrics(settings)
         self.store.observers["service"] = self.metrics.observe
         self.work = BackgroundWork()
         self.closing = asyncio.Event()

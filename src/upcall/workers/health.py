@@ -1,4 +1,4 @@
-"""Health of a worker over HTTP, for monitoring: ``/healthz`` and ``/readyz``, nothing else."""
+"""Health of a worker over HTTP, for monitoring: ``/healthz``, ``/readyz``, and if it is open ``/metrics``."""
 
 from __future__ import annotations
 
@@ -6,19 +6,26 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext, suppress
 from http import HTTPStatus
+from typing import TypeAlias
 
 from upcall.errors import ConfigurationError
 from upcall.text import first_line
+
+Metrics: TypeAlias = tuple[str, bytes]
+"""Their media type, and their text."""
 
 REQUEST_TIMEOUT_S = 5.0
 """How long somebody may take to say what they want."""
 
 
 @asynccontextmanager
-async def serve_health(port: int | None, is_ready: Callable[[], bool]) -> AsyncIterator[None]:
+async def serve_health(
+    port: int | None, is_ready: Callable[[], bool], show_metrics: Callable[[], Metrics] | None = None
+) -> AsyncIterator[None]:
     """Serve health checks on a port of all interfaces while the block lasts; without a port, serve nothing.
 
     ``/healthz`` is 200 as long as the worker's event loop runs, ``/readyz`` while it can take runs, and 503 otherwise.
+    ``/metrics`` is there if something shows them.
 
     Raises:
         ConfigurationError: the port is not available.
@@ -28,8 +35,12 @@ async def serve_health(port: int | None, is_ready: Callable[[], bool]) -> AsyncI
         with suppress(OSError, ValueError, TimeoutError, asyncio.IncompleteReadError):
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 words = (await reader.readline()).decode("latin-1").split()
-                status = _judge(words[1] if len(words) > 1 else "", is_ready)
-                writer.write(_reply(status))
+                path = words[1].partition("?")[0] if len(words) > 1 else ""
+                if path == "/metrics" and show_metrics is not None:
+                    writer.write(_reply(HTTPStatus.OK, *show_metrics()))
+                else:
+                    status = _judge(path, is_ready)
+                    writer.write(_reply(status, "text/plain", f"{status.phrase}\n".encode()))
                 await writer.drain()
         writer.close()
 
@@ -44,7 +55,7 @@ async def serve_health(port: int | None, is_ready: Callable[[], bool]) -> AsyncI
 
 
 def _judge(path: str, is_ready: Callable[[], bool]) -> HTTPStatus:
-    match path.partition("?")[0]:
+    match path:
         case "/healthz":
             return HTTPStatus.OK
         case "/readyz":
@@ -53,7 +64,6 @@ def _judge(path: str, is_ready: Callable[[], bool]) -> HTTPStatus:
             return HTTPStatus.NOT_FOUND
 
 
-def _reply(status: HTTPStatus) -> bytes:
-    body = f"{status.phrase}\n"
-    head = f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
-    return f"{head}Connection: close\r\n\r\n{body}".encode()
+def _reply(status: HTTPStatus, media_type: str, body: bytes) -> bytes:
+    head = f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {media_type}\r\nContent-Length: {len(body)}\r\n"
+    return f"{head}Connection: close\r\n\r\n".encode() + body

@@ -4,20 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from upcall.errors import StoreUnavailable
+from upcall.app import Upcall
+from upcall.errors import StoreUnavailable, missing_extra
 from upcall.storage.connection import Connection, Work
-from upcall.storage.gauges import read_gauges
+from upcall.storage.gauges import Gauge, read_gauges
 from upcall.storage.store import RunStore
 from upcall.telemetry.metrics import gauge, instruments
+from upcall.text import first_line
 from upcall.workers.queue_state import read_queue
 
 _DELAY = """
 SELECT extract(epoch FROM clock_timestamp() - min(at)) FROM procrastinate_events
 WHERE job_id = :job AND type = 'deferred'
 """
+
+
+class ShownMetrics:
+    """What a worker shows to Prometheus: what it counts of the changes that it makes to runs, and its slots.
+
+    Raises:
+        ConfigurationError: the package for it is not installed.
+    """
+
+    def __init__(self, app: Upcall, worker: WorkerMetrics) -> None:
+        try:
+            from upcall.telemetry.prometheus import MEDIA_TYPE, PrometheusMetrics
+        except ImportError as error:
+            raise missing_extra(f"prometheus_client cannot be loaded ({first_line(error)})", "workers") from error
+        self._media_type, self._worker, self._counts = MEDIA_TYPE, worker, PrometheusMetrics(app.settings)
+        app.store.observers["worker"] = self._counts.observe
+
+    def render(self) -> tuple[str, bytes]:
+        """Return the media type and the text."""
+        return self._media_type, self._counts.render(self._worker.list_slots())
 
 
 class WorkerMetrics:
@@ -52,6 +74,13 @@ class WorkerMetrics:
                 instruments().delay.record(float(seconds), {"upcall.cause": "submit" if version == 1 else "answer"})
 
         return work
+
+    def list_slots(self) -> Sequence[Gauge]:
+        """List how many of the slots are used, and how many there are."""
+        return [
+            Gauge("upcall.worker.active", "{run}", "Runs that the worker works on", self._active),
+            Gauge("upcall.worker.slots", "{run}", "Runs that it can work on at a time", self._concurrency),
+        ]
 
     async def keep_measuring(self, every: float) -> None:
         """Measure the queue and the worker, until cancelled."""

@@ -10,7 +10,7 @@ from upcall.setting_types import About, Section, no_flag
 
 
 class WorkersSettings(Section):
-    """How a worker stops."""
+    """How a worker stops, and what it shows."""
 
     grace_seconds: Annotated[
         Annotated[float, BeforeValidator(no_flag), Field(ge=0, allow_inf_nan=False)],
@@ -21,3 +21,10 @@ class WorkersSettings(Section):
             short="How many seconds runs get to pause when the worker is stopped [30].",
         ),
     ] = 30.0
+    open_metrics: Annotated[
+        bool,
+        About(
+            "whether `/metrics` on a worker's health port shows what it counts of all runs: numbers, no names, no texts",
+            when="where only your monitoring reaches that port",
+        ),
+    ] = False

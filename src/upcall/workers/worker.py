@@ -37,7 +37,7 @@ from upcall.text import first_line
 from upcall.workers.health import serve_health
 from upcall.workers.library_log import quiet_libraries
 from upcall.workers.lost_workers import count_lost, explain_lost, rescue_jobs
-from upcall.workers.metrics import WorkerMetrics
+from upcall.workers.metrics import ShownMetrics, WorkerMetrics
 from upcall.workers.owned_jobs import IntroducedWorkers, OwnedJobs
 from upcall.workers.settings import WorkersSettings
 
@@ -94,7 +94,7 @@ class Worker:
         grace: seconds that runs have to reach a pause when the worker is cancelled; those that do not are given back,
             to continue elsewhere from their journal.
         drain: end when the queue is empty.
-        health_port: the port that serves ``/healthz`` and ``/readyz``.
+        health_port: the port that serves ``/healthz`` and ``/readyz``, and with `workers.open_metrics` ``/metrics``.
 
     Raises:
         ConfigurationError: the store is a file.
@@ -118,7 +118,10 @@ class Worker:
         self._times = FleetTimes(app.store.leases.seconds)
         self._apps: dict[str | None, Upcall] = {}
         self._health_port, self._is_ready = health_port, False
-        self._metrics = WorkerMetrics(self._store, self._concurrency) if is_on(app.settings.telemetry.tracing) else None
+        self._is_traced = is_on(app.settings.telemetry.tracing)
+        shows = health_port is not None and app.settings.section(WorkersSettings).open_metrics
+        self._metrics = WorkerMetrics(self._store, self._concurrency) if self._is_traced or shows else None
+        self._shown = ShownMetrics(app, self._metrics) if shows and self._metrics else None
 
     async def run(self) -> None:
         """Work until cancelled; with `drain` until the queue is empty.
@@ -127,7 +130,8 @@ class Worker:
             ConfigurationError: the health port is not available.
         """
         with quiet_libraries():
-            async with serve_health(self._health_port, lambda: self._is_ready):
+            show = None if self._shown is None else self._shown.render
+            async with serve_health(self._health_port, lambda: self._is_ready, show):
                 await self._run()
 
     async def _run(self) -> None:
@@ -203,7 +207,7 @@ class Worker:
             # No grace: a periodic task's next turn does what this one leaves undone.
             upkeep.run_worker_async(queues=[UPKEEP_QUEUE], shutdown_graceful_timeout=0, **common),
         ]
-        if self._metrics is not None:
+        if self._metrics is not None and self._is_traced:
             parts.append(self._metrics.keep_measuring(self._times.deadlines))
         parts += [work() for work in list_background(self._store, self._app.settings)]
         tasks = [asyncio.create_task(each) for each in parts]

@@ -1,4 +1,4 @@
-"""The metrics of the service as Prometheus reads them: people and spending, in numbers alone."""
+"""The metrics of a service or a worker as Prometheus reads them: people and spending, in numbers alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _UNITS = {"s": "_seconds"}
 
 
-class ServiceMetrics:
+class PrometheusMetrics:
     """What this process counts of the changes that it makes to runs, beside what the store has at the moment.
 
     Args:
