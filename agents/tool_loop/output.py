@@ -163,16 +163,24 @@ class OutputValidator:
         return report.with_warnings(["it ended without a report"]).verify_against(work)
 
     async def verify_report(self, turn: Turn, report: Report, token: CancellationToken) -> Report:
-        """Return the report as far as the calls confirm it.
+        """Return the report as far as the calls confirm it, or the one before the objection if they confirm that alone.
 
         Raises:
             NotYet: they do not confirm it, and the model was not reminded yet.
         """
-        verified = report.verify_against(await self.list_work(turn, token))
+        work = await self.list_work(turn, token)
+        verified = report.verify_against(work)
         lost = [each.rstrip(".") for each in verified.left_open if each not in report.left_open]
         unresolved = [each for each in verified.objections() if each not in report.warnings]
-        self.object(turn, [*lost, *unresolved])
-        return verified
+        try:
+            self.object(turn, [*lost, *unresolved])
+        except NotYet:
+            turn.objected = report.model_dump_json()
+            raise
+        if not turn.objected:
+            return verified
+        earlier = type(report).model_validate_json(turn.objected).verify_against(work)
+        return earlier if earlier.is_better_than(verified) else verified
 
     def object(self, turn: Turn, problems: Sequence[str]) -> None:
         """Raise a `NotYet` if there are problems, and the model does not know yet that its calls do not confirm its

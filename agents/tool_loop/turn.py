@@ -131,7 +131,8 @@ class Turn(AgentState):
     turn, except hand-offs, which are another agent's words about it. ``idle_rounds`` counts the rounds in a row that
     only repeated earlier calls; ``reminded`` contains the reminders to the model. ``cut_off``: the finish reasons of
     the last replies in a row whose calls were cut off. ``calls_natively``: the model has made calls, so its texts are
-    not read for any. ``refused``: why its last question could not be asked.
+    not read for any. ``refused``: why its last question could not be asked. ``objected``: the
+    report that it was asked to correct, as JSON.
     """
 
     messages: list[LLMMessage] = Field(default_factory=list)
@@ -145,6 +146,7 @@ class Turn(AgentState):
     reminded: list[str] = Field(default_factory=list)
     asked: int = 0
     refused: str = ""
+    objected: str = ""
     remembered: bool = False
     began: int = 0
     task: str = ""
@@ -294,7 +296,7 @@ class Turn(AgentState):
         self.seen, self.remembered, self.reminded, self.began = [], False, [], len(self.messages)
         self.task = ""
         self.rounds = self.idle_rounds = self.asked = 0
-        self.cut_off, self.refused = [], ""
+        self.cut_off, self.refused, self.objected = [], "", ""
 
 
 def _as_key(call: FunctionCall, result: FunctionExecutionResult) -> tuple[str, str, str]:

@@ -137,6 +137,10 @@ class CheckedReport(Report):
             warnings=report.warnings,
         )
 
+    def is_better_than(self, later: Report) -> bool:
+        """Return whether a quote of it was found, and none of the later one."""
+        return self.counts.held > 0 and isinstance(later, CheckedReport) and not later.counts.held
+
     def renumber(self, numbers: Mapping[str, int]) -> Self:
         """Return the same report with the numbers of its sources in another list, by ref."""
         from upcall.research.citations import replace_numbers

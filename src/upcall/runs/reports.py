@@ -70,6 +70,11 @@ class Report(StructuredReply):
         """Return whether the work changed something that stays, whatever its words are worth."""
         return False
 
+    def is_better_than(self, later: Report) -> bool:
+        """Return whether it is the result although the model has corrected it: the work confirms what it says, and
+        nothing of the `later` one."""
+        return False
+
     def metadata(self) -> dict[str, str]:
         """Return what the message with the report says of it to code, beside its text."""
         return {}

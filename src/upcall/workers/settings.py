@@ -24,7 +24,7 @@ class WorkersSettings(Section):
     open_metrics: Annotated[
         bool,
         About(
-            "whether `/metrics` on a worker's health port shows what it counts of all runs: numbers, no names, no texts",
+            "whether `/metrics` on a worker's health port shows what it counts of all runs: numbers alone",
             when="where only your monitoring reaches that port",
         ),
     ] = False
