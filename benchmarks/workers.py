@@ -2,6 +2,7 @@
 
     python benchmarks/workers.py kill                     # 1,000 runs, 4 workers, one killed or stopped every 6 s
     python benchmarks/workers.py kill --runs 40 --kills 3 --rate 5
+    python benchmarks/workers.py kill --runs 300 --kills 15 --disk /mnt/small    # a database restarted, its disk full
     python benchmarks/workers.py roll                     # 300 runs, 15 kills, the next format, a database restarted
     python benchmarks/workers.py suspend --lease 5        # a worker stopped before and behind each statement it writes
     python benchmarks/workers.py latency --finished 100000 --waiting 10000
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import json
 import multiprocessing
 import os
@@ -36,14 +38,15 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
 import made_up_format
+import psycopg
 import pytest
 from fleet import make_team
 from postgres import Server, running
 from stores import execute
 from worker_process import kill, notes, start
 
-from upcall import Run, RunStatus, Settings, Upcall
-from upcall.errors import AnswerError, CallerError, StoredStateError, StoreUnavailable
+from upcall import Run, RunStatus, Settings, Upcall, identity
+from upcall.errors import AnswerError, CallerError, RunConflict, StoredStateError, StoreUnavailable
 from upcall.storage.run_rows import STATUS_NUMBERS, STATUSES
 
 SLACK_S = 2.0
@@ -101,8 +104,18 @@ class Fleet:
         ids, began = [], time.monotonic()
         for number in range(runs):
             await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
-            ids.append((await self.app.submit("Build it")).id)
+            ids.append(await self._submit_one(identity.new_id()))
         return ids
+
+    async def _submit_one(self, run_id: str) -> str:
+        """Submit a run, again and again while the database is away."""
+        while True:
+            try:
+                return (await self.app.submit("Build it", run_id=run_id)).id
+            except RunConflict:  # It is there: only the reply was lost.
+                return run_id
+            except StoreUnavailable:
+                await asyncio.sleep(0.5)
 
     async def answer_all(self) -> None:
         """Answer whatever is asked, until it is cancelled."""
@@ -144,6 +157,8 @@ async def kill_workers(fleet: Fleet, options: argparse.Namespace) -> dict[str, A
     submitting = asyncio.create_task(fleet.submit(options.runs, options.rate))
     alive, watching, began = list(fleet.workers), list[asyncio.Task[None]](), time.monotonic()
     for number in range(options.kills):
+        if options.disk and number in (options.kills // 3, options.kills * 2 // 3):
+            await asyncio.to_thread(restart if number == options.kills // 3 else fill_disk, fleet.server)
         await asyncio.sleep(options.every)
         while not (at_work := {each: held for each in alive if (held := held_by(fleet.location, each.pid))}):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
@@ -173,6 +188,31 @@ async def kill_workers(fleet: Fleet, options: argparse.Namespace) -> dict[str, A
         "lease (s)": fleet.lease,
         "faults": faults,
     }
+
+
+def restart(server: Server) -> None:
+    """Kill the database, and start it again after a while."""
+    server.kill()
+    time.sleep(2)
+    server.start()
+
+
+def fill_disk(server: Server) -> None:
+    """Fill the disk of the database for ten seconds. It is started again if it gave up."""
+    filler, block = server.folder / "filler", bytes(1 << 20)
+    until = time.monotonic() + 10
+    with filler.open("wb", buffering=0) as file:
+        while time.monotonic() < until:
+            try:
+                file.write(block)
+            except OSError as error:  # What the database frees is taken, too.
+                if error.errno != errno.ENOSPC:
+                    raise
+                block = bytes(max(1, len(block) // 2))
+                time.sleep(0.01)
+    filler.unlink()
+    if not server.is_alive():
+        server.start()
 
 
 async def wait_for_all(fleet: Fleet, runs: int) -> None:
@@ -224,7 +264,10 @@ async def watch(fleet: Fleet, held: list[tuple[str, str]], taken_over: list[floa
         await asyncio.sleep(0.1)
         names = ", ".join("?" for _ in left)
         query = f"select id, worker from upcall_runs where id in ({names})"
-        rows = await asyncio.to_thread(execute, fleet.location, query, *left)
+        try:
+            rows = await asyncio.to_thread(execute, fleet.location, query, *left)
+        except psycopg.Error:
+            continue  # The database is away.
         for run_id in [run_id for run_id, worker in rows if worker != left[run_id]]:
             taken_over.append(time.monotonic() - began)
             del left[run_id]
@@ -475,7 +518,7 @@ def cpu_of_children() -> float:
 
 
 @contextmanager
-def a_place(given: str | None) -> Iterator[tuple[str, Server | None]]:
+def a_place(given: str | None, disk: Path | None) -> Iterator[tuple[str, Server | None]]:
     """Yield the store, and the server if it is a private one, in an empty folder."""
     folder, before = tempfile.mkdtemp(prefix="upcall-workers-"), Path.cwd()
     os.chdir(folder)
@@ -483,7 +526,7 @@ def a_place(given: str | None) -> Iterator[tuple[str, Server | None]]:
         if given:
             yield given, None
         else:
-            with running() as server:
+            with running(disk) as server:
                 yield server.new_database(), server
     finally:
         os.chdir(before)
@@ -514,6 +557,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--waiting", type=int, default=0, help="waiting runs in the store before")
     parser.add_argument("--lease", type=float, default=15.0)
     parser.add_argument("--seed", default="1")
+    parser.add_argument("--disk", type=Path, help="a small file system for the private PostgreSQL, to be filled")
     parser.add_argument("--store", help="an empty PostgreSQL database")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
@@ -522,7 +566,7 @@ def parse_options() -> argparse.Namespace:
 def main() -> int:
     """Run one mode, and print what it found."""
     options = parse_options()
-    with a_place(options.store) as (location, server):
+    with a_place(options.store, options.disk) as (location, server):
         fleet = Fleet(location, options.lease, server)
         try:
             found = asyncio.run(MODES[options.mode](fleet, options))

@@ -54,10 +54,10 @@ def ordinary_user() -> dict[str, Any]:
 class Server:
     """A PostgreSQL server with a password. It can be killed and started again."""
 
-    def __init__(self) -> None:
+    def __init__(self, disk: Path | None = None) -> None:
         self._bin = programs()
         self._as = ordinary_user()
-        self.folder = Path(tempfile.mkdtemp(prefix="upcall-pg-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="upcall-pg-", dir=disk))
         if self._as:
             os.chown(self.folder, self._as["user"], self._as["group"])
         self._data = self.folder / "data"
@@ -134,6 +134,10 @@ class Server:
         assert self._process is not None
         return [self._process.pid, *_children(self._process.pid)]
 
+    def is_alive(self) -> bool:
+        """Return whether its process runs."""
+        return self._process is not None and self._process.poll() is None
+
     def kill(self) -> None:
         """End the server and all that serve its connections with SIGKILL, as a power failure would."""
         assert self._process is not None
@@ -167,9 +171,9 @@ def _children(parent: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[Server]:
-    """Yield a server, as long as the block lasts."""
-    server = Server()
+def running(disk: Path | None = None) -> Iterator[Server]:
+    """Yield a server, as long as the block lasts; its files are in a folder of `disk`, if one is named."""
+    server = Server(disk)
     try:
         yield server
     finally:
