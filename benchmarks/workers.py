@@ -357,8 +357,12 @@ async def kill_some(fleet: Fleet, kills: int, options: argparse.Namespace, chose
 
 
 def upgrade(location: str, *options: str) -> None:
-    """Upgrade the store with the command of the next format."""
-    assert start(location, *options, program="newer_worker", command="store upgrade").wait() == 0
+    """Upgrade the store with the command of the next format, which waits for old workers: a killed one counts as alive
+    until its silence is long enough."""
+    until = time.monotonic() + 120
+    while start(location, *options, program="newer_worker", command="store upgrade").wait():
+        assert time.monotonic() < until, "the store cannot be upgraded"
+        time.sleep(2)
 
 
 # -- suspended in a write ---------------------------------------------------------------------------------------------

@@ -140,7 +140,8 @@ async def test_exception_of_a_foreign_agent_is_one_line() -> None:
     app = Upcall(store="runs.db", team=lambda: RoundRobinGroupChat([Broken("broken", "raises")], max_turns=1))
     run = await app.start("Talk")
     assert run.status is RunStatus.FAILED
-    assert str(run.error).startswith("Agent 'broken' failed: ZeroDivisionError: division.")
+    line = Broken.on_messages.__code__.co_firstlineno + 1
+    assert str(run.error).startswith(f"Agent 'broken' failed ({__file__}, line {line}): ZeroDivisionError: division.")
     assert "\n" not in str(run.error)
 
 

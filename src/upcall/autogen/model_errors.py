@@ -99,10 +99,19 @@ def explain(error: Exception, agent: str) -> UpcallError:
             f"Agent {agent!r} raised UserInputRequired ({asked!r}) outside of a tool call: only the call of a tool can "
             f"wait for the user. Raise it in a tool's function. {_RESUME}"
         )
+    failed = AgentFailed(f"Agent {agent!r} {_describe_failure(error)}")
+    return (_recognise(error, agent) if _is_of_model(error) else None) or failed
+
+
+def describe_team_error(error: Exception) -> str:
+    """Return in one line why a team failed, by an error of none of its agents, and where in the user's own code."""
+    return f"The team {_describe_failure(error)}"
+
+
+def _describe_failure(error: Exception) -> str:
     reason = first_line(error)[:_MAX_WORDS_CHARS].rstrip(".")
     what = type(error).__name__ + (f": {reason}" if str(error).strip() else "")
-    failed = AgentFailed(f"Agent {agent!r} failed{describe_place(list_user_frames(error))}: {what}. {_RESUME}")
-    return (_recognise(error, agent) if _is_of_model(error) else None) or failed
+    return f"failed{describe_place(list_user_frames(error))}: {what}. {_RESUME}"
 
 
 def explain_call(error: Exception, agent: str, client: object = None) -> ModelError:

@@ -34,6 +34,7 @@ from upcall.autogen.attributes import refuse_loss
 from upcall.autogen.concurrency import SegmentToken, SingleReaderQueue, run_to_completion
 from upcall.autogen.internals import without_tracebacks_of, without_tracebacks_of_mcp
 from upcall.autogen.messages import PATH, Event, message_answers, name_text
+from upcall.autogen.model_errors import describe_team_error
 from upcall.autogen.model_notes import ModelNotes
 from upcall.autogen.ownership import RunOwner
 from upcall.autogen.scope import ProgressListener, RunScope, SharedModelCalls, current_scope, enter_scope
@@ -51,7 +52,6 @@ from upcall.storage.queued_answers import AnswersQueued
 from upcall.storage.store import RunStore
 from upcall.storage.stored_run import StoredRun
 from upcall.telemetry import metrics
-from upcall.text import first_line
 
 ANSWER_POLL_INTERVAL_S = 0.2
 """How often to look for answers that arrive while a team works, in seconds."""
@@ -327,7 +327,7 @@ class RunSegment:
 
     async def _fail(self, error: Exception) -> SegmentOutcome:
         """Store the run as failed. It continues from its last pause, with the journal since then."""
-        message = str(error) if isinstance(error, UpcallError) else first_line(error)
+        message = str(error) if isinstance(error, UpcallError) else describe_team_error(error)
         _log.debug("The run %s failed.", self._writer.stored.run.id, exc_info=error)
         return await self._with_queued(lambda: self._store_failure(message, type(error).__name__))
 
