@@ -69,7 +69,7 @@ class Broken(AssistantAgent):
         yield await self.on_messages()
 
 
-async def test_team_that_fails_again_and_again_at_one_line_is_left_out() -> None:
+async def test_team_that_fails_at_one_line_is_left_out() -> None:
     def make(model: ChatCompletionClient) -> Team:
         return RoundRobinGroupChat([Broken("broken", model)], max_turns=1)
 

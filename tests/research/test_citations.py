@@ -425,7 +425,7 @@ async def test_after_that_it_is_removed(docs: Path) -> None:
     assert "Citations: 1 checked, 0 hold, 1 removed" in rest.text
 
 
-async def test_report_before_the_objection_counts_if_more_of_it_holds(docs: Path) -> None:
+async def test_report_before_the_objection_counts_if_better(docs: Path) -> None:
     first = wording("So [1], and more [2].", WIND, MADE_UP)
     rest, _ = await researched(docs, READ_ENERGY, first, wording("Spain [1].", MADE_UP))
     assert rest.text.startswith("So [1], and more.\n\nSources:\n- [1] energy.md")
