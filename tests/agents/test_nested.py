@@ -286,7 +286,9 @@ async def test_stock_agent_nested_in_two_keeps_their_calls_apart() -> None:
 async def test_stock_agents_own_fault_is_not_blamed_on_models(error: Exception) -> None:
     with (
         script(lead=[call("own")]) as client,
-        pytest.raises(AgentFailed, match=rf"^Agent 'own' failed \(.*test_nested.py, line \d+\): {type(error).__name__}"),
+        pytest.raises(
+            AgentFailed, match=rf"^Agent 'own' failed \(.*test_nested.py, line \d+\): {type(error).__name__}"
+        ),
     ):
         await send(agent("lead", client, OwnAgent("own", error)), "Build it")
 

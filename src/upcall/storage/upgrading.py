@@ -79,7 +79,7 @@ async def upgrade_store(
             made = str(_copy_file(file, planned.found))
         upgrades.expand_tables(connection, store.name)
         if planned.contracted:
-            _refuse_older_workers(connection, planned.number)
+            _refuse_older_workers(connection, planned.number, store.leases.seconds)
             upgrades.contract_tables(connection, store.name)
         return StoreUpgrade(planned.found, planned.number, planned.steps, planned.contracted, planned.unfinished, made)
 
@@ -169,15 +169,24 @@ def _dump_database(parameters: Mapping[str, Any], file: Path) -> Path:
     return file
 
 
-def _refuse_older_workers(connection: Connection, number: int) -> None:
-    """Refuse to take away what workers of an earlier format need that are alive."""
+def _refuse_older_workers(connection: Connection, number: int, lease: float) -> None:
+    """Refuse to take away what workers of an earlier format need that gave a sign of life within a lease: one that was
+    silent for longer has no run any more, and takes none when it wakes up."""
     if connection.dialect == "sqlite":
         return
     if connection.execute("SELECT to_regclass('upcall_workers')").fetchone()[0] is None:
         return
-    query = "SELECT id, version FROM upcall_workers WHERE format < :number ORDER BY id"
-    if older := connection.execute(query, {"number": number}).fetchall():
-        named = ", ".join(f"{id_} (upcall {version})" for id_, version in older)
+    if older := connection.execute(_OLDER, {"number": number, "lease": lease}).fetchall():
+        named = ", ".join(f"{id_} (upcall {version}, seen {seconds:.0f} s ago)" for id_, version, seconds in older)
         raise ConfigurationError(
-            f"Workers of an earlier format are at work: {named}. Stop them first. Nothing was changed."
+            f"Workers of an earlier format are at work: {named}. Stop them first; one that was killed counts for "
+            f"{lease:g} seconds. Nothing was changed."
         )
+
+
+_OLDER = """
+SELECT id, version, seconds FROM (
+    SELECT w.id, w.version, extract(epoch FROM clock_timestamp() - p.last_heartbeat)::float8 AS seconds
+    FROM upcall_workers w JOIN procrastinate_workers p ON p.id = w.id WHERE w.format < :number
+) AS older WHERE seconds < :lease ORDER BY id
+"""

@@ -16,6 +16,7 @@ from procrastinate.manager import JobManager
 from procrastinate.utils import utcnow
 
 from upcall import identity
+from upcall.formats import refuse_newer
 from upcall.storage import upgrades
 
 RETRY_DELAY_S = 1.0
@@ -31,7 +32,10 @@ _INTRODUCE = (
     "INSERT INTO upcall_workers (id, host, process, concurrency, version, format, team) "
     "VALUES (%(worker_id)s, %(host)s, %(process)s, %(concurrency)s, %(version)s, %(format)s, %(team)s)"
 )
-_IS_HELD = "SELECT EXISTS (SELECT 1 FROM upcall_holds WHERE kind = 'queue') AS held"
+_LOOK = (
+    "SELECT EXISTS (SELECT 1 FROM upcall_holds WHERE kind = 'queue') AS held, "
+    "(SELECT json_object_agg(key, value) FROM upcall_meta WHERE key IN ('format', 'reads_from', 'needs')) AS store"
+)
 
 
 class OwnedJobs(JobManager):
@@ -79,9 +83,16 @@ class IntroducedWorkers(OwnedJobs):
             await asyncio.sleep(RETRY_DELAY_S)
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
-        """Take a job, unless an operator holds the queue."""
-        held = await self.connector.execute_query_one_async(_IS_HELD)
-        return None if held["held"] else await super().fetch_job(queues, worker_id)
+        """Take a job, unless an operator holds the queue.
+
+        Raises:
+            NewerFormat: the store was contracted while this worker was suspended: it must not work on it any more.
+        """
+        found = await self.connector.execute_query_one_async(_LOOK)
+        store, known = found["store"], 1 + len(upgrades.STEPS)
+        if int(store["reads_from"]) > known:
+            raise refuse_newer("The store", int(store["format"]), known, store["needs"])
+        return None if found["held"] else await super().fetch_job(queues, worker_id)
 
     async def register_worker(self) -> int:
         """Register a worker, with its host, process and concurrency, its version of upcall and its team."""
