@@ -10,13 +10,13 @@ from services import ASK, one_agent, serving, settle, start
 from stores import execute
 
 from upcall import identity
+from upcall.execution.prometheus import PrometheusMetrics
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.config import ModelAddress, RootTeamConfig, RunConfig
 from upcall.runs.run import Run, Usage
 from upcall.settings import Settings
-from upcall.telemetry.prometheus import PrometheusMetrics
 
 
 def read(text: str) -> dict[str, float]:

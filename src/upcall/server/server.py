@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import upcall
 from upcall.errors import ConfigurationError, NotAllowed, UpcallError
+from upcall.execution.prometheus import MEDIA_TYPE
 from upcall.server.agui import make_agui
 from upcall.server.api import make_router
 from upcall.server.bodies import explain_validation
@@ -36,7 +37,6 @@ from upcall.server.pages import make_pages, show_problem
 from upcall.server.problems import describe, make_problem, respond
 from upcall.server.service import Service
 from upcall.server.tokens import list_tokens
-from upcall.telemetry.prometheus import MEDIA_TYPE
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 UPLOAD_PATHS = ("/api/runs", "/start", "/agui")

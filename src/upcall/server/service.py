@@ -13,6 +13,7 @@ from upcall.app import Upcall
 from upcall.errors import ConfigurationError, StoreUnavailable, UpcallError
 from upcall.execution.background import list_background
 from upcall.execution.driver import Stream
+from upcall.execution.prometheus import PrometheusMetrics
 from upcall.execution.start_options import StartOptions, TaskInput
 from upcall.execution.team_factory import MakeTeam
 from upcall.policy.authorization import ADMIN
@@ -26,7 +27,6 @@ from upcall.server.trusted_proxy import TrustedProxy
 from upcall.settings import Settings
 from upcall.storage.gauges import read_gauges
 from upcall.storage.store import RunStore
-from upcall.telemetry.prometheus import PrometheusMetrics
 from upcall.text import first_line
 
 POLL_INTERVAL_S = 5.0

@@ -31,7 +31,7 @@ class ShownMetrics:
 
     def __init__(self, app: Upcall, worker: WorkerMetrics) -> None:
         try:
-            from upcall.telemetry.prometheus import MEDIA_TYPE, PrometheusMetrics
+            from upcall.execution.prometheus import MEDIA_TYPE, PrometheusMetrics
         except ImportError as error:
             raise missing_extra(f"prometheus_client cannot be loaded ({first_line(error)})", "workers") from error
         self._media_type, self._worker, self._counts = MEDIA_TYPE, worker, PrometheusMetrics(app.settings)
