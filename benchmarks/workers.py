@@ -160,8 +160,12 @@ async def kill_workers(fleet: Fleet, options: argparse.Namespace) -> dict[str, A
         if options.disk and number in (options.kills // 3, options.kills * 2 // 3):
             await asyncio.to_thread(restart if number == options.kills // 3 else fill_disk, fleet.server)
         await asyncio.sleep(options.every)
-        while not (at_work := {each: held for each in alive if (held := held_by(fleet.location, each.pid))}):  # noqa: ASYNC110
+        while fleet.has_work(options.runs):
+            if at_work := {each: held for each in alive if (held := held_by(fleet.location, each.pid))}:
+                break
             await asyncio.sleep(0.1)
+        else:
+            sys.exit(f"All runs were over before kill {number + 1}: submit more, or fewer a second.")
         victim = chosen.choice(list(at_work))
         held = at_work[victim]
         alive.remove(victim)

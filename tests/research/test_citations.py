@@ -335,6 +335,12 @@ def test_sources_written_into_the_text_are_read(wording: str, summary: str, cite
     assert report.counts.removed == 0
 
 
+def test_cited_source_named_in_brackets_keeps_its_number() -> None:
+    report = checked("52 percent [1], since 1974 [2] (see energy.md).", WIND, FOUNDED)
+    assert report.summary == "52 percent [1], since 1974 [2] [1]."
+    assert (report.counts.checked, report.counts.held) == (2, 2)
+
+
 @pytest.mark.parametrize("wording", rows("citations/texts_that_name_no_source"))
 def test_text_without_a_source_list_stays(wording: str) -> None:
     assert ResearchReport(summary=wording).verify_against(PRICES).summary == wording

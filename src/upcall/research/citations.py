@@ -60,8 +60,8 @@ class Library:
         return within[-1] if within else None
 
     def has(self, name: str) -> bool:
-        """Return whether a text is the name of a source and nothing else; it may lack the folder or the scheme."""
-        return name in self._texts or any(self._list_named(name, form) for form in _WHOLE_FORMS)
+        """Return whether a text is the name of one source and nothing else; it may lack the folder or the scheme."""
+        return name in self._texts or any(len(self._list_named(name, form)) == 1 for form in _WHOLE_FORMS)
 
     def _list_named(self, name: str, form: Callable[[str], str]) -> Sequence[str]:
         wanted = form(name)

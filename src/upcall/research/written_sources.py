@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from posixpath import basename
 
 from upcall.lazy_pattern import LazyPattern
-from upcall.research.markdown import ONE_NUMBER, find_outside_code, list_numbers
+from upcall.research.markdown import ONE_NUMBER, find_outside_code, list_numbers, simplify_name
 
 _TITLE = (
     r"(?:sources?|references?|citations?|bibliography|works cited|quellen?|quellenverzeichnis|literatur|"
@@ -94,8 +95,8 @@ def number_names(
 ) -> tuple[str, list[Claimed]]:
     """Replace the names of sources in brackets by numbers that the text does not use, higher than `above`.
 
-    Returns the text, and what these numbers stand for. A number that names its source itself (``[1](notes.md)``) is
-    among them, unless it is that of a `known` citation.
+    A source of the `known` citations keeps its number. Returns the text, and what the others stand for. A number that
+    names its source itself (``[1](notes.md)``) is among them, unless it is known.
     """
     found = list[Claimed]()
     taken = {each.number for each in known}
@@ -105,13 +106,15 @@ def number_names(
             taken.add(number)
             found.append(Claimed(number, name, "", ""))
     free = max([above, *list_numbers(text), *taken]) + 1
+    names = {simplify_name(_name_of(each)): each.number for each in known}
+    names = {basename(name): number for name, number in names.items()} | names
     numbers, parts, at = dict[tuple[str, str], int](), list[str](), 0
     for each in find_outside_code(_IN_BRACKETS, text):
         claimed = _entry(_SEE.sub("", each["content"].strip()), 0, names_source)
         name = _name_of(claimed)
         if each["colon"] or claimed.quote or not names_source(name):
             continue
-        number = numbers.setdefault((name, claimed.place), free + len(numbers))
+        number = names.get(simplify_name(name)) or numbers.setdefault((name, claimed.place), free + len(numbers))
         parts += [text[at : each.start()], f"[{number}]"]
         at = each.end()
     found += [Claimed(number, name, place, "") for (name, place), number in numbers.items()]
