@@ -137,11 +137,14 @@ class OutputValidator:
     async def give_up(
         self, turn: Turn, problem: UnreadableReply, reply: CreateResult, token: CancellationToken
     ) -> TextMessage:
-        """Return the message after two unusable replies: for a report, what the calls show.
+        """Return the message after two unusable replies: the report before the objection if the calls confirm something
+        of it, else one of what they show.
 
         Raises:
             ModelReplyInvalid: there is none.
         """
+        if (earlier := await self.find_earlier(turn, token)) is not None:
+            return output_message(earlier, self._agent)
         if (report := await self.report_calls(turn, token)) is not None:
             return output_message(report, self._agent)
         turn.reminded = []
@@ -177,10 +180,16 @@ class OutputValidator:
         except NotYet:
             turn.objected = report.model_dump_json()
             raise
-        if not turn.objected:
-            return verified
-        earlier = type(report).model_validate_json(turn.objected).verify_against(work)
-        return earlier if earlier.is_better_than(verified) else verified
+        return await self.find_earlier(turn, token, verified) or verified
+
+    async def find_earlier(self, turn: Turn, token: CancellationToken, later: Report | None = None) -> Report | None:
+        """Return the report that the model was asked to correct, as far as the calls confirm it, if that is better than
+        the `later` one, or than none."""
+        kind = self.output_type
+        if not turn.objected or kind is None or not issubclass(kind, Report):
+            return None
+        earlier = kind.model_validate_json(turn.objected).verify_against(await self.list_work(turn, token))
+        return earlier if earlier.is_better_than(later) else None
 
     def object(self, turn: Turn, problems: Sequence[str]) -> None:
         """Raise a `NotYet` if there are problems, and the model does not know yet that its calls do not confirm its

@@ -437,6 +437,8 @@ async def test_report_before_the_objection_counts_if_better(docs: Path) -> None:
     assert rest.text.startswith("So [1], and more.\n\nSources:\n- [1] energy.md")
     better, _ = await researched(docs, READ_ENERGY, first, wording("Better [1].", WIND))
     assert better.text.startswith("Better [1].")
+    silent, _ = await researched(docs, READ_ENERGY, first, "", "")
+    assert silent.text.startswith("So [1], and more.")
 
 
 @pytest.mark.parametrize(

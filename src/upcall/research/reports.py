@@ -137,9 +137,9 @@ class CheckedReport(Report):
             warnings=report.warnings,
         )
 
-    def is_better_than(self, later: Report) -> bool:
+    def is_better_than(self, later: Report | None) -> bool:
         """Return whether a quote of it was found, and none of the later one."""
-        return self.counts.held > 0 and isinstance(later, CheckedReport) and not later.counts.held
+        return self.counts.held > 0 and not (isinstance(later, CheckedReport) and later.counts.held)
 
     def renumber(self, numbers: Mapping[str, int]) -> Self:
         """Return the same report with the numbers of its sources in another list, by ref."""

@@ -70,9 +70,9 @@ class Report(StructuredReply):
         """Return whether the work changed something that stays, whatever its words are worth."""
         return False
 
-    def is_better_than(self, later: Report) -> bool:
-        """Return whether it is the result although the model has corrected it: the work confirms what it says, and
-        nothing of the `later` one."""
+    def is_better_than(self, later: Report | None) -> bool:
+        """Return whether it is the result although the model was asked to correct it: the work confirms what it says,
+        and nothing of the `later` one, if there is one."""
         return False
 
     def metadata(self) -> dict[str, str]:
