@@ -1,7 +1,7 @@
 """What an operator waits for in a large store: lists, inbox and search of any user, pruning by twice as many runs, and
 the upgrade of many paused ones.
 
-    python benchmarks/large_store.py --runs 1000000 --prune 100000 --upgrade 10000
+    python benchmarks/large_store.py --runs 1000000 --prune 200000 --upgrade 10000
 
 The store is filled by SQL with copies of one run under other ids, owners, tasks and times: user-0 has a tenth of all
 runs, user-1 three of them, and a thousand others share the rest; one run in twenty waits for an answer, and one in
@@ -166,7 +166,7 @@ async def main() -> None:
     """Measure, and print a JSON object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1_000_000)
-    parser.add_argument("--prune", type=int, default=100_000)
+    parser.add_argument("--prune", type=int, default=200_000)
     parser.add_argument("--upgrade", type=int, default=10_000)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
