@@ -97,12 +97,17 @@ def put_new(connection: Connection, tables: str) -> None:
 
 
 def read_formats(connection: Connection, name: str) -> Mapping[str, TableFormat]:
-    """Read the formats of a store's tables. Those of a guest that has none noted have the first.
+    """Read the formats of a store's tables, as `parse_formats` does."""
+    return parse_formats(dict(connection.execute("SELECT key, value FROM upcall_meta").fetchall()), name)
+
+
+def parse_formats(rows: Mapping[str, str], name: str) -> Mapping[str, TableFormat]:
+    """Return the formats of a store's tables, by what the store notes. Those of a guest that has none noted have the
+    first.
 
     Raises:
         SchemaMismatch: the store has none, or what is no format.
     """
-    rows = dict(connection.execute("SELECT key, value FROM upcall_meta").fetchall())
     found = {}
     for tables in list_steps():
         values = [rows.get(_key(tables, field)) for field in ("format", "reads_from", "needs")]

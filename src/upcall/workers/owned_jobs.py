@@ -16,7 +16,6 @@ from procrastinate.manager import JobManager
 from procrastinate.utils import utcnow
 
 from upcall import identity
-from upcall.formats import refuse_newer
 from upcall.storage import upgrades
 
 RETRY_DELAY_S = 1.0
@@ -34,7 +33,7 @@ _INTRODUCE = (
 )
 _LOOK = (
     "SELECT EXISTS (SELECT 1 FROM upcall_holds WHERE kind = 'queue') AS held, "
-    "(SELECT json_object_agg(key, value) FROM upcall_meta WHERE key IN ('format', 'reads_from', 'needs')) AS store"
+    "(SELECT json_object_agg(key, value) FROM upcall_meta) AS noted"
 )
 
 
@@ -65,9 +64,9 @@ class IntroducedWorkers(OwnedJobs):
     """The jobs of workers that register by name, for `upcall workers`, and that retry reports of a job's end: nobody
     takes up a job that a live worker seems to have, and procrastinate 3.10 reports its end only once."""
 
-    def __init__(self, connector: BaseConnector, concurrency: int, team: str | None) -> None:
+    def __init__(self, connector: BaseConnector, store: str, concurrency: int, team: str | None) -> None:
         super().__init__(connector)
-        self._concurrency, self._team, self._insists = concurrency, team, True
+        self._store, self._concurrency, self._team, self._insists = store, concurrency, team, True
 
     def stop_insisting(self) -> None:
         """Leave to others what cannot be reported now: the worker ends, and they notice."""
@@ -89,9 +88,7 @@ class IntroducedWorkers(OwnedJobs):
             NewerFormat: the store was contracted while this worker was suspended: it must not work on it any more.
         """
         found = await self.connector.execute_query_one_async(_LOOK)
-        store, known = found["store"], 1 + len(upgrades.STEPS)
-        if int(store["reads_from"]) > known:
-            raise refuse_newer("The store", int(store["format"]), known, store["needs"])
+        upgrades.refuse_unknown(upgrades.parse_formats(found["noted"], self._store), self._store)
         return None if found["held"] else await super().fetch_job(queues, worker_id)
 
     async def register_worker(self) -> int:

@@ -163,7 +163,9 @@ class Worker:
         async with pool:
             # Two, since a periodic task among the runs would wait for one of their slots.
             runs, upkeep = (App(connector=PsycopgConnector(kwargs=parameters)) for _ in range(2))
-            runs.job_manager = jobs = IntroducedWorkers(runs.connector, self._concurrency, self._app.team.name)
+            runs.job_manager = jobs = IntroducedWorkers(
+                runs.connector, self._store.name, self._concurrency, self._app.team.name
+            )
             upkeep.job_manager = OwnedJobs(upkeep.connector)
             for each in (runs, upkeep):
                 await each.open_async(pool)
