@@ -38,7 +38,8 @@ class EscalationValidator(OutputValidator):
     ) -> TextMessage:
         """Return an empty message, which is not an error here: the task goes to the next agent. Work that was done
         stands without a report."""
-        shown, earlier = await self.report_calls(turn, token), await self.find_earlier(turn, token)
+        work = await self.list_work(turn, token)
+        shown, earlier = self.report_calls(work), self.find_earlier(turn, work)
         if self._parts.toolset.handoffs and not earlier and not (shown and shown.leaves_work()):
             return TextMessage(id=identity.new_message_id(), source=self._parts.name, content="")
         return await super().give_up(turn, problem, reply, token)

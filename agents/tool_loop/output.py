@@ -143,9 +143,9 @@ class OutputValidator:
         Raises:
             ModelReplyInvalid: there is none.
         """
-        if (earlier := await self.find_earlier(turn, token)) is not None:
-            return output_message(earlier, self._agent)
-        if (report := await self.report_calls(turn, token)) is not None:
+        work = await self.list_work(turn, token)
+        report = self.find_earlier(turn, work) or self.report_calls(work)
+        if report is not None:
             return output_message(report, self._agent)
         turn.reminded = []
         why = f"{problem}. Use another model, or try again."
@@ -156,11 +156,11 @@ class OutputValidator:
             "The run is stored and can be resumed."
         )
 
-    async def report_calls(self, turn: Turn, token: CancellationToken) -> Report | None:
+    def report_calls(self, work: WorkDone) -> Report | None:
         """Return what the calls show where the model reports nothing; None if they show nothing either, or the output
         is no report."""
         kind = self.output_type
-        if kind is None or not issubclass(kind, Report) or not (work := await self.list_work(turn, token)).made:
+        if kind is None or not issubclass(kind, Report) or not work.made:
             return None
         report = kind.from_text(f"{self._agent} ended without a report.")
         return report.with_warnings(["it ended without a report"]).verify_against(work)
@@ -180,15 +180,15 @@ class OutputValidator:
         except NotYet:
             turn.objected = report.model_dump_json()
             raise
-        return await self.find_earlier(turn, token, verified) or verified
+        return self.find_earlier(turn, work, verified) or verified
 
-    async def find_earlier(self, turn: Turn, token: CancellationToken, later: Report | None = None) -> Report | None:
+    def find_earlier(self, turn: Turn, work: WorkDone, later: Report | None = None) -> Report | None:
         """Return the report that the model was asked to correct, as far as the calls confirm it, if that is better than
         the `later` one, or than none."""
         kind = self.output_type
         if not turn.objected or kind is None or not issubclass(kind, Report):
             return None
-        earlier = kind.model_validate_json(turn.objected).verify_against(await self.list_work(turn, token))
+        earlier = kind.model_validate_json(turn.objected).verify_against(work)
         return earlier if earlier.is_better_than(later) else None
 
     def object(self, turn: Turn, problems: Sequence[str]) -> None:
