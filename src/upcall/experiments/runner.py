@@ -161,7 +161,9 @@ class Runner:
                 try:
                     await self._do(trial)
                 except TeamNotBuilt as error:  # A bug in it: the others go on, and its trials would all end so.
-                    self._leave_out(trial.team, error)
+                    self._broken[trial.team] = str(error)
+                    if len(self._broken) == len({each.team for each in self._chosen}):
+                        raise
 
     async def _do(self, trial: Trial) -> None:
         app, options = self.apps.for_trial(trial)
@@ -175,28 +177,23 @@ class Runner:
         run, is_done = await self.finish(app, trial, run)
         if is_done:
             self.tally.note_done(trial, await self.count(trial, run))
-            self._note_failure(trial.team, run)
         self._show_progress()
+        if is_done:
+            self._note_failure(trial.team, run)
 
     def _note_failure(self, team: str, run: Run) -> None:
-        """Leave a team out whose trials fail again and again at the same line of its own code."""
+        """Note how a trial of a team failed.
+
+        Raises:
+            TeamNotBuilt: its trials fail again and again at the same line of its own code.
+        """
         failures = self._failures.setdefault(team, [])
         if run.status is not RunStatus.FAILED or not names_place(run.error or ""):
             failures.clear()
             return
         failures.append(str(run.error))
         if failures[-SAME_FAILURES:] == [run.error] * SAME_FAILURES:
-            self._leave_out(team, TeamNotBuilt(str(run.error)))
-
-    def _leave_out(self, team: str, why: TeamNotBuilt) -> None:
-        """Start no more trials of a team.
-
-        Raises:
-            TeamNotBuilt: it was the last one.
-        """
-        self._broken[team] = str(why)
-        if len(self._broken) == len({each.team for each in self._chosen}):
-            raise why
+            raise TeamNotBuilt(str(run.error))
 
     def _failed_before(self, trial: Trial) -> bool:
         return trial.id in self._begun and self._begun[trial.id].status is RunStatus.FAILED
