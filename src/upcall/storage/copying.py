@@ -193,25 +193,25 @@ def _write_rest(connection: Connection, *, rest: _CopyBatch, finished: bool) -> 
         connection.execute("DELETE FROM upcall_meta WHERE key = :key", {"key": _MARK})
 
 
-def _list_counted(connection: Connection) -> list[Table]:
-    return [table for table in schema.list_made(connection) if table.columns.get(table.key) == "SERIAL"]
+def _list_counted(connection: Connection) -> dict[str, str]:
+    """Return the tables that number their rows, each with the column of its number."""
+    made = schema.list_made(connection)
+    return {table.name: table.key for table in made if table.columns.get(table.key) == "SERIAL"}
 
 
 def _read_counters(connection: Connection) -> dict[str, int]:
     """Read the highest number that each table has given to a row."""
-    tables = [table.name for table in _list_counted(connection)]
+    keys = _list_counted(connection)
     if connection.dialect == "sqlite":
         given = dict(connection.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
-        return {name: given.get(name, 0) for name in tables}
+        return {name: given.get(name, 0) for name in keys}
     query = "SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence(:name, :key)::regclass), 0)"
-    keys = {table.name: table.key for table in _list_counted(connection)}
-    return {name: connection.execute(query, {"name": name, "key": keys[name]}).fetchone()[0] for name in tables}
+    return {name: connection.execute(query, {"name": name, "key": key}).fetchone()[0] for name, key in keys.items()}
 
 
 def _raise_counters(connection: Connection, counters: dict[str, int]) -> None:
     """Have tables give higher numbers to new rows than the source has given."""
-    now = _read_counters(connection)
-    keys = {table.name: table.key for table in _list_counted(connection)}
+    now, keys = _read_counters(connection), _list_counted(connection)
     for name, number in counters.items():
         if name not in now or now[name] >= number:
             continue
