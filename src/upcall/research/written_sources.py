@@ -18,9 +18,8 @@ _LIST_HEAD = LazyPattern(rf"^[#*_\s]*{_TITLE}[*_\s]*[:：]?[*_\s]*$", re.IGNOREC
 _LONGEST_HEAD = 80
 _LIST_ENTRY = LazyPattern(r"^\s*(?:[-*+]\s+)?(?:[\[【(]?\^?(\d{1,3})[\]】)]?[.:)]?\s+|[-*+]\s+)(.+)$")
 _IN_ENTRY = LazyPattern(r"[\"“„«](.+)[\"”“»]")
-_PLACE = LazyPattern(
-    r"\b((?:pages?|pp?\.|lines?|section|chapter|seiten?|zeilen?)\s*[\d.,–-]*\d(?:\s*(?:-|–|to)\s*\d+)?)", re.I
-)
+_UNIT = r"(?:pages?|pp?\.|lines?|section|chapter|seiten?|zeilen?)"
+_PLACE = LazyPattern(rf"\b({_UNIT}\s*[\d.,–-]*\d(?:\s*(?:-|–|to)\s*\d+)?)", re.I)
 
 _HEAD_IN_TEXT = LazyPattern(
     r"(?:^[ \t>]*|(?<=[.!?…。！？)\]\"”*_])[ \t]*|(?<=\s)(?=[(\[]))"
@@ -30,9 +29,7 @@ _HEAD_IN_TEXT = LazyPattern(
 _NUMBERED = LazyPattern(
     rf"[\[【]({ONE_NUMBER})[\]】]:?[ \t]*|(?:^|(?<=\s))\((\d{{1,3}})\)[ \t]+|(?:^|(?<=[;,]\s))(\d{{1,3}})[.)][ \t]+"
 )
-_BETWEEN = LazyPattern(
-    r"\s*;\s*|\s+(?:and|und|et|y)\s+|,\s+(?!(?:pages?|pp?\.|lines?|section|chapter|seiten?|zeilen?)\b)", re.IGNORECASE
-)
+_BETWEEN = LazyPattern(rf"\s*;\s*|\s+(?:and|und|et|y)\s+|,\s+(?!{_UNIT}\b)", re.IGNORECASE)
 _FOOTNOTE = LazyPattern(rf"^[ \t]*(?:[-*+][ \t]+)?[\[【]({ONE_NUMBER})[\]】]:?[ \t]+\S")
 _SENTENCE_BEHIND = LazyPattern(r"[.。]\s+(?=\S)")
 _NAMED_NUMBER = LazyPattern(rf"[\[【]({ONE_NUMBER})(?:†([^\]】\n]*))?[\]】](?:\(([^()\s]*)\))?(?!:)")
