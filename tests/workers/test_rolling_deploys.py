@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -19,12 +22,19 @@ async def upgrade(location: str, *options: str) -> int:
     return await asyncio.to_thread(start(location, *options, program="newer_worker", command="store upgrade").wait)
 
 
-async def test_killed_worker_holds_up_a_contract_for_a_lease(postgres: Server) -> None:
+@asynccontextmanager
+async def old_worker(postgres: Server) -> AsyncIterator[tuple[str, subprocess.Popen[str]]]:
+    """Yield a store that was upgraded under a worker, and the worker."""
     location = postgres.new_database()
     app = open_app(location)
     with running(location) as (worker,):
         await wait_for_pause(app, (await app.submit("Build it")).id)
         assert await upgrade(location) == 0
+        yield location, worker
+
+
+async def test_killed_worker_holds_up_a_contract_for_a_lease(postgres: Server) -> None:
+    async with old_worker(postgres) as (location, worker):
         kill(worker)
         refused = await upgrade(location, "--contract")
         await asyncio.sleep(LEASE)
@@ -34,11 +44,7 @@ async def test_killed_worker_holds_up_a_contract_for_a_lease(postgres: Server) -
 
 
 async def test_suspended_worker_ends_after_a_contract(postgres: Server) -> None:
-    location = postgres.new_database()
-    app = open_app(location)
-    with running(location) as (worker,):
-        await wait_for_pause(app, (await app.submit("Build it")).id)
-        assert await upgrade(location) == 0
+    async with old_worker(postgres) as (location, worker):
         worker.send_signal(signal.SIGSTOP)
         await asyncio.sleep(LEASE)
         assert await upgrade(location, "--contract") == 0
