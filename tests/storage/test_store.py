@@ -204,10 +204,11 @@ async def test_unreadable_run_is_refused_and_left_as_it_is(
         ("format", "odd", "has no format"),
         ("reads_from", None, "made before upcall 0.1.0 was released"),
         ("format", "99", "The store .* has format 99, .* reads formats up to 1. Continue with upcall 7.1 or later"),
-        (
+        pytest.param(
             "notifications.format",
             "9",
             "What 'notifications' keeps .* has format 9, .* Continue with upcall 7.1 or later",
+            marks=pytest.mark.needs("notifications"),
         ),
     ],
 )

@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 import postgres
-import psycopg
 import pytest
 import zstandard
 from golden_runs import RUNS, SECRET_KEY, pause
@@ -70,6 +69,8 @@ def open_file(number: int, location: str) -> None:
 
 def open_server(number: int, location: str) -> None:
     """Put the PostgreSQL store of a format into an empty database."""
+    import psycopg
+
     with psycopg.connect(location, autocommit=True) as server:
         server.execute(_unpack(number, "store.sql.zst"))
 
