@@ -28,6 +28,23 @@ if TYPE_CHECKING:
 
 _PICTURE = re.compile(r"<!-- picture: (\w+) -->")
 _LINK_OUT = re.compile(r"\]\((\.\./[^)#\s]+)\)")
+_BOOSTS = {
+    "guides/": 4.0,
+    "start.md": 3.0,
+    "settings.md": 3.0,
+    "reference/": 1.5,
+    "architecture": 0.3,
+    "decisions/": 0.1,
+    "contributing/": 0.1,
+    "changelog.md": 0.1,
+    "requirements.md": 0.1,
+    "benchmarks.md": 0.5,
+    "coming-from/autogen-bugs.md": 0.3,
+    "coming-from/autogen-shelf.md": 0.5,
+    "glossary.md": 0.5,
+}
+"""How much a page counts in the search, by the beginning of its path: who searches wants to do something first, and to
+know how it came about last."""
 _SECONDS = 2.0
 """How long the human of `played` takes to answer: enough to be seen as a wait."""
 
@@ -69,7 +86,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links out of `docs/` (examples, notebooks, tests) lead to copies of these files in the site."""
+    """Links out of `docs/` (examples, notebooks, tests) lead to copies of these files in the site. The page counts in the
+    search by what it is for."""
+    boost = next((each for place, each in _BOOSTS.items() if page.file.src_uri.startswith(place)), 1.0)
+    page.meta.setdefault("search", {"boost": boost})
     here = Path(config.docs_dir, page.file.src_uri).parent
 
     def copied(found: re.Match[str]) -> str:

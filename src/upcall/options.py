@@ -417,7 +417,7 @@ class NetworkOptions(SourceOptions):
         list[NetworkSource],
         About(
             "sources on the network, besides the documents: `web`, `arxiv`, `wikipedia`; none by default; see "
-            "[below](#sources)",
+            "[Sources](guides/research.md#sources-documents-web-search-arxiv-wikipedia)",
             when="to let the researcher use the network",
         ),
     ] = []
@@ -430,7 +430,7 @@ class ExecutorOptions(Options):
         ExecutorName,
         About(
             "what runs the coder's commands: `auto` (bubblewrap where it works), `bubblewrap`, `docker`, `none`; "
-            "see [below](#commands-of-the-coder)",
+            "see [Running commands](guides/coding.md#running-commands-in-the-sandbox)",
             when="to choose the sandbox",
             effect="chooses what runs the coder's commands",
         ),

@@ -22,7 +22,7 @@ class ResearchSettings(Section, NetworkOptions):
     documents: Annotated[
         list[Path],
         About(
-            "files and folders the researcher reads; see [below](#sources)",
+            "files and folders the researcher reads; see [Sources](guides/research.md#sources-documents-web-search-arxiv-wikipedia)",
             when="to research in your own files",
             short="A document or folder to research; repeatable.",
             effect="the model's server gets what is in these files",
@@ -86,7 +86,7 @@ class ResearchSettings(Section, NetworkOptions):
     mcp_servers: Annotated[
         dict[ServerName, McpServer],
         About(
-            "MCP servers by name, whose tools the researcher gets; see [below](#mcp-servers)",
+            "MCP servers by name, whose tools the researcher gets; see [MCP servers](guides/research.md#mcp-servers)",
             when="to give the researcher an MCP server",
             effect="starts these programs, or calls these servers, with your rights",
         ),

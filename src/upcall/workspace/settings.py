@@ -74,7 +74,7 @@ class WorkspaceSettings(Section, ExecutorOptions):
     limits: Annotated[
         Limits,
         About(
-            "what one command may use; see [below](#commands-of-the-coder)",
+            "what one command may use; see [Running commands](guides/coding.md#running-commands-in-the-sandbox)",
             when="when tests take long or need much memory",
             shown="",
         ),
