@@ -417,7 +417,7 @@ class NetworkOptions(SourceOptions):
         list[NetworkSource],
         About(
             "sources on the network, besides the documents: `web`, `arxiv`, `wikipedia`; none by default; see "
-            "[Sources](guides/research.md#sources-documents-web-search-arxiv-wikipedia)",
+            "[Sources](guides/research.md#sources-and-web-search)",
             when="to let the researcher use the network",
         ),
     ] = []

@@ -1,4 +1,4 @@
-"""The search of the documentation's site: what people type leads to the page that says how, and not to how it came about."""
+"""The search of the documentation's site: what people type leads to the page that says how."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class ResearchSettings(Section, NetworkOptions):
     documents: Annotated[
         list[Path],
         About(
-            "files and folders the researcher reads; see [Sources](guides/research.md#sources-documents-web-search-arxiv-wikipedia)",
+            "files and folders the researcher reads; see [Sources](guides/research.md#sources-and-web-search)",
             when="to research in your own files",
             short="A document or folder to research; repeatable.",
             effect="the model's server gets what is in these files",
