@@ -86,8 +86,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links out of `docs/` (examples, notebooks, tests) lead to copies of these files in the site, and the page counts in
-    the search by what it is for."""
+    """Lead links out of `docs/` (examples, notebooks, tests) to copies of these files in the site, and let the page
+    count in the search by what it is for."""
     boost = next((each for place, each in _BOOSTS.items() if page.file.src_uri.startswith(place)), 1.0)
     page.meta.setdefault("search", {"boost": boost})
     here = Path(config.docs_dir, page.file.src_uri).parent
