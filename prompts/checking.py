@@ -7,7 +7,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from upcall.config_source import suggest
+from upcall.config_source import list_known
 from upcall.errors import ConfigurationError
 from upcall.prompts.contexts import Context
 
@@ -34,8 +34,8 @@ def _read(file: Path) -> str:
     ours = sorted(kind.template for kind in Context.__subclasses__())
     if not file.name.startswith("_") and file.name not in ours:
         raise ConfigurationError(
-            f"{file}: there is no prompt of this name{suggest(file.name, ours)} Known: {', '.join(ours)}; a part for "
-            "others to include begins with _."
+            f"{file}: there is no prompt of this name{list_known(file.name, ours)} A part for others to include begins "
+            "with _."
         )
     try:
         return file.read_text(encoding="utf-8-sig")

@@ -27,7 +27,7 @@ from upcall.agents.structured.options import StructuredSettings
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.agents.toolset import Tool, as_tool
 from upcall.autogen.messages import USER
-from upcall.config_source import suggest
+from upcall.config_source import list_known
 from upcall.errors import ConfigurationError
 from upcall.options import TeamOptions
 from upcall.policy.approval import ApprovalRules
@@ -230,10 +230,8 @@ def _approval_rules(approve: Sequence[str], roles: Sequence[Role], tools: _RunTo
     servers = [f"{name}_" for role in roles for name in role.server_names]  # What they offer is known when asked.
     for name in sorted(rules.find_unknown(known, complete=not servers)):
         if not name.startswith(tuple(servers)):
-            listed = ", ".join(sorted([*known, *(f"{each}*" for each in servers)]))
-            raise ConfigurationError(
-                f"approve names {name!r}, which is not a tool{suggest(name, known)} Known: {listed}."
-            )
+            listed = sorted([*known, *(f"{each}*" for each in servers)])
+            raise ConfigurationError(f"approve names {name!r}, which is not a tool{list_known(name, known, listed)}")
     return rules.loosen()
 
 

@@ -6,14 +6,16 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from upcall import identity
 from upcall.agents.toolset import Tool
 from upcall.autogen.api import ChatCompletionClient
 from upcall.autogen.journal import find_in_doubt
 from upcall.autogen.messages import Event
+from upcall.config_source import list_known
 from upcall.errors import AnswerRefused, ConfigurationError, RunConflict, RunHeld, RunNotWaiting, require_type
 from upcall.execution.access import RunAccess, require_run_id
 from upcall.execution.asked_topics import recall_topics
@@ -104,6 +106,12 @@ class Upcall(RunReader):
     Raises:
         ConfigurationError: a setting, the model or the store is invalid.
     """
+
+    def __new__(cls, *_: object, **given: object) -> Self:
+        """Refuse arguments that there are not; a setting's name among them is explained."""
+        if cls.__init__ is Upcall.__init__:
+            _check_names(given)
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -415,6 +423,23 @@ class Upcall(RunReader):
                 conflicts += 1
                 if conflicts == MAX_CONFLICTS:
                     raise
+
+
+def _check_names(given: Mapping[str, object]) -> None:
+    """Refuse arguments that `Upcall` does not have, and say where a setting of that name goes."""
+    known = [*signature(Upcall.__init__).parameters][1:]
+    for name in given:
+        if name not in known:
+            from upcall.setting_paths import find_setting
+            from upcall.settings import settings_root
+
+            at = find_setting(name, settings_root())
+            where = (
+                f"; that is a setting: settings=Settings.read({at[0]}={{{at[1]!r}: ...}})"
+                if at
+                else list_known(name, known)
+            )
+            raise ConfigurationError(f"Upcall has no argument {name!r}{where}")
 
 
 def _check_types(model_client: object, store: object, tools: object, settings: object) -> None:

@@ -109,10 +109,8 @@ class ConfigSource:
         for name in found if isinstance(found, dict) else ():
             if name not in allowed:
                 inside = f" in {dot_path(place)}" if place else ""
-                known = ", ".join(listed or sorted(allowed))
-                raise ConfigurationError(
-                    f"{self.at(*place, name)}: unknown setting {name!r}{inside}{suggest(name, allowed)} Known: {known}."
-                )
+                meant = list_known(name, allowed, listed or sorted(allowed))
+                raise ConfigurationError(f"{self.at(*place, name)}: unknown setting {name!r}{inside}{meant}")
 
     def _find(self, place: ValuePath) -> Any:
         found: Any = self.data
@@ -140,10 +138,13 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close!r}?" if close else "."
 
 
-def list_known(name: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence about an unknown name: what may have been meant, and all that there is."""
+def list_known(name: str, known: Iterable[str], listed: Iterable[str] | None = None) -> str:
+    """Return the end of a sentence about an unknown name: what may have been meant; only where nothing is close to it,
+    all that there is, or what is `listed` of it."""
     names = list(known)
-    return f"{suggest(name, names)} Known: {', '.join(names)}."
+    return (
+        f"; did you mean {close!r}?" if (close := closest(name, names)) else f". Known: {', '.join(listed or names)}."
+    )
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-from upcall.config_source import ConfigSource, ValuePath, describe_wrong, dot_path, render_value, suggest
+from upcall.config_source import ConfigSource, ValuePath, describe_wrong, dot_path, list_known, render_value
 from upcall.errors import ConfigurationError
 from upcall.options import AgentName
 from upcall.setting_types import AtLeastOne, Count, Seconds, Section
@@ -146,10 +146,9 @@ def _type(given: ConfigSource, place: ValuePath, data: dict[str, Any]) -> type[B
         raise ConfigurationError(f"{given.at(*place)}: {dot_path(place)} has no _type: add _type: {known}.")
     name = data["_type"]
     if not isinstance(name, str) or name not in TYPES:
-        meant = suggest(name, TYPES) if isinstance(name, str) else "."
+        meant = list_known(name if isinstance(name, str) else "", TYPES)
         raise ConfigurationError(
-            f"{given.at(*place, '_type')}: unknown _type {render_value(name)} in {dot_path(place)}{meant} "
-            f"Known: {', '.join(TYPES)}."
+            f"{given.at(*place, '_type')}: unknown _type {render_value(name)} in {dot_path(place)}{meant}"
         )
     return TYPES[name]
 

@@ -135,19 +135,25 @@ def plain_type(kind: Any) -> Any:
     return next((each for each in (bool, int, Path) if found == {each}), str)
 
 
-def suggest_place(place: ValuePath, root: Root) -> ValuePath | None:
-    """Return the setting that may have been meant by an unknown name: one of the same name in another section, else one
-    of a similar name beside it, else one of a similar name anywhere. Within a setting only what stands beside it is
-    near."""
+def find_setting(name: str, root: Root) -> tuple[str, str] | None:
+    """Return section and name of the setting that has this name, if one does."""
+    return next(((section, name) for section, kind in root.items() if name in _model_fields(kind)), None)
+
+
+def suggest_places(place: ValuePath, root: Root) -> Sequence[ValuePath]:
+    """Return the settings that may have been meant by an unknown name: the one of the same name in another section, or
+    the one of the most similar name beside it, and the one anywhere if that is more similar. Within a setting only
+    what stands beside it is near."""
     *around, name = map(str, place)
     known = list(_list_places(root)) if len(place) <= 2 else []
     if same := [each for each in known if each[-1] == name]:
-        return min(same, key=len)
-    beside = _names(type_at(place[:-1], root)) if around else ()
-    if (close := closest(name, beside)) is not None:
-        return (*place[:-1], close)
-    close = closest(name, [str(each[-1]) for each in known])
-    return next((each for each in known if each[-1] == close), None)
+        return [min(same, key=len)]
+    beside = closest(name, _names(type_at(place[:-1], root)) if around else ())
+    anywhere = closest(name, [str(each[-1]) for each in known])
+    found = [] if beside is None else [(*place[:-1], beside)]
+    if anywhere != beside:
+        found += [each for each in known if each[-1] == anywhere][:1]
+    return found
 
 
 def refuse_unknown(given: ConfigSource, root: Root, leave_out: Sequence[str] = ()) -> None:
@@ -185,11 +191,9 @@ def explain_section(place: ValuePath, kind: Any) -> str:
 
 def _unknown(given: ConfigSource, place: ValuePath, known: Any, root: Root) -> ConfigurationError:
     inside = f" in {dot_path(place[:-1])}" if len(place) > 1 else ""
-    meant = suggest_place(place, root)
-    hint = f"; did you mean {dot_path(meant)!r}?" if meant else "."
-    return ConfigurationError(
-        f"{given.at(*place)}: unknown setting {str(place[-1])!r}{inside}{hint} Known: {', '.join(map(str, known))}."
-    )
+    meant = " or ".join(repr(dot_path(each)) for each in suggest_places(place, root))
+    hint = f"; did you mean {meant}?" if meant else f". Known: {', '.join(map(str, known))}."
+    return ConfigurationError(f"{given.at(*place)}: unknown setting {str(place[-1])!r}{inside}{hint}")
 
 
 def normalize(loc: Sequence[str | int], root: Root) -> ValuePath:

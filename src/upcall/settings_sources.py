@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from upcall.config_source import PREFIX, ValuePath, variable
@@ -14,7 +14,7 @@ from upcall.setting_paths import (
     Root,
     explain_section,
     find_place,
-    suggest_place,
+    suggest_places,
     takes_tables,
     takes_text,
     type_at,
@@ -67,8 +67,7 @@ def list_unknown(variables: Mapping[str, str | None], root: Root) -> list[str]:
             continue
         place = find_place(name, root) or ()
         if place[0] not in root:
-            meant = suggest_place(place[:1], root)
-            notes.append(f"{name} is not a setting" + (f"; did you mean {variable(meant)}?" if meant else "."))
+            notes.append(_describe_unknown(name, suggest_places(place[:1], root)))
     return notes
 
 
@@ -90,16 +89,19 @@ def _refuse_unknown(name: str, place: ValuePath, root: Root) -> None:
     """Refuse what has the name of a setting that stands elsewhere, or stands in a section that does not know it. Any
     other name may be another program's."""
     if place[0] not in root:
-        meant = suggest_place(place[:1], root)
-        if meant is None or meant[-1] != place[0]:
+        known = 0
+        meant = [each for each in suggest_places(place[:1], root) if each[-1] == place[0]]
+        if not meant:
             return
-        meant = (*meant, *place[1:])
     else:
         known = max((at for at in range(1, len(place)) if type_at(place[:at], root) is not None), default=1)
-        meant = suggest_place(place[: known + 1], root)
-        meant = meant and (*meant, *place[known + 1 :])
-    hint = f"; did you mean {variable(meant)}?" if meant else "."
-    raise ConfigurationError(f"{name} is not a setting{hint}")
+        meant = list(suggest_places(place[: known + 1], root))
+    raise ConfigurationError(_describe_unknown(name, [(*each, *place[known + 1 :]) for each in meant]))
+
+
+def _describe_unknown(name: str, meant: Sequence[ValuePath]) -> str:
+    hint = f"; did you mean {' or '.join(map(variable, meant))}?" if meant else "."
+    return f"{name} is not a setting{hint}"
 
 
 def _parse(name: str, place: ValuePath, text: str, kind: Any) -> Any:

@@ -29,7 +29,7 @@ PICTURE = MultiModalMessage(source="user", content=["What is this?", Image(Pictu
         ({"unattended": "perhaps"}, "unattended = 'perhaps' is wrong: Input should be a valid boolean"),
         ({"user_info": {"name": 3}}, "user_info.name = 3 is wrong: Input should be a valid string"),
         ({"run_id": "../../x"}, "run_id = '../../x' is wrong: a run's id is 1 to 64 letters, digits, '-' and '_'."),
-        ({"wrkspace": "."}, "There is no option 'wrkspace' of a run; did you mean 'workspace'? Known: user, "),
+        ({"wrkspace": "."}, "There is no option 'wrkspace' of a run; did you mean 'workspace'?"),
     ],
 )
 def test_wrong_option_is_reported_in_one_line(options: dict[str, Any], problem: str) -> None:
@@ -51,11 +51,16 @@ WRONG_TYPES: list[tuple[Callable[[], object], str]] = [
     (lambda: Upcall(store=5), "store is int; it must be a file name"),  # type: ignore[arg-type]
     (lambda: Upcall(tools=len), "tools is builtin_function_or_method; it must be a list"),  # type: ignore[arg-type]
     (lambda: Upcall(settings={}), "settings is dict; it must be Settings"),  # type: ignore[arg-type]
+    (
+        lambda: Upcall(model="gpt-4o"),  # type: ignore[call-arg]
+        "Upcall has no argument 'model'; that is a setting: settings=Settings.read(models={'model': ...})",
+    ),
+    (lambda: Upcall(stor="runs.db"), "Upcall has no argument 'stor'; did you mean 'store'?"),  # type: ignore[call-arg]
 ]
 
 
 @pytest.mark.parametrize(("make", "problem"), WRONG_TYPES, ids=[each for _, each in WRONG_TYPES])
-def test_argument_of_another_type_is_refused_in_one_line(make: Callable[[], object], problem: str) -> None:
+def test_wrong_argument_is_refused_in_one_line(make: Callable[[], object], problem: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         make()
     assert problem in str(refused.value)

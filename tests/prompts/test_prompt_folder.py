@@ -144,9 +144,7 @@ def test_file_instead_of_a_folder_is_refused(tmp_path: Path) -> None:
 
 def test_name_that_is_no_prompt_is_refused(folder: Path) -> None:
     text = refusal(write(folder, repairs="{{ problem }}"))
-    assert (
-        f"{folder / 'repairs.j2'}: there is no prompt of this name; did you mean 'repair.j2'? Known: ask_rule" in text
-    )
+    assert f"{folder / 'repairs.j2'}: there is no prompt of this name; did you mean 'repair.j2'? A part" in text
 
 
 def test_file_that_is_not_utf_8_is_refused(folder: Path) -> None:

@@ -52,6 +52,13 @@ async def test_step_whose_agent_returned_an_error_has_no_tick() -> None:
     assert (run.tools, run.failed_tools) == ({"lead/coder": 2}, {"lead/coder": 1})
 
 
+def test_report_names_tools_whose_calls_failed() -> None:
+    run = Run(task="T", tools={"coder/run_command": 5, "coder/read_file": 2}, failed_tools={"coder/run_command": 2})
+    lines = str(run).splitlines()
+    assert lines[lines.index("Tool calls that failed") + 1] == "  coder/run_command: 2 of 5"
+    assert "read_file" not in str(run)
+
+
 def test_interrupted_run_is_shown_with_how_to_resume() -> None:
     run = Run(task="T", status=RunStatus.PLANNING, interrupted=True)
     assert f"Status   planning (interrupted, nobody works on it: upcall resume {run.id})" in report(run, (), Prices())

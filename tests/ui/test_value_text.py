@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from upcall import Question, Run, RunStatus
+from upcall import Question, Run, RunStatus, Settings, Upcall
 from upcall.policy.authorization import InboxEntry, OpenQuestions
 from upcall.questions.record import QuestionRecords
+from upcall.runs.run_page import RunPage
 
 
 def asking(**parts: Any) -> Question:
@@ -35,3 +36,16 @@ def test_inbox_as_text_says_how_to_answer_each() -> None:
     shown = entries._repr_mimebundle_()["text/plain"]
     assert "Which port?" in shown
     assert "app.answer('run2', '...')" in shown
+    assert str(entries) == shown
+
+
+async def test_list_of_runs_prints_a_line_a_run_and_how_to_read_on() -> None:
+    app = Upcall(store="runs.db", settings=Settings.read(None, models={"model": "demo"}))
+    for number, task in enumerate(["What is CUDA?", "Hello! What can you do?"], start=1):
+        await app.start(task, run_id=f"run{number}")
+    newest, older = str(await app.list(limit=1)).splitlines()
+    assert newest.startswith("run2  completed  ")
+    assert newest.endswith("Hello! What can you do?")
+    assert older == "Older ones: await app.list(limit=1, before='run2')"
+    assert [line.split()[0] for line in str(await app.list()).splitlines()] == ["run2", "run1"]
+    assert str(RunPage()) == "There are no runs."

@@ -21,7 +21,6 @@ from upcall.errors import (
     UpcallError,
     require_type,
 )
-from upcall.extensions import display
 from upcall.identity import means
 from upcall.policy.routing import ROLE
 from upcall.questions.answer import Answer, AnsweredBy
@@ -29,7 +28,7 @@ from upcall.questions.matching import AnswersInput, resolve_id
 from upcall.questions.question import Question
 from upcall.runs.config import RootTeamConfig, RunConfig
 from upcall.runs.run import Run
-from upcall.runs.run_page import EVERYBODY, DamagedRun, RunPage, Viewer, is_storable
+from upcall.runs.run_page import EVERYBODY, Page, RunPage, Viewer, is_storable
 
 NOT_SHOWN = "(the task of somebody else)"
 """Replaces the task in a run of which a user sees only the questions assigned to them."""
@@ -64,26 +63,14 @@ class InboxEntry(NamedTuple):
         printer.text(self._repr_mimebundle_()["text/plain"])
 
 
-class OpenQuestions(list[InboxEntry]):
-    """Open questions of several runs, with a display for notebooks.
+class OpenQuestions(Page[InboxEntry]):
+    """Open questions of several runs; ``damaged`` are runs that wait for an answer and cannot be read."""
 
-    Attributes:
-        damaged: runs that wait for an answer and cannot be read.
-        next: where the next page starts, if there are more.
-    """
-
-    damaged: Sequence[DamagedRun] = ()
-    next: str | None = None
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """Return their display in a notebook."""
+    def __str__(self) -> str:
+        """Return each question, and how to answer it."""
         from upcall.ui.value_text import inbox_text
 
-        return display(self, inbox_text(self))
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Print the same text in IPython, which would otherwise show the list."""
-        printer.text(self._repr_mimebundle_()["text/plain"])
+        return inbox_text(self)
 
 
 class AccessSettings(Protocol):

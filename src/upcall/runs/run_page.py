@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
+from upcall.extensions import display
 from upcall.questions.matching import is_text
 from upcall.runs.run import Run
 
@@ -48,16 +50,41 @@ class DamagedRun:
         }
 
 
-class RunPage(list[Run]):
-    """A page of runs of a store.
+Entry = TypeVar("Entry")
+
+
+class Page(list[Entry]):
+    """A page of what a store has of runs. It prints as text for a reader.
 
     Attributes:
-        damaged: those among them that cannot be read.
-        next: the id after which the next page starts, if there are more.
+        damaged: runs that belong to it and cannot be read.
+        next: where the next page starts, if there are more.
     """
 
     damaged: Sequence[DamagedRun] = ()
     next: str | None = None
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """Return it as text for a reader."""
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """Return its display in a notebook."""
+        return display(self, str(self))
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Print the same text in IPython, which would otherwise show the list."""
+        printer.text(self._repr_mimebundle_()["text/plain"])
+
+
+class RunPage(Page[Run]):
+    """A page of runs of a store; the next page starts after the run ``next``."""
+
+    def __str__(self) -> str:
+        """Return a line for each run, as `upcall list` prints them."""
+        from upcall.ui.value_text import runs_text
+
+        return runs_text(self)
 
 
 def is_storable(name: str) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from upcall.questions.question import format_time
-from upcall.runs.run_page import DamagedRun
+from upcall.runs.run_page import DamagedRun, RunPage
 from upcall.runs.states import RunStatus
 from upcall.text import one_line
 from upcall.ui.columns import LINE_CHARS
@@ -25,14 +25,19 @@ _NAME_CHARS = 40
 _STATUS_COLUMNS = max(len(status) for status in RunStatus)
 
 
-def list_runs(runs: Sequence[Run | DamagedRun]) -> list[str]:
-    """List runs: id, status, last change, task; for a damaged run, its creation time and the problem."""
+def list_runs(page: RunPage) -> list[str]:
+    """List runs, newest first: id, status, last change, task; for a damaged run, its creation time and the problem."""
     return [
         _list_run(run.id, "damaged", run.created_at, run.problem)
         if isinstance(run, DamagedRun)
         else _list_run(run.id, name_status(run), run.updated_at, one_line(run.task, LINE_CHARS))
-        for run in runs
+        for run in sort_runs(page)
     ]
+
+
+def sort_runs(page: RunPage) -> list[Run | DamagedRun]:
+    """Put a page's damaged runs among the others, newest first."""
+    return sorted([*page, *page.damaged], key=lambda each: (each.created_at, each.id), reverse=True)
 
 
 def name_status(run: Run) -> str:

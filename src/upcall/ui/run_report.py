@@ -44,6 +44,7 @@ def report(run: Run, log: Sequence[LogEntry], prices: Prices, width: int | None 
         _plan(run),
         _answers(run),
         _timeline(run, log),
+        _failed_tools(run),
         _cost(run.usage, prices, width),
         _label_text("Error", run.error) if run.error else [],
         run.result.split("\n") if run.result else [],
@@ -183,6 +184,12 @@ def _format_entry(entry: LogEntry, asked: Mapping[str, Question]) -> str:
                 f"{name}={one_line(str(value), 40)}" for name, value in detail.items() if name != "question"
             )
             return f"{entry.kind}{by}{about}" + (f" {details}" if details else "")
+
+
+def _failed_tools(run: Run) -> list[str]:
+    """Return the tools whose calls ended in an error, by agent, and how many of them did."""
+    lines = [f"  {tool}: {count} of {run.tools.get(tool, count)}" for tool, count in run.failed_tools.items()]
+    return ["Tool calls that failed", *lines] if lines else []
 
 
 def _cost(usage: Mapping[str, Usage], prices: Prices, width: int | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""What `str` returns of a run, a transcript and the inbox: in Python, how to continue is an expression of Python."""
+"""What `str` returns of a run, a list of runs, a transcript and the inbox: how to continue is Python there."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from upcall.execution.prices import Prices
 from upcall.policy.deadlines import explain_lapsed
 from upcall.questions.question import Question
 from upcall.runs.run import Run
+from upcall.runs.run_page import RunPage
 from upcall.runs.states import RunStatus
 from upcall.runs.transcript import Transcript
 from upcall.text import escape_controls, one_line
 from upcall.ui.columns import LINE_CHARS
+from upcall.ui.listings import list_runs
 from upcall.ui.run_report import report
 from upcall.ui.transcript_text import transcript_lines
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from upcall.policy.authorization import InboxEntry
 
 NO_QUESTIONS = "You have no open questions."
+NO_RUNS = "There are no runs."
 
 
 def run_text(run: Run) -> str:
@@ -36,6 +39,12 @@ def run_text(run: Run) -> str:
 def transcript_text(transcript: Transcript) -> str:
     """Return a transcript as plain text."""
     return escape_controls("\n".join(transcript_lines(transcript)))
+
+
+def runs_text(page: RunPage) -> str:
+    """Return a page of runs as plain text, a line each, and how to read the next one."""
+    older = [f"Older ones: await app.list(limit={len(page) + len(page.damaged)}, before={page.next!r})"]
+    return escape_controls("\n".join([*list_runs(page), *(older if page.next else ())])) or NO_RUNS
 
 
 def inbox_text(entries: Sequence[InboxEntry]) -> str:

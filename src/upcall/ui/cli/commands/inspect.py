@@ -47,7 +47,7 @@ def list_runs(
     with command:
         from upcall.runs.run_filter import parse_filter
         from upcall.ui.listings import list_runs as rows
-        from upcall.ui.listings import note_holds, note_interrupted
+        from upcall.ui.listings import note_holds, note_interrupted, sort_runs
 
         only = parse_filter(
             statuses=status or (),
@@ -59,8 +59,8 @@ def list_runs(
         )
         most = limit if limit is not None else None if command.as_json else PAGE_SIZE
         page = signals.run(_read_page(command.reader, most or None, before, only))
-        runs = sorted([*page, *page.damaged], key=lambda each: (each.created_at, each.id), reverse=True)
-        command.print([each.as_json() for each in runs], lambda: rows(runs))
+        runs = sort_runs(page)
+        command.print([each.as_json() for each in runs], lambda: rows(page))
         if not runs and not command.as_json:
             command.note_empty("No runs")
         if not command.as_json and (lines := note_interrupted(page, command.program)):
