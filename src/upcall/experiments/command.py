@@ -12,7 +12,7 @@ import typer
 from upcall import signals
 from upcall.errors import CallerError, ConfigurationError
 from upcall.ui.cli.command import FAILED, Command, quiet_autogen
-from upcall.ui.cli.options import AS_JSON, DEBUG, STORE, Given, with_options
+from upcall.ui.cli.options import AS_JSON, DEBUG, STORE, Given, single_command, with_options
 
 if TYPE_CHECKING:
     from upcall.experiments.experiment import Experiment
@@ -68,6 +68,7 @@ class ExperimentCommand(Command):
         self.screen.note("Stopped. Finished trials are stored; the same command continues with the rest.", "default")
 
 
+@single_command("Experiments", "upcall experiment study.yaml --report results.html")
 @with_options(ExperimentCommand, STORE, AS_JSON, DEBUG)
 def experiment(
     command: ExperimentCommand,

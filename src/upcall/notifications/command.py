@@ -10,15 +10,16 @@ import typer
 from upcall import signals
 from upcall.errors import ConfigurationError
 from upcall.ui.cli.commands.store import StoreCommand, store_options
+from upcall.ui.cli.help import SERVICE
 from upcall.ui.cli.options import command_group
 
 if TYPE_CHECKING:
     from upcall.notifications.outbox import Delivery
 
-app = command_group("Show webhooks and mails that are pending or were given up, and send them.")
+app = command_group("Show webhooks and mails that are pending or were given up, and send them.", SERVICE)
 
 
-@app.command("list")
+@app.command("list", epilog="Example: upcall deliveries list --state failed")
 @store_options
 def list_all(
     command: StoreCommand,
@@ -48,7 +49,7 @@ def list_all(
             command.screen.note(f"No such deliveries in {command.store.name}.")
 
 
-@app.command()
+@app.command(epilog="Example: upcall deliveries retry --all")
 @store_options
 def retry(
     command: StoreCommand,
@@ -65,7 +66,7 @@ def retry(
         command.print_lines({"retried": count}, [f"To be sent again: {count}"])
 
 
-@app.command()
+@app.command(epilog="Example: upcall deliveries send")
 @store_options
 def send(command: StoreCommand) -> None:
     """Send what is due now, where no service or worker that runs does so."""

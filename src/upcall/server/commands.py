@@ -8,13 +8,26 @@ from typing import TYPE_CHECKING
 
 from upcall import signals
 from upcall.errors import missing_extra
-from upcall.ui.cli.options import BASE_URL, CONFIG, DEBUG, MODEL, STORE, TEAM, USER, setting_option, with_options
+from upcall.ui.cli.help import SERVICE
+from upcall.ui.cli.options import (
+    BASE_URL,
+    CONFIG,
+    DEBUG,
+    MODEL,
+    STORE,
+    TEAM,
+    USER,
+    setting_option,
+    single_command,
+    with_options,
+)
 from upcall.ui.cli.run_command import RunCommand
 
 if TYPE_CHECKING:
     from upcall.server.service import Service
 
 
+@single_command(SERVICE, "upcall serve --port 8080")
 @with_options(
     RunCommand,
     setting_option("server", "host"),
@@ -45,6 +58,7 @@ def serve(command: RunCommand) -> None:
         signals.run(serve_until_stopped(service, chosen.host, chosen.port, operator=operator, show_link=show_link))
 
 
+@single_command(SERVICE, "upcall mcp --user alice")
 @with_options(RunCommand, TEAM, MODEL, BASE_URL, STORE, CONFIG, USER, DEBUG)
 def mcp(command: RunCommand) -> None:
     """Serve runs to an MCP client as tools (start, inbox, answer, show), over standard input and output."""

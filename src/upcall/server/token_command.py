@@ -10,6 +10,7 @@ import typer
 from upcall import signals
 from upcall.errors import ConfigurationError
 from upcall.ui.cli.commands.store import StoreCommand, store_options
+from upcall.ui.cli.help import SERVICE
 from upcall.ui.cli.options import command_group
 
 if TYPE_CHECKING:
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 
 NEVER = "never"
 
-app = command_group("Manage the tokens that let people and programs into the service.")
+app = command_group("Manage the tokens that let people and programs into the service.", SERVICE)
 
 
-@app.command()
+@app.command(epilog="Example: upcall token create alice")
 @store_options
 def create(
     command: StoreCommand,
@@ -49,7 +50,7 @@ def create(
         command.print_lines({**token.as_json(), "secret": secret}, [secret])
 
 
-@app.command("list")
+@app.command("list", epilog="Example: upcall token list")
 @store_options
 def list_all(command: StoreCommand) -> None:
     """List the valid tokens, oldest first, without their secrets."""
@@ -62,7 +63,7 @@ def list_all(command: StoreCommand) -> None:
             command.screen.note(f"No tokens in {command.store.name}. Create one with: upcall token create USER")
 
 
-@app.command()
+@app.command(epilog="Example: upcall token revoke 5d20c1")
 @store_options
 def revoke(
     command: StoreCommand, token_id: Annotated[str, typer.Argument(metavar="ID", help="The token's id.")]

@@ -10,13 +10,26 @@ import typer
 from upcall import signals
 from upcall.errors import missing_extra
 from upcall.text import first_line
-from upcall.ui.cli.options import AS_JSON, BASE_URL, CONFIG, DEBUG, MODEL, STORE, TEAM, setting_option, with_options
+from upcall.ui.cli.help import SERVICE
+from upcall.ui.cli.options import (
+    AS_JSON,
+    BASE_URL,
+    CONFIG,
+    DEBUG,
+    MODEL,
+    STORE,
+    TEAM,
+    setting_option,
+    single_command,
+    with_options,
+)
 from upcall.ui.cli.run_command import RunCommand
 
 if TYPE_CHECKING:
     from upcall.workers.fleet import Fleet
 
 
+@single_command(SERVICE, "upcall worker --store postgresql://localhost/upcall")
 @with_options(
     RunCommand,
     setting_option("queue", "concurrency", minimum=1),
@@ -56,6 +69,7 @@ def worker(
         command.screen.note("Stopped; unfinished runs continue elsewhere.")
 
 
+@single_command(SERVICE, "upcall workers --json")
 @with_options(RunCommand, STORE, CONFIG, AS_JSON, DEBUG)
 def workers(command: RunCommand) -> None:
     """Show which workers are alive, what they work on, and how far the queue is behind."""

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, TypeAlias
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 from typer.main import get_command_from_info, get_command_name, solve_typer_info_help
 from typer.models import CommandInfo, TyperInfo
 
 from upcall.errors import ConfigurationError
 from upcall.extensions import find_added, load_added
 from upcall.ui.cli.command import Command
+from upcall.ui.cli.help import CommandGroup, HelpCommand, write_groups
 
 CommandSource: TypeAlias = CommandInfo | typer.Typer
 """What a command is made of, or a group of commands."""
@@ -21,7 +22,7 @@ CommandSource: TypeAlias = CommandInfo | typer.Typer
 _TAKES_ALL = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
-class CommandsOnUse(TyperGroup):
+class CommandsOnUse(CommandGroup):
     """The commands of the core, and behind them those of other packages. None of these can replace one of the core.
 
     Attributes:
@@ -44,9 +45,8 @@ class CommandsOnUse(TyperGroup):
         return self._list_names()
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the names of all commands and what they are for, without making them."""
-        summaries = [_summarize(name, self._find(name)) for name in self._list_names()]
-        TyperGroup(commands=summaries, rich_markup_mode=None).format_commands(ctx, formatter)
+        """Write the names of all commands and what they are for, in groups, without making them."""
+        write_groups([_summarize(name, self._find(name)) for name in self._list_names()], formatter)
 
     def _list_names(self) -> list[str]:
         return [*self.own, *(name for name in sorted(find_added("commands")) if name not in self.own)]
@@ -78,9 +78,12 @@ def _name_command(info: CommandInfo) -> str:
 def _make_command(name: str, source: CommandSource | ConfigurationError) -> Any:
     """Make a command; one that cannot be loaded says so where it is called."""
     if isinstance(source, CommandInfo):
+        _explain_types(source)
         return get_command_from_info(source, pretty_exceptions_short=False, rich_markup_mode=None)
     if isinstance(source, typer.Typer):
         source._add_completion = False
+        for each in source.registered_commands:
+            _explain_types(each)
         return typer.main.get_command(source)
 
     def fail() -> None:
@@ -90,11 +93,20 @@ def _make_command(name: str, source: CommandSource | ConfigurationError) -> Any:
     return TyperCommand(name, callback=fail, help=_summarize(name, source).help, context_settings=_TAKES_ALL)
 
 
+def _explain_types(source: CommandInfo) -> None:
+    """Let a command's help name types in words, unless it has a class of its own."""
+    if source.cls in (None, TyperCommand):
+        source.cls = HelpCommand
+
+
 def _summarize(name: str, source: CommandSource | ConfigurationError) -> TyperCommand:
     """Return a command without options and what it does, for a list of commands."""
     if isinstance(source, ConfigurationError):
         return TyperCommand(name, help="This command cannot be loaded.")
     if isinstance(source, typer.Typer):
-        return TyperCommand(name, help=solve_typer_info_help(TyperInfo(source)))
-    text = source.help or getattr(source.callback, "__doc__", None)
-    return TyperCommand(name, help=text, short_help=source.short_help, hidden=source.hidden)
+        panel = source.rich_help_panel
+        text = solve_typer_info_help(TyperInfo(source))
+        return TyperCommand(name, help=text, rich_help_panel=panel if isinstance(panel, str) else None)
+    text = source.help or getattr(source.callback, "__doc__", None) or ""
+    panel = source.rich_help_panel if isinstance(source.rich_help_panel, str) else None
+    return TyperCommand(name, help=text, short_help=source.short_help, hidden=source.hidden, rich_help_panel=panel)

@@ -24,7 +24,6 @@ app = typer.Typer(
     help="Run a team of agents that can ask you in the middle of their work, now or next week.",
     epilog='To get started: upcall run "Build me a user authentication system"',
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -13,6 +13,8 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from upcall.ui.cli.help import OTHERS, CommandGroup
+
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its first characters.")]
 Detach = Annotated[bool, typer.Option(help="Stop at the next question instead of asking it here.")]
 Submit = Annotated[bool, typer.Option("--submit", help="Return at once and leave the work to a worker (PostgreSQL).")]
@@ -101,9 +103,10 @@ AS_JSON = _flag("as_json", "--json", "Print one JSON object and nothing else on 
 DEBUG = _flag("debug", "--debug", "Print the traceback of an error.")
 
 
-def command_group(help_text: str) -> typer.Typer:
-    """Make an empty group of commands, which prints its help if no command is given."""
-    group = typer.Typer(help=help_text, rich_markup_mode=None)
+def command_group(help_text: str, panel: str = OTHERS) -> typer.Typer:
+    """Make an empty group of commands, which prints its help if no command is given. `panel` is where the list of all
+    commands has it."""
+    group = typer.Typer(cls=CommandGroup, help=help_text, rich_help_panel=panel, rich_markup_mode=None)
 
     @group.callback(invoke_without_command=True)
     def print_help(context: typer.Context) -> None:
@@ -111,6 +114,18 @@ def command_group(help_text: str) -> typer.Typer:
             sys.stdout.write(f"{context.get_help()}\n")
 
     return group
+
+
+def single_command(panel: str, example: str) -> Callable[[Callable[..., None]], typer.Typer]:
+    """Make a function a command that stands in the list of all commands under `panel`, and whose help ends with an
+    example."""
+
+    def make(function: Callable[..., None]) -> typer.Typer:
+        alone = typer.Typer(rich_markup_mode=None)
+        alone.command(rich_help_panel=panel, epilog=f"Example: {example}")(function)
+        return alone
+
+    return make
 
 
 class WithOptions:

@@ -9,6 +9,7 @@ import typer
 
 from upcall import identity, signals
 from upcall.errors import CallerError, ConfigurationError, SchemaMismatch, UnknownRun
+from upcall.ui.cli.help import FILES, QUESTIONS, RUNS
 from upcall.ui.cli.options import AS_JSON, BASE_URL, CONFIG, DEBUG, MODEL, STORE, RunArgument, with_options
 from upcall.ui.cli.run_command import RunCommand, run_options
 
@@ -21,7 +22,7 @@ POLL_INTERVAL_S = 5.0
 app = typer.Typer()
 
 
-@app.command()
+@app.command(rich_help_panel=FILES, epilog="Example: upcall undo 3f2a9c")
 @run_options
 def undo(
     command: RunCommand,
@@ -49,7 +50,7 @@ def undo(
             command.screen.note(command.program.command("undo", run_id, left[0].id))
 
 
-@app.command()
+@app.command(rich_help_panel=RUNS, epilog="Example: upcall cancel 3f2a9c")
 @run_options
 def cancel(command: RunCommand, run_id: RunArgument) -> None:
     """End a run for good."""
@@ -57,7 +58,7 @@ def cancel(command: RunCommand, run_id: RunArgument) -> None:
         command.finish(signals.run(command.app.cancel(run_id)))
 
 
-@app.command()
+@app.command(rich_help_panel=QUESTIONS, epilog="Example: upcall assign 3f2a9c 81d0 bob")
 @run_options
 def assign(
     command: RunCommand,
@@ -78,7 +79,7 @@ def assign(
             )
 
 
-@app.command()
+@app.command(rich_help_panel=QUESTIONS, epilog="Example: upcall expire --watch")
 @with_options(RunCommand, MODEL, BASE_URL, STORE, CONFIG, AS_JSON, DEBUG)
 def expire(
     command: RunCommand,

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from upcall import signals
+from upcall.ui.cli.help import SERVICE
 from upcall.ui.cli.run_command import RunCommand, run_options
 
 app = typer.Typer()
@@ -17,7 +18,7 @@ _Name = Annotated[
 ]
 
 
-@app.command()
+@app.command(rich_help_panel=SERVICE, epilog='Example: upcall hold user alice --reason "The budget is spent."')
 @run_options
 def hold(
     command: RunCommand,
@@ -34,7 +35,7 @@ def hold(
             command.screen.note(command.program.command("release", *filter(None, (placed.kind.value, placed.name))))
 
 
-@app.command()
+@app.command(rich_help_panel=SERVICE, epilog="Example: upcall release user alice")
 @run_options
 def release(command: RunCommand, kind: _Kind, name: _Name = "") -> None:
     """Release what is held: the runs that waited continue."""
@@ -48,7 +49,7 @@ def release(command: RunCommand, kind: _Kind, name: _Name = "") -> None:
             )
 
 
-@app.command()
+@app.command(rich_help_panel=SERVICE, epilog="Example: upcall holds")
 @run_options
 def holds(command: RunCommand) -> None:
     """List what is held: since when, by whom and why."""

@@ -10,6 +10,7 @@ import typer
 
 from upcall import identity, signals
 from upcall.errors import CallerError
+from upcall.ui.cli.help import QUESTIONS, RUNS, SERVICE
 from upcall.ui.cli.options import BASE_URL, CONFIG, DEBUG, MODEL, STORE, TEAM, USER, RunArgument, with_options
 from upcall.ui.cli.run_command import RunCommand, run_options, work_options
 
@@ -25,7 +26,7 @@ PAGE_SIZE = 50
 app = typer.Typer()
 
 
-@app.command("list")
+@app.command("list", rich_help_panel=RUNS, epilog="Example: upcall list --status failed --newer-than 2d")
 @run_options
 def list_runs(
     command: RunCommand,
@@ -89,7 +90,7 @@ async def _read_page(reader: RunReader, limit: int | None, before: str | None, o
     return page
 
 
-@app.command()
+@app.command(rich_help_panel=QUESTIONS, epilog="Example: upcall plans --delete 3f2a9c")
 @run_options
 def plans(
     command: RunCommand,
@@ -110,7 +111,7 @@ def plans(
             command.note_empty("No plans")
 
 
-@app.command()
+@app.command(rich_help_panel=RUNS, epilog="Example: upcall show 3f2a9c --tree")
 @run_options
 def show(
     command: RunCommand,
@@ -166,7 +167,7 @@ def _write_picture(command: RunCommand, picture: str, file: Path) -> None:
     command.screen.note(f"Drawn: {file}")
 
 
-@app.command()
+@app.command(rich_help_panel=RUNS, epilog="Example: upcall log 3f2a9c --diff")
 @run_options
 def log(
     command: RunCommand,
@@ -181,7 +182,7 @@ def log(
         command.print([each.as_json() for each in entries], lambda: list_log(entries, with_diffs=diff))
 
 
-@app.command()
+@app.command(rich_help_panel=RUNS, epilog="Example: upcall transcript 3f2a9c --agent coder")
 @run_options
 def transcript(
     command: RunCommand,
@@ -205,7 +206,7 @@ def transcript(
             command.print(kept.as_json(), lambda: transcript_lines(kept))
 
 
-@app.command()
+@app.command(rich_help_panel=RUNS, epilog="Example: upcall diff 3f2a9c b71e04")
 @with_options(RunCommand, STORE, CONFIG, USER, DEBUG)
 def diff(
     command: RunCommand,
@@ -217,7 +218,7 @@ def diff(
         command.screen.result("\n".join(signals.run(command.app.forks.diff(one, other))))
 
 
-@app.command()
+@app.command(rich_help_panel=SERVICE, epilog="Example: upcall audit 3f2a9c")
 @run_options
 def audit(
     command: RunCommand,
@@ -233,7 +234,7 @@ def audit(
         command.print([each.as_json() for each in entries], lambda: list_audit(entries))
 
 
-@app.command()
+@app.command(rich_help_panel=QUESTIONS, epilog="Example: upcall inbox --watch")
 @work_options
 def inbox(
     command: RunCommand,
@@ -267,7 +268,7 @@ def inbox(
                 command.screen.note("\n".join(lines))
 
 
-@app.command()
+@app.command(rich_help_panel=RUNS, epilog="Example: upcall team --tree")
 @with_options(RunCommand, TEAM, MODEL, BASE_URL, CONFIG, DEBUG)
 def team(
     command: RunCommand,

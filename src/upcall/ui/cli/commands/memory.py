@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from upcall import signals
+from upcall.ui.cli.help import QUESTIONS, CommandGroup
 from upcall.ui.cli.options import RunArgument
 from upcall.ui.cli.run_command import RunCommand, run_options
 
 
-class _ListByDefault(TyperGroup):
+class _ListByDefault(CommandGroup):
     """``upcall memory`` lists, with the options of the list."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """See `TyperGroup`."""
+        """See `CommandGroup`."""
         is_bare = not args or (args[0].startswith("-") and args[0] != "--help")
         return super().parse_args(ctx, ["list", *args] if is_bare else args)
 
@@ -25,11 +25,12 @@ class _ListByDefault(TyperGroup):
 app = typer.Typer(
     cls=_ListByDefault,
     help="Show, correct or forget what is remembered about your answers, or turn an answer into a fact.",
+    rich_help_panel=QUESTIONS,
     rich_markup_mode=None,
 )
 
 
-@app.command("list")
+@app.command("list", epilog="Example: upcall memory list")
 @run_options
 def list_all(command: RunCommand) -> None:
     """List the topics you were asked about, how often you dismissed such questions, and what they weigh now. This is
@@ -43,7 +44,7 @@ def list_all(command: RunCommand) -> None:
                 command.screen.note("Turn it on with questions: {ask_memory: true} in the settings")
 
 
-@app.command()
+@app.command(epilog="Example: upcall memory forget level")
 @run_options
 def forget(
     command: RunCommand,
@@ -60,7 +61,7 @@ def forget(
         command.print([each.as_json() for each in gone], lambda: [f"Forgotten: {each.as_line()}" for each in gone])
 
 
-@app.command("set")
+@app.command("set", epilog="Example: upcall memory set level --asked 4 --dismissed 1")
 @run_options
 def correct(
     command: RunCommand,
@@ -78,7 +79,7 @@ def correct(
         command.print(kept.as_json(), lambda: [kept.as_line()])
 
 
-@app.command()
+@app.command(epilog="Example: upcall memory fact 3f2a9c 81d0")
 @run_options
 def fact(
     command: RunCommand,

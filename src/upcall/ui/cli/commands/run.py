@@ -10,6 +10,7 @@ import typer
 
 from upcall import identity, signals
 from upcall.errors import CallerError
+from upcall.ui.cli.help import QUESTIONS, RUNS
 from upcall.ui.cli.options import Detach, RunArgument, Submit, setting_option, with_options
 from upcall.ui.cli.run_command import WORK, RunCommand, work_options
 
@@ -29,7 +30,7 @@ def _list_sections() -> Mapping[str, Any]:
     return {"workspace": ExecutorOptions}
 
 
-@app.command()
+@app.command(rich_help_panel=RUNS, epilog='Example: upcall run "Build me a user authentication system"')
 @with_options(
     RunCommand,
     setting_option("planning", "enable_plan_approval", "--review-plan"),
@@ -65,7 +66,7 @@ def run(
             command.follow(command.app.start_stream(task, **options), run_id)
 
 
-@app.command()
+@app.command(rich_help_panel=RUNS, epilog="Example: upcall chat --docs notes")
 @work_options
 def chat(
     command: RunCommand,
@@ -94,7 +95,7 @@ def chat(
             command.run_id = None
 
 
-@app.command()
+@app.command(rich_help_panel=QUESTIONS, epilog="Example: upcall answer 3f2a9c Express")
 @work_options
 def answer(
     command: RunCommand,
@@ -132,7 +133,7 @@ def answer(
             command.follow(command.app.answer_stream(found.id, given), found.id)
 
 
-@app.command()
+@app.command(rich_help_panel=RUNS, epilog="Example: upcall resume 3f2a9c")
 @work_options
 def resume(command: RunCommand, run_id: RunArgument, detach: Detach = False, submit: Submit = False) -> None:
     """Resume a run that failed, was interrupted, or lost its process."""
@@ -144,7 +145,7 @@ def resume(command: RunCommand, run_id: RunArgument, detach: Detach = False, sub
             command.follow(command.app.resume_stream(found.id), found.id)
 
 
-@app.command()
+@app.command(rich_help_panel=RUNS, epilog="Example: upcall fork 3f2a9c 81d0 FastAPI")
 @work_options
 def fork(
     command: RunCommand,

@@ -14,6 +14,7 @@ import typer
 from upcall import signals
 from upcall.errors import ConfigurationError
 from upcall.ui.cli.command import FAILED, Command
+from upcall.ui.cli.help import STORE as STORE_COMMANDS
 from upcall.ui.cli.options import AS_JSON, CONFIG, DEBUG, STORE, Given, RunArgument, command_group, with_options
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from upcall.storage.store import RunStore
     from upcall.storage.upgrading import StoreUpgrade
 
-app = command_group("Maintain the store: statistics, checks, pruning, moving runs between stores.")
+app = command_group("Maintain the store: statistics, checks, pruning, moving runs between stores.", STORE_COMMANDS)
 
 
 class StoreCommand(Command):
@@ -63,7 +64,7 @@ class StoreCommand(Command):
 store_options = with_options(StoreCommand, STORE, CONFIG, AS_JSON, DEBUG)
 
 
-@app.command("stats")
+@app.command("stats", epilog="Example: upcall store stats")
 @store_options
 def show_stats(command: StoreCommand) -> None:
     """Count runs by status, and the bytes of each table."""
@@ -74,7 +75,7 @@ def show_stats(command: StoreCommand) -> None:
         command.print_lines(maintenance.as_plain(found), _describe_stats(command.store.name, found))
 
 
-@app.command("check")
+@app.command("check", epilog="Example: upcall store check --store runs.db")
 @store_options
 def run_check(command: StoreCommand) -> None:
     """Check everything that is stored; exit with status 1 if something is damaged."""
@@ -87,7 +88,7 @@ def run_check(command: StoreCommand) -> None:
         raise typer.Exit(FAILED)
 
 
-@app.command("prune")
+@app.command("prune", epilog="Example: upcall store prune --older-than 30d --dry-run")
 @store_options
 def run_prune(
     command: StoreCommand,
@@ -132,7 +133,7 @@ def run_prune(
         command.print_lines({**maintenance.as_plain(found), "dry_run": dry_run}, lines)
 
 
-@app.command("upgrade")
+@app.command("upgrade", epilog="Example: upcall store upgrade --dry-run")
 @store_options
 def run_upgrade(
     command: StoreCommand,
@@ -153,7 +154,7 @@ def run_upgrade(
         command.print_lines({**asdict(done), "dry_run": dry_run}, _describe_upgrade(command.store.name, done, dry_run))
 
 
-@app.command("restore")
+@app.command("restore", epilog="Example: upcall store restore 3f2a9c")
 @store_options
 def run_restore(command: StoreCommand, run_id: RunArgument) -> None:
     """Return a run with a damaged checkpoint to its last intact one."""
@@ -168,7 +169,7 @@ def run_restore(command: StoreCommand, run_id: RunArgument) -> None:
         command.print_lines(run.as_json(), [message])
 
 
-@app.command("delete")
+@app.command("delete", epilog="Example: upcall store delete 3f2a9c")
 @store_options
 def run_delete(command: StoreCommand, run_id: RunArgument) -> None:
     """Delete a run and everything that belongs to it, damaged or not. A run at work is refused."""
@@ -177,7 +178,7 @@ def run_delete(command: StoreCommand, run_id: RunArgument) -> None:
         command.print_lines({"run_id": found}, [f"Run {found} was deleted from {command.store.name}."])
 
 
-@app.command("copy")
+@app.command("copy", epilog="Example: upcall store copy upcall.db runs.db")
 @with_options(StoreCommand, CONFIG, AS_JSON, DEBUG)
 def run_copy(
     command: StoreCommand,
@@ -195,7 +196,7 @@ def run_copy(
         raise typer.Exit(FAILED)
 
 
-@app.command("export")
+@app.command("export", epilog="Example: upcall store export 3f2a9c run.json")
 @store_options
 def run_export(
     command: StoreCommand,
@@ -233,7 +234,7 @@ def run_export(
         command.print_lines(summary, [f"Run {found} was written to {file}."])
 
 
-@app.command("import")
+@app.command("import", epilog="Example: upcall store import run.json --as-new")
 @store_options
 def run_import(
     command: StoreCommand,

@@ -10,6 +10,7 @@ import typer
 
 from upcall.errors import CallerError
 from upcall.ui.cli.command import Command
+from upcall.ui.cli.help import STORE
 from upcall.ui.cli.options import DEBUG, with_options
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-@app.command()
+@app.command(rich_help_panel=STORE, epilog="Example: upcall trust upcall.yaml")
 @with_options(Command, DEBUG)
 def trust(
     command: Command,
