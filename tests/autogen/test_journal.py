@@ -544,6 +544,30 @@ async def test_journal_writes_the_causes_before_a_model_call() -> None:
     assert before_call == [0, 1, 2]
 
 
+async def test_journal_keeps_the_newer_record_after_failed_writes() -> None:
+    """A reply is discarded while its own write fails: that it is gone must not be overwritten by it."""
+    written, writing, resume = list[Mapping[str, str | None]](), asyncio.Event(), asyncio.Event()
+
+    async def write(new: Mapping[str, str | None]) -> None:
+        written.append(new)
+        if len(written) == 1:
+            writing.set()
+            await resume.wait()
+            raise StoreUnavailable("busy")
+
+    async def fetch() -> CreateResult:
+        return DONE
+
+    journal = Journal("run", "0", {}, write)
+    await journal.replay_or_request("solo", [], [], fetch)
+    await writing.wait()
+    discarding = asyncio.create_task(journal.discard_last_reply("solo"))
+    await asyncio.sleep(0)
+    resume.set()
+    assert await soon(discarding)
+    assert (list(written[-1].values()), journal.records) == ([None], {})
+
+
 async def test_journal_writes_a_reply_that_arrives_during_another(tmp_path: Path) -> None:
     store = RunStore(tmp_path / "runs.db")
     stored = await store.create(Run(task="Build it"), Checkpoint())

@@ -36,7 +36,7 @@ from upcall.autogen.model_calls import call_model, result_of
 from upcall.autogen.openai_client.takeover import calling_client
 from upcall.errors import ModelError, ModelReplyInvalid
 from upcall.testing.model import MODEL_INFO
-from upcall.testing.zoo import DONE, ORDERS, THOUGHT, ZOO, Behaviour, ZooServer, call, completion
+from upcall.testing.zoo import DONE, ORDERS, THOUGHT, ZOO, Behaviour, ZooServer, call, chunk, completion
 
 INFO: ModelInfo = {**MODEL_INFO, "vision": True}
 
@@ -240,6 +240,24 @@ async def test_placeholder_of_a_parameterless_tool_leaves_its_calls() -> None:
         reply, _ = await ask(ours(server.base_url))
     assert isinstance(reply.content, list)
     assert [each.arguments for each in reply.content] == ["{}"]
+
+
+async def test_null_arguments_of_a_call_are_none() -> None:
+    made = {"name": "look", "arguments": None}
+    with ZooServer(Behaviour("x", "x", body=completion({"tool_calls": [call(0, function=made)]}))) as server:
+        reply = await ours(server.base_url).create(ASKED, tools=[LOOK])
+    assert isinstance(reply.content, list)
+    assert [each.arguments for each in reply.content] == [""]
+
+
+async def test_call_continues_though_each_piece_names_its_tool() -> None:
+    begun = {"index": 0, "id": "call_0", "function": {"name": "order", "arguments": '{"item": '}}
+    rest = {"index": 0, "function": {"name": "order", "arguments": '"tea"}'}}
+    chunks = [*(chunk({"tool_calls": [each]}) for each in (begun, rest)), chunk({}, "tool_calls")]
+    with ZooServer(Behaviour("x", "x", chunks=chunks)) as server:
+        reply, _ = await ask(ours(server.base_url), stream=True)
+    assert isinstance(reply.content, list)
+    assert [json.loads(each.arguments) for each in reply.content] == [ORDERS[0]]
 
 
 # -- what is sent -----------------------------------------------------------------------------------------------------

@@ -95,6 +95,13 @@ async def test_hold_of_what_is_held_leaves_the_first() -> None:
     assert [type(each) for each in noted] == [HoldPlaced, HoldReleased]
 
 
+async def test_release_of_one_user_leaves_others_held() -> None:
+    app = open_app()
+    _, bobs = [await app.holds.place("user", name, reason="Too many runs.") for name in ("alice", "bob")]
+    await app.holds.release("user", "alice")
+    assert await app.holds.list() == [bobs]
+
+
 async def test_only_admins_hold_and_see_who_is_held() -> None:
     app = app_of(solo(ScriptedModelClient([])), users={"admins": ["root"]})
     for act in (app.holds.place("queue", reason="Mine.", user="bob"), app.holds.release("queue", user="bob")):

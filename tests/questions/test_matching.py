@@ -346,7 +346,9 @@ def test_numbered_reply_answers_several_questions(reply: str) -> None:
     assert {answer.question_id: answer.text for answer in matched} == {"bbbb2222": "Express", "aaaa1111": "yes"}
 
 
-@pytest.mark.parametrize("reply", ["1. Express; 3. yes", "1. a; 1. b", "yes", "1", "Express, then 2. yes"], ids=repr)
+@pytest.mark.parametrize(
+    "reply", ["1. Express; 3. yes", "0. a; 1. b", "1. a; 1. b", "yes", "1", "Express, then 2. yes"], ids=repr
+)
 def test_reply_that_fits_any_question_is_refused_with_advice(reply: str) -> None:
     with pytest.raises(AnswerRefused, match=r"'1\. Express; 2\. yes'.*aaaa1111, bbbb2222"):
         match_answers(reply, TWO)

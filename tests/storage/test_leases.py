@@ -16,7 +16,7 @@ from forked import start_command
 from places import SUPPORT
 from stores import FIRST, execute, history
 
-from upcall.errors import AlreadyAnswered, RunBusy, RunConflict
+from upcall.errors import AlreadyAnswered, RunBusy, RunConflict, UserAtLimit
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
@@ -126,6 +126,16 @@ async def test_worker_elsewhere_keeps_its_run_while_its_lease_lasts(location: st
     with pytest.raises(RunConflict):
         await store.save(stored, stored.run)
     assert (await store.load(stored.run.id), await store.journal.read(stored.run.id)) == (claimed, {})
+
+
+async def test_user_limit_counts_no_lease_that_is_over(location: str) -> None:
+    store = RunStore(location)
+    await store.create(Run(task="do it", status=RunStatus.EXECUTING, user="ann"), FIRST)
+    one_more = store.leases.refuse_over_limit(Run(task="do more", user="ann"), 1)
+    with pytest.raises(UserAtLimit):
+        await store.database.write(one_more)
+    execute(location, "update upcall_runs set renewed_at = ?", time.time() - 2 * store.leases.seconds)
+    await store.database.write(one_more)
 
 
 async def test_lease_that_was_returned_hinders_nobody(location: str) -> None:

@@ -23,7 +23,7 @@ from upcall.errors import AlreadyAnswered, RunNotWaiting, StoreUnavailable, TooL
 from upcall.storage.queued_answers import QueuedAnswers
 from upcall.storage.store import RunStore
 from upcall.storage.stored_run import StoredRun
-from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
+from upcall.testing import Call, Calls, Fail, Reply, Request, ScriptedModelClient
 
 ASK = Call("ask_user", {"question": "Which framework?"})
 BOTH = Calls([Call("coder", {"task": "Code"}), Call("searcher", {"task": "Search"})])
@@ -475,6 +475,39 @@ async def test_early_work_survives_a_store_busy_for_a_moment(tmp_path: Path, mon
         bench.searched.set()
         run = await soon(rest)
     assert (looks > 1, run.status) == (True, RunStatus.COMPLETED)
+
+
+async def test_early_answer_is_stored_before_its_asker_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the first attempt to store it fails."""
+    save, tries, stored = RunStore.save, list[Run](), list[int]()
+    when_continued = list[int]()
+
+    async def busy_once(store: RunStore, before: StoredRun, run: Run, *given: Any, **named: Any) -> StoredRun:
+        tries.extend([run] if run.answers else [])
+        if run.answers and len(tries) == 1:
+            raise StoreUnavailable("the database is locked")
+        saved = await save(store, before, run, *given, **named)
+        stored.append(len(run.answers))
+        return saved
+
+    def reply(request: Request) -> Reply:
+        name = next(each for each in NESTED if request.system.startswith(each))
+        if "Express" in request.tool_results.values():
+            when_continued.append(stored[-1])
+        return NESTED[name][bool(request.tool_results)]
+
+    monkeypatch.setattr(RunStore, "save", busy_once)
+    with ScriptedModelClient(reply) as client:
+        bench = Bench(client, tmp_path / "runs.db")
+        stream = bench.app(bench.nested).start_stream("Build it", run_id="a-run")
+        await bench.app(bench.nested).answer("a-run", {await soon(asked(stream)): "Express"})
+        rest = asyncio.create_task(read_to_end(stream))
+        await soon(bench.until(lambda: bool(when_continued)))
+        bench.searched.set()
+        await soon(rest)
+    assert (len(tries) > 1, when_continued) == (True, [1])
 
 
 # -- questions that the pause stores ----------------------------------------------------------------------------------
