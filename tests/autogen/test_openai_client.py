@@ -387,6 +387,21 @@ async def test_returned_fields_reach_the_server_from_a_stock_agent() -> None:
     assert (run.status, run.result, server.refused) == (RunStatus.COMPLETED, DONE, 0)
 
 
+@pytest.mark.parametrize("takes_over", [True, False])
+async def test_setting_leaves_stock_clients_their_calls(takes_over: bool) -> None:
+    """Also if another run of the program took the client over before."""
+    with ZooServer(ZOO["no name in messages"]) as server:
+        client = stock(server.base_url)
+        await ask(client)
+
+        def make_team() -> RoundRobinGroupChat:
+            return RoundRobinGroupChat([PausableAgent("solo", client)], max_turns=1)
+
+        settings = Settings.read(models={"take_over_clients": takes_over})
+        run = await Upcall(store="runs.db", team=make_team, settings=settings).start("Go")
+    assert run.status is (RunStatus.COMPLETED if takes_over else RunStatus.FAILED)
+
+
 # -- the connection ---------------------------------------------------------------------------------------------------
 
 

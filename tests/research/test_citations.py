@@ -256,6 +256,11 @@ def test_title_in_place_of_a_name_identifies_its_source() -> None:
     assert [each.ref for each in report.cited] == ["energy.md"]
 
 
+def test_source_named_in_the_text_is_no_other_citation() -> None:
+    report = checked("Founded in 1974 (agency.md).", WIND)
+    assert [(each.number, each.ref) for each in report.cited] == [(1, "agency.md"), (2, "energy.md")]
+
+
 def test_sources_without_a_reference_are_listed_last() -> None:
     report = checked("Founded [2].", WIND, FOUNDED)
     assert [(each.number, each.ref) for each in report.cited] == [(1, "agency.md"), (2, "energy.md")]

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
-from services import OPERATOR, Site, one_agent, serving
+from services import OPERATOR, Site, one_agent, read_events, serving
 from starlette.routing import BaseRoute, Route
 from stores import FIRST
 
@@ -308,6 +308,14 @@ async def test_each_caller_gets_what_is_theirs_of_each_run(method: str, path: st
                 if outcome != expected or (expected != "done" and (version != 1 or shows)):
                     wrong.append((who, whose, response.status_code, f"not {expected}", version, shows))
     assert wrong == []
+
+
+async def test_events_of_an_assigned_question_have_no_log() -> None:
+    async with serving(one_agent(), users={"roles": {"legal": []}}) as site:
+        run, _ = await store_run(site, assignee="role:legal")
+        async with await site.caller("carol", "legal") as lawyer:
+            found = await read_events(lawyer, f"/api/runs/{run}/events", until="run")
+    assert ([each.kind for each in found], "Secret plans" in str(found)) == (["run"], False)
 
 
 @pytest.mark.slow

@@ -195,6 +195,18 @@ async def test_what_somebody_changed_in_between_is_not_undone() -> None:
     assert files()["a.txt"] == "two, by hand\n"
 
 
+async def test_undo_in_two_folders_is_of_both_or_neither() -> None:
+    log = MemoryChanges()
+    with enter_scope(RunScope(changes=log)):
+        for name in ("one", "two"):
+            Path(name).mkdir()
+            await Bench(name, consent=FREE).call_tool("write_file", {"path": "a.txt", "content": "made\n"})
+    Path("two/a.txt").write_text("mine\n")
+    with pytest.raises(CallerError, match=r"somebody else has changed a\.txt since"):
+        await undo(log, "a-run", (await log.list_changes())[0].id)
+    assert Path("one/a.txt").read_text() == "made\n"
+
+
 async def test_undo_leaves_what_already_matches() -> None:
     """Somebody deleted a file that the run had made: there is nothing to undo in it"""
     app, run = await started()

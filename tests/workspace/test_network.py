@@ -70,6 +70,20 @@ async def test_host_that_is_named_is_reached(server: Server, tmp_path: Path) -> 
     assert server.reached == 1
 
 
+async def test_connection_goes_to_an_address_that_was_checked(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second look-up may give another one. Here this machine stands for one of a private network."""
+
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        return ["127.0.0.1"]
+
+    monkeypatch.setattr(addresses, "resolve", resolve)
+    monkeypatch.setattr(addresses, "is_of_this_machine", lambda address: False)
+    access = NetworkAccess([f"corp.test:{server.port}"])
+    assert await ask(tmp_path, access, "corp.test", server.port) == "b'hello'\n"
+
+
 @pytest.mark.parametrize(
     ("hosts", "asked", "resolved", "emitted"),
     [
