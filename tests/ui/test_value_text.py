@@ -39,7 +39,7 @@ def test_inbox_as_text_says_how_to_answer_each() -> None:
     assert str(entries) == shown
 
 
-async def test_list_of_runs_prints_a_line_a_run_and_how_to_read_on() -> None:
+async def test_list_of_runs_prints_how_to_read_on() -> None:
     app = Upcall(store="runs.db", settings=Settings.read(None, models={"model": "demo"}))
     for number, task in enumerate(["What is CUDA?", "Hello! What can you do?"], start=1):
         await app.start(task, run_id=f"run{number}")
