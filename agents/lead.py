@@ -10,7 +10,7 @@ from autogen_core.models import ChatCompletionClient
 from upcall.agents.approve import Approve
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.prompts import PROMPTS, Prompts
-from upcall.prompts.contexts import LeadContext, ToolInfo
+from upcall.prompts.contexts import LeadContext, ProjectInstruction, ProjectInstructionsContext, ToolInfo
 from upcall.runs.reports import Report
 
 
@@ -20,6 +20,7 @@ def lead(
     *,
     kind: type[PausableAgent] = PausableAgent,
     name: str = "lead",
+    instructions: Sequence[ProjectInstruction] = (),
     answers_nested: bool = False,
     small_client: ChatCompletionClient | None = None,
     approve: Approve = (),
@@ -29,13 +30,15 @@ def lead(
     prompts: Prompts = PROMPTS,
 ) -> PausableAgent:
     """Return an agent whose tools are other agents; calls in one reply run at the same time. `kind` is its class, which
-    may treat their reports in a way of its own. `answers_nested` as in `PausableAgent`."""
+    may treat their reports in a way of its own. `instructions` are the project's. `answers_nested` as in
+    `PausableAgent`."""
+    project = ProjectInstructionsContext(tuple(instructions)) if instructions else None
     listed = tuple(ToolInfo(agent.name, agent.description) for agent in agents)
     return kind(
         name,
         model_client,
         description="Carries out a plan with its nested agents and reports to the user.",
-        system_message=prompts.render(LeadContext(agents=listed)),
+        system_message=prompts.render_all(LeadContext(agents=listed), project),
         agents=agents,
         output_type=Report,
         answers_nested=answers_nested,

@@ -23,6 +23,16 @@ class Document:
 
 
 @dataclass(frozen=True)
+class ProjectInstruction:
+    """A file in which a project says how agents are to work in it: its path, its text with each line marked as quoted,
+    and how many characters of it are left out."""
+
+    path: str
+    quoted: str
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
 class Context:
     """Base of all contexts: the name of the template that a context is for."""
 
@@ -99,6 +109,15 @@ class CoderContext(Context):
 
     escalates_to: str | None
     executes: bool = False
+
+
+@dataclass(frozen=True)
+class ProjectInstructionsContext(Context):
+    """What the project of a workspace says to agents, added to the prompts of those who work in it."""
+
+    template: ClassVar[str] = "project_instructions.j2"
+
+    instructions: tuple[ProjectInstruction, ...]
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,10 @@ class Prompts:
         variables = {field.name: getattr(context, field.name) for field in fields(context)}
         return self.environment.get_template(context.template).render(variables).strip()
 
+    def render_all(self, *contexts: Context | None) -> str:
+        """Fill in prompts that make one text, a paragraph each; None is left out."""
+        return "\n\n".join(self.render(each) for each in contexts if each is not None)
+
     def _before(self, ours: Any) -> Any:
         """Load the user's texts before ours. The paths are for messages to name."""
         from jinja2 import ChoiceLoader, FunctionLoader

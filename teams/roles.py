@@ -18,7 +18,7 @@ from upcall.errors import ConfigurationError
 from upcall.extensions import find_added, load_added
 from upcall.policy.approval import ApprovalRules
 from upcall.prompts import Prompts
-from upcall.prompts.contexts import Document, ToolInfo
+from upcall.prompts.contexts import Document, ProjectInstruction, ToolInfo
 from upcall.runs.config import RootTeamConfig
 from upcall.runs.outputs import Intent
 from upcall.setting_types import AnySection
@@ -109,6 +109,11 @@ class Role(ABC):
     @property
     def files(self) -> Sequence[str]:
         """The names of files that the user may talk about."""
+        return ()
+
+    @property
+    def instructions(self) -> Sequence[ProjectInstruction]:
+        """What the project that it works on says to agents, as the lead is shown it."""
         return ()
 
     @property

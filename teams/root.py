@@ -164,6 +164,7 @@ def root_team(
             clients("lead"),
             workers(None),
             kind=_lead_type(roles),
+            instructions=[each for role in roles for each in role.instructions],
             answers_nested=options.parent_answers,
             small_client=resources.small_model,
             **common,

@@ -30,6 +30,8 @@ from upcall.prompts.contexts import (
     MissingContext,
     ParentAnswerContext,
     PlanContext,
+    ProjectInstruction,
+    ProjectInstructionsContext,
     QuestionCheckContext,
     QuestionToCheckContext,
     ReminderContext,
@@ -80,6 +82,9 @@ RENDERED: dict[str, Context] = {
     "lead": LeadContext(agents=(CODER, RESEARCHER)),
     "missing": MissingContext(),
     "parent_answer": ParentAnswerContext("coder", "Build the login", "Which framework?\n  1. Express\n  2. FastAPI"),
+    "project_instructions": ProjectInstructionsContext(
+        (ProjectInstruction("AGENTS.md", "| Run make test."), ProjectInstruction("web/AGENTS.md", "| No jQuery.", 90))
+    ),
     "plan_feedback": FeedbackContext(feedback="Add a section on policy frameworks.\n\nAnd drop step 2."),
     "plan_generation": PlanContext(
         clarifier_context="Build a calculator\nThe user was asked and said: on the command line",

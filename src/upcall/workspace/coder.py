@@ -11,7 +11,7 @@ from upcall.agents.escalating import EscalatingAgent
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.autogen.api import ChatCompletionClient, Workbench
 from upcall.prompts import PROMPTS, Prompts
-from upcall.prompts.contexts import CoderContext
+from upcall.prompts.contexts import CoderContext, ProjectInstruction, ProjectInstructionsContext
 from upcall.sandboxes.base import Executor
 from upcall.sandboxes.limits import Limits
 from upcall.sandboxes.views import ViewName
@@ -46,6 +46,7 @@ def coder(
     *,
     name: str = "coder",
     execution: CommandExecution | None = None,
+    instructions: Sequence[ProjectInstruction] = (),
     escalates_to: str | None = None,
     approve: Approve = (),
     max_rounds: int = 30,
@@ -53,8 +54,8 @@ def coder(
     user_proxy: str = "user",
     prompts: Prompts = PROMPTS,
 ) -> PausableAgent:
-    """Return a coding agent for the folder `workspace`. Without `execution` it runs no commands. `escalates_to` names
-    the peer that gets a task that is too large, or that the agent could not do (S2-42)."""
+    """Return a coding agent for the folder `workspace`. Without `execution` it runs no commands. `instructions` are the
+    project's. `escalates_to` names the peer that gets a task that is too large, or that the agent could not do (S2-42)."""
     folder = Path(workspace).expanduser().absolute()
     consent = Consent()
     if execution is not None:
@@ -63,12 +64,14 @@ def coder(
     if execution is not None:
         limits, overlay = execution.limits, execution.overlay
         tools.append(ExecutionWorkbench(folder, execution.executor, limits=limits, consent=consent, overlay=overlay))
+    project = ProjectInstructionsContext(tuple(instructions)) if instructions else None
+    task = CoderContext(escalates_to=escalates_to, executes=execution is not None)
     kind = EscalatingAgent if escalates_to else PausableAgent
     return kind(
         name,
         model_client,
         description=DESCRIPTION,
-        system_message=prompts.render(CoderContext(escalates_to=escalates_to, executes=execution is not None)),
+        system_message=prompts.render_all(task, project),
         workbench=tools,
         handoffs=[escalates_to] if escalates_to else [],
         output_type=CodingReport,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from heapq import nsmallest
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -11,6 +12,7 @@ from typing import Any, ClassVar, Self
 from upcall.agents.resumable import ResumableAgent
 from upcall.autogen.api import BaseTool, ChatCompletionClient
 from upcall.errors import ConfigurationError
+from upcall.prompts.contexts import ProjectInstruction
 from upcall.runs.config import RootTeamConfig
 from upcall.runs.outputs import Intent
 from upcall.sandboxes import executor_for
@@ -19,6 +21,7 @@ from upcall.teams.roles import CommonOptions, Role, RoleSetup, SectionReader
 from upcall.workspace.coder import CommandExecution, coder
 from upcall.workspace.commands import RUN_COMMAND, RUN_PYTHON
 from upcall.workspace.file_tools import TOOLS
+from upcall.workspace.instructions import read_instructions
 from upcall.workspace.settings import WorkspaceSettings
 
 MAX_FILES = 20
@@ -64,7 +67,14 @@ class CodingRole(Role):
         options: CommonOptions,
     ) -> ResumableAgent[Any]:
         """Make the coder, which gets none of the team's tools: its own are the files and commands."""
-        return coder(client, self._folder, execution=self._execution, escalates_to=escalates_to, **options)
+        return coder(
+            client,
+            self._folder,
+            execution=self._execution,
+            instructions=self.instructions,
+            escalates_to=escalates_to,
+            **options,
+        )
 
     @property
     def files(self) -> Sequence[str]:
@@ -74,6 +84,11 @@ class CodingRole(Role):
         except OSError:
             return []
         return nsmallest(MAX_FILES, (name for name in names if not name.startswith(".")))
+
+    @cached_property
+    def instructions(self) -> Sequence[ProjectInstruction]:
+        """What the project in the workspace says to agents."""
+        return read_instructions(self._folder)
 
     @property
     def tool_names(self) -> Sequence[str]:
