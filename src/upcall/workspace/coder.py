@@ -55,7 +55,8 @@ def coder(
     prompts: Prompts = PROMPTS,
 ) -> PausableAgent:
     """Return a coding agent for the folder `workspace`. Without `execution` it runs no commands. `instructions` are the
-    project's. `escalates_to` names the peer that gets a task that is too large, or that the agent could not do (S2-42)."""
+    project's. `escalates_to` names the peer that gets a task that is too large, or that the agent could not do
+    (S2-42)."""
     folder = Path(workspace).expanduser().absolute()
     consent = Consent()
     if execution is not None:
