@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 from autogen_agentchat.messages import ToolCallExecutionEvent, ToolCallRequestEvent
 from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from conversation import TurnResult, resumed_as, send
+from conversation import resumed_as, send
 from pydantic import BaseModel
 
 from upcall.agents import PausableAgent
-from upcall.autogen.messages import OUTCOME, OUTPUT, event_warnings
+from upcall.autogen.messages import OUTPUT, event_warnings
 from upcall.errors import ConfigurationError, ModelReplyInvalid
 from upcall.runs.reports import Report
 from upcall.testing import Call, Calls, Reply, ScriptedModelClient
 from upcall.testing.model import MODEL_INFO
-from upcall.workspace.coder import coder as make_coder
-from upcall.workspace.reports import CodingReport
-
-WRITE = Call("write_file", {"path": "notes.md", "content": "x"})
 
 
 class Plain(BaseModel):
@@ -52,11 +46,6 @@ def worker(client: ChatCompletionClient, **options: Any) -> PausableAgent:
 def contents(client: ScriptedModelClient) -> list[str]:
     """Return what the model was sent last, message by message."""
     return [str(each.get("content")) for each in client.requests[-1].messages]
-
-
-async def coded(replies: Sequence[Reply], folder: Path, **options: Any) -> TurnResult:
-    with ScriptedModelClient(replies) as client:
-        return await send(make_coder(client, folder, **options), "Build it")
 
 
 # -- a text -----------------------------------------------------------------------------------------------------------
@@ -120,13 +109,6 @@ async def test_empty_reply_fails_after_one_reminder_without_work(text: str, why:
     with ScriptedModelClient([text, text]) as client, pytest.raises(ModelReplyInvalid, match=why):
         await send(worker(client), "Build it")
     assert "it was empty" in contents(client)[-1]
-
-
-async def test_report_without_words_lists_the_calls(tmp_path: Path) -> None:
-    rest = await coded([WRITE, "", ""], tmp_path)
-    assert "coder ended without a report." in rest.text
-    assert "Files:\n- notes.md" in rest.text
-    assert event_warnings(rest.message) == ["it ended without a report"]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -234,52 +216,7 @@ async def test_tool_of_that_name_is_refused() -> None:
         await send(worker(ScriptedModelClient([]), tools=[report], report_tool=True), "Build it")
 
 
-# -- what the calls bear out ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("report", ["Written.", Call("report", {"summary": "Written."})])
-async def test_coder_without_work_is_reminded_once_then_warned_of(report: Reply, tmp_path: Path) -> None:
-    with ScriptedModelClient([report, report]) as client:
-        rest = await send(PausableAgent("coder", client, output_type=CodingReport, report_tool=True), "Build it")
-    assert "it changed no file and ran no command" in contents(client)[-1]
-    assert (rest.text, event_warnings(rest.message)) == ("Written.", ["it changed no file and ran no command"])
-
-
-async def test_coder_reminded_of_missing_work_may_still_do_it(tmp_path: Path) -> None:
-    rest = await coded(["Here it is: x", WRITE, "Written."], tmp_path)
-    assert (tmp_path / "notes.md").read_text() == "x"
-    assert (rest.text, event_warnings(rest.message)) == ("Written.\n\nFiles:\n- notes.md", [])
-
-
-async def test_warnings_of_a_nested_agent_follow_its_result() -> None:
-    with ScriptedModelClient(
-        {"I am lead.": [Call("coder", {"task": "x"}), "Done."], "I am coder.": ["Ok.", "Ok."]}
-    ) as client:
-        nested = PausableAgent("coder", client, system_message="I am coder.", output_type=CodingReport)
-        rest = await send(PausableAgent("lead", client, system_message="I am lead.", agents=[nested]), "Build it")
-    text = "Ok.\n\nWarnings:\n- it changed no file and ran no command"
-    assert list(client.requests[-1].tool_results.values()) == [text]
-    assert [event_warnings(each) for each in rest.events if event_warnings(each)] == [[text.rpartition("- ")[2]]]
-
-
-async def test_report_lists_the_calls_of_its_own_turn(tmp_path: Path) -> None:
-    again = Call("write_file", {"path": "b.md", "content": "y"})
-    with ScriptedModelClient([WRITE, "Written.", again, "Written too."]) as client:
-        made = make_coder(client, tmp_path)
-        await send(made, "Build it")
-        rest = await send(made, "And b")
-    assert rest.text == "Written too.\n\nFiles:\n- b.md"
-
-
 # -- limits -----------------------------------------------------------------------------------------------------------
-
-
-async def test_limit_of_calls_makes_a_report_of_the_work(tmp_path: Path) -> None:
-    rest = await coded([WRITE], tmp_path, max_rounds=1)
-    assert "coder stopped after 1 model calls without finishing." in rest.text
-    assert "Files:\n- notes.md" in rest.text
-    assert rest.message.metadata[OUTCOME] == "max_rounds"
-    assert event_warnings(rest.message) == ["stopped after 1 model calls without finishing"]
 
 
 CIRCLES = "stopped because it went round in circles: the same calls, with the same results"

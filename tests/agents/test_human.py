@@ -209,6 +209,7 @@ async def test_stock_user_proxy_works_too() -> None:
     assert client.requests[1].tool_results == {"call_1_1": "Express"}
 
 
+@pytest.mark.needs("research")
 @pytest.mark.parametrize("name", ["user", "alice"])
 async def test_human_of_any_name_is_asked_for_members(tmp_path: Path, name: str) -> None:
     """Clarifier, planner, lead, and two nested agents at a time: the run never stops."""

@@ -319,6 +319,7 @@ async def test_model_and_a_team_together_are_refused() -> None:
         Upcall(model, team=solo(model))
 
 
+@pytest.mark.needs("research")
 async def test_nothing_is_stored_for_a_task_that_cannot_start() -> None:
     app = Upcall(ScriptedModelClient([]), store="runs.db")
     with pytest.raises(ConfigurationError, match="does not exist"):
@@ -415,7 +416,7 @@ EARLIER = [text("user", "Who leads in wind?"), text("assistant", "Germany.")]
 
 async def test_history_precedes_the_task_with_order_and_roles() -> None:
     """S2-06, S2-14."""
-    with rooted(classifier=[SHALLOW], researcher=[FOUND]) as model:
+    with deep(lead=[FOUND]) as model:
         run = await root_app(model).start("And in Japan?", history=EARLIER)
     assert (run.task, run.result) == ("And in Japan?", "Japan follows.")
     assert [(each["role"], each["content"]) for each in model.requests[0].messages[1:]] == [
@@ -423,7 +424,7 @@ async def test_history_precedes_the_task_with_order_and_roles() -> None:
         ("assistant", "Germany."),
         ("user", "And in Japan?"),
     ]
-    assert "Germany." in str(requests_of(model, "researcher")[0].messages)
+    assert "Germany." in str(requests_of(model, "lead")[0].messages)
 
 
 async def test_history_is_no_part_of_the_planned_request() -> None:
@@ -443,7 +444,7 @@ async def test_history_is_no_part_of_the_planned_request() -> None:
 @pytest.mark.parametrize("member", ["classifier", "researcher", "lead"])
 async def test_history_may_name_the_agents_of_earlier_runs(member: str) -> None:
     """The result of a run is stated by one of its agents; to give it as history must not end the next run with it."""
-    with rooted(classifier=[SHALLOW], researcher=[FOUND]) as model:
+    with deep(lead=[FOUND]) as model:
         run = await root_app(model).start(
             "And in Japan?", history=[text("user", "Who leads in wind?"), text(member, "Germany.")]
         )
@@ -452,9 +453,9 @@ async def test_history_may_name_the_agents_of_earlier_runs(member: str) -> None:
 
 async def test_history_speakers_had_no_turn_in_the_run() -> None:
     """S3-23."""
-    with rooted(classifier=[SHALLOW], researcher=[FOUND]) as model:
+    with deep() as model:
         run = await root_app(model).start("And in Japan?", history=EARLIER)
-    assert run.execution_path == ("classifier", "researcher")
+    assert run.execution_path == ("classifier", "clarifier", "planner", "lead")
 
 
 async def test_history_itself_is_never_the_result() -> None:
@@ -482,6 +483,7 @@ async def test_resumed_run_has_the_status_of_the_failed_agent(agent: str, status
     assert seen[0] is status
 
 
+@pytest.mark.needs("research")
 async def test_user_info_and_sources_come_from_start_or_settings() -> None:
     """S2-15, S2-16."""
     ada, bob = {"name": "Ada"}, {"name": "Bob"}
@@ -495,6 +497,7 @@ async def test_user_info_and_sources_come_from_start_or_settings() -> None:
         assert f"The user is {expected[0]['name']}." in model.requests[0].system
 
 
+@pytest.mark.needs("research")
 async def test_data_source_that_is_unknown_is_refused_before_storing() -> None:
     app = root_app(ScriptedModelClient([]), search_web)
     with pytest.raises(ConfigurationError, match=r"no data source 'search_wep'\. Known: documents, search_web"):
@@ -520,6 +523,7 @@ COMPONENT: dict[str, Any] = {
 }
 
 
+@pytest.mark.needs("research")
 @pytest.mark.filterwarnings("ignore:(?s).*SECURITY WARNING")
 async def test_researcher_has_tools_of_the_program_and_settings() -> None:
     """S2-22: the classifier sees both."""
@@ -552,6 +556,7 @@ PINNED: list[Any] = [
 ]
 
 
+@pytest.mark.needs("research")
 @pytest.mark.parametrize(("section", "name", "value"), PINNED)
 async def test_run_keeps_how_its_team_works(section: str, name: str, value: Any) -> None:
     """S3-35: through the file, and through drivers whose settings say something else."""

@@ -100,6 +100,7 @@ def test_root_team_takes_no_handoff_as_a_task() -> None:
         read_task(message, root_team=True)
 
 
+@pytest.mark.needs("research")
 async def test_picture_reaches_the_agent_that_does_the_work() -> None:
     shallow = '{"intent": "research", "research_depth": "shallow"}'
     found = '{"summary": "A dot.", "findings": []}'
@@ -110,6 +111,7 @@ async def test_picture_reaches_the_agent_that_does_the_work() -> None:
     assert model.requests[1].messages[1]["content"] == "What is this?\n<image>"
 
 
+@pytest.mark.needs("research")
 async def test_imported_run_names_nothing_of_its_machine(tmp_path: Path) -> None:
     script = {"You are the classifier ": ['{"intent": "meta", "meta_response": "Hello."}']}
     theirs = Upcall(ScriptedModelClient(script), store="theirs.db", settings=Settings.read(None))

@@ -260,12 +260,13 @@ def test_error_repeats_no_line_of_the_file() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "lines"),
     [
-        (
+        pytest.param(
             "upcall.yaml",
             "research:\n  mcp_servers:\n    key: {command: sh, args: [-c, 'rm x'], env: {A: secret}}\n",
             [f"research.mcp_servers.key.{each}" for each in ("command = sh", "args.1 = rm x", f"env.A = {HIDDEN}")],
+            marks=pytest.mark.needs("research"),
         ),
-        (
+        pytest.param(
             "upcall.yaml",
             "research:\n  mcp_servers:\n"
             "    x: {command: npx, env: {NODE_OPTIONS: -r ./x.js, PATH: /x, A_KEY: /secret, B: secret}}\n",
@@ -274,6 +275,7 @@ def test_error_repeats_no_line_of_the_file() -> None:
                 "research.mcp_servers.x.env.PATH = /x",
                 f"research.mcp_servers.x.env.A_KEY = {HIDDEN}",
             ],
+            marks=pytest.mark.needs("research"),
         ),
         (
             ".env",

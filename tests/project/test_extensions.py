@@ -301,7 +301,11 @@ def test_role_of_a_guest_joins_the_team(guests: MadeGuests) -> None:
     [
         ({"author": "Writer"}, r"The role author \(prose:Writer\) is not a class derived from"),
         ({"writer": "PausableAgent"}, "is not a class derived from"),
-        ({"eager": "Eager"}, "The roles eager and researcher both take small tasks of research"),
+        pytest.param(
+            {"eager": "Eager"},
+            "The roles eager and researcher both take small tasks of research",
+            marks=pytest.mark.needs("research"),
+        ),
     ],
 )
 def test_role_that_is_unusable_is_refused(guests: MadeGuests, entries: Any, problem: str) -> None:

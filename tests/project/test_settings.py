@@ -99,7 +99,11 @@ def test_key_is_not_shown() -> None:
             "team:\n  verbose:\n  - lead\n  - cook\n",
             "line 4: team.verbose.1 = 'cook' is wrong: Input should be 'classifier', 'clari",
         ),
-        ("research: {data_sources: documents}\n", "data_sources = 'documents' is wrong: Input should be a valid list"),
+        pytest.param(
+            "research: {data_sources: documents}\n",
+            "data_sources = 'documents' is wrong: Input should be a valid list",
+            marks=pytest.mark.needs("research"),
+        ),
         ("users: {user_info: {name: [a]}}\n", "user_info.name is wrong: Input should be a valid string"),
         (
             "models:\n  agents:\n    cook: {model: m}\n",
@@ -333,6 +337,7 @@ def test_only_the_documented_names_are_read_from_the_environment(monkeypatch: py
     assert (read.models.base_url, read.models.api_key) == (None, None)
 
 
+@pytest.mark.needs("research")
 def test_list_in_the_environment_must_be_json(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPCALL_RESEARCH__DOCUMENTS", "docs")
     with pytest.raises(ConfigurationError, match="written as JSON"):

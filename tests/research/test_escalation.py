@@ -22,7 +22,6 @@ from upcall.research.researcher import SHALLOW_ROUNDS, researcher
 from upcall.runs.outputs import Depth
 from upcall.testing import Call, Fail, Reply, ScriptedModelClient
 from upcall.testing.model import MODEL_INFO
-from upcall.workspace.coder import coder
 
 TASK = "What is CUDA?"
 CLEAR = '{"needs_clarification": false}'
@@ -138,32 +137,6 @@ async def test_what_was_found_goes_along() -> None:
     assert OUTPUT not in rest.message.metadata
 
 
-async def test_limit_of_a_turn_causes_no_escalation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The work done so far stands, and the text says how to let it continue; whatever its words are, they are ours."""
-    monkeypatch.setattr("upcall.agents.escalating.FALLS_SHORT", ("without finishing",))
-    with ScriptedModelClient([Call("missing")] * 2) as client:
-        rest = await send(coder(client, tmp_path, escalates_to="clarifier", max_rounds=2), "unable to find it")
-    assert isinstance(rest.message, TextMessage)
-    assert "stopped after 2 model calls" in rest.text
-
-
-async def test_changes_without_a_report_stand(tmp_path: Path) -> None:
-    """A small model often does the work, and then has no words for it."""
-    write = Call("write_file", {"path": "hello.txt", "content": "Hello, world!"})
-    with ScriptedModelClient([write, "", ""]) as client:
-        rest = await send(coder(client, tmp_path, escalates_to="clarifier"), "Create hello.txt")
-    assert isinstance(rest.message, TextMessage)
-    assert "Files:\n- hello.txt" in rest.text
-    assert (tmp_path / "hello.txt").read_text() == "Hello, world!"
-
-
-async def test_work_that_changed_nothing_and_has_no_report_escalates(tmp_path: Path) -> None:
-    """S2-42"""
-    with ScriptedModelClient([Call("list_files"), "", ""]) as client:
-        rest = await send(coder(client, tmp_path, escalates_to="clarifier"), "Create hello.txt")
-    assert isinstance(rest.message, HandoffMessage)
-
-
 async def test_escalation_of_an_unanswered_question_carries_the_findings(tmp_path: Path) -> None:
     """S2-42: research that is over leaves nothing behind that stands, and a plan may help."""
     (tmp_path / "gpu.md").write_text("CUDA came out in 2007.")
@@ -231,7 +204,10 @@ async def test_dumped_agent_still_escalates() -> None:
 # -- in the root team -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("intent", "agent"), [("research", "researcher"), ("coding", "coder")])
+@pytest.mark.parametrize(
+    ("intent", "agent"),
+    [("research", "researcher"), pytest.param("coding", "coder", marks=pytest.mark.needs("workspace"))],
+)
 async def test_clarifier_gets_the_task_as_a_deep_one(intent: str, agent: str) -> None:
     """S0-05, S2-42."""
     with scripted(intent, **{agent: [report(SHORT)]}) as client:

@@ -201,6 +201,7 @@ def question(run: Run, words: str) -> str:
     return found
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.parametrize("injection", CASES)
 @pytest.mark.slow
 async def test_nothing_that_is_read_gives_orders(

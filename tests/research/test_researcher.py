@@ -179,6 +179,7 @@ def normal(text: str) -> str:
 SOURCE = re.compile(r'^- \[(\d+)\] (.+?), ((?:line|page|paragraph)s? [\d-]+): "(.+)"$', re.MULTILINE)
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_archive_becomes_a_report_whose_citations_hold(tmp_path: Path) -> None:
     documents = archive(tmp_path / "archive")

@@ -38,6 +38,11 @@ CODED = '{"summary": "Wrote the login.", "files": ["src/login.js"]}'
 FOUND = '{"summary": "Germany leads."}'
 DONE = '{"summary": "All done."}'
 DELEGATE = Call("coder", {"task": "Write a login"})
+ROLES = [
+    pytest.param("coding", "coder", id="coding", marks=pytest.mark.needs("workspace")),
+    pytest.param("research", "researcher", id="research", marks=pytest.mark.needs("research")),
+]
+"""The kinds of work of the built-in roles, and their agents."""
 BOTH = Calls([Call("coder", {"task": "Write a login"}), Call("researcher", {"task": "Find the laws"})])
 
 
@@ -131,7 +136,7 @@ async def test_shallow_question_is_answered_from_the_documents(tmp_path: Path) -
     assert shown == {"call_1": [text], "call_2_1": [text]}
 
 
-@pytest.mark.parametrize(("intent", "agent"), [("coding", "coder"), ("research", "researcher")])
+@pytest.mark.parametrize(("intent", "agent"), ROLES)
 async def test_shallow_task_that_is_too_large_escalates_to_clarifier(intent: str, agent: str) -> None:
     """S0-05: its model may say so itself, with the tool for it."""
     escalates: dict[str, Sequence[Reply]] = {agent: [Call("transfer_to_clarifier")]}
@@ -205,6 +210,7 @@ async def test_status_says_what_the_team_is_doing() -> None:
     ]
 
 
+@pytest.mark.needs("research")
 async def test_document_names_reach_all_who_decide_about_them(tmp_path: Path) -> None:
     """S0-21: who classifies, clarifies, plans or delegates need not ask which report is meant."""
     (tmp_path / "energy.md").write_text("# Energy in Europe\n")
@@ -227,6 +233,7 @@ def look_up_law(name: str) -> str:
 SEARCH, LAW = "- search_web: Search the web.", "- look_up_law: Look up a law."
 
 
+@pytest.mark.needs("research")
 @pytest.mark.parametrize(
     ("data_sources", "listed", "documents"),
     [
@@ -292,27 +299,30 @@ async def test_workspace_names_reach_the_classifier_alone(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("first", "path"),
-    [
-        (META, ("classifier",)),
-        (classified("research", "shallow"), ("classifier", "researcher")),
-        (classified("coding", "shallow"), ("classifier", "coder")),
-        (classified("coding", "deep"), ("classifier", "clarifier", "planner", "lead")),
-    ],
-    ids=["meta", "research", "coding", "deep"],
+    [(META, ("classifier",)), (classified("coding", "deep"), ("classifier", "clarifier", "planner", "lead"))],
+    ids=["meta", "deep"],
 )
 async def test_every_query_enters_at_the_classifier(first: str, path: Sequence[str]) -> None:
     """S2-02, S3-23: and the run says who had the turn, in order."""
     replies = {"classifier": [first], "clarifier": [CLEAR], "planner": [CLEAR, PLAN], "lead": [DONE]}
-    own = {"researcher": [FOUND], "coder": [WRITE, CODED]}
-    with scripted(**{agent: (replies | own).get(agent, []) if agent in path else [] for agent in AGENTS}) as client:
+    with scripted(**{agent: replies[agent] if agent in path else [] for agent in AGENTS}) as client:
         run = await new_app(client).start(TASK)
     assert client.requests[0].system.startswith("You are the classifier ")
     assert run.execution_path == path
 
 
+@pytest.mark.parametrize(("intent", "agent"), ROLES)
+async def test_shallow_query_goes_from_the_classifier_to_its_agent(intent: str, agent: str) -> None:
+    """S2-02, S3-23: and the run says who had the turn, in order."""
+    replies = {"researcher": [FOUND], "coder": [WRITE, CODED]}
+    with shallow(intent, **{agent: replies[agent]}) as client:
+        run = await new_app(client).start(TASK)
+    assert run.execution_path == ("classifier", agent)
+
+
 async def test_second_query_enters_at_the_classifier_too(tmp_path: Path) -> None:
     """S2-02, S2-06: with the first one and its reply as history."""
-    with shallow("research", classifier=[META, classified("research", "shallow")], researcher=[FOUND]) as client:
+    with scripted(classifier=[META, META], clarifier=[], planner=[], lead=[], coder=[]) as client:
         team = root_team(lambda agent: client, TeamResources(roles_in(tmp_path)))
         await team.run(task="Hello! What can you do?")
         await team.run(task="What is CUDA?")
@@ -326,6 +336,7 @@ async def test_second_query_enters_at_the_classifier_too(tmp_path: Path) -> None
 # -- who asks ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("research")
 @pytest.mark.parametrize(
     "order",
     [("framework", "laws"), ("laws", "framework"), ("framework laws",)],

@@ -232,6 +232,7 @@ async def test_greeting_is_answered_and_ends_the_run() -> None:
     assert run.classification.depth_decision is None
 
 
+@pytest.mark.needs("research")
 async def test_what_is_cuda_goes_to_the_researcher() -> None:
     """S2-12, S2-17, S2-19, S2-20, S2-35."""
     shallow = '{"intent": "research", "meta_response": null, "research_depth": "shallow"}'
@@ -263,6 +264,7 @@ async def test_comparison_across_the_g7_goes_to_the_clarifier() -> None:
 # -- the planner: clarification loop ----------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("research")
 async def test_find_information_about_the_topic() -> None:
     """S3-01, S3-17, S3-28, S3-29, S3-33, S3-36, S3-38: asked about both at once, planned anew with the answer, done."""
     check = unclear(topic=WHAT_TOPIC, information=WHAT_KIND)

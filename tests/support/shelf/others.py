@@ -11,7 +11,7 @@ def _below(module: str, names: str, wording: str) -> Iterator[tuple[str, str]]:
     yield from ((f"{module}.{name}", wording) for name in names.split())
 
 
-_MCP = "tests/research/test_mcp_workbenches.py::test_mcp_workbench_is_called_after_kill_and_pause"
+_MCP = "tests/autogen/test_mcp_workbenches.py::test_mcp_workbench_is_called_after_kill_and_pause"
 _CLIENTS = "tests/autogen/test_other_clients.py::test_client_resumes_in_another_process"
 
 ELSEWHERE: Mapping[str, str] = dict(

@@ -7,15 +7,11 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 from sandboxed import needs_bubblewrap
 
-from upcall import Settings, addresses
-from upcall.errors import ConfigurationError, UserInputRequired
+from upcall import addresses
 from upcall.sandboxes import Bubblewrap, NetworkAccess
 from upcall.sandboxes.limits import Limits
-from upcall.workspace.commands import ExecutionWorkbench
-from upcall.workspace.consent import Consent
 
 pytestmark = needs_bubblewrap
 
@@ -195,45 +191,3 @@ async def test_network_failures_are_named_to_the_outputs_reader(tmp_path: Path) 
     )
     assert len(long.output.splitlines()[-1]) < 300
     assert long.output.splitlines()[-1].startswith("[Not connected: \\x9b2Jxxx")
-
-
-# -- who allows it ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-async def test_hosts_that_the_settings_name_need_no_question(server: Server, tmp_path: Path) -> None:
-    consent = Consent(network_hosts=[f"127.0.0.1:{server.port}"])
-    bench = ExecutionWorkbench(tmp_path, Bubblewrap(), consent=consent)
-    code = ASK.format(host="127.0.0.1", port=server.port)
-    emitted = await bench.call_tool("run_python", {"code": code, "network": True})
-    assert emitted.to_text().endswith("b'hello'\n")
-    emitted = await bench.call_tool("run_python", {"code": code})
-    assert "KeyError: 'HTTPS_PROXY'" in emitted.to_text()
-
-
-def test_what_a_command_may_reach() -> None:
-    named = Consent(allow_commands=["pip install x"], network_hosts=["pypi.org"])
-    assert named.request_network("anything") == NetworkAccess(["pypi.org"])
-    assert named.request_network("pip install x") == NetworkAccess(["pypi.org"], public=True)
-    assert Consent(["git push"]).request_network("git push") == NetworkAccess(public=True)
-
-
-@pytest.mark.parametrize(
-    ("command", "emitted"),
-    [
-        ("anything", "It could reach pypi.org, and send"),
-        ("pip install x", "It could reach pypi.org, any host of the public internet, and send"),
-    ],
-)
-def test_network_command_cut_off_is_asked_with_its_reach(command: str, emitted: str) -> None:
-    named = Consent(allow_commands=["pip install x"], network_hosts=["pypi.org"])
-    with pytest.raises(UserInputRequired) as asked:
-        named.request_network(command, begun=1)
-    assert emitted in (asked.value.context or "")
-    assert [each.label for each in asked.value.options] == ["Yes, run it", "No, do not run it"]
-
-
-@pytest.mark.parametrize("host", ["https://pypi.org", "*.pypi.org", "pypi.org/simple", "me@pypi.org", "", "pypi.org:x"])
-def test_what_is_no_host_is_refused(host: str) -> None:
-    with pytest.raises((ConfigurationError, ValidationError), match=r"is not a host: name one like pypi\.org"):
-        Settings.read(None, workspace={"network_hosts": [host]})

@@ -26,8 +26,6 @@ from places import SUPPORT
 
 from upcall import PausableAgent, RunStatus, Upcall, ask, with_questions
 from upcall.agents import Clarifier
-from upcall.research.mcp_server import McpServer
-from upcall.research.mcp_tools import McpTools
 from upcall.testing import Call, Request, ScriptedModelClient
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use `streamable_http_client` instead:DeprecationWarning")
@@ -53,10 +51,22 @@ def converted(model: ScriptedModelClient, **given: Any) -> ChatAgent:
 
 
 KINDS = [ours, stock, converted]
+OF_BOTH = [
+    pytest.param(False, id="McpWorkbench"),
+    pytest.param(True, id="McpTools", marks=pytest.mark.needs("research")),
+]
+"""AutoGen's workbench, and the one that a guest has beside it."""
 
 
 def notes(**given: Any) -> McpWorkbench:
     return McpWorkbench(StdioServerParams(**{**start_command(NOTES), "read_timeout_seconds": 20, **given}))
+
+
+def guests(**given: Any) -> Workbench:
+    from upcall.research.mcp_server import McpServer
+    from upcall.research.mcp_tools import McpTools
+
+    return McpTools("notes", McpServer.model_validate(given))
 
 
 def wait() -> str:
@@ -183,14 +193,14 @@ async def test_mcp_workbench_is_shared_by_agents_of_a_run() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("ours_too", [True, False], ids=["ours", "AutoGen's"])
+@pytest.mark.parametrize("of_guest", OF_BOTH)
 @pytest.mark.slow
-async def test_mcp_tool_of_a_later_page_is_called(ours_too: bool, kind: Kind) -> None:
+async def test_mcp_tool_of_a_later_page_is_called(of_guest: bool, kind: Kind) -> None:
     """The server lists three tools a page."""
-    model = in_order(Call("notes_travel" if ours_too else "travel", {"to": {"city": "Rome"}}))
+    model = in_order(Call("notes_travel" if of_guest else "travel", {"to": {"city": "Rome"}}))
 
     def workbench() -> Workbench:
-        return McpTools("notes", McpServer(**start_command(NOTES))) if ours_too else notes()
+        return guests(**start_command(NOTES)) if of_guest else notes()
 
     run = await app_of(kind, model, workbench).start("Look")
     assert (run.warnings, dict(run.failed_tools)) == ((), {})
@@ -235,26 +245,26 @@ DEAD: dict[str, dict[str, Any]] = {
 }
 
 
-def workbench_of(ours_too: bool, given: dict[str, Any], limit: float) -> Workbench:
-    if ours_too:
+def workbench_of(of_guest: bool, given: dict[str, Any], limit: float) -> Workbench:
+    if of_guest:
         keys = {"headers": {"X-Key": KEY}} if "url" in given else {"env": {"NOTES_KEY": KEY}}
-        return McpTools("notes", McpServer.model_validate({**given, **keys, "timeout": limit}))
+        return guests(**given, **keys, timeout=limit)
     if "url" in given:
         return McpWorkbench(StreamableHttpServerParams(**given, headers={"Authorization": f"Bearer {KEY}"}))
     return McpWorkbench(StdioServerParams(**given, env={"NOTES_KEY": KEY}, read_timeout_seconds=limit))
 
 
 @pytest.mark.parametrize("kind", [ours, stock])
-@pytest.mark.parametrize("ours_too", [False, True], ids=["McpWorkbench", "McpTools"])
+@pytest.mark.parametrize("of_guest", OF_BOTH)
 @pytest.mark.parametrize(
     "name", [pytest.param(each, marks=pytest.mark.slow) if each == "silent" else each for each in DEAD]
 )
 async def test_mcp_dead_server_warns_and_informs_the_model(
-    name: str, ours_too: bool, kind: Kind, caplog: pytest.LogCaptureFixture
+    name: str, of_guest: bool, kind: Kind, caplog: pytest.LogCaptureFixture
 ) -> None:
     limit = 0.5 if name == "silent" else 10
     model = in_order(Call("wait"))
-    app = app_of(kind, model, lambda: [workbench_of(ours_too, DEAD[name], limit), waiting()])
+    app = app_of(kind, model, lambda: [workbench_of(of_guest, DEAD[name], limit), waiting()])
     run = await app.start("Look")
     (warning,) = run.warnings
     (line,) = [each for each in model.requests[0].system.splitlines() if each.startswith("The MCP server ")]
@@ -266,11 +276,11 @@ async def test_mcp_dead_server_warns_and_informs_the_model(
 
 
 @pytest.mark.parametrize("kind", [ours, stock])
-@pytest.mark.parametrize("ours_too", [False, True], ids=["McpWorkbench", "McpTools"])
-async def test_server_that_dies_in_the_middle_is_a_warning(ours_too: bool, kind: Kind) -> None:
-    prefix = "notes_" if ours_too else ""
+@pytest.mark.parametrize("of_guest", OF_BOTH)
+async def test_server_that_dies_in_the_middle_is_a_warning(of_guest: bool, kind: Kind) -> None:
+    prefix = "notes_" if of_guest else ""
     model = in_order(Call(f"{prefix}whoami"), Call(f"{prefix}leave"), Call(f"{prefix}whoami"))
-    app = app_of(kind, model, lambda: workbench_of(ours_too, start_command(NOTES), 20))
+    app = app_of(kind, model, lambda: workbench_of(of_guest, start_command(NOTES), 20))
     run = await app.start("Look")
     assert (run.status, len(run.warnings)) == (RunStatus.COMPLETED, 1)
     assert "cannot be used (it has ended)" in run.warnings[0]
@@ -327,8 +337,8 @@ async def test_failed_call_of_mcp_server_tools_is_no_warning() -> None:
 
 async def test_clarifier_learns_of_a_dead_server() -> None:
     model = ScriptedModelClient(['{"need_clarification": false}'])
-    agent = Clarifier(model, workbench=workbench_of(True, DEAD["no command"], 10))
+    agent = Clarifier(model, workbench=workbench_of(False, DEAD["no command"], 10))
     app = Upcall(team=lambda: RoundRobinGroupChat([agent], max_turns=1), store="runs.db")
     run = await app.start("Look")
     assert len(run.warnings) == 1
-    assert "The MCP server notes cannot be used" in model.requests[-1].system
+    assert "'/no/such/server'): its tools are missing" in model.requests[-1].system
