@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from tables import rows
 
 from upcall.runs.plan import MAX_STEPS, ClarifierResult, Plan, PlanDraft, PlanStatus, PlanStep, ReviewedPlan
-from upcall.runs.plan_edits import EDITS_HINT, EditRefused, apply_edits
+from upcall.runs.plan_edits import EDITS_HINT, EditRefused, apply_edits, can_edit, write_edits
 
 SEEDS = range(60)
 DECIDED = [status for status in PlanStatus if status not in (PlanStatus.MADE, PlanStatus.PROPOSED)]
@@ -430,6 +430,18 @@ def test_plan_edits_keep_it_valid_or_change_nothing(seed: int) -> None:
         assert checked_again(after) == after
         assert not any("99" in line for line in lines)
     assert before == original
+
+
+def test_plan_edits_are_written_as_they_are_read() -> None:
+    reply = write_edits(CHAIN, {"1": "do 1", "2": "Look\ntwice", "3": " "}, "Report")
+    assert reply == "edit step 2: Look twice\nremove step 3\nadd step: Report"
+    assert [each.description for each in changed(CHAIN, reply).steps] == ["do 1", "Look twice", "Report"]
+
+
+def test_plan_edits_are_none_where_nothing_changes() -> None:
+    odd = plan(step("1"), step("first step!"))
+    assert write_edits(odd, {"1": " do  1", "first step!": "else"}) == ""
+    assert [can_edit(each) for each in odd.steps] == [True, False]
 
 
 # -- review -----------------------------------------------------------------------------------------------------------

@@ -146,6 +146,6 @@ async def test_page_shows_thoughts_apart_until_they_are_entries() -> None:
             await expect(page.locator("#transcript").get_by_text("Hm, so.")).to_have_count(0)
             read.set()
             await expect(page.get_by_role("status")).to_have_text("completed")
-            await expect(page.locator("#transcript").get_by_text("Hi! I am a team.")).to_have_count(1)
+            await expect(page.locator(".talk").get_by_text("Hi! I am a team.")).to_have_count(1)
             await expect(live).to_have_text("")
     assert (faults, elsewhere) == ([], [])

@@ -63,7 +63,7 @@ async def test_task_is_started_answered_killed_resumed_and_forked(tmp_path: Path
                 await page.get_by_label("Your token").fill(secret)
                 await page.keyboard.press("Enter")
                 await expect(page.get_by_text("You have no open questions.")).to_be_visible()
-                await page.get_by_role("link", name="Start a task").click()
+                await page.get_by_role("navigation").get_by_role("link", name="Start a task").click()
                 await look(page, "start")
                 await page.get_by_label("What is to be done?").fill(TASK)
                 await page.get_by_role("button", name="Start").click()
@@ -84,7 +84,7 @@ async def test_task_is_started_answered_killed_resumed_and_forked(tmp_path: Path
             await page.get_by_role("button", name="Express").click()
             await expect(page.get_by_role("status")).to_have_text("completed")
             await expect(page.locator("#files summary", has_text="server.js")).to_be_visible()
-            await expect(page.locator("#transcript").get_by_text("Wrote server.js")).to_be_visible()
+            await expect(page.locator("#transcript summary", has_text="Wrote server.js")).to_be_visible()
             await look(page, "completed")
             framework = page.locator("section", has=page.get_by_role("heading", name="Which framework?"))
             await framework.get_by_text("What if it were answered differently?").click()
@@ -113,7 +113,7 @@ async def test_answering_works_without_scripts_and_by_keys_alone() -> None:
             await page.keyboard.press("Enter")
         while await page.get_by_role("status").inner_text() != "completed":
             await page.reload()
-        await expect(page.locator("#answered strong").first).to_have_text("Django")
+        await expect(page.locator("#transcript .mine strong")).to_have_text("Django")
 
 
 @pytest.mark.parametrize("scripts", [True, False])
@@ -200,7 +200,7 @@ async def test_two_askers_at_once_are_answered_by_two_users() -> None:
         await expect(alice.get_by_role("button", name="Tea")).to_have_count(1)
         await bob.get_by_role("button", name="Time").click()
         await expect(bob.get_by_text("You have no open questions.")).to_be_visible()
-        await expect(alice.locator("#answered strong")).to_have_text("Time")
+        await expect(alice.locator("#transcript .mine strong")).to_have_text("Time")
         await alice.get_by_role("button", name="Tea").click()
         await expect(alice.get_by_role("status")).to_have_text("completed")
         await expect(alice.locator("#result")).to_contain_text("Both are served.")

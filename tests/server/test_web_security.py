@@ -88,6 +88,8 @@ DECISIONS = {
         for at in ("/runs/{run_id}", "/api/runs/{run_id}")
         for act in ("cancel", "resume", "undo")
     },
+    "POST /runs/{run_id}/plan": Right.ANSWER,
+    "POST /runs/{run_id}/follow-up": Right.ACT,
 }
 """What is decided about each route; one that is not here fails."""
 
@@ -139,6 +141,8 @@ FORMS = {
     "answers": {"question": "QUESTION", "choice": "Express"},
     "fork": {"question": "QUESTION", "answer": "Express", "key": "QUESTION"},
     "undo": {"change": "none"},
+    "plan": {"question": "QUESTION", "choice": "Express"},
+    "follow-up": {"task": "More", "key": "QUESTION"},
 }
 
 
@@ -650,7 +654,7 @@ TAGS = set(
         r"\w+",
         "html head meta title link script body a header nav form input select option span button main h1 h2 h3 p div "
         "section article label textarea fieldset legend time ol ul li pre details summary img table thead tbody tr "
-        "th td strong br code sup em blockquote hr h4 h5 h6 s",
+        "th td strong br code sup em blockquote hr h4 h5 h6 s aside footer",
     )
 )
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 
 from pydantic import ValidationError
 
 from upcall.lazy_pattern import LazyPattern
 from upcall.runs.plan import Plan, PlanStep, describe_problem
+from upcall.text import one_line
 
 _ID = r"[\w.-]*\w"
 _TEXT = r"(?:\[(?P<name>[\w-]+)\] *)?(?P<text>(?!\[[\w-]+\]$)\S.*)"
@@ -57,6 +58,24 @@ def apply_edits(plan: Plan, reply: str) -> Plan | None:
         return Plan(title=plan.title, sections=plan.sections, steps=tuple(steps))
     except ValidationError as error:
         raise EditRefused(describe_problem(error)) from error
+
+
+def can_edit(step: PlanStep) -> bool:
+    """Return whether an edit can name a step: a model may have made up any id."""
+    return re.fullmatch(_ID, step.step_id) is not None
+
+
+def write_edits(plan: Plan, descriptions: Mapping[str, str], added: str = "") -> str:
+    """Write the edits, one a line, after which each step of a plan has the description given for its id, and `added` is
+    a step at the end. A step with an empty description is removed. Empty if nothing changes."""
+    lines, removed = [], []
+    for step in filter(can_edit, plan.steps):
+        text = one_line(descriptions.get(step.step_id, step.description))
+        if not text:
+            removed.append(f"remove step {step.step_id}")
+        elif text != one_line(step.description):
+            lines.append(f"edit step {step.step_id}: {text}")
+    return "\n".join([*lines, *removed, *([f"add step: {one_line(added)}"] if added.strip() else [])])
 
 
 def _ids(match: re.Match[str]) -> list[str]:

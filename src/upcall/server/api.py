@@ -138,11 +138,15 @@ def make_router(service: Service, authenticator: Authenticator, streams: Streams
 
     @router.get("/runs/{run_id}/events", responses=_STREAM, response_class=EventSourceResponse)
     async def stream_events(
-        run_id: str, caller: CurrentUser, last: Annotated[str | None, Header(alias="Last-Event-ID")] = None
+        run_id: str,
+        caller: CurrentUser,
+        last: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
+        after: Annotated[str | None, Query(description="The same, for a browser's first request.")] = None,
     ) -> EventSourceResponse:
         """Follow a run: ``log``, ``entry`` (of the transcript), ``run``, ``token``, ``thought``, ``end``."""
         run = await service.app_for(caller).get(run_id, user=caller.user)
-        return respond_with(follow(service, authenticator, caller, run.id, parse_position(last)), streams, caller)
+        position = parse_position(last or after)
+        return respond_with(follow(service, authenticator, caller, run.id, position), streams, caller)
 
     @router.get("/questions")
     async def list_questions(

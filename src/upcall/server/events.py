@@ -292,6 +292,12 @@ def _read_marks(connection: Connection, run_id: str) -> tuple[Any, ...]:
     return () if row is None else tuple(row)
 
 
+async def read_position(service: Service, run_id: str) -> int:
+    """Read the number of the newest event of a run; 0 if it has none, or there is no such run."""
+    marks = await service.store.database.read(lambda connection: _read_marks(connection, run_id))
+    return int(marks[1] or 0) if marks else 0
+
+
 def _log_as_json(entry: LogEntry) -> dict[str, Any]:
     """Return an entry of the log, without the diff of a file change, which `changes` has."""
     found = entry.as_json()

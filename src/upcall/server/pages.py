@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Form, Query, Request
+from starlette.datastructures import FormData
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
@@ -16,6 +17,8 @@ from upcall.errors import AnswerError, CallerError
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue
 from upcall.questions.question_form import join_fields
+from upcall.runs.plan_edits import write_edits
+from upcall.runs.run import Run
 from upcall.runs.states import RunStatus
 from upcall.server.api import Filter
 from upcall.server.bodies import Start
@@ -24,7 +27,7 @@ from upcall.server.problems import Problem, respond
 from upcall.server.service import Caller, Service
 from upcall.server.starting import begin_fork, begin_run
 from upcall.server.uploads import DOCUMENTS, IMAGES, read_files
-from upcall.server.views import Page, inbox_view, list_operations, render, run_view
+from upcall.server.views import Page, find_review, inbox_view, list_operations, render, run_view
 from upcall.ui import diagrams
 
 FormText = Annotated[str, Form()]
@@ -61,9 +64,9 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         return HTMLResponse(shown, 422 if wrong else 200)
 
     async def show_run(
-        run_id: str, caller: Caller, wrong: AnswerError | None = None, question: str = ""
+        run_id: str, caller: Caller, wrong: AnswerError | None = None, question: str = "", before: int | None = None
     ) -> HTMLResponse:
-        view = await run_view(service, caller, run_id)
+        view = await run_view(service, caller, run_id, before)
         shown = render("run.html", Page(caller), **view, wrong=wrong, wrong_at=question)
         return HTMLResponse(shown, 422 if wrong else 200)
 
@@ -97,8 +100,8 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         return RedirectResponse(f"/runs/{run_id}", 303)
 
     @router.get("/runs/{run_id}")
-    async def show(run_id: str, caller: CurrentUser) -> Response:
-        return await show_run(run_id, caller)
+    async def show(run_id: str, caller: CurrentUser, before: Annotated[int | None, Query(ge=1)] = None) -> Response:
+        return await show_run(run_id, caller, before=before)
 
     @router.post("/runs/{run_id}/answers")
     async def answer(request: Request, run_id: str, caller: CurrentUser) -> Response:
@@ -111,6 +114,23 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         except AnswerError as error:
             return await (show_inbox(caller, error, question) if back else show_run(run_id, caller, error, question))
         return RedirectResponse("/" if back else f"/runs/{run_id}", 303)
+
+    @router.post("/runs/{run_id}/plan")
+    async def review_plan(request: Request, run_id: str, caller: CurrentUser) -> Response:
+        form = await request.form()
+        question = str(form.get("question", ""))
+        run = await service.app_for(caller).get(run_id, user=caller.user)
+        try:
+            reply = _read_review(form, run if find_review(run) == question else None)
+            await service.answer(caller, run_id, {question: reply})
+        except AnswerError as error:
+            return await show_run(run_id, caller, error, question)
+        return RedirectResponse(f"/runs/{run_id}", 303)
+
+    @router.post("/runs/{run_id}/follow-up")
+    async def follow_up(run_id: str, caller: CurrentUser, task: FormText, key: FormText) -> Response:
+        new_id = await begin_run(service, caller, Start(task=task, follows=run_id), key=key)
+        return RedirectResponse(f"/runs/{new_id}", 303)
 
     @router.post("/runs/{run_id}/fork")
     async def fork(run_id: str, caller: CurrentUser, question: FormText, answer: FormText, key: FormText) -> Response:
@@ -195,3 +215,18 @@ def _read_answer(question: str, choices: list[str], own: str, act: str) -> Answe
     if act in (Outcome.SKIPPED, Outcome.DECLINED):
         return Answer(question_id=question, outcome=Outcome(act), text=own)
     return join_fields(choices, own)
+
+
+def _read_review(form: FormData, run: Run | None) -> str:
+    """Read what is answered to a plan: with changes or own words in the form, these, even if the plan is approved by
+    its button. It is shown again with them, and nobody approves what they have not seen.
+
+    Args:
+        form: a field a step, one for another step, one for own words, and the button.
+        run: the run, if the form is about its present plan.
+    """
+    if decision := form.get("decision"):
+        return str(decision)
+    steps = {name.removeprefix("step-"): str(value) for name, value in form.items() if name.startswith("step-")}
+    edits = write_edits(run.plan, steps, str(form.get("added", ""))) if run is not None and run.plan is not None else ""
+    return "\n".join(filter(None, [edits, str(form.get("own", "")).strip()])) or str(form.get("choice", ""))

@@ -14,21 +14,29 @@ from upcall import identity
 from upcall.execution.prices import Prices
 from upcall.html_templates import load_templates
 from upcall.policy.authorization import OpenQuestions
-from upcall.questions.question import format_time
+from upcall.questions.question import Question, format_time
 from upcall.questions.question_form import QuestionForm
-from upcall.runs.file_changes import Change, list_standing
+from upcall.runs.file_changes import Change, count_lines, list_standing
+from upcall.runs.plan import PlanStatus
+from upcall.runs.plan_edits import can_edit
 from upcall.runs.run import Run, Usage
-from upcall.runs.transcript import TranscriptEntry
+from upcall.runs.transcript import EntryKind, TranscriptEntry
+from upcall.server.agent_rows import list_rows
 from upcall.server.callers import csrf_of
+from upcall.server.code_html import diff_rows, message_html
+from upcall.server.conversation import SUMMARY_CHARS, ConversationPart, ConversationTree
+from upcall.server.events import read_position
+from upcall.server.page_words import name_page_actions
 from upcall.server.service import Caller, Service
-from upcall.text import escape_controls
-from upcall.ui.diagrams import tree_lines
+from upcall.text import escape_controls, one_line, shorten
 from upcall.ui.listings import name_status
-from upcall.ui.markdown_html import markdown_html
 from upcall.ui.plan_ticks import find_done_steps_of
 
-MAX_ENTRIES = 500
-"""How many entries of a transcript a page shows: the last ones."""
+MAX_ENTRIES = 200
+"""How many entries of a transcript a page shows: the last ones, or those before them."""
+
+MAX_TEXT_CHARS = 20_000
+"""How much of one text a page shows."""
 
 
 @dataclass(frozen=True)
@@ -58,33 +66,60 @@ def inbox_view(found: OpenQuestions) -> dict[str, Any]:
     return {"entries": found, "damaged": found.damaged, "next": found.next, "now": identity.now()}
 
 
-async def run_view(service: Service, caller: Caller, run_id: str) -> dict[str, Any]:
-    """Return what the page of a run shows: everything, or to a mere assignee only their questions."""
+async def run_view(service: Service, caller: Caller, run_id: str, before: int | None = None) -> dict[str, Any]:
+    """Return what the page of a run shows: everything, or to a mere assignee only their questions.
+
+    Args:
+        service: the service that has the run.
+        caller: who looks.
+        run_id: the run.
+        before: the place in the transcript before which the shown entries end; None for its end.
+    """
     app = service.app_for(caller)
+    position = await read_position(service, run_id)  # Before all else: what comes later is streamed.
     run = await app.get(run_id, user=caller.user)
     mine = app.access.answerable(run, caller.user) if run.waiting or run.under_way else ()
-    view: dict[str, Any] = {
+    entries: Sequence[TranscriptEntry] = ()
+    changes: Sequence[Change] = ()
+    if not run.restricted:
+        entries = (await app.log.transcript(run.id, user=caller.user)).entries
+        changes = await app.changes.list(run.id, user=caller.user)
+    conversation = ConversationTree.of(entries)
+    end = min(before or len(entries), len(entries))
+    first = max(0, end - MAX_ENTRIES)
+    shown = {each.name for each in entries[first:end] if each.kind is EntryKind.QUESTION}
+    return {
         "run": run,
         "owned": app.access.owns(run, caller.user),
         "mine": mine,
         "others": [each for each in run.questions if each not in mine] if not run.is_final else [],
-        "answered": run.clarification_history,
-        "entries": (),
-        "left_out": 0,
-        "changes": (),
-        "undoes": {},
+        "answered": [pair for pair in run.clarification_history if pair[0].id not in shown],
+        "parts": _without_result(conversation.window(first, end), run),
+        "first": first,
+        "following": min(end + MAX_ENTRIES, len(entries)) if end < len(entries) else None,
+        "position": position,
+        "agents": () if run.restricted else list_rows(run, conversation, mine),
+        "changes": changes,
+        "undoes": _find_undone(list_standing(changes)),
         "usage": _cost(service, run),
         "done": find_done_steps_of(run, run.plan) if run.plan is not None else (),
-        "tree": "" if run.restricted else "\n".join(tree_lines(run)),
+        "review": find_review(run),
         "key": identity.new_id(),
         "now": identity.now(),
     }
-    if not run.restricted:
-        entries = (await app.log.transcript(run.id, user=caller.user)).entries
-        changes = await app.changes.list(run.id, user=caller.user)
-        view |= {"entries": entries[-MAX_ENTRIES:], "left_out": max(0, len(entries) - MAX_ENTRIES)}
-        view |= {"changes": changes, "undoes": _find_undone(list_standing(changes))}
-    return view
+
+
+def find_review(run: Run) -> str | None:
+    """Find the open question that shows the present plan, for review; its id."""
+    if run.plan is None or run.plan.status is not PlanStatus.PROPOSED:
+        return None
+    return next((each.id for each in run.questions if each.is_risk and run.plan.as_text() in each.question), None)
+
+
+def _without_result(parts: list[ConversationPart], run: Run) -> list[ConversationPart]:
+    """Return the parts without the last message, if it is the result, which the page shows below them."""
+    is_result = parts and parts[-1].kind is EntryKind.MESSAGE and parts[-1].entry.text == run.result
+    return parts[:-1] if is_result else parts
 
 
 @dataclass(frozen=True)
@@ -151,21 +186,46 @@ def _clean(text: object) -> str:
 
 
 def _markdown(text: str) -> Markup:
-    return Markup(markdown_html(text))  # It escapes everything but Markdown, and leaves images out.
+    # It escapes everything but Markdown, and leaves images out.
+    return Markup(message_html(_cut(text)))
 
 
-def _who(entry: TranscriptEntry) -> str:
-    return " > ".join(entry.path)
+def _cut(text: str) -> str:
+    return shorten(text, MAX_TEXT_CHARS, "… [{left} more characters]")
+
+
+def _brief(text: str) -> str:
+    return one_line(_clean(text[: 2 * SUMMARY_CHARS]), SUMMARY_CHARS)
+
+
+def _topic(question: Question) -> str:
+    """Return a question in one line, or what it is about if it has more."""
+    return _brief((question.header or "") if "\n" in question.question else question.question) or "Question"
+
+
+def _hint(text: object) -> str:
+    return name_page_actions(_clean(text))
+
+
+def _who(path: Sequence[str]) -> str:
+    return " > ".join(path)
 
 
 @cache
 def _templates() -> Environment:
     return load_templates(
         "upcall.server",
+        brief=_brief,
+        can_edit=can_edit,
         clean=_clean,
+        cut=_cut,
+        diff=diff_rows,
         form=QuestionForm.of,
+        hint=_hint,
+        lines=count_lines,
         markdown=_markdown,
         time=format_time,
+        topic=_topic,
         who=_who,
         status=name_status,
     )

@@ -2,21 +2,39 @@
 // Keeps a page up to date. Without it, everything works after a reload.
 (() => {
   const isTouched = (part) =>
-    part.contains(document.activeElement) ||
+    part.contains(document.activeElement) && document.activeElement.matches("input, textarea") ||
     [...part.querySelectorAll("input:not([type=hidden]), textarea")].some((field) =>
       field.type === "checkbox" ? field.checked !== field.defaultChecked : field.value !== field.defaultValue
     );
 
+  // Times in the zone of whoever looks; how long ago, where that is less than a day.
+  const showTimes = (part) => {
+    const near = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+    for (const time of part.querySelectorAll("time")) {
+      const at = new Date(time.dateTime);
+      const minutes = Math.round((at - Date.now()) / 60000);
+      time.title = at.toLocaleString();
+      if (Math.abs(minutes) < 60) time.textContent = near.format(minutes, "minute");
+      else if (Math.abs(minutes) < 1440) time.textContent = near.format(Math.round(minutes / 60), "hour");
+      else time.textContent = at.toLocaleDateString();
+    }
+  };
+
+  const content = (part) => part.innerHTML.replaceAll(' open=""', "");
+  const replaceOpen = (part, next) => {
+    const known = new Map([...part.querySelectorAll("details")].map((each) => [each.firstElementChild.textContent, each.open]));
+    part.replaceWith(next);
+    for (const each of next.querySelectorAll("details")) {
+      const open = known.get(each.firstElementChild.textContent);
+      if (open !== undefined) each.open = open;
+    }
+  };
+
   // Puts the new state of a part in the place of the old one; what somebody is filling in stays.
   const replace = (part, next) => {
-    if (part.innerHTML === next.innerHTML) return;
-    if (!isTouched(part)) {
-      const open = new Set([...part.querySelectorAll("details[open] > summary")].map((each) => each.textContent));
-      part.replaceWith(next);
-      for (const summary of next.querySelectorAll("details > summary"))
-        if (open.has(summary.textContent)) summary.parentElement.open = true;
-      return;
-    }
+    if (part.tagName === "OL") return merge(part, next);
+    if (content(part) === content(next)) return;
+    if (!isTouched(part)) return replaceOpen(part, next);
     for (const section of part.querySelectorAll("section[id]")) {
       const successor = next.querySelector("#" + CSS.escape(section.id));
       if (!successor && !isTouched(section)) section.remove();
@@ -25,83 +43,111 @@
       if (!part.querySelector("#" + CSS.escape(section.id))) part.append(section.closest("article") || section);
   };
 
+  // The same for a conversation: only those of its parts change that are new or different.
+  const merge = (list, next) => {
+    const known = new Map([...list.children].map((item) => [item.id, item]));
+    let place = list.firstElementChild;
+    for (const item of [...next.children]) {
+      const old = known.get(item.id);
+      known.delete(item.id);
+      if (!old) {
+        list.insertBefore(item, place);
+        continue;
+      }
+      place = old.nextElementSibling;
+      if (content(old) === content(item)) continue;
+      const [inner, nextInner] = [old, item].map((each) => each.querySelector(":scope > details > ol"));
+      if (inner && nextInner) {
+        merge(inner, nextInner);
+        inner.previousElementSibling.replaceWith(nextInner.previousElementSibling);
+        const [result, nextResult] = [old, item].map((each) => each.querySelector(":scope > .tool"));
+        if (!result && nextResult) old.append(nextResult);
+      } else if (!isTouched(old)) replaceOpen(old, item);
+    }
+    for (const gone of known.values()) gone.remove();
+  };
+
+  const REFRESH_MS = 250;
   let isLoading = false;
   let isStale = false;
-  const refresh = async () => {
+  const refresh = async (onShown) => {
     isStale = true;
     if (isLoading) return;
     isLoading = true;
     try {
       while (isStale) {
         isStale = false;
+        const shown = onShown && onShown();
         const response = await fetch(location.pathname + location.search, { headers: { Accept: "text/html" } });
         if (response.redirected) return location.reload();
         if (!response.ok) return;
         const next = new DOMParser().parseFromString(await response.text(), "text/html");
+        const end = document.querySelector(".talk");
+        const isAtEnd = end && end.getBoundingClientRect().bottom < innerHeight + 80;
         document.title = next.title;
+        showTimes(next);
         for (const part of document.querySelectorAll("[data-live]")) {
           const successor = next.getElementById(part.id);
           if (successor) replace(part, successor);
         }
+        if (shown) shown();
+        if (isAtEnd && end.getBoundingClientRect().bottom > innerHeight) end.scrollIntoView({ block: "end" });
+        await new Promise((resolve) => setTimeout(resolve, REFRESH_MS));
       }
     } finally {
       isLoading = false;
     }
   };
 
-  const make = (name, css, text) => {
-    const element = document.createElement(name);
-    element.className = css;
-    element.textContent = text;
-    return element;
-  };
-
   const followRun = (address) => {
-    const list = document.getElementById("transcript");
     const tokens = document.getElementById("tokens");
     const written = new Map();
-    let known = list ? Number(list.dataset.known) : 0;
     const source = new EventSource(address);
-    const seen = new Set();
+    const whole = new Set();
     const nameText = (data) => `${data.path.join(" > ")} ${data.text_id}`;
     const showTokens = () => {
-      const show = ([who, text, isThought]) => make("div", isThought ? "thought" : "", `${who}: ${text.slice(-2000)}`);
-      tokens.replaceChildren(...[...written.values()].map(show));
+      const known = new Map([...(tokens ? tokens.children : [])].map((each) => [each.dataset.text, each]));
+      for (const [name, [who, text, isThought]] of tokens ? written : []) {
+        const shown = known.get(name) || tokens.appendChild(document.createElement("div"));
+        known.delete(name);
+        shown.dataset.text = name;
+        shown.className = isThought ? "thought" : "";
+        shown.textContent = `${who}: ${text.slice(-2000)}`;
+      }
+      for (const gone of known.values()) gone.remove();
+    };
+    // A text stays where it is being written until the page has it as an entry.
+    const takeWhole = () => {
+      const names = [...whole];
+      whole.clear();
+      return () => {
+        for (const name of names) written.delete(name);
+        showTokens();
+      };
     };
     source.addEventListener("entry", (event) => {
-      const entry = JSON.parse(event.data);
-      if (seen.has(event.lastEventId)) return;
-      seen.add(event.lastEventId);
-      written.delete(nameText(entry));
-      if (!list || known-- > 0) return; // The page had it already.
-      const box = list.parentElement;
-      const isAtEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
-      const item = make("li", "k-" + entry.kind + (entry.failed ? " failed" : ""), "");
-      const named = ["call", "result", "handoff"].includes(entry.kind) ? " " + entry.name : "";
-      item.append(make("span", "who", entry.path.join(" > ")), " ", make("span", "faint", entry.kind + named));
-      item.append(make("div", "pre", entry.text));
-      list.append(item);
-      if (isAtEnd) box.scrollTop = box.scrollHeight;
-      if (tokens) showTokens();
+      whole.add(nameText(JSON.parse(event.data)));
+      refresh(takeWhole);
     });
     const write = (event) => {
       const token = JSON.parse(event.data);
       const isThought = event.type === "thought";
       const [, before] = written.get(nameText(token)) || ["", ""];
       written.set(nameText(token), [token.path.join(" > ") + (isThought ? " thinks" : ""), before + token.text, isThought]);
-      if (tokens) showTokens();
+      showTokens();
     };
     source.addEventListener("token", write);
     source.addEventListener("thought", write);
     source.addEventListener("open", () => written.clear()); // What is half written is given again from its beginning.
-    source.addEventListener("run", refresh);
+    source.addEventListener("run", () => refresh(takeWhole));
     source.addEventListener("log", (event) => {
-      if (JSON.parse(event.data).kind === "changed") refresh();
+      if (JSON.parse(event.data).kind === "changed") refresh(takeWhole);
     });
     source.addEventListener("end", () => {
       written.clear();
-      if (tokens) showTokens();
+      showTokens();
       source.close();
+      refresh(takeWhole);
     });
   };
 
@@ -138,8 +184,15 @@
   });
 
   const { events, questions } = document.body.dataset;
-  const list = document.getElementById("transcript");
-  if (list) list.parentElement.scrollTop = list.parentElement.scrollHeight;
+  showTimes(document);
+  const wide = matchMedia("(min-width: 60rem)");
+  const unfold = () => {
+    for (const each of document.querySelectorAll(".narrow")) each.open = wide.matches;
+  };
+  unfold();
+  wide.addEventListener("change", unfold);
+  const aim = document.querySelector("#questions .ask") || document.getElementById(location.search ? "main" : "result");
+  if (events && !location.hash && aim) aim.scrollIntoView({ block: "nearest", behavior: "instant" });
   if (events) followRun(events);
   if (questions) followQuestions(questions);
 })();

@@ -1,0 +1,31 @@
+"""The hints of errors in the words of a page: they name its buttons, and no command of a shell."""
+
+from __future__ import annotations
+
+import re
+
+from upcall.lazy_pattern import LazyPattern
+
+_WORD = r"(?:check|create|list|prune|restore|upgrade|export|[A-Z]+|[0-9a-f-]{6,}|--[\w-]+(?: [\w./]+)?)"
+_ACTIONS = {
+    "answer": "its question, on the run's page",
+    "fork": "“What if it were answered differently?” on the run's page",
+    "inbox": "the page “Inbox”",
+    "list": "the page “Runs”",
+    "resume": "“Resume” on the run's page",
+    "run": "the page “Start a task”",
+    "show": "the run's page",
+    "undo": "“Undo” at the changed files",
+}
+_OTHERS = ("deliveries", "expire", "log", "memory", "serve", "store", "token", "worker", "workers")
+_COMMAND = LazyPattern(rf"`?\bupcall (?P<verb>{'|'.join((*_ACTIONS, *_OTHERS))})\b(?: {_WORD})*`?")
+_ELSEWHERE = "the command line (ask whoever runs this service)"
+
+
+def name_page_actions(text: str) -> str:
+    """Return a message with the commands in it replaced by what does the same on the pages."""
+
+    def name(found: re.Match[str]) -> str:
+        return _ACTIONS.get(found["verb"], _ELSEWHERE)
+
+    return _COMMAND.sub(name, text)
