@@ -3,8 +3,8 @@
     python benchmarks/faults.py                    # all of benchmarks/data/faults.toml, some minutes
     python benchmarks/faults.py --only "journal"   # those whose name or file has this in it
 
-The code and its tests are copied first; nothing of the repository is changed. The status is 1 where a fault is not
-noticed, or does not apply any more.
+The code and its tests are copied first; nothing of the repository is changed. The test that notices a fault is run once
+more without it, and has to pass. The status is 1 where a fault is not noticed, or does not apply any more.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ FAULTS = ROOT / "benchmarks" / "data" / "faults.toml"
 COPIED = ("src", "agents", "teams", "prompts", "tests", "docs", "pyproject.toml", "README.md")
 ANY = "slow or not slow"
 """The tests of both suites may catch a fault."""
+
+CAUGHT = "caught"
+"""What is printed of a fault that its tests notice."""
 
 TESTS_FAILED = 1
 """The exit status of pytest where tests ran and failed; any other says nothing about a fault."""
@@ -64,11 +67,23 @@ def put_in(fault: Fault, root: Path) -> str:
 def run_tests(root: Path, arguments: Sequence[str]) -> int:
     """Run pytest in a copy of the repository until the first failure, and return its exit status."""
     path = os.pathsep.join([str(root / "src"), str(root / "tests" / "support")])
-    command = [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider"]
-    command += ["-m", ANY, *arguments]
+    command = [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-n", "0", "-m", ANY, *arguments]
     environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(command, cwd=root, env=environment, stdout=subprocess.DEVNULL, check=False, timeout=900)
     return done.returncode
+
+
+def try_fault(fault: Fault, root: Path) -> str:
+    """Put a fault into the code below `root`, run its tests, take it out again, and return what came of it."""
+    try:
+        text = put_in(fault, root)
+    except ValueError as error:
+        return f"does not apply: {error}"
+    status = run_tests(root, ["--cache-clear", *fault["tests"]])
+    (root / fault["file"]).write_text(text)
+    if status != TESTS_FAILED:
+        return f"NOT CAUGHT (pytest ended with {status})"
+    return CAUGHT if run_tests(root, ["--last-failed", *fault["tests"]]) == 0 else "ITS TEST FAILS WITHOUT IT TOO"
 
 
 def main() -> int:
@@ -86,15 +101,8 @@ def main() -> int:
                 shutil.copy(ROOT / name, root / name)
         for fault in faults:
             since = time.monotonic()
-            try:
-                text = put_in(fault, root)
-            except ValueError as error:
-                output, missed = f"does not apply: {error}", missed + 1
-            else:
-                status = run_tests(root, fault["tests"])
-                (root / fault["file"]).write_text(text)
-                output = "caught" if status == TESTS_FAILED else f"NOT CAUGHT (pytest ended with {status})"
-                missed += status != TESTS_FAILED
+            output = try_fault(fault, root)
+            missed += output != CAUGHT
             print(f"{fault['name']:<64} {output} {time.monotonic() - since:6.1f} s", flush=True)
     print(f"{len(faults) - missed} of {len(faults)} caught")
     return 1 if missed else 0
