@@ -23,7 +23,7 @@ from typing import TypedDict
 
 ROOT = Path(__file__).parents[1]
 FAULTS = ROOT / "benchmarks" / "data" / "faults.toml"
-COPIED = ("src", "agents", "teams", "prompts", "tests", "docs", "pyproject.toml", "README.md")
+COPIED = ("src", "agents", "teams", "prompts", "tests", "docs", "benchmarks", "pyproject.toml", "README.md")
 ANY = "slow or not slow"
 """The tests of both suites may catch a fault."""
 
