@@ -17,6 +17,7 @@ from upcall import Run, identity
 from upcall.runs.states import RunStatus
 from upcall.runs.transcript import EntryKind, TranscriptEntry
 from upcall.server.page_words import name_page_actions
+from upcall.server.service import Caller
 from upcall.server.views import MAX_ENTRIES
 from upcall.storage.transcripts import write_transcript
 
@@ -181,6 +182,21 @@ async def test_page_of_an_unknown_run_names_no_command() -> None:
         page = (await alice.get("/runs/0123456789ab")).text
     assert "Unknown run" in page
     assert "upcall list" not in page
+
+
+@pytest.mark.slow
+async def test_page_of_a_run_names_no_folder() -> None:
+    async with serving(models={"model": "demo"}) as site, await site.browser("alice") as alice:
+        async with await site.caller("alice") as me:
+            made = await start(me, TASK)
+        run = await site.service.app_for(Caller(None)).get(made["run_id"])
+        failed = run.update(
+            id=identity.new_id(), error=f"{run.workspace} is missing.", warnings=(f"See {run.workspace}",)
+        )
+        await site.service.store.create(failed, FIRST)
+        pages = [await show(alice, f"/runs/{each.id}") for each in (run, failed)]
+    assert [str(run.workspace) in page for page in pages] == [False, False]
+    assert "(the run&#39;s folder) is missing." in pages[1]
 
 
 def test_scripts_and_styles_stay_below_60_kilobytes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -15,11 +16,14 @@ from services import serve_apart, serving, settle, start
 from stores import FIRST
 from worlds import at_once, model_of, team_of
 
-from upcall import Run
+from upcall import Run, identity
 from upcall.questions.question import Option, Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.states import RunStatus
+from upcall.runs.transcript import EntryKind, TranscriptEntry
 from upcall.server.tokens import create_token
+from upcall.server.views import MAX_ENTRIES
+from upcall.storage.transcripts import write_transcript
 from upcall.testing import Call
 
 pytestmark = [
@@ -27,13 +31,14 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium"),
 ]
 
+REVIEWED = {"enable_plan_approval": True}
 SHOTS = os.environ.get("UPCALL_SCREENSHOTS")
 """A folder for pictures of the pages, where somebody wants to look at them."""
 
 
 async def look(page: Page, name: str) -> None:
     """Find nothing wrong with a page, at the width of a telephone and of a desk, light and dark."""
-    for width in (360, 1280):
+    for width in (360, 1024, 1440):
         await page.set_viewport_size({"width": width, "height": 900})
         for scheme in ("light", "dark"):
             await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
@@ -114,6 +119,90 @@ async def test_answering_works_without_scripts_and_by_keys_alone() -> None:
         while await page.get_by_role("status").inner_text() != "completed":
             await page.reload()
         await expect(page.locator("#transcript .mine strong")).to_have_text("Django")
+
+
+async def test_plan_is_changed_in_its_fields_by_keys_alone() -> None:
+    async with chromium() as browser, serving(models={"model": "demo"}, planning=REVIEWED) as site:
+        page = await log_in(browser, f"{site.url}/login?token=the-operator")
+        async with await site.caller() as me:
+            run = await start(me, TASK)
+        await page.goto(f"{site.url}/runs/{run['run_id']}")
+        await page.get_by_label("Step 1").focus()
+        await page.keyboard.press("Control+a")
+        await page.keyboard.type("Write it small")
+        for field in ("One more step", "Or what is to be different", "Approve"):
+            await page.keyboard.press("Tab")
+            await expect(page.locator(":focus")).to_have_accessible_name(re.compile(field))
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#plan")).to_contain_text("version 2")
+        await expect(page.get_by_label("Step 1")).to_have_value("Write it small")
+        await page.get_by_role("button", name="Approve").press("Enter")
+        await expect(page.get_by_role("button", name="Express")).to_be_visible()
+
+
+async def test_plan_is_changed_and_run_continued_without_scripts() -> None:
+    async with chromium() as browser, serving(models={"model": "demo"}, planning=REVIEWED) as site:
+        page = await (await browser.new_context(java_script_enabled=False)).new_page()
+        await page.goto(f"{site.url}/login?token=the-operator")
+        async with await site.caller() as me:
+            run = await start(me, TASK)
+            await page.goto(f"{site.url}/runs/{run['run_id']}")
+            await page.get_by_label("One more step").fill("Test it")
+            await page.get_by_role("button", name="Change the plan").click()
+            while not await page.get_by_label("Step 2").count():
+                await page.reload()
+            await page.get_by_role("button", name="Reject").click()
+            await settle(me, run["run_id"])
+        await page.reload()
+        await page.get_by_label("What next?").fill("What is CUDA?")
+        await page.get_by_role("button", name="Continue").click()
+        await expect(page.get_by_text("It follows")).to_be_visible()
+
+
+async def test_conversation_grows_and_stays_as_the_reader_folds_it() -> None:
+    """Agents say who waits for whom; a part that was folded stays folded while the run continues."""
+    async with chromium() as browser, serving(models={"model": "demo"}) as site:
+        page = await log_in(browser, f"{site.url}/login?token=the-operator")
+        async with await site.caller() as me:
+            run = await start(me, TASK)
+        await page.goto(f"{site.url}/runs/{run['run_id']}")
+        agents, coder = page.locator("#agents"), page.locator("#transcript .nested > details")
+        await expect(agents.get_by_role("listitem").filter(has_text="lead")).to_contain_text("waits for coder")
+        await expect(agents.get_by_role("listitem").filter(has_text="coder").last).to_contain_text("waits for you")
+        await expect(coder.locator("summary", has_text="The workspace is empty.")).to_be_visible()
+        await coder.locator("summary").first.click()
+        await expect(coder.locator("summary", has_text="The workspace is empty.")).to_be_hidden()
+        await page.get_by_role("link", name="1 question waits for you").click()
+        async with await site.caller() as me:
+            answers = {run["questions"][0]["id"]: "Express"}
+            await me.post(f"/api/runs/{run['run_id']}/answers", json={"answers": answers})
+        await expect(page.get_by_role("heading", name="Result")).to_be_visible()
+        await expect(coder.locator("summary").first).to_contain_text("done")
+        await expect(coder.locator("summary", has_text="The workspace is empty.")).to_be_hidden()
+        await expect(page.locator("#files .diff .add").first).to_be_visible()
+        await expect(agents.get_by_text("waits")).to_have_count(0)
+        await expect(page.get_by_role("link", name="Runs")).to_have_attribute("aria-current", "page")
+
+
+async def test_long_run_is_read_page_by_page() -> None:
+    code = "```python\ndef part() -> int:\n    return 1  # one\n```"
+    text = f"Part {{}}:\n\n{code}\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n> So."
+    entries = [
+        TranscriptEntry(EntryKind.MESSAGE, ("lead",), identity.now(), text.format(number), number=number)
+        for number in range(1, 2 * MAX_ENTRIES)
+    ]
+    run = Run(task="A long run", status=RunStatus.COMPLETED)
+    async with chromium() as browser, serving(models={"model": "demo"}) as site:
+        page = await log_in(browser, f"{site.url}/login?token=the-operator")
+        await site.service.store.create(run, FIRST)
+        await site.service.store.database.write(write_transcript(run.id, 0, entries))
+        await page.goto(f"{site.url}/runs/{run.id}")
+        await expect(page.locator("#transcript > li")).to_have_count(MAX_ENTRIES)
+        await page.get_by_role("link", name="earlier entries").click()
+        await expect(page.locator("#transcript > li")).to_have_count(MAX_ENTRIES - 1)
+        await look(page, "long")
+        await page.get_by_role("link", name="Later entries").click()
+        await expect(page.locator("#transcript > li")).to_have_count(MAX_ENTRIES)
 
 
 @pytest.mark.parametrize("scripts", [True, False])

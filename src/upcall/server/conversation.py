@@ -128,7 +128,8 @@ class _Builder:
             asked.answer = entry
             return
         if kind not in (EntryKind.TASK, EntryKind.ANSWER):
-            self.paths |= dict.fromkeys(path[:depth] for depth in range(1, len(path) + 1))
+            if path not in self.paths:
+                self.paths |= dict.fromkeys(path[:depth] for depth in range(1, len(path) + 1))
             self.turn = (entry.name,) if kind is EntryKind.HANDOFF and len(path) == 1 else path[:1]
         if kind is EntryKind.RESULT and (calls := self._calls.get((path, entry.name))):
             self._end(calls.pop(0), number, entry)

@@ -27,7 +27,7 @@ from upcall.server.problems import Problem, respond
 from upcall.server.service import Caller, Service
 from upcall.server.starting import begin_fork, begin_run
 from upcall.server.uploads import DOCUMENTS, IMAGES, read_files
-from upcall.server.views import Page, find_review, inbox_view, list_operations, render, run_view
+from upcall.server.views import PageFrame, find_review, inbox_view, list_operations, render, run_view
 from upcall.ui import diagrams
 
 FormText = Annotated[str, Form()]
@@ -45,7 +45,7 @@ def show_problem(request: Request, problem: Problem) -> Response:
         return respond(problem)
     if problem.status == 401:
         return RedirectResponse("/login", 303)
-    return HTMLResponse(render("problem.html", Page(None), problem=problem), problem.status)
+    return HTMLResponse(render("problem.html", PageFrame(None), problem=problem), problem.status)
 
 
 def make_pages(service: Service, authenticator: Authenticator, describe_api: Callable[[], dict[str, Any]]) -> APIRouter:
@@ -60,14 +60,16 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         app = service.app_for(caller)
         found = await app.inbox(caller.user, limit=INBOX_RUNS, after=after)
         holds = await app.holds.list(user=caller.user)
-        shown = render("inbox.html", Page(caller), **inbox_view(found), holds=holds, wrong=wrong, wrong_at=question)
+        shown = render(
+            "inbox.html", PageFrame(caller), **inbox_view(found), holds=holds, wrong=wrong, wrong_at=question
+        )
         return HTMLResponse(shown, 422 if wrong else 200)
 
     async def show_run(
         run_id: str, caller: Caller, wrong: AnswerError | None = None, question: str = "", before: int | None = None
     ) -> HTMLResponse:
         view = await run_view(service, caller, run_id, before)
-        shown = render("run.html", Page(caller), **view, wrong=wrong, wrong_at=question)
+        shown = render("run.html", PageFrame(caller), **view, wrong=wrong, wrong_at=question)
         return HTMLResponse(shown, 422 if wrong else 200)
 
     @router.get("/")
@@ -83,12 +85,12 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         following = urlencode({**wanted, "before": page.next}) if page.next is not None else None
         statuses = [each.value for each in RunStatus]
         return HTMLResponse(
-            render("runs.html", Page(caller), **view, wanted=wanted, statuses=statuses, following=following)
+            render("runs.html", PageFrame(caller), **view, wanted=wanted, statuses=statuses, following=following)
         )
 
     @router.get("/start")
     async def show_start(caller: CurrentUser) -> Response:
-        return HTMLResponse(render("start.html", Page(caller), key=identity.new_id()))
+        return HTMLResponse(render("start.html", PageFrame(caller), key=identity.new_id()))
 
     @router.post("/start")
     async def start(request: Request, caller: CurrentUser) -> Response:
@@ -169,7 +171,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         app = service.app_for(caller)
         lines = await app.forks.diff(one, other, user=caller.user)
         runs = [await app.get(each, user=caller.user) for each in (one, other)]
-        return HTMLResponse(render("compare.html", Page(caller), lines=lines, runs=runs))
+        return HTMLResponse(render("compare.html", PageFrame(caller), lines=lines, runs=runs))
 
     @router.get("/openapi.json")
     async def show_description(caller: CurrentUser) -> Response:
@@ -177,7 +179,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
 
     @router.get("/docs")
     async def show_reference(caller: CurrentUser) -> Response:
-        return HTMLResponse(render("reference.html", Page(caller), operations=list_operations(describe_api())))
+        return HTMLResponse(render("reference.html", PageFrame(caller), operations=list_operations(describe_api())))
 
     return router
 
@@ -189,7 +191,7 @@ def _add_doors(router: APIRouter, authenticator: Authenticator) -> None:
     async def show_login(request: Request, token: str = "") -> Response:
         if token and authenticator.may_log_in_by_link(request, token):
             return await _log_in(request, token)
-        return HTMLResponse(render("login.html", Page(None), wrong=False))
+        return HTMLResponse(render("login.html", PageFrame(None), wrong=False))
 
     @router.post("/login")
     async def log_in(request: Request, token: FormText) -> Response:
@@ -201,7 +203,7 @@ def _add_doors(router: APIRouter, authenticator: Authenticator) -> None:
         entered = RedirectResponse("/", 303)
         if await authenticator.log_in(request, entered, token):
             return entered
-        return HTMLResponse(render("login.html", Page(None), wrong=True), 401)
+        return HTMLResponse(render("login.html", PageFrame(None), wrong=True), 401)
 
     @router.post("/logout")
     async def log_out(request: Request, caller: CurrentUser) -> Response:

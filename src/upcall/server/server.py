@@ -37,6 +37,7 @@ from upcall.server.pages import make_pages, show_problem
 from upcall.server.problems import describe, make_problem, respond
 from upcall.server.service import Service
 from upcall.server.tokens import list_tokens
+from upcall.server.views import prepare_pages
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 UPLOAD_PATHS = ("/api/runs", "/start", "/agui")
@@ -116,9 +117,11 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
 
 @asynccontextmanager
 async def _work_beside(service: Service, sessions: StreamableHTTPSessionManager) -> AsyncIterator[None]:
-    """Do the work that no request asks for while the application is up: deadlines, notifications, MCP sessions."""
+    """Do the work that no request asks for while the application is up: deadlines, notifications, MCP sessions,
+    pages to be ready."""
     watching = asyncio.create_task(service.watch_deadlines())
     sending = asyncio.create_task(service.work_in_background())
+    preparing = asyncio.create_task(asyncio.to_thread(prepare_pages))
     try:
         async with sessions.run():
             yield
@@ -126,7 +129,7 @@ async def _work_beside(service: Service, sessions: StreamableHTTPSessionManager)
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
         await service.close()
-        await watching
+        await asyncio.gather(watching, preparing)
 
 
 async def _end_quietly(request: Request, _: Exception) -> Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment
@@ -32,7 +33,7 @@ from upcall.text import escape_controls, one_line, shorten
 from upcall.ui.listings import name_status
 from upcall.ui.plan_ticks import find_done_steps_of
 
-MAX_ENTRIES = 200
+MAX_ENTRIES = 100
 """How many entries of a transcript a page shows: the last ones, or those before them."""
 
 MAX_TEXT_CHARS = 20_000
@@ -40,7 +41,7 @@ MAX_TEXT_CHARS = 20_000
 
 
 @dataclass(frozen=True)
-class Page:
+class PageFrame:
     """What every page knows: who is looking at it."""
 
     caller: Caller | None
@@ -56,9 +57,17 @@ class Page:
         return None if self.caller is None else self.caller.user or "you"
 
 
-def render(template: str, page: Page, **values: Any) -> str:
+def render(template: str, page: PageFrame, **values: Any) -> str:
     """Render a page."""
     return _templates().get_template(template).render(page=page, **values)
+
+
+def prepare_pages() -> None:
+    """Compile the templates and load what colours code, so that no page waits for it."""
+    made = _templates()
+    for name in made.list_templates(extensions=["html"]):
+        made.get_template(name)
+    message_html("```python\n1\n```")
 
 
 def inbox_view(found: OpenQuestions) -> dict[str, Any]:
@@ -203,8 +212,9 @@ def _topic(question: Question) -> str:
     return _brief((question.header or "") if "\n" in question.question else question.question) or "Question"
 
 
-def _hint(text: object) -> str:
-    return name_page_actions(_clean(text))
+def _hint(text: object, folder: Path | None = None) -> str:
+    words = name_page_actions(_clean(text))
+    return words if folder is None else words.replace(str(folder), "(the run's folder)")
 
 
 def _who(path: Sequence[str]) -> str:
