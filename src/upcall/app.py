@@ -140,7 +140,7 @@ class Upcall(RunReader):
         self.changes = RunChanges(self._access_of)
         self.plans = KnownPlans(self._access_of)
         self.memory = UserMemory(self._access_of, self.settings.questions.facts)
-        self.forks = RunForks(self._access_of)
+        self.forks = RunForks(self._access_of, self.settings)
         self.team = AppTeam(self._access_of, self._teams)
         spans = RunSpans(self.settings.telemetry.tracing, self.settings.telemetry.trace_content)
         self.store.observers["spans"] = spans.trace_change

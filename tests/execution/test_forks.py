@@ -22,6 +22,7 @@ from upcall.errors import AnswerRefused, CallerError, UnknownRun
 from upcall.execution import forks
 from upcall.execution.demo import TASKS, demo_reply
 from upcall.questions.answer import Outcome
+from upcall.runs.call_timings import TimedCall
 from upcall.runs.checkpoint import Checkpoint
 from upcall.storage.store import RunStore
 from upcall.testing import Call, Calls, Fail, Reply, Request, ScriptedModelClient
@@ -206,6 +207,31 @@ async def test_branch_of_a_branch_and_where_they_part() -> None:
     assert (await bench.app.forks.diff(run.id, run.id))[1] == "No answer differs."
     three = await bench.app.fork(other.id, first, "Django")
     assert texts(await bench.app.answer(three.id, "Any")) == ["Django", "Any"]
+
+
+@pytest.mark.slow
+async def test_branches_are_compared_by_files_answers_and_cost_of_their_own() -> None:
+    """A branch is not credited with the calls that it keeps from its run (issue 35)."""
+    prices = {"demo": {"prompt": 1, "completion": 1}}
+    settings = Settings.read(None, models={"model": "demo", "prices": prices})
+    app = Upcall(store="runs.db", settings=settings)
+    run = await app.start(TASKS[0])
+    done = await app.answer(run.id, "FastAPI")
+    before = run.total_usage
+    forked = await app.fork(done.id, run.questions[0].id, "Express")
+    lines = await app.forks.diff(done.id, forked.id)
+    own, made = forked.total_usage.minus(before), sum(not call.tool for call in await calls_of(app, forked.id))
+    assert own.model_calls == made
+    assert f"{forked.id} (completed, {made} model calls, {before.model_calls} more kept)" in lines
+    theirs, ours = [line for line in lines if line.startswith("  files: ")]
+    assert "server.js (+" in ours
+    assert "server.js" not in theirs
+    cost = f"  cost: {own.prompt_tokens:,}+{own.completion_tokens:,} tokens, {own.tokens / 1_000_000:.4f} USD"
+    assert lines[-1] == cost
+
+
+async def calls_of(app: Upcall, run_id: str) -> list[TimedCall]:
+    return [call for period in await app.log.call_timings(run_id) for call in period.calls]
 
 
 async def test_fork_of_a_failed_run_starts_at_the_question() -> None:

@@ -13,9 +13,11 @@ from typing import Any
 import pexpect
 import pytest
 import typer
+from scenario import upcall
 
 from upcall.ui.cli import help as words
 from upcall.ui.cli.main import app
+from upcall.ui.cli.program import WITHOUT_STORE, Program
 
 WIDTH = 80
 
@@ -78,6 +80,33 @@ def test_example_of_each_command_is_one_that_parses() -> None:
         path = context.command_path.split()
         assert typed[: len(path)] == path
         command.make_context(command.name, typed[len(path) :], parent=context.parent)  # An error in it is raised.
+
+
+def test_commands_without_a_store_are_known_to_the_hints() -> None:
+    for command, context in list_commands():
+        takes_store = any("--store" in each.opts for each in command.params)
+        assert takes_store != context.command_path.removeprefix("upcall ").startswith(WITHOUT_STORE)
+
+
+@pytest.mark.parametrize(
+    ("message", "completed"),
+    [
+        ("Unknown run 'x'. See them with: upcall list", "Unknown run 'x'. See them with: upcall list --store r.db"),
+        ("Look at it with: upcall show 3f. It is", "Look at it with: upcall show 3f --store r.db. It is"),
+        ("in: upcall log 3f --diff", "in: upcall log 3f --diff --store r.db"),
+        ("Use: upcall answer 3f ANSWER, or", "Use: upcall answer 3f ANSWER --store r.db, or"),
+        ("with: upcall store check --store x.db", "with: upcall store check --store x.db"),
+        ("Read it: upcall trust upcall.yaml", "Read it: upcall trust upcall.yaml"),
+        ("Let upcall list them.", "Let upcall list them."),
+    ],
+)
+def test_hint_of_a_message_keeps_the_store(message: str, completed: str) -> None:
+    assert Program("upcall", " --store r.db", " --store r.db").complete(message) == completed
+
+
+def test_error_of_the_library_is_printed_with_the_store_of_the_call() -> None:
+    ended = upcall("show", "0123456789ab", "--store", "a file.db")
+    assert ended.err.endswith("See the stored runs with: upcall list --store 'a file.db'\n")
 
 
 def test_shell_completion_finishes_a_command_and_an_option() -> None:

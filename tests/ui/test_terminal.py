@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 
+import pexpect
 import pytest
 from scenario import ASK, TASK, script, upcall
 from terminals import PROMPT, Terminal, ended, terminal
@@ -11,7 +14,7 @@ from terminals import PROMPT, Terminal, ended, terminal
 from upcall.runs.file_changes import Change, FileChange
 from upcall.testing import Call, Calls
 from upcall.testing.server import LoopbackServer
-from upcall.ui.tool_calls import coloured_diff
+from upcall.ui.tool_calls import coloured_diff, diff_lines, format_change
 
 _ = terminal  # The fixture.
 
@@ -114,12 +117,40 @@ def test_detach_does_not_ask_on_a_terminal_either(terminal: Terminal) -> None:
     assert "upcall answer" in text
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "status", "shown"),
+    [
+        (("run", TASK), 0, "waits for the answer"),
+        (("inbox",), 0, "No open questions"),
+        (("chat",), 0, ""),
+        (("answer", "0123456789ab", "-"), 2, "Unknown run"),
+    ],
+)
+@pytest.mark.parametrize("closed", ["<&-", "<&- >&-"])
+def test_closed_standard_input_is_no_traceback(
+    arguments: tuple[str, ...], status: int, shown: str, closed: str
+) -> None:
+    command = f"{shlex.join([sys.executable, '-m', 'upcall', *arguments])} {closed}"
+    ending, text = ended(pexpect.spawn("bash", ["-c", command], encoding="utf-8", timeout=60))
+    assert (ending, "Traceback" in text, "bug in upcall" in text) == (status, False, False)
+    assert shown in text or ">&-" in closed
+
+
 def test_diff_of_a_written_file_is_coloured_and_short() -> None:
     diff = "--- /dev/null\n+++ b/a.py\n@@ -0,0 +1,3 @@\n+def f():\n+    return 1\n+# end\n"
     change = Change(tool="write_file", folder="/w", files=(FileChange(path="a.py", diff=diff),))
     lines = list(coloured_diff(change, 2))
     assert [line.plain for line in lines] == ["a.py (+3 -0)", "+def f():", "+    return 1", "... 1 more lines"]
     assert len({span.style for span in lines[1].spans}) > 1
+
+
+def test_changed_files_in_caches_are_counted_alone() -> None:
+    paths = ("a.py", "__pycache__/a.pyc", ".pytest_cache/v/cache/lastfailed")
+    change = Change(tool="t", folder="/w", files=tuple(FileChange(path=path, diff="\n\n+x\n") for path in paths))
+    assert format_change(change) == "a.py (+1 -0), 2 cached files"
+    assert diff_lines(change) == ["", "", "+x", "2 cached files"]
+    assert [line.plain for line in coloured_diff(change, 9)][-1] == "2 cached files"
 
 
 def test_diff_sends_no_control_characters_to_the_terminal() -> None:

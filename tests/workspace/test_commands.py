@@ -223,8 +223,9 @@ async def test_effect_is_kept_as_shown_without_another_run(folder: Path, overlay
     done = await app.answer(first.id, "yes")
     assert done.status is RunStatus.COMPLETED
     assert sorted(read_tree(folder)) == ["a.txt", "b.txt", "stamp"]
-    await app.changes.undo(done.id)
+    (undone,) = await app.changes.undo(done.id)
     assert read_tree(folder) == before
+    assert "too large" not in "".join(file.diff for file in undone.files)
 
 
 async def test_thrown_away_nothing_happened_and_the_model_is_informed(folder: Path) -> None:

@@ -146,6 +146,17 @@ async def test_named_change_is_undone_with_all_later_ones() -> None:
     assert list_standing(await app.changes.list(run.id)) == []
 
 
+async def test_undo_shows_what_it_takes_away() -> None:
+    app, run = await started()
+    first = (await app.changes.list(run.id))[0]
+    (done,) = await app.changes.undo(run.id, first.id)
+    assert {file.path: file.diff.splitlines()[-1] for file in done.files} == {
+        "a.txt": "-two",
+        "b.txt": "+b",
+        "c.txt": "-c",
+    }
+
+
 async def test_undo_is_in_the_log_and_audit_trail() -> None:
     app, run = await started(users={"admins": ["alice"]})
     last = (await app.changes.list(run.id))[-1]

@@ -6,22 +6,28 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from upcall.autogen.messages import ANSWERS, answer_message, message_answers
 from upcall.errors import CallerError, require_type
 from upcall.execution.access import RunAccess
+from upcall.execution.prices import Prices
 from upcall.questions.answer import Answer
 from upcall.questions.matching import resolve_id
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.config import RunConfig
-from upcall.runs.run import Run, RunProgress
+from upcall.runs.file_changes import Change, count_signs, list_standing
+from upcall.runs.run import Run, RunProgress, Usage
 from upcall.runs.states import RunEvent
 from upcall.runs.unknown_outcomes import is_about_unknown_outcome
-from upcall.text import one_line
+from upcall.storage.change_log import StoredChanges
+from upcall.text import one_line, show_name
 from upcall.trees import TreeTooDeep, copy_tree
+
+if TYPE_CHECKING:
+    from upcall.settings import Settings
 
 _RESULT_CHARS = 200
 
@@ -204,23 +210,92 @@ def copy_workspace(config: RunConfig, old_id: str, new_id: str, named: Path | No
     return config.model_copy(update={"team": config.team.model_copy(update={"workspace": target})})
 
 
-def compare_runs(one: Run, other: Run) -> list[str]:
-    """Describe in lines where two branches diverge, and how each continued."""
-    pairs, others = one.clarification_history, other.clarification_history
+@dataclass(frozen=True)
+class Branch:
+    """A run as it is compared with another.
+
+    Attributes:
+        run: the run.
+        kept: what it took over from the run that it was forked from, by agent: calls that it did not make.
+        changes: its changes to files, oldest first.
+        prices: what tokens cost.
+    """
+
+    run: Run
+    kept: Mapping[str, Usage] = field(default_factory=dict)
+    changes: Sequence[Change] = ()
+    prices: Prices = field(default_factory=Prices)
+
+    @property
+    def own_usage(self) -> dict[str, Usage]:
+        """What its own calls used, by agent."""
+        own = {path: used.minus(self.kept.get(path, Usage())) for path, used in self.run.usage.items()}
+        return {path: used for path, used in own.items() if used.model_calls}
+
+
+async def load_branch(access: RunAccess, run_id: str, settings: Settings) -> Branch:
+    """Load a run with all that it is compared by.
+
+    Raises:
+        UnknownRun, NotAllowed: it is not there, or somebody else's.
+    """
+    run = (await access.load_whole(run_id, "diff")).run
+    first = next(iter(await access.store.checkpoints(run.id)), None)
+    begun = first.progress if first is not None and run.forked_from is not None else None
+    kept = begun.usage if begun is not None and begun.lineage is not None else {}
+    changes = await StoredChanges(access.store, run.id).list_changes()
+    return Branch(run, kept, list_standing(changes), Prices.of(settings, run))
+
+
+def compare_runs(one: Branch, other: Branch) -> list[str]:
+    """Describe in lines where two branches diverge, how each continued, and what it changed and used on its own."""
+    pairs, others = one.run.clarification_history, other.run.clarification_history
     alike = 0
     while alike < min(len(pairs), len(others)) and _alike(pairs[alike], others[alike]):
         alike += 1
     lines = [f"The same: {_some(alike, 'answer')}."]
     if alike == max(len(pairs), len(others)):
         lines.append("No answer differs.")
-    for run, history in ((one, pairs), (other, others)):
-        lines.append(f"{run.id} ({run.status}, {_some(run.total_usage.model_calls, 'model call')})")
+    for branch, history in ((one, pairs), (other, others)):
+        run = branch.run
+        lines.append(f"{run.id} ({run.status}, {_count_calls(branch)})")
         lines += [
             f"  {asked.asker_for_whom()}: {asked.question} - {answer.as_text()}" for asked, answer in history[alike:]
         ]
         lines += [f"  still open: {question.asker_for_whom()}: {question.question}" for question in run.questions]
         lines.append(f"  result: {one_line(run.result or run.error or 'none yet', _RESULT_CHARS)}")
+        lines += [
+            f"  {label}: {text}" for label, text in (("files", _list_files(branch)), ("cost", _cost(branch))) if text
+        ]
     return lines
+
+
+def _count_calls(branch: Branch) -> str:
+    own, kept = (Usage.total(used.values()).model_calls for used in (branch.own_usage, branch.kept))
+    return f"{_some(own, 'model call')}{f', {kept} more kept' if kept else ''}"
+
+
+def _list_files(branch: Branch) -> str:
+    """Return the files that a run changed, with the lines that it added and removed in all."""
+    counted: dict[str, Counter[str]] = {}
+    for change in branch.changes:
+        for file in change.files:
+            if not file.is_cached and "folder" not in {state.kind for state in (file.before, file.after) if state}:
+                counted.setdefault(file.path, Counter()).update(count_signs(file.diff))
+    return ", ".join(f"{show_name(path)} (+{lines['+']} -{lines['-']})" for path, lines in sorted(counted.items()))
+
+
+def _cost(branch: Branch) -> str:
+    """Return the tokens of a run's own calls, and what they cost if there are prices."""
+    own = branch.own_usage
+    if not own:
+        return ""
+    costs = [branch.prices.cost(path, used) for path, used in own.items()]
+    known = [cost for cost in costs if cost is not None]
+    partly = " without agents whose model has no price" if known and len(known) < len(costs) else ""
+    money = f", {sum(known):.4f} {branch.prices.currency}{partly}" if known else ""
+    total = Usage.total(own.values())
+    return f"{total.prompt_tokens:,}+{total.completion_tokens:,} tokens{money}"
 
 
 def _alike(one: tuple[Question, Answer], other: tuple[Question, Answer]) -> bool:

@@ -13,6 +13,7 @@ from upcall import signals
 from upcall.errors import CallerError, ConfigurationError
 from upcall.ui.cli.command import FAILED, Command, quiet_autogen
 from upcall.ui.cli.options import AS_JSON, DEBUG, STORE, Given, single_command, with_options
+from upcall.ui.cli.program import Program
 
 if TYPE_CHECKING:
     from upcall.experiments.experiment import Experiment
@@ -26,6 +27,7 @@ class ExperimentCommand(Command):
     def __init__(self, *, as_json: bool = False, debug: bool = False, settings: Given) -> None:
         super().__init__(as_json=as_json, debug=debug)
         self.store: str | None = settings.get("store", {}).get("path")
+        self.program = Program.for_call(store=self.store)
 
     def open(self) -> None:
         """See `Command`."""

@@ -8,6 +8,7 @@ twice.
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Literal, Protocol, TypeAlias
@@ -25,6 +26,14 @@ DIGEST_BYTES = 16
 
 MAX_DIFFED_LINES = 10_000
 """Of a longer file it is only said how many bytes it has: comparing takes a time that grows with the square."""
+
+CACHES = frozenset(
+    {
+        *("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"),
+        *(".hypothesis", ".nyc_output", ".ipynb_checkpoints"),
+    }
+)
+"""Folders that tools fill for themselves: a list of changed files for a reader only counts what is in them."""
 
 FileKind: TypeAlias = Literal["file", "link", "folder"]
 
@@ -66,6 +75,11 @@ class FileChange(BaseModel, frozen=True, defer_build=True):
     before: FileState | None = None
     after: FileState | None = None
     diff: str = ""
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether it is in a cache that a tool keeps for itself."""
+        return not CACHES.isdisjoint(self.path.split("/"))
 
 
 class Change(BaseModel, frozen=True, defer_build=True):
@@ -207,9 +221,13 @@ def make_diff(path: str, before: bytes | None, after: bytes | None, *, limit: in
 
 def count_lines(diff: str) -> str:
     """Count the lines that a diff adds and removes, as ``+2 -1``."""
-    body = diff.split("\n")[2:]  # As the diff was made: other ends of lines are characters in them.
-    added, removed = (sum(line.startswith(sign) for line in body) for sign in "+-")
-    return f"+{added} -{removed}" + (" and more" if diff.endswith("[cut: the diff is longer]\n") else "")
+    signs = count_signs(diff)
+    return f"+{signs['+']} -{signs['-']}" + (" and more" if diff.endswith("[cut: the diff is longer]\n") else "")
+
+
+def count_signs(diff: str) -> Counter[str]:
+    """Count the lines of a diff by their first character."""
+    return Counter(line[:1] for line in diff.split("\n")[2:])  # Other ends of lines are characters in them.
 
 
 def _lines(data: bytes | None) -> list[str] | None:

@@ -47,6 +47,14 @@ class Usage(BaseModel, frozen=True, defer_build=True):
             model_calls=self.model_calls + 1,
         )
 
+    def minus(self, earlier: Usage) -> Usage:
+        """Return what was spent since an earlier usage."""
+        return Usage(
+            prompt_tokens=max(0, self.prompt_tokens - earlier.prompt_tokens),
+            completion_tokens=max(0, self.completion_tokens - earlier.completion_tokens),
+            model_calls=max(0, self.model_calls - earlier.model_calls),
+        )
+
     @property
     def tokens(self) -> int:
         """Those sent and those that came back."""

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from upcall.execution.forks import ForkPlan, compare_runs, locate_fork, plan_fork
+from upcall.execution.forks import ForkPlan, compare_runs, load_branch, locate_fork, plan_fork
 from upcall.subjects.subject import Subject
+
+if TYPE_CHECKING:
+    from upcall.settings import Settings
 
 
 @dataclass(frozen=True)
 class RunForks(Subject):
-    """The branches of runs; `Upcall.fork` makes them."""
+    """The branches of runs; `Upcall.fork` makes them.
+
+    Args:
+        settings: name the prices of tokens.
+    """
+
+    settings: Settings
 
     async def plan(self, run_id: str, question_id: str, *, user: str | None = None) -> ForkPlan:
         """Return what a fork at a question keeps of the run, and what may be done again. Nothing is changed.
@@ -21,10 +31,11 @@ class RunForks(Subject):
         return plan_fork(*await locate_fork(self.access_of(user), run_id, question_id))
 
     async def diff(self, one: str, other: str, *, user: str | None = None) -> list[str]:
-        """Return lines that say where two branches diverge, and how each continued.
+        """Return lines that say where two branches diverge, how each continued, which files it changed, and what its
+        own calls used: a branch did not make those that it keeps from its run.
 
         Raises:
             UnknownRun, NotAllowed: one of them is not there, or somebody else's.
         """
         access = self.access_of(user)
-        return compare_runs(*[(await access.load_whole(each, "diff")).run for each in (one, other)])
+        return compare_runs(*[await load_branch(access, each, self.settings) for each in (one, other)])

@@ -21,6 +21,9 @@ from upcall.questions.tool_call import NAME_CHARS, format_call
 from upcall.text import one_line
 from upcall.ui.columns import LINE_CHARS
 
+REPORTS = "reports: "
+"""The beginning of an agent's last line."""
+
 
 def describe_event(event: Event) -> str:
     """Describe an event in one line; return nothing for events without interest to a reader."""
@@ -42,7 +45,7 @@ def describe_event(event: Event) -> str:
         case TextMessage() if ERROR in event.metadata or event.source in ("user", EARLIER):
             return ""  # An error is printed as the run's; what was written before a run was printed then.
         case TextMessage():
-            return f"reports: {_shorten(event.content)}"
+            return f"{REPORTS}{_shorten(event.content)}"
         case _:
             return ""
 

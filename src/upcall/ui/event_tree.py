@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
 from rich.console import Console
@@ -15,6 +15,7 @@ from rich.text import Text
 from upcall.autogen.api import (
     HandoffMessage,
     ModelClientStreamingChunkEvent,
+    TextMessage,
     ThoughtEvent,
     ToolCallExecutionEvent,
     ToolCallRequestEvent,
@@ -25,7 +26,7 @@ from upcall.runs.plan import Plan, PlanStep, ReviewedPlan
 from upcall.runs.run import Run
 from upcall.text import escape_controls, one_line
 from upcall.ui.columns import LINE_CHARS, cut_to_width, wrap_lines
-from upcall.ui.event_lines import describe_event
+from upcall.ui.event_lines import REPORTS, describe_event
 from upcall.ui.plan_ticks import count_returns, find_done_steps, tick_step
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class EventTree:
         self._console, self._region = console, region
         self._above: tuple[str, ...] = ()
         self._clock = _Clock()
+        self._held: _HeldReport | None = None
         self._returns: Counter[str] = Counter()
         self._plan: Plan | None = None
         self._ticked: set[str] = set()
@@ -84,15 +86,26 @@ class EventTree:
                 self._region.progress = one_line(event.content, LINE_CHARS)
                 return
             self._region.texts.end(event)
-            self.settle()
+        self.settle()
         cost = self._measure(event)
-        if line := describe_event(event):
+        line = describe_event(event)
+        if line.startswith(REPORTS) and isinstance(event, TextMessage) and len(path) == 1:
+            self._held = _HeldReport(path, line, cost, event.content)
+        elif line:
             self._print(path, line, cost)
         for step, done in self._find_steps(event):
             self._print_step(step, done=done)
 
+    def finish(self, result: str | None) -> None:
+        """Print the last report, without its text if that is the run's `result`, which is printed by itself."""
+        held, self._held = self._held, None
+        if held is not None:
+            is_result = result is not None and result.strip() == held.text.strip()
+            self._print(held.path, REPORTS.rstrip(": ") if is_result else held.line, held.cost)
+
     def settle(self) -> None:
-        """Print the last progress report permanently."""
+        """Print the last report of an outermost agent, and the last progress permanently."""
+        self.finish(None)
         if self._region is not None and self._region.progress:
             text, self._region.progress = self._region.progress, ""
             self._console.print(Text(cut_to_width(escape_controls(text), self._console.width - 1)))
@@ -156,6 +169,15 @@ class EventTree:
         done = set(find_done_steps(self._plan, self._returns))
         new, self._ticked = done - self._ticked, done
         return [(step, True) for step in self._plan.steps if step.step_id in new]
+
+
+class _HeldReport(NamedTuple):
+    """A report that may be the result of the run, until the next event shows that it is not."""
+
+    path: tuple[str, ...]
+    line: str
+    cost: str
+    text: str
 
 
 class _Clock:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from upcall.runs.run import MAX_ROUNDS, Run, Usage
 from upcall.text import one_line
 from upcall.ui.columns import LINE_CHARS, cut_to_width, wrap_lines
 from upcall.ui.plan_ticks import find_done_steps_of, tick_step
+from upcall.ui.tool_calls import count_cached, list_read
 
 _LABEL = 9
 _LABELS = frozenset(
@@ -30,7 +31,13 @@ def describe_models(run: Run) -> str:
     return ", ".join([team.model.model, *(f"{each.model} ({kind})" for kind, each in team.models.items())])
 
 
-def report(run: Run, log: Sequence[LogEntry], prices: Prices, width: int | None = None) -> list[str]:
+def report(
+    run: Run,
+    log: Sequence[LogEntry],
+    prices: Prices,
+    width: int | None = None,
+    complete: Callable[[str], str] = str,
+) -> list[str]:
     """Return everything known about a run as lines, wrapped to `width` columns if given.
 
     Args:
@@ -38,9 +45,10 @@ def report(run: Run, log: Sequence[LogEntry], prices: Prices, width: int | None 
         log: the entries of its log, oldest first.
         prices: what tokens cost.
         width: columns of the terminal, at least 20; None to leave lines as long as they are.
+        complete: completes the command that resumes the run.
     """
     parts = [
-        _head(run),
+        _head(run, complete),
         _plan(run),
         _answers(run),
         _timeline(run, log),
@@ -97,11 +105,11 @@ def _explain_status(run: Run) -> str:
     return SPENT if run.stop_reason == MAX_ROUNDS else ""
 
 
-def _head(run: Run) -> list[str]:
+def _head(run: Run, complete: Callable[[str], str]) -> list[str]:
     folder = run.workspace
     return [
         *_label_text("Run", run.id),
-        *_label_text("Status", f"{run.status}{_explain_status(run)}"),
+        *_label_text("Status", f"{run.status}{complete(_explain_status(run))}"),
         *_label_text("Task", run.task),
         *(_label_text("User", run.user) if run.user else []),
         *(_label_text("Open", "everybody may read it") if run.config.open else []),
@@ -176,7 +184,8 @@ def _format_entry(entry: LogEntry, asked: Mapping[str, Question]) -> str:
         case QuestionAnswered(outcome=outcome, by=whom):
             return f"{outcome} by {entry.user or whom}{about}"
         case FilesChanged(change=change):
-            return f"changed {one_line(', '.join(file.path for file in change.files), 60)}{by}"
+            listed = [*(file.path for file in list_read(change)), *count_cached(change)]
+            return f"changed {one_line(', '.join(listed), 60)}{by}"
         case RunStarted():
             return f"{entry.kind}{by}"
         case _:

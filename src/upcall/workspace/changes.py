@@ -85,21 +85,29 @@ def prepare_writes(
 def _prepare(folder: Folder, files: Sequence[FileChange], written: Path, new_room: int) -> Iterator[Write]:
     room = MAX_KEPT_BYTES
     for file in files:
-        before, old = state_below(folder, file.path), None
+        before = state_below(folder, file.path)
         if not holds_same(before, file.before):
             raise ChangedMeanwhile(f"{file.path!r} was changed by somebody else meanwhile.")
-        if before is not None and before.kind == "link":
-            old = os.fsencode(folder.readlink(file.path))
-        elif before is not None and before.kind == "file":
-            content = folder.read_small(file.path, min(room, MAX_KEPT_FILE))
-            old = content.data if content is not None else None
-            room -= len(old) if old is not None else 0
-            before = before.model_copy(update={"kept": old is not None})
+        before, old = read_present(folder, file.path, before, room)
+        room -= len(old or b"")
         source = written / file.path
         after, is_link = file.after, file.after is not None and file.after.kind == "link"
         if after is not None and after.kind == "file" and (size := source.stat().st_size) <= new_room:
             after, new_room = after.model_copy(update={"kept": True}), new_room - size
         yield Write(file.path, before, after, os.fsencode(os.readlink(source)) if is_link else source, old)
+
+
+def read_present(
+    folder: Folder, place: str, now: FileState | None, room: int = MAX_KEPT_BYTES
+) -> tuple[FileState | None, bytes | None]:
+    """Read what a change is about to remove: a file of at most `room` bytes, or the target of a link. The state that is
+    returned beside it says whether it can be kept."""
+    if now is not None and now.kind == "link":
+        return now, os.fsencode(folder.readlink(place))
+    if now is None or now.kind != "file":
+        return now, None
+    content = folder.read_small(place, min(room, MAX_KEPT_FILE))
+    return now.model_copy(update={"kept": content is not None}), content.data if content is not None else None
 
 
 def holds_files(written: Path, files: Sequence[FileChange]) -> bool:

@@ -29,6 +29,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from upcall.lazy_pattern import LazyPattern
+from upcall.runs.file_changes import CACHES
 from upcall.trees import TreeTooDeep, walk_tree
 from upcall.workspace.descriptions import is_plain_description
 from upcall.workspace.folder import Write
@@ -53,7 +54,7 @@ _HARMLESS = frozenset(
 )
 """Hidden files that only list, ignore or describe."""
 
-_CACHES = frozenset({".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".nyc_output", ".ipynb_checkpoints"})
+_CACHES = CACHES - {"__pycache__"}
 """Hidden folders of data: what is executable in them is asked about all the same."""
 
 _ENVIRONMENTS = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", ".nox", ".eggs"})

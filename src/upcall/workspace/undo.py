@@ -11,6 +11,7 @@ from pathlib import Path
 from upcall.errors import CallerError
 from upcall.runs.file_changes import Change, ChangeLog, FileChange, FileState, holds_same, list_standing
 from upcall.text import first_line, show_name
+from upcall.workspace.changes import read_present
 from upcall.workspace.folder import Folder, Write
 from upcall.workspace.staging import commit, read_old
 
@@ -85,7 +86,8 @@ async def _prepare(log: ChangeLog, run_id: str, place: str, changes: Sequence[Ch
                 f"Run {run_id} cannot be undone: {show_name(path)} was too large to be kept when the run changed it. "
                 "Nothing was changed."
             )
-        writes.append(Write(path, now, wanted, await read_old(log, wanted)))
+        before, old = await asyncio.to_thread(read_present, folder, path, now)
+        writes.append(Write(path, before, wanted, await read_old(log, wanted), old))
     return await asyncio.to_thread(leave_used_folders, folder, writes)
 
 

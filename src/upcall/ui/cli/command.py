@@ -16,6 +16,7 @@ import typer
 from upcall import signals
 from upcall.errors import AnswerError, CallerError, TeamMismatch, UpcallError
 from upcall.text import CONTROLS
+from upcall.ui.cli.program import Program
 
 if TYPE_CHECKING:
     from upcall.ui.terminal.screen import Screen
@@ -40,6 +41,7 @@ class Command:
     """One call of the command line, open while its ``with`` block runs.
 
     Attributes:
+        program: how to call this program again with the same store.
         is_interactive: whether questions are asked in place.
         debugs_all: whether the program was called with ``--debug`` before its command.
         ends_by_stop: whether it works until it is stopped, so that a stop is how it ends well: a service.
@@ -52,6 +54,7 @@ class Command:
 
     def __init__(self, *, as_json: bool = False, debug: bool = False) -> None:
         self.as_json, self.debug = as_json, debug or Command.debugs_all
+        self.program = Program.for_call()
         self.is_interactive = not as_json and all(
             each is not None and each.isatty() for each in (sys.stdin, sys.stderr)
         )
@@ -98,7 +101,7 @@ class Command:
 
         if isinstance(sys.stdout, io.TextIOWrapper):  # What its encoding lacks is written as codes, as on stderr.
             sys.stdout.reconfigure(errors="backslashreplace")
-        self.screen = Screen()
+        self.screen = Screen(self.program.complete)
         try:
             self.open()
         except UpcallError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from typing import Annotated
 
@@ -45,6 +46,7 @@ def _options(
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line. Wrong usage ends with one line and status 2."""
     given = sys.argv[1:] if arguments is None else arguments
+    _open_closed_streams()
     signals.exit_on_stop()
     try:
         status = app(args=given or ["--help"], prog_name="upcall", standalone_mode=False)
@@ -61,6 +63,14 @@ def main(arguments: list[str] | None = None) -> None:
     if status == signals.INTERRUPTED:
         signals.ignore_stops()
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _open_closed_streams() -> None:
+    """Open nothing in place of a standard stream that the caller closed (``<&-``): the next file that is opened, such
+    as the store, would take its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _explain(error: typer.TyperException) -> str:

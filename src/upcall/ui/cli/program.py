@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -10,23 +11,49 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from upcall.lazy_pattern import LazyPattern
+
 if TYPE_CHECKING:
     from upcall.questions.question import Question
     from upcall.runs.run import Run
 
 
+_HINT = LazyPattern(r"(?<=: )upcall ([a-z][^;,)\n]*?)(?=[.;,)]?\s*$|[.;,)]\s)", re.MULTILINE)
+"""A command that a message ends with, or has behind a colon."""
+
+WITHOUT_STORE = ("trust", "team", "store copy")
+"""The commands that take no ``--store``."""
+
+
 @dataclass(frozen=True)
 class Program:
-    """The beginning and the end of a command that the user can copy."""
+    """The beginning and the end of a command that the user can copy.
+
+    Attributes:
+        name: what to type to call this program.
+        options: those of the call that choose the same runs and the same user.
+        place: those of them that choose the store.
+    """
 
     name: str
     options: str = ""
+    place: str = ""
 
     @classmethod
-    def for_call(cls, **options: object) -> Program:
+    def for_call(cls, store: object = None, config: object = None, user: object = None) -> Program:
         """Return the program as it was called, with the options that were given."""
-        given = [f" --{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in options.items() if value]
-        return cls(_find_name(), "".join(given))
+        place = _write_options(store=store, config=config)
+        return cls(_find_name(), place + _write_options(user=user), place)
+
+    def complete(self, text: str) -> str:
+        """Return a message with the store of this call in the commands that it names: the library that wrote it knows
+        of no command line."""
+        return _HINT.sub(self._complete_hint, text)
+
+    def _complete_hint(self, found: re.Match[str]) -> str:
+        hint = found[1]
+        is_complete = " --store" in hint or hint.startswith(WITHOUT_STORE)
+        return f"{self.name} {hint}{'' if is_complete else self.place}"
 
     def command(self, verb: str, *arguments: str) -> str:
         """Write a command on its own line."""
@@ -63,6 +90,10 @@ def explain_pending(run: Run, program: Program) -> list[str]:
     if any(question.secret for question in run.questions):
         lines.append("With -, the answer is read from standard input; on a terminal it is not shown.")
     return lines
+
+
+def _write_options(**options: object) -> str:
+    return "".join(f" --{name} {shlex.quote(str(value))}" for name, value in options.items() if value)
 
 
 def _find_name() -> str:

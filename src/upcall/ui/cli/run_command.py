@@ -46,7 +46,6 @@ class RunCommand(Command):
     """A command about runs.
 
     Attributes:
-        program: how to call this program again with the same store.
         run_id: the run that the command is about, if known: after a stop, the command says how to continue it.
         is_watching: whether the command runs until it is stopped.
         reader: read-only access to the runs.
@@ -228,6 +227,8 @@ class RunCommand(Command):
                 async for item in items:
                     self._announce()
                     if isinstance(item, Run):
+                        if not self.as_json:
+                            self.screen.events.finish(item.result)
                         return item
                     if not self.as_json:
                         if not has_begun:
@@ -308,7 +309,7 @@ class RunCommand(Command):
         elif run.error is None:
             self.screen.note(f"Run {run.id} is {run.status}.")
         if run.result is not None:
-            self.screen.result(run.result)
+            self.screen.markdown(run.result)
             if run.assumptions or run.warnings:
                 from upcall.ui.run_report import list_assumptions, list_warnings
 
@@ -330,7 +331,7 @@ class RunCommand(Command):
             from upcall.policy.deadlines import explain_lapsed
 
             for line in explain_lapsed(run):
-                self.screen.print_whole(f"\n{line}", "yellow", console)
+                self.screen.print_whole(f"\n{self.program.complete(line)}", "yellow", console)
         self.screen.print_whole("\n".join(["", *explain_pending(run, self.program)]), "", console)
 
     def describe_error(self, error: Exception) -> dict[str, Any]:

@@ -38,9 +38,13 @@ class Screen:
 
     If standard error is a terminal that can be drawn on, events are a tree, the last lines show work in progress, and
     questions are lists. Otherwise, and if the user wants `plain` output, everything is printed line by line.
+
+    Args:
+        complete: completes the commands that a note or an error names.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, complete: Callable[[str], str] = str) -> None:
+        self._complete = complete
         self.out = Console(highlight=False, soft_wrap=True)
         self.err = Console(stderr=True, highlight=False, soft_wrap=True)
         self.plain = False
@@ -80,25 +84,37 @@ class Screen:
 
     def settle(self) -> None:
         """Erase work in progress, and keep the parts that should stay."""
-        region = self.__dict__.get("region")  # By its name it would be made here, with AutoGen behind it.
+        region, events = map(
+            self.__dict__.get, ("region", "events")
+        )  # By name they are made, with AutoGen behind them.
         if region is not None:
             region.hide()
-            if "events" in self.__dict__:
-                self.events.settle()
+        if events is not None:
+            events.settle()
 
     def note(self, text: str, style: str = "dim") -> None:
         """Print a line about the run, above work in progress."""
-        self._print(self.err, text, style)
+        self._print(self.err, self._complete(text), style)
 
     def error(self, text: str) -> None:
         """Print the one line that says what went wrong."""
         self.settle()
-        self.err.print(Text.assemble(("error: ", "bold red"), escape_controls(one_line(text))))
+        self.err.print(Text.assemble(("error: ", "bold red"), escape_controls(one_line(self._complete(text)))))
 
     def result(self, text: str) -> None:
         """Print what the user asked for."""
         self.settle()
         self._print(self.out, text)
+
+    def markdown(self, text: str) -> None:
+        """Print a model's Markdown, which the user asked for: rendered on a terminal, elsewhere as it is."""
+        if self.report_width is None or self.out.is_dumb_terminal:
+            self.result(text)
+            return
+        from upcall.ui.terminal.rendered_markdown import RenderedMarkdown
+
+        self.settle()
+        self.out.print(RenderedMarkdown(text), width=self.report_width, soft_wrap=False)
 
     def print_whole(self, text: str, style: str = "", console: Console | None = None) -> None:
         """Print lines without wrapping, such as commands to copy."""

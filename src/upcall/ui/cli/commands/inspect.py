@@ -144,7 +144,7 @@ def _print_report(command: RunCommand, run: Run) -> None:
 
     log = signals.run(command.reader.log.visible(run.id))
     prices = Prices.of(command.reader.settings, run)
-    command.screen.result("\n".join(report(run, log, prices, command.screen.report_width)))
+    command.screen.result("\n".join(report(run, log, prices, command.screen.report_width, command.program.complete)))
     if run.questions and not run.is_final:
         command.print_pending(run)
 

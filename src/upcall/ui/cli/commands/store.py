@@ -16,6 +16,7 @@ from upcall.errors import ConfigurationError
 from upcall.ui.cli.command import FAILED, Command
 from upcall.ui.cli.help import STORE as STORE_COMMANDS
 from upcall.ui.cli.options import AS_JSON, CONFIG, DEBUG, STORE, Given, RunArgument, command_group, with_options
+from upcall.ui.cli.program import Program
 
 if TYPE_CHECKING:
     from upcall.settings import Settings
@@ -36,6 +37,7 @@ class StoreCommand(Command):
     def __init__(self, *, config: Path | None, as_json: bool, debug: bool, settings: Given | None = None) -> None:
         super().__init__(as_json=as_json, debug=debug)
         self._given, self._config = settings or {}, config
+        self.program = Program.for_call(store=self._given.get("store", {}).get("path"), config=config)
 
     def open(self) -> None:
         """See `Command`."""
@@ -83,7 +85,8 @@ def run_check(command: StoreCommand) -> None:
 
     with command:
         found = signals.run(maintenance.check(command.store))
-        command.print_lines(maintenance.as_plain(found), _describe_check(command.store.name, found))
+        lines = map(command.program.complete, _describe_check(command.store.name, found))
+        command.print_lines(maintenance.as_plain(found), lines)
     if found.problems:
         raise typer.Exit(FAILED)
 
@@ -151,7 +154,8 @@ def run_upgrade(
     with command:
         upgrade = upgrading.upgrade_store(command.store, dry_run=dry_run, backup=backup, contract=contract)
         done = signals.run(upgrade)
-        command.print_lines({**asdict(done), "dry_run": dry_run}, _describe_upgrade(command.store.name, done, dry_run))
+        lines = _describe_upgrade(command.store.name, done, dry_run)
+        command.print_lines({**asdict(done), "dry_run": dry_run}, map(command.program.complete, lines))
 
 
 @app.command("restore", epilog="Example: upcall store restore 3f2a9c")
@@ -163,9 +167,8 @@ def run_restore(command: StoreCommand, run_id: RunArgument) -> None:
     with command:
         run = signals.run(maintenance.restore(command.store, run_id))
         verb = "answer" if run.waiting else "resume"
-        message = (
-            f"Run {run.id} is back at its last intact checkpoint ({run.status}). Continue with: upcall {verb} {run.id}"
-        )
+        how = command.program.command(verb, run.id).strip()
+        message = f"Run {run.id} is back at its last intact checkpoint ({run.status}). Continue with: {how}"
         command.print_lines(run.as_json(), [message])
 
 
