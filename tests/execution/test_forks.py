@@ -163,6 +163,7 @@ async def test_fork_overrules_a_fact_and_keeps_earlier_work() -> None:
     assert (forked.status, texts(forked), forked.answers[0].by.value) == (RunStatus.COMPLETED, ["FastAPI"], "human")
     assert bench.notes == ["before", "after", "after"]
     assert bench.calls() == calls + 3
+    assert f"{forked.id} (completed, 3 model calls, 3 more kept)" in await bench.app.forks.diff(run.id, forked.id)
     again = await bench.app.fork(forked.id, run.answered_questions[0].id, "Express")
     assert "Express" in str(again.result)
     assert bench.notes == ["before", "after", "after"]  # With the run's own answer all is in its journal.

@@ -18,6 +18,7 @@ from urllib.request import urlopen
 import pytest
 from forked import start_command
 from places import ROOT
+from scenario import upcall
 
 from upcall import Upcall, run_sync
 
@@ -159,3 +160,15 @@ def test_question_goes_to_a_url_and_its_answer_returns() -> None:
         process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, done["status"], done["run_id"]) == (0, "completed", asked["run_id"])
     assert "with Express" in done["result"]
+
+
+@pytest.mark.slow
+def test_own_team_of_the_readme_is_answered_by_another_process() -> None:
+    """Issue 35: its scripted model started over there, so that the run failed."""
+    blocks = (ROOT / "README.md").read_text(encoding="utf-8").split("```python\n")
+    (sample,) = [block.partition("\napp = ")[0] for block in blocks if '"You test": ' in block]
+    Path("tested_team.py").write_text(sample, encoding="utf-8")
+    run = upcall("run", "See that the parser is tested", "--team", "tested_team:make_team", "--json").json
+    (question,) = run["questions"]
+    ended = upcall("answer", run["run_id"], f"{question['id']}=3.12", "--json").json
+    assert (ended["status"], ended["result"]) == ("completed", "All tests pass on 3.12.")

@@ -22,6 +22,7 @@ from mcp.types import ElicitRequestParams, ElicitRequestURLParams, ElicitResult,
 from scenario import TASK
 from services import ASK, Site, one_agent, serving
 
+import upcall
 from upcall import ask_secret
 from upcall.server.callers import Caller
 from upcall.server.tokens import create_token
@@ -177,6 +178,7 @@ async def test_session_of_another_caller_is_not_found(other: str | None) -> None
     takes = {"Accept": "application/json, text/event-stream"}
     async with serving(one_agent(ASK)) as site, await site.caller("alice") as alice, await site.caller(other) as else_:
         begun = await alice.post("/mcp", json=first, headers=takes)
+        assert f'"serverInfo":{{"name":"upcall","version":"{upcall.__version__}"}}' in begun.text
         hers = {**takes, "Mcp-Session-Id": begun.headers["Mcp-Session-Id"]}
         none = {**takes, "Mcp-Session-Id": "f" * 32}
         for method, body in (("POST", reply), ("GET", None), ("DELETE", None)):

@@ -10,13 +10,17 @@ import struct
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from typing import Any
 
 import httpx
 import pytest
 from scenario import TASK
 from services import Process, Site, one_agent, serve_apart, serving
 
+from upcall import Settings
+from upcall.execution.demo import NOTICE
 from upcall.server import connections, server
+from upcall.server.commands import describe_worker
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -212,7 +216,21 @@ def test_hanging_up_writes_nothing_into_the_log() -> None:
         assert process.client.get("/healthz").json() == {"status": "ok"}
         code, text = process.stop(signal.SIGTERM)
     assert [line for line in text.splitlines() if line.strip()] == [
+        NOTICE,
         "Open this in a browser; Ctrl-C stops the service.",
         "Stopped.",
     ]
     assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("models", "team", "line"),
+    [
+        ({"model": "demo"}, None, NOTICE),
+        ({"model": "gpt-4o"}, None, "Model: gpt-4o."),
+        ({"model": "gpt-4o", "kinds": {"coding": "gpt-4.1"}}, None, "Model: gpt-4o; gpt-4.1 (coder)."),
+        ({"model": "gpt-4o"}, "teams:make", "Team: teams:make."),
+    ],
+)
+def test_service_names_the_model_that_works(models: dict[str, Any], team: str | None, line: str) -> None:
+    assert describe_worker(Settings.read(None, models=models), team) == line

@@ -85,6 +85,22 @@ async def test_request_too_many_is_refused() -> None:
         await client.create(MESSAGES)
 
 
+async def test_script_of_another_process_begins_where_the_conversation_stands() -> None:
+    """Issue 35: the list of the README's sample started over there, so that the run failed."""
+    add = Call("add", {"a": 1})
+    before = [*MESSAGES, AssistantMessage(content="Let me see.", source="solo"), *MESSAGES]
+    with ScriptedModelClient(["Let me see.", Fail(500), add, "It is 3"]) as client:
+        (made,) = [FunctionCall(id="call_7", name="add", arguments=add.text)]
+        asked = AssistantMessage(content=[made], source="solo")
+        assert (await client.create([*before, asked, RESULT])).content == "It is 3"
+
+
+async def test_script_begins_at_its_first_reply_in_a_conversation_of_others() -> None:
+    with ScriptedModelClient(["One", "Two"]) as client:
+        others = [AssistantMessage(content="Zero", source="solo"), AssistantMessage(content="One", source="solo")]
+        assert [(await client.create([*MESSAGES, *others])).content for _ in range(2)] == ["One", "Two"]
+
+
 async def test_scripted_model_refuses_an_unscripted_agent() -> None:
     with pytest.raises(ScriptError, match="no replies scripted for: 'You plan"):
         await ScriptedModelClient({"You code": ["Code"]}).create([SystemMessage(content="You plan")])

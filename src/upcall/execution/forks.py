@@ -28,6 +28,7 @@ from upcall.trees import TreeTooDeep, copy_tree
 
 if TYPE_CHECKING:
     from upcall.settings import Settings
+    from upcall.storage.store import RunStore
 
 _RESULT_CHARS = 200
 
@@ -216,21 +217,18 @@ class Branch:
 
     Attributes:
         run: the run.
-        kept: what it took over from the run that it was forked from, by agent: calls that it did not make.
+        own_usage: what the calls used that it made itself, by agent.
+        is_estimate: whether some tokens of that are a share: of an agent that made some of its calls, and found others
+            in the journal of the run that it was forked from.
         changes: its changes to files, oldest first.
         prices: what tokens cost.
     """
 
     run: Run
-    kept: Mapping[str, Usage] = field(default_factory=dict)
+    own_usage: Mapping[str, Usage]
+    is_estimate: bool = False
     changes: Sequence[Change] = ()
     prices: Prices = field(default_factory=Prices)
-
-    @property
-    def own_usage(self) -> dict[str, Usage]:
-        """What its own calls used, by agent."""
-        own = {path: used.minus(self.kept.get(path, Usage())) for path, used in self.run.usage.items()}
-        return {path: used for path, used in own.items() if used.model_calls}
 
 
 async def load_branch(access: RunAccess, run_id: str, settings: Settings) -> Branch:
@@ -240,11 +238,36 @@ async def load_branch(access: RunAccess, run_id: str, settings: Settings) -> Bra
         UnknownRun, NotAllowed: it is not there, or somebody else's.
     """
     run = (await access.load_whole(run_id, "diff")).run
-    first = next(iter(await access.store.checkpoints(run.id)), None)
-    begun = first.progress if first is not None and run.forked_from is not None else None
-    kept = begun.usage if begun is not None and begun.lineage is not None else {}
-    changes = await StoredChanges(access.store, run.id).list_changes()
-    return Branch(run, kept, list_standing(changes), Prices.of(settings, run))
+    changes, prices = await StoredChanges(access.store, run.id).list_changes(), Prices.of(settings, run)
+    own, is_estimate = await _find_own_usage(access.store, run)
+    return Branch(run, own, is_estimate, list_standing(changes), prices)
+
+
+async def _find_own_usage(store: RunStore, run: Run) -> tuple[Mapping[str, Usage], bool]:
+    """Return what the calls used that a run made itself, and whether some of it is a share.
+
+    What a branch begins with stands in its first checkpoint. Behind it, replies are found in the journal of the run
+    that it was forked from: they count as used, and were never timed as calls of the branch.
+    """
+    if run.forked_from is None:
+        return run.usage, False
+    first = next(iter(await store.checkpoints(run.id)), None)
+    begun = first.progress.usage if first is not None and first.progress and first.progress.lineage else {}
+    made, theirs = [await _count_timed_calls(store, each) for each in (run.id, run.forked_from)]
+    own, is_estimate = dict[str, Usage](), False
+    for path, used in run.usage.items():
+        since = used.minus(begun.get(path, Usage()))
+        count = min(since.model_calls, made[path]) if path in made or path in theirs else since.model_calls
+        is_estimate |= 0 < count < since.model_calls
+        if count:
+            own[path] = since.share(count)
+    return own, is_estimate
+
+
+async def _count_timed_calls(store: RunStore, run_id: str) -> Counter[str]:
+    """Count the model calls that were made for a run, by agent."""
+    calls = [call for period in await store.events.call_timings(run_id) for call in period.calls]
+    return Counter("/".join(call.path) for call in calls if not call.tool)
 
 
 def compare_runs(one: Branch, other: Branch) -> list[str]:
@@ -271,7 +294,8 @@ def compare_runs(one: Branch, other: Branch) -> list[str]:
 
 
 def _count_calls(branch: Branch) -> str:
-    own, kept = (Usage.total(used.values()).model_calls for used in (branch.own_usage, branch.kept))
+    own = Usage.total(branch.own_usage.values()).model_calls
+    kept = branch.run.total_usage.model_calls - own
     return f"{_some(own, 'model call')}{f', {kept} more kept' if kept else ''}"
 
 
@@ -295,7 +319,8 @@ def _cost(branch: Branch) -> str:
     partly = " without agents whose model has no price" if known and len(known) < len(costs) else ""
     money = f", {sum(known):.4f} {branch.prices.currency}{partly}" if known else ""
     total = Usage.total(own.values())
-    return f"{total.prompt_tokens:,}+{total.completion_tokens:,} tokens{money}"
+    about = "about " if branch.is_estimate else ""
+    return f"{about}{total.prompt_tokens:,}+{total.completion_tokens:,} tokens{money}"
 
 
 def _alike(one: tuple[Question, Answer], other: tuple[Question, Answer]) -> bool:

@@ -55,6 +55,15 @@ class Usage(BaseModel, frozen=True, defer_build=True):
             model_calls=max(0, self.model_calls - earlier.model_calls),
         )
 
+    def share(self, calls: int) -> Usage:
+        """Return the share of some of its model calls, as if all took as many tokens."""
+        part = calls / self.model_calls
+        return Usage(
+            prompt_tokens=round(self.prompt_tokens * part),
+            completion_tokens=round(self.completion_tokens * part),
+            model_calls=calls,
+        )
+
     @property
     def tokens(self) -> int:
         """Those sent and those that came back."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import secrets
 import sys
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, get_args
 
 from upcall import signals
 from upcall.errors import missing_extra
+from upcall.options import AgentName
 from upcall.ui.cli.help import SERVICE
 from upcall.ui.cli.options import (
     BASE_URL,
@@ -24,7 +26,9 @@ from upcall.ui.cli.options import (
 from upcall.ui.cli.run_command import RunCommand
 
 if TYPE_CHECKING:
+    from upcall.model_settings import ModelSettings
     from upcall.server.service import Service
+    from upcall.settings import Settings
 
 
 @single_command(SERVICE, "upcall serve --port 8080")
@@ -50,6 +54,7 @@ def serve(command: RunCommand) -> None:
         from upcall.server.server import serve as serve_until_stopped
 
         def show_link(link: str) -> None:
+            command.screen.note(describe_worker(service.settings, command.team))
             command.screen.note("Open this in a browser; Ctrl-C stops the service.")
             sys.stdout.write(f"{link}\n")
             sys.stdout.flush()
@@ -68,6 +73,26 @@ def mcp(command: RunCommand) -> None:
         from upcall.server.mcp_tools import serve_on_stdio
 
         signals.run(serve_on_stdio(service, command.app.settings.users.user))
+
+
+def describe_worker(settings: Settings, team: str | None) -> str:
+    """Describe in one line who works on new runs: the models of the built-in team, or the user's own team."""
+    from upcall.execution.demo import NOTICE
+    from upcall.execution.model_clients import uses_demo
+
+    if team is not None:
+        return f"Team: {team}."
+    if uses_demo(settings):
+        return NOTICE
+    models = {agent: _name_model(settings.for_agent(agent)) for agent in get_args(AgentName)}
+    (most, _), *_ = Counter(models.values()).most_common(1)
+    others = ", ".join(f"{model} ({agent})" for agent, model in models.items() if model != most)
+    return f"Model: {most}{f'; {others}' if others else ''}."
+
+
+def _name_model(model: ModelSettings) -> str:
+    component = model.model_client or {}
+    return model.model or str((component.get("config") or {}).get("model") or component.get("provider", "unnamed"))
 
 
 def _make_service(command: RunCommand) -> Service:

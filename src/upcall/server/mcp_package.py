@@ -61,17 +61,20 @@ _log = logging.getLogger(__name__)
 _SECURITY = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 
 
-def make_server(name: str, instructions: str, store: RunStore, local_caller: str) -> McpServer:
+def make_server(name: str, version: str, instructions: str, store: RunStore, local_caller: str) -> McpServer:
     """Make a server without tools.
 
     Args:
         name: how clients know it.
+        version: that of the program; by default the package gives its own.
         instructions: what a client's model reads.
         store: whose processes take each other's states.
         local_caller: by which name a client on standard input is known; one over HTTP, by `SCOPE_USER` of its scope.
     """
     if not IS_SECOND:
-        return FastMCP(name, instructions, log_level="ERROR", transport_security=_SECURITY)
+        first = FastMCP[Any](name, instructions, log_level="ERROR", transport_security=_SECURITY)
+        first._mcp_server.version = version  # 1.x takes none, and has no other way.
+        return first
     from mcp.server.mcpserver import RequestStateSecurity  # type: ignore[import-not-found,unused-ignore]
 
     def name_caller(context: Any) -> str:
@@ -81,7 +84,9 @@ def make_server(name: str, instructions: str, store: RunStore, local_caller: str
     security = RequestStateSecurity(
         codec=codec, ttl=STATE_LIFETIME.total_seconds(), bind_principal=name_caller, audience=name
     )
-    made: Any = FastMCP(name, instructions=instructions, log_level="ERROR", request_state_security=security)  # type: ignore[call-arg,unused-ignore]
+    made: Any = FastMCP(  # type: ignore[call-arg,unused-ignore]
+        name, instructions=instructions, version=version, log_level="ERROR", request_state_security=security
+    )
     made.middleware.insert(0, codec.load_for)  # Outside of what opens the state.
     return made  # type: ignore[no-any-return]
 

@@ -19,6 +19,7 @@ from mcp.types import ElicitResult
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 
+import upcall
 from upcall.errors import AnswerRefused, CallerError, UpcallError
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue, parse_unsealed
@@ -64,7 +65,9 @@ INSTRUCTIONS = (
 def make_mcp(service: Service, find_caller: FindCaller) -> McpServer:
     """Make the MCP server of a service; `find_caller` identifies the caller by the HTTP request, if there is one."""
     logging.getLogger("mcp.server.streamable_http").addFilter(_is_no_farewell)
-    made = make_server("upcall", INSTRUCTIONS, service.store, f"user {service.settings.users.user or ''}")
+    made = make_server(
+        "upcall", upcall.__version__, INSTRUCTIONS, service.store, f"user {service.settings.users.user or ''}"
+    )
 
     @asynccontextmanager
     async def let_in(context: AnyContext) -> AsyncIterator[Caller]:

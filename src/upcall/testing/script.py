@@ -166,12 +166,17 @@ class Strict(ABC):
 
 
 class Script:
-    """Hands out replies in order, and is strict: too many requests and leftovers are both errors."""
+    """Hands out replies in order, and is strict: too many requests and leftovers are both errors.
+
+    A list begins where the conversation of its first request stands: what the model wrote in it was scripted, so these
+    replies were given before, by another process.
+    """
 
     def __init__(self, replies: Replies) -> None:
         self._responder = replies if callable(replies) else None
         lists = replies if isinstance(replies, Mapping) else {"": [] if callable(replies) else replies}
         self._left = {key: list(values) for key, values in lists.items()}
+        self._begun = set[str]()
         self.requests: list[Request] = []
 
     def reply_to(self, request: Request) -> Reply:
@@ -188,6 +193,9 @@ class Script:
             return self._responder(request)
         for key, replies in self._left.items():
             if key in request.system:
+                if key not in self._begun:
+                    self._begun.add(key)
+                    del replies[: _find_place(replies, request)]
                 if not replies:
                     who = key or "the model"
                     raise ScriptError(f"no reply left for {who!r} at request {len(self.requests)}")
@@ -199,6 +207,27 @@ class Script:
         left = {key or "the model": len(replies) for key, replies in self._left.items() if replies}
         if left:
             raise ScriptError(f"replies left over: {left}")
+
+
+def _find_place(replies: Sequence[Reply], request: Request) -> int:
+    """Return how many replies of a list a conversation has used; none where it has others, too."""
+    place = 0
+    for message in request.messages:
+        if message["role"] == "assistant":
+            found = (at for at in range(place, len(replies)) if _is_reply(message, replies[at]))
+            if (at := next(found, None)) is None:
+                return 0
+            place = at + 1
+    return place
+
+
+def _is_reply(message: Json, reply: Reply) -> bool:
+    """Return whether a message of a conversation is this reply of the script."""
+    given = lengthen(reply)
+    made = [each["function"] for each in message.get("tool_calls") or ()]
+    if isinstance(given, Calls):
+        return [(each["name"], each["arguments"]) for each in made] == [(call.name, call.text) for call in given.calls]
+    return isinstance(given, Say) and not made and message["content"] == given.text
 
 
 def lengthen(reply: Reply) -> LongReply:
