@@ -98,6 +98,7 @@ def test_commands_without_a_store_are_known_to_the_hints() -> None:
         ("with: upcall store check --store x.db", "with: upcall store check --store x.db"),
         ("Read it: upcall trust upcall.yaml", "Read it: upcall trust upcall.yaml"),
         ("Let upcall list them.", "Let upcall list them."),
+        ("Wrong: upcall adds 'x', but twice.", "Wrong: upcall adds 'x', but twice."),
     ],
 )
 def test_hint_of_a_message_keeps_the_store(message: str, completed: str) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, get_args
 
 from upcall import signals
 from upcall.errors import missing_extra
-from upcall.options import AgentName
 from upcall.ui.cli.help import SERVICE
 from upcall.ui.cli.options import (
     BASE_URL,
@@ -79,6 +78,7 @@ def describe_worker(settings: Settings, team: str | None) -> str:
     """Describe in one line who works on new runs: the models of the built-in team, or the user's own team."""
     from upcall.execution.demo import NOTICE
     from upcall.execution.model_clients import uses_demo
+    from upcall.options import AgentName
 
     if team is not None:
         return f"Team: {team}."

@@ -14,9 +14,12 @@ from upcall.ui.cli.added_commands import CommandsOnUse, list_sources
 from upcall.ui.cli.command import WRONG_USE, Command, describe_refusal
 from upcall.ui.cli.commands import edit, holds, inspect, memory, run, store, trust
 
+OWN = list_sources(run.app, inspect.app, edit.app, holds.app, trust.app, memory=memory.app, store=store.app)
+"""What the core's commands are made of, by name."""
+
 
 class _Commands(CommandsOnUse):
-    own = list_sources(run.app, inspect.app, edit.app, holds.app, trust.app, memory=memory.app, store=store.app)
+    own = OWN
 
 
 app = typer.Typer(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from upcall.extensions import find_added
 from upcall.lazy_pattern import LazyPattern
 
 if TYPE_CHECKING:
@@ -51,7 +52,11 @@ class Program:
         return _HINT.sub(self._complete_hint, text)
 
     def _complete_hint(self, found: re.Match[str]) -> str:
+        from upcall.ui.cli.main import OWN  # It imports the commands, which have a program.
+
         hint = found[1]
+        if hint.split()[0] not in {*OWN, *find_added("commands")}:
+            return found[0]
         is_complete = " --store" in hint or hint.startswith(WITHOUT_STORE)
         return f"{self.name} {hint}{'' if is_complete else self.place}"
 
