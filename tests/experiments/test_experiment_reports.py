@@ -49,12 +49,43 @@ def test_numbers_of_a_table_stand_to_the_right() -> None:
     assert format_table(rows, names=1) == ["policy    trials", "never          4", "budget 1      16"]
 
 
+async def test_narrow_terminal_gets_a_column_a_policy() -> None:
+    results = await experiment(4, policies=["always", "never"]).run()
+    wide, narrow = results.lines(), results.lines(80)
+    assert any(line.startswith("always") for line in wide)
+    [heads] = [line.split() for line in narrow if line.startswith("policy")]
+    assert heads == ["policy", "always", "never"]
+    assert [line.split() for line in narrow if line.startswith("trials")] == [["trials", "4", "4"]]
+    assert (
+        max(map(len, narrow[: narrow.index("Differences on the same tasks, 95 % interval, p by permutation:")])) <= 80
+    )
+    assert results.lines(500) == wide
+
+
+async def test_notebook_gets_a_table_with_a_row_a_policy() -> None:
+    results = await experiment(4, policies=["always", "never"]).run(what_if=True)
+    shown = results._repr_html_()
+    assert Tags(shown).tags.count("tr") == 3
+    assert '<th scope="row" style="text-align:left">always</th>' in shown
+    assert "Differences on the same tasks" in shown
+    assert "What if the answer had been another one" in shown
+
+
 async def test_what_was_written_is_escaped(tmp_path: Path) -> None:
     tasks = [task(0).model_copy(update={"id": HOSTILE, "task": f"Write it {HOSTILE}"})]
     page = await page_of(await experiment(tasks=tasks).run(), tmp_path)
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
     assert "\x1b" not in page
+
+
+async def test_names_in_a_notebooks_table_are_escaped() -> None:
+    results = await experiment(
+        2, policies=["always", {"name": HOSTILE, "settings": {"questions": {"unattended": True}}}]
+    ).run()
+    assert "&lt;script&gt;" in results._repr_html_()
+    assert "<script>" not in results._repr_html_()
+    assert "\x1b" not in results._repr_html_()
 
 
 async def test_transcripts_shown_first_are_those_that_failed() -> None:

@@ -129,7 +129,8 @@ def experiment(
                 )
         for path in report or []:
             results.write(path)
-        value, lines = results.as_json(), [*describe_plan(chosen, results)] if dry_run else results.lines()
+        width = command.screen.out.width if command.screen.out.is_terminal else None
+        value, lines = results.as_json(), [*describe_plan(chosen, results)] if dry_run else results.lines(width)
         if other is not None:
             from upcall.experiments.tables import comparison_json, comparison_lines
 

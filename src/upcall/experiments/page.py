@@ -14,8 +14,8 @@ from jinja2 import Environment
 from upcall.experiments.measures import MEASURES
 from upcall.experiments.results import Results
 from upcall.experiments.statistics import Estimate
-from upcall.experiments.tables import difference_lines, format_estimate
-from upcall.experiments.what_if import value_questions
+from upcall.experiments.tables import difference_lines, format_estimate, make_table, note_lines
+from upcall.experiments.what_if import branch_lines, value_questions
 from upcall.html_templates import load_templates
 from upcall.text import escape_controls
 
@@ -77,6 +77,16 @@ def render_page(results: Results) -> str:
         questions=value_questions(results.branches),
         highlights=results.highlights,
         link=partial(link_run, results),
+    )  # fmt: skip
+
+
+def render_table(results: Results) -> str:
+    """Return the measures and differences as HTML for a notebook, which has its own styles for tables."""
+    return _templates().get_template("notebook.html").render(
+        notes=note_lines(results),
+        table=make_table(results),
+        differences=difference_lines(results) if results.differences else [],
+        branches=branch_lines(results.branches) if results.branches else [],
     )  # fmt: skip
 
 

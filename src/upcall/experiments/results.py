@@ -6,7 +6,6 @@ import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from html import escape
 from importlib import import_module
 from itertools import combinations
 from pathlib import Path
@@ -18,7 +17,7 @@ from upcall.experiments.highlights import Highlight
 from upcall.experiments.records import TrialRecord
 from upcall.experiments.trial import Cell
 from upcall.experiments.what_if import Branch, branches_json
-from upcall.text import escape_controls, first_line
+from upcall.text import first_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -154,13 +153,15 @@ class Results:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        return f"<pre>{escape(escape_controls(chr(10).join(self.lines())))}</pre>"
+        from upcall.experiments.page import render_table
 
-    def lines(self) -> list[str]:
-        """Return the tables for a terminal."""
+        return render_table(self)
+
+    def lines(self, width: int | None = None) -> list[str]:
+        """Return the tables for a terminal of `width` characters; None for one without limits."""
         from upcall.experiments.tables import result_lines
 
-        return result_lines(self)
+        return result_lines(self, width)
 
 
 def _write_page(results: Results, path: Path) -> None:

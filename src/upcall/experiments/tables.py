@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from upcall.experiments.measures import MEASURES, Measure
@@ -14,25 +15,60 @@ if TYPE_CHECKING:
     from upcall.experiments.statistics import Difference, Estimate
 
 
-def result_lines(results: Results) -> list[str]:
-    """Return a line per cell with its measures, then how the policies differ."""
-    lines = [f"{results.name}: {len(results.records)} of {results.total} trials, {results.cost.to_text()}"]
-    if results.stopped:
-        lines.append(results.stopped)
-    lines += [f"Team {team} is left out: {why}" for team, why in results.broken.items()]
-    if cut := sum(each.cut_off for each in results.records):
-        lines.append(f"{cut} trials were cut off: an agent used up its model calls, so the result is unfinished.")
+@dataclass(frozen=True)
+class ResultTable:
+    """The measures of the cells, as text.
+
+    Attributes:
+        heads: the names of the columns.
+        rows: a row for each cell.
+        names: how many columns, the first ones, name the cell.
+    """
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    names: int
+
+    def as_lines(self, width: int | None = None) -> list[str]:
+        """Return a line for each cell; where that is wider than `width`, a line for each measure, with a column for
+        each cell."""
+        lines = format_table([self.heads, *self.rows], names=self.names)
+        if width is None or max(map(len, lines)) <= width:
+            return lines
+        return format_table([*zip(self.heads, *self.rows, strict=True)], names=1)
+
+
+def make_table(results: Results) -> ResultTable:
+    """Return the measures that say anything, of all cells."""
     shown = [each for each in MEASURES if each.in_table and _is_known(results, each)]
     names = _heads(results)
     rows = [
         [*_select(cell, names), str(len(results.of_cell(cell))), *(format_estimate(of[m.name], m) for m in shown)]
         for cell, of in results.cells.items()
     ]
-    if rows:
-        lines += ["", *format_table([[*names, "trials", *(each.title for each in shown)], *rows], names=len(names))]
+    return ResultTable([*names, "trials", *(each.title for each in shown)], rows, len(names))
+
+
+def result_lines(results: Results, width: int | None = None) -> list[str]:
+    """Return a line per cell with its measures, then how the policies differ; a column per cell in a narrow terminal of
+    `width` characters."""
+    lines, table = note_lines(results), make_table(results)
+    if table.rows:
+        lines += ["", *table.as_lines(width)]
     if results.differences:
         lines += ["", "Differences on the same tasks, 95 % interval, p by permutation:", *difference_lines(results)]
     return [*lines, *branch_lines(results.branches)] if results.branches else lines
+
+
+def note_lines(results: Results) -> list[str]:
+    """Return how much is done, at what cost, and what was left out or cut off."""
+    lines = [f"{results.name}: {len(results.records)} of {results.total} trials, {results.cost.to_text()}"]
+    if results.stopped:
+        lines.append(results.stopped)
+    lines += [f"Team {team} is left out: {why}" for team, why in results.broken.items()]
+    if cut := sum(each.cut_off for each in results.records):
+        lines.append(f"{cut} trials were cut off: an agent used up its model calls, so the result is unfinished.")
+    return lines
 
 
 def difference_lines(results: Results) -> list[str]:
