@@ -28,7 +28,7 @@ from upcall.questions.matching import AnswersInput, resolve_id
 from upcall.questions.question import Question
 from upcall.runs.config import RootTeamConfig, RunConfig
 from upcall.runs.run import Run
-from upcall.runs.run_page import EVERYBODY, Page, RunPage, Viewer, is_storable
+from upcall.runs.run_page import EVERYBODY, RunPage, StoredPage, Viewer, is_storable
 
 NOT_SHOWN = "(the task of somebody else)"
 """Replaces the task in a run of which a user sees only the questions assigned to them."""
@@ -63,7 +63,7 @@ class InboxEntry(NamedTuple):
         printer.text(self._repr_mimebundle_()["text/plain"])
 
 
-class OpenQuestions(Page[InboxEntry]):
+class OpenQuestions(StoredPage[InboxEntry]):
     """Open questions of several runs; ``damaged`` are runs that wait for an answer and cannot be read."""
 
     def __str__(self) -> str:

@@ -53,7 +53,7 @@ class DamagedRun:
 Entry = TypeVar("Entry")
 
 
-class Page(list[Entry]):
+class StoredPage(list[Entry]):
     """A page of what a store has of runs. It prints as text for a reader.
 
     Attributes:
@@ -77,7 +77,7 @@ class Page(list[Entry]):
         printer.text(self._repr_mimebundle_()["text/plain"])
 
 
-class RunPage(Page[Run]):
+class RunPage(StoredPage[Run]):
     """A page of runs of a store; the next page starts after the run ``next``."""
 
     def __str__(self) -> str:
