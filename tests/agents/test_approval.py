@@ -191,7 +191,11 @@ async def test_pattern_is_checked_once_a_server_lists_its_tools(names: list[str]
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("run_comand", "is not a tool; did you mean 'run_command'"), ("rum_*", "is not a tool")]
+    ("name", "expected"),
+    [
+        pytest.param("run_comand", "is not a tool; did you mean 'run_command'", marks=pytest.mark.needs("workspace")),
+        ("rum_*", "is not a tool"),
+    ],
 )
 def test_settings_refuse_a_name_that_is_no_tool(name: str, expected: str) -> None:
     with pytest.raises(ConfigurationError, match=expected):
@@ -203,6 +207,7 @@ def test_team_of_ones_own_refuses_the_setting() -> None:
         Upcall(team=lambda: RoundRobinGroupChat([]), settings=Settings.read(questions={"approve": ["send"]}))
 
 
+@pytest.mark.needs("workspace")
 async def test_coder_asks_before_it_writes() -> None:
     app = Upcall(settings=Settings.read(models={"model": "demo"}, questions={"approve": ["write_*"]}), store="runs.db")
     run = await app.start("Build me a user authentication system")

@@ -209,7 +209,7 @@ async def test_stock_user_proxy_works_too() -> None:
     assert client.requests[1].tool_results == {"call_1_1": "Express"}
 
 
-@pytest.mark.needs("research")
+@pytest.mark.needs("research", "workspace")
 @pytest.mark.parametrize("name", ["user", "alice"])
 async def test_human_of_any_name_is_asked_for_members(tmp_path: Path, name: str) -> None:
     """Clarifier, planner, lead, and two nested agents at a time: the run never stops."""
@@ -263,6 +263,7 @@ async def test_prompt_without_an_answer_is_repeated_by_new_teams(how: str) -> No
     assert result.messages[-1].to_text() == "Written with Express."
 
 
+@pytest.mark.needs("workspace")
 async def test_one_team_does_one_task_after_another(tmp_path: Path) -> None:
     """S2-05: the second task is the one that is classified and planned."""
     with ScriptedHuman({"framework": "Express"}) as human:

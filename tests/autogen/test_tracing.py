@@ -229,6 +229,7 @@ def test_without_the_setting_the_sdk_is_not_even_imported() -> None:
     assert done.stdout.split() == ["completed", "[]"], done.stderr
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_command_line_exports_to_the_console() -> None:
     done = upcall("run", TASK, "--detach", "--json", UPCALL_TELEMETRY__TRACING="true", OTEL_TRACES_EXPORTER="console")
@@ -246,6 +247,7 @@ def test_trace_is_not_exported_where_the_environment_forbids() -> None:
     assert "export" not in done.err
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_command_line_exports_by_otlp() -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")

@@ -327,6 +327,7 @@ async def test_nothing_is_stored_for_a_task_that_cannot_start() -> None:
     assert await app.list() == []
 
 
+@pytest.mark.needs("workspace")
 def test_one_app_can_be_used_from_several_event_loops() -> None:
     """A script may call asyncio.run for each step; a model client's connections belong to one loop."""
     asked = '{"intent": "coding", "research_depth": "shallow"}'
@@ -368,6 +369,7 @@ async def emit_before_stored(app: Upcall) -> AsyncGenerator[Any, None]:
             yield item
 
 
+@pytest.mark.needs("workspace")
 async def test_run_keeps_its_own_model_where_none_is_named() -> None:
     shallow = '{"intent": "coding", "research_depth": "shallow"}'
     with LoopbackServer([shallow, ASK, "Done.", "Done."]) as server:

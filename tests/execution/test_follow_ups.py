@@ -47,6 +47,7 @@ async def test_run_that_waits_has_no_follow_up_yet() -> None:
         await app.start("Another one", follows=run)
 
 
+@pytest.mark.needs("workspace")
 async def test_follow_up_of_the_root_team_keeps_its_folder(tmp_path: Path) -> None:
     app = Upcall(
         store="runs.db", settings=Settings.read(None, models={"model": "demo"}, workspace={"executor": "none"})

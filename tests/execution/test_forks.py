@@ -281,6 +281,7 @@ async def test_log_says_who_forked_what() -> None:
     assert entry.detail == {"run": run.id, "question": run.questions[0].id}
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 async def test_fork_of_the_root_team_copies_the_files() -> None:
     app = Upcall(ScriptedModelClient(demo_reply), store="runs.db", settings=Settings.read(models={"model": "demo"}))
@@ -294,6 +295,7 @@ async def test_fork_of_the_root_team_copies_the_files() -> None:
     assert (forked.plan, forked.classification) == (done.plan, done.classification)
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 async def test_files_are_copied_outside_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the leases of the other runs of a process are not renewed meanwhile."""
@@ -307,6 +309,7 @@ async def test_files_are_copied_outside_of_the_event_loop(monkeypatch: pytest.Mo
     assert copying != [threading.current_thread()]
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_fork_from_the_command_line() -> None:
     run = upcall("run", TASKS[0], "--model", "demo", "--json").json

@@ -17,6 +17,8 @@ import pytest
 from places import ROOT
 from postgres import Server
 
+pytestmark = pytest.mark.needs("workspace")
+
 BENCHMARKS = ROOT / "benchmarks"
 SCENARIOS = (
     "nested",

@@ -135,6 +135,7 @@ async def new_subshell(client: NotebookClient) -> str:
     return str(reply["content"]["subshell_id"])
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.parametrize("name", ["01_quickstart", pytest.param("02_questions_step_by_step", marks=pytest.mark.slow)])
 @pytest.mark.slow
 def test_every_cell_of_a_notebook_runs(name: str, folder: Path) -> None:
@@ -223,6 +224,7 @@ def asked_to_delete(cells: Mapping[str, NotebookNode]) -> None:
     assert "They said: No, the till still imports it. Do not" in shown(cells["deny"])
 
 
+@pytest.mark.needs("workspace")
 @needs_bubblewrap
 @pytest.mark.slow
 def test_notebook_coder_fixes_runs_refuses_deletion_and_undoes(folder: Path) -> None:
@@ -244,6 +246,7 @@ def test_notebook_coder_fixes_runs_refuses_deletion_and_undoes(folder: Path) -> 
     assert shown(cells["before-end"]).split() == ["1", "True", "True"]
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_notebook_coder_without_commands_fixes_code_and_reports_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -346,6 +349,7 @@ def test_each_notebook_has_a_test_of_what_it_shows() -> None:
     assert [path.stem for path in NOTEBOOKS if f'"{path.stem}"' not in tested] == []
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_notebook_quickstart_continues_in_another_kernel(folder: Path) -> None:
     cells = read(FOLDER / "01_quickstart.ipynb").cells
@@ -358,6 +362,7 @@ def test_notebook_quickstart_continues_in_another_kernel(folder: Path) -> None:
     assert first_process != second_process
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 @pytest.mark.parametrize("in_subshell", [False, True], ids=["in the kernel", "in a subshell"])
 async def test_notebook_click_answers_and_another_kernel_sees_the_next(folder: Path, in_subshell: bool) -> None:

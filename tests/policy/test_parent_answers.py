@@ -237,6 +237,7 @@ async def test_server_without_json_is_asked_in_words() -> None:
     assert (await app_of(tree(model)).start("Build it")).answers[0].by is AnsweredBy.PARENT
 
 
+@pytest.mark.needs("workspace")
 async def test_lead_of_the_root_team_answers_where_configured() -> None:
     lead = [Call("coder", {"task": "Build"}), knows(known_from="user", quote=TASK), '{"summary": "All done."}']
     coder = [ASK, "Built.", "Built."]

@@ -226,6 +226,7 @@ def judging(reply: Reply) -> Callable[[Request], Reply]:
     return reply_to
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.parametrize(
     ("reply", "by"),
     [
@@ -245,6 +246,7 @@ async def test_model_judges_sameness_only_where_it_is_clear(reply: Reply, by: li
     assert ("ledger" in run.usage) == isinstance(reply, str)
 
 
+@pytest.mark.needs("workspace")
 async def test_without_the_setting_no_model_judges() -> None:
     model = ScriptedModelClient(judging('{"number": 1}'))
     asked = await Upcall(model, store="runs.db").start(TASK)
@@ -374,6 +376,7 @@ async def test_fact_that_is_wrong_is_refused_before_storing() -> None:
 # -- the agents that answer in JSON -----------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("workspace")
 async def test_fact_lets_clarifier_and_planner_continue_their_turn() -> None:
     clarifies = json.dumps({"needs_clarification": True, "clarification_question": "Which framework?"})
     aspect = {"aspect": "db", "clarification_question": "Which database should I use?"}
@@ -400,6 +403,7 @@ async def test_fact_of_no_does_not_end_clarification() -> None:
     assert [question.question for question in run.questions] == ["Do you want tests?"]
 
 
+@pytest.mark.needs("workspace")
 async def test_structured_agent_waits_for_the_unknown_of_two_answers() -> None:
     details = [{"aspect": "x", "clarification_question": f"Which {each}?"} for each in ("database", "framework")]
     unclear = json.dumps({"needs_clarification": True, "ambiguity_details": details})

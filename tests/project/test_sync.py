@@ -86,7 +86,7 @@ def output_of(code: str) -> str:
 def test_run_is_started_and_answered_without_async() -> None:
     app = demo()
     run = run_sync(app.start(TASK))
-    assert run.questions[0].path == ("lead", "coder")
+    assert run.questions[0].question == "Which framework?"
     assert run_sync(app.answer(run.id, "Express")).status == "completed"
 
 

@@ -82,6 +82,7 @@ def node() -> None:
 # -- by the protocol's own client -------------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 async def test_agui_nested_question_rises_and_its_answer_returns(node: None) -> None:
     async with (
@@ -221,6 +222,7 @@ async def test_several_are_answered_together_and_the_next_task_follows(node: Non
         assert texts == ["Name it", "Done.", "More", "And more."]
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 async def test_agui_service_killed_continues_when_the_input_returns() -> None:
     replies = script(coder=[ASK, WRITE, Hang(), '{"summary": "Written."}'])
@@ -383,6 +385,7 @@ async def test_agui_run_ends_as_its_front_end_expects() -> None:
         assert (failed[-1]["type"], failed[-1]["code"]) == ("RUN_ERROR", "failed")
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 async def test_agui_call_without_effect_ends_before_its_agent() -> None:
     """The protocol's client takes no news of a nested agent that has finished, and none that is left at work."""

@@ -351,6 +351,7 @@ async def test_every_act_is_in_the_audit_trail() -> None:
         assert [kind for kind, _ in acts] == expected
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 async def test_killed_service_returns_and_its_stream_has_no_gap() -> None:
     replies = script(coder=[ASK, WRITE, Hang(), '{"summary": "Written."}'])
@@ -379,6 +380,7 @@ async def test_killed_service_returns_and_its_stream_has_no_gap() -> None:
     assert len([each for each in emitted["entry"] if each["name"] == "write_file"]) == 2
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_stopped_service_leaves_its_runs_to_be_resumed(how: signal.Signals) -> None:

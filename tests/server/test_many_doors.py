@@ -25,6 +25,7 @@ def find(root: Any, kind: type[Widget]) -> list[Any]:
     return here + [each for child in getattr(root, "children", ()) for each in find(child, kind)]
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("upcall.notebook") is None, reason="one of the doors is not here")
 async def test_three_doors_answer_one_run_at_the_same_time() -> None:

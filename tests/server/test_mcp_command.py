@@ -207,6 +207,7 @@ async def test_warning_of_a_dead_server_reaches_every_door() -> None:
     assert warning in html.unescape(page)
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 async def test_command_speaks_over_standard_input_and_output() -> None:
     human = User(ElicitResult(action="accept", content={"own_words": "", "chosen": "Express"}))

@@ -252,6 +252,7 @@ runpy.run_module("upcall", run_name="__main__", alter_sys=True)
 """
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 async def test_mcp_call_repeated_continues_a_run_killed_at_work() -> None:
     given = "start", {"task": TASK}

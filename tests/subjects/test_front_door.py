@@ -6,6 +6,7 @@ import copy
 import inspect
 
 import pytest
+from worlds import NO_COMMANDS
 
 from upcall import Settings, Upcall
 from upcall.run_reader import RunReader
@@ -26,9 +27,7 @@ MOVED = [
 
 
 def make_app() -> Upcall:
-    return Upcall(
-        store="runs.db", settings=Settings.read(None, models={"model": "demo"}, workspace={"executor": "none"})
-    )
+    return Upcall(store="runs.db", settings=Settings.read(None, models={"model": "demo"}, **NO_COMMANDS))
 
 
 def test_front_door_has_at_most_20_methods() -> None:

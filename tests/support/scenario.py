@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from forked import run_python
+from guests import is_here
 
 from upcall import Settings, Upcall
 from upcall.options import AgentName
@@ -31,14 +32,19 @@ def for_team(**text: Sequence[Reply]) -> dict[str, list[Reply]]:
 
 
 def script(**changed: Sequence[Reply]) -> dict[str, list[Reply]]:
-    """Return the replies of each agent; `changed` replaces those of single agents."""
+    """Return the replies of each agent; `changed` replaces those of single agents. Without the guest that brings the
+    coder, the lead asks what the coder would ask."""
     replies: dict[str, Sequence[Reply]] = {
         "classifier": [DEEP_CODING],
         "clarifier": [CLEAR],
         "planner": [CLEAR, PLAN],
-        "lead": [Call("coder", {"task": "Build authentication"}), '{"summary": "All done."}'],
-        "coder": [ASK, WRITE, '{"summary": "Written with Express.", "files": ["auth.js"]}'],
+        "lead": [ASK, '{"summary": "All done."}'],
     }
+    if is_here("workspace"):
+        replies |= {
+            "lead": [Call("coder", {"task": "Build authentication"}), '{"summary": "All done."}'],
+            "coder": [ASK, WRITE, '{"summary": "Written with Express.", "files": ["auth.js"]}'],
+        }
     return for_team(**replies | changed)
 
 

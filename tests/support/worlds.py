@@ -12,6 +12,7 @@ from typing import Any
 from autogen_agentchat.base import ChatAgent, Team
 from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
 from autogen_agentchat.teams import Swarm
+from guests import is_here
 
 from upcall import PausableAgent, Settings, Upcall
 from upcall.runs.config import RootTeamConfig
@@ -19,6 +20,9 @@ from upcall.teams import Role, RoleSetup, load_roles
 from upcall.testing import Call, Calls, Reply, ScriptedModelClient
 
 STORE = "runs.db"
+
+NO_COMMANDS: dict[str, Any] = {"workspace": {"executor": "none"}} if is_here("workspace") else {}
+"""The settings by which no command is run, whether there is a coder or not."""
 
 MakeTeam = Callable[[], Team]
 
@@ -67,5 +71,5 @@ def results_in(model: ScriptedModelClient, agent: str = "") -> list[str]:
 
 def roles_in(folder: Path, **pinned: Any) -> list[Role]:
     """Return the roles that are installed, for a run in a folder; no commands are run in it."""
-    settings = Settings(workspace={"executor": "none"})
+    settings = Settings(**NO_COMMANDS)
     return [kind.for_run(RoleSetup(settings, RootTeamConfig(workspace=folder, **pinned))) for kind in load_roles()]

@@ -22,6 +22,7 @@ from upcall.testing.server import LoopbackServer
 SHALLOW = '{"intent": "research", "meta_response": null, "research_depth": "shallow"}'
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_demo_stops_at_the_question_with_one_json_object() -> None:
     ended = upcall("run", TASK, "--detach", "--json")
@@ -42,6 +43,7 @@ def test_demo_says_so_where_it_has_no_script() -> None:
     assert (ended.status, "no script for this task" in ended.error) == (1, True)
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_demo_completes_with_an_answer_from_another_process() -> None:
     """S3-35, S3-43."""
@@ -63,6 +65,7 @@ def test_answer_to_a_held_run_says_what_holds_it() -> None:
     assert upcall("resume", run_id, "--json").json["status"] == "completed"
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_answer_is_the_asking_calls_result_without_repeated_work() -> None:
     """S4-10 to S4-12, and none of S4-13 to S4-16: counted over three processes."""
@@ -84,6 +87,7 @@ def test_run_without_a_terminal_stops_and_explains_answering() -> None:
     assert (ended.status, "Which framework?" in ended.err) == (0, False)
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_answer_command_works_for_options_beginning_with_a_dash() -> None:
     flag = Call("ask_user", {"question": "How is it pushed?", "options": ["--force", "--no-verify"]})
@@ -94,6 +98,7 @@ def test_answer_command_works_for_options_beginning_with_a_dash() -> None:
     assert done.json["status"] == "completed", done.err
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_fork_takes_short_question_ids_and_ticks_its_steps() -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
@@ -104,6 +109,7 @@ def test_fork_takes_short_question_ids_and_ticks_its_steps() -> None:
     assert ended.err.count("[x] 1. [coder]") == 1
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_line_that_is_only_copied_agrees_to_no_risk() -> None:
     risk = {"question": "Delete it?", "clarification_type": "risk_confirmation", "options": ["Delete", "Keep"]}
@@ -114,6 +120,7 @@ def test_line_that_is_only_copied_agrees_to_no_risk() -> None:
     assert "Delete" not in command
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_answers_by_id_settle_two_questions_in_turn() -> None:
     both = script(
@@ -129,6 +136,7 @@ def test_answers_by_id_settle_two_questions_in_turn() -> None:
     assert done["result"] == "Both."
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_answer_without_id_is_refused_for_two_open_questions() -> None:
     both = script(
@@ -142,6 +150,7 @@ def test_answer_without_id_is_refused_for_two_open_questions() -> None:
     assert "2 questions are open" in ended.error
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_same_question_of_two_agents_is_answered_once() -> None:
     both = script(
@@ -170,6 +179,7 @@ def test_number_beyond_the_options_is_text_only_in_quotes() -> None:
     assert "with 7" in upcall("answer", run_id, '"7"', "--json").json["result"]
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_answer_that_is_no_option_is_refused_with_them() -> None:
     only = Call("ask_user", {"question": "Which?", "options": ["A", "B"], "allow_free_text": False})
@@ -294,6 +304,7 @@ def test_key_that_the_server_repeats_is_not_printed() -> None:
     assert "sk-very-secret" not in ended.err
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
 def test_interrupted_run_is_stored_and_resume_repeats_nothing(stop: signal.Signals) -> None:
@@ -307,6 +318,7 @@ def test_interrupted_run_is_stored_and_resume_repeats_nothing(stop: signal.Signa
     assert (done["status"], len(server.requests) - before) == ("completed", 2)
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_killed_run_is_interrupted_and_continues_from_its_checkpoint() -> None:
     replies = script(
@@ -324,6 +336,7 @@ def test_killed_run_is_interrupted_and_continues_from_its_checkpoint() -> None:
     assert (done["status"], done["result"]) == ("completed", "All done.")
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 @pytest.mark.parametrize("pause", [0, 0.02, 0.1, 0.3])
 def test_stop_pressed_twice_ends_with_one_status_without_traceback(pause: float) -> None:
@@ -354,6 +367,7 @@ def interrupted_at(
     return process.returncode, output
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_model_of_a_run_stays_unless_a_flag_overrides() -> None:
     begin = script(lead=[Call("coder", {"task": "x"})], coder=[ASK])
@@ -366,6 +380,7 @@ def test_model_of_a_run_stays_unless_a_flag_overrides() -> None:
         assert len(second.requests) == 3
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_show_prints_plan_answers_and_tokens() -> None:
     run_id = upcall("run", TASK, "--detach", "--json", "--user", "alice").json["run_id"]
@@ -410,6 +425,7 @@ def test_workspace_that_cannot_be_made_is_refused_early(workspace: str, output: 
     assert json.loads(upcall("list", "--json").out) == []
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_workspace_is_not_made_before_its_first_file() -> None:
     assert upcall("run", TASK, "--workspace", "deep/shop", "--detach").status == 0
@@ -471,6 +487,7 @@ def test_file_that_is_no_database_is_refused_and_kept() -> None:
     assert Path("letter.txt").read_text().startswith("Dear reader")
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_plan_is_reviewed_over_processes() -> None:
     """S0-14, S0-15: an edit, then the approval; no option says to a later process that there is a review."""

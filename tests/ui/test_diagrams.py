@@ -541,7 +541,7 @@ def test_run_with_nothing_in_it_is_drawn() -> None:
     assert_neat(tree(Run(task="")))
 
 
-@pytest.mark.needs("research")
+@pytest.mark.needs("research", "workspace")
 def test_root_team_diagram_has_each_agent_once_unadorned() -> None:
     root = read_team(
         Upcall(store="x.db", settings=Settings(models={"model": "demo"}, workspace={"executor": "none"})).team.build()
@@ -564,7 +564,7 @@ def test_tree_as_text_nests_agents_and_their_questions() -> None:
     assert lines[4].strip().startswith("answered by ada")
 
 
-@pytest.mark.needs("research")
+@pytest.mark.needs("research", "workspace")
 def test_readme_has_the_picture_of_the_team() -> None:
     team = Upcall(
         store="x.db", settings=Settings(models={"model": "demo"}, workspace={"executor": "none"})

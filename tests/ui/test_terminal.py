@@ -19,6 +19,7 @@ from upcall.ui.tool_calls import coloured_diff, diff_lines, format_change
 _ = terminal  # The fixture.
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_question_is_asked_with_path_reason_and_options(terminal: Terminal) -> None:
     child = terminal.start("run", TASK)
@@ -44,6 +45,7 @@ def test_events_stream_above_the_question(terminal: Terminal) -> None:
     assert "list_files" in child.before
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_answer_that_is_empty_or_wrong_is_asked_again(terminal: Terminal) -> None:
     only = Call("ask_user", {"question": "Which?", "options": ["A", "B"], "allow_free_text": False})
@@ -58,6 +60,7 @@ def test_answer_that_is_empty_or_wrong_is_asked_again(terminal: Terminal) -> Non
         assert "B" in server.requests[-2].tool_results.values()
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_several_questions_are_asked_one_after_the_other(terminal: Terminal) -> None:
     both = Calls([ASK, Call("ask_user", {"question": "Which database?"})])
@@ -72,6 +75,7 @@ def test_several_questions_are_asked_one_after_the_other(terminal: Terminal) -> 
         assert set(server.requests[-2].tool_results.values()) == {"Django", "SQLite"}
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_question_that_is_optional_is_skipped_with_return(terminal: Terminal) -> None:
     optional = Call("ask_user", {"question": "A colour?", "required": False})

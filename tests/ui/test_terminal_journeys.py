@@ -76,6 +76,7 @@ several = pytest.mark.parametrize("asks", [FEATURES], indirect=True, ids=["sever
 form = pytest.mark.parametrize("asks", [Calls([FRAMEWORK, FEATURES, NAME])], indirect=True, ids=["form"])
 
 
+@pytest.mark.needs("workspace")
 @one
 @pytest.mark.slow
 def test_option_is_chosen_with_the_arrow_keys(asks: LoopbackServer, desk: Desk) -> None:
@@ -87,6 +88,7 @@ def test_option_is_chosen_with_the_arrow_keys(asks: LoopbackServer, desk: Desk) 
     same_as_golden("options-answered", screen.text)
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 @one
 def test_option_is_chosen_by_number_and_missing_ones_refused(asks: LoopbackServer, desk: Desk) -> None:
@@ -99,6 +101,7 @@ def test_option_is_chosen_by_number_and_missing_ones_refused(asks: LoopbackServe
     assert answers(asks) == ["Django"]
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 @one
 def test_own_text_is_typed_by_the_other_entry(asks: LoopbackServer, desk: Desk) -> None:
@@ -113,6 +116,7 @@ def test_own_text_is_typed_by_the_other_entry(asks: LoopbackServer, desk: Desk) 
     assert answers(asks) == ["Flask, with 7 routes"]
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 @workers
 def test_own_number_is_no_option_and_keys_type_nothing(asks: LoopbackServer, desk: Desk) -> None:
@@ -127,6 +131,7 @@ def test_own_number_is_no_option_and_keys_type_nothing(asks: LoopbackServer, des
     assert answers(asks) == ["2"]
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 @one
 def test_text_is_typed_right_away(asks: LoopbackServer, desk: Desk) -> None:
@@ -137,6 +142,7 @@ def test_text_is_typed_right_away(asks: LoopbackServer, desk: Desk) -> None:
     assert answers(asks) == ["2 of them, with Flask"]
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 @several
 def test_several_are_ticked_and_ones_own_text_beside_them(asks: LoopbackServer, desk: Desk) -> None:
@@ -151,6 +157,7 @@ def test_several_are_ticked_and_ones_own_text_beside_them(asks: LoopbackServer, 
     assert answers(asks) == ["Password reset, Social login, audit log"]
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 @several
 def test_question_is_skipped(asks: LoopbackServer, desk: Desk) -> None:
@@ -161,6 +168,7 @@ def test_question_is_skipped(asks: LoopbackServer, desk: Desk) -> None:
     assert answers(asks)[0].startswith("The user skipped this question.")
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 @form
 def test_form_of_several_questions_goes_back_and_shows_answers(asks: LoopbackServer, desk: Desk) -> None:
@@ -230,6 +238,7 @@ def test_model_that_thinks_for_long_is_visibly_at_work(desk: Desk) -> None:
     assert "Stopped. Run" in screen.text
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_tokens_are_shown_as_they_come_unless_unwanted(desk: Desk) -> None:
     lead = [Call("coder", {"task": "Build authentication"})]
@@ -246,6 +255,7 @@ def test_tokens_are_shown_as_they_come_unless_unwanted(desk: Desk) -> None:
         assert not any(request.body.get("stream") for request in server.requests)
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 @one
 def test_terminal_is_resized_at_a_question(asks: LoopbackServer, desk: Desk) -> None:
@@ -264,6 +274,7 @@ def test_terminal_is_resized_at_a_question(asks: LoopbackServer, desk: Desk) -> 
     assert answers(asks) == ["FastAPI"]
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_list_longer_than_the_screen_scrolls_with_two_digits(desk: Desk) -> None:
     many = Call("ask_user", {"question": "Which?", "options": [f"Option {n}" for n in range(1, 41)]})
@@ -289,6 +300,7 @@ def test_list_stopped_by_a_service_manager_restores_the_terminal(desk: Desk) -> 
     assert screen.end() == 130
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 @one
 def test_narrow_terminal_wraps_lines(asks: LoopbackServer, desk: Desk) -> None:
@@ -298,6 +310,7 @@ def test_narrow_terminal_wraps_lines(asks: LoopbackServer, desk: Desk) -> None:
     assert screen.end() == 0
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
@@ -315,6 +328,7 @@ def test_where_nothing_can_be_drawn_there_are_only_lines(asks: LoopbackServer, d
     assert answers(asks) == ["7"]
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 @form
 def test_plain_form_goes_back_too(asks: LoopbackServer, desk: Desk) -> None:
@@ -327,6 +341,7 @@ def test_plain_form_goes_back_too(asks: LoopbackServer, desk: Desk) -> None:
     assert set(answers(asks)) == {"FastAPI", "Password reset, Social login", "Gate"}
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 @one
 def test_pipe_gets_standalone_lines_and_no_control_characters(asks: LoopbackServer) -> None:
@@ -336,6 +351,7 @@ def test_pipe_gets_standalone_lines_and_no_control_characters(asks: LoopbackServ
     same_as_golden("pipe", same_each_time(ended.err + ended.out))
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_enter_alone_consents_to_nothing(desk: Desk) -> None:
     command = Call("run_command", {"command": "rm -rf build && printf '%s' done"})
@@ -391,6 +407,7 @@ def test_plain_inbox_asks_for_a_number(desk: Desk) -> None:
     assert "No open questions in " in screen.text
 
 
+@pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_show_has_plan_answers_timeline_cost_in_80_columns(desk: Desk) -> None:
     write_settings("models:\n  model: demo\n  prices: {demo: {prompt: 2, completion: 10}}\n  currency: EUR\n")

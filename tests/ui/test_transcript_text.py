@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
+import pytest
 from scenario import TASK, model, script, upcall
 from screens import same_as_golden, same_each_time
 
@@ -19,6 +20,7 @@ def entry(kind: EntryKind, text: str = "", name: str = "", *, failed: bool = Fal
     return TranscriptEntry(kind, ("lead", "coder"), AT, text, name, failed)
 
 
+@pytest.mark.needs("workspace")
 def test_transcript_prints_calls_results_questions_over_two_processes() -> None:
     with LoopbackServer(script()) as server:
         run_id = upcall("run", TASK, "--detach", "--json", *model(server)).json["run_id"]
@@ -34,6 +36,7 @@ def test_transcript_prints_calls_results_questions_over_two_processes() -> None:
     }
 
 
+@pytest.mark.needs("workspace")
 def test_transcript_refuses_unknown_agents_and_lists_the_known() -> None:
     run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
     ended = upcall("transcript", run_id, "--agent", "tester")

@@ -25,6 +25,8 @@ from upcall.storage.export import export_run, import_run
 from upcall.testing import Call, Reply, Request, Say, ScriptedModelClient
 from upcall.workers.worker import Worker
 
+pytestmark = pytest.mark.needs("workspace")
+
 SHALLOW = '{"intent": "coding", "research_depth": "shallow"}'
 WORK: list[Reply] = [
     Call("write_file", {"path": "shop/a.txt", "content": "one\n"}),

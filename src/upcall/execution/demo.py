@@ -48,7 +48,7 @@ def demo_reply(request: Request) -> Reply:
         case "planner":
             return _reply_with(_PLAN)
         case "lead":
-            return _lead(request)
+            return _lead(request) if _calls_coder(request) else _work_alone(request)
         case "coder":
             return _coder(request)
         case "researcher":
@@ -112,6 +112,41 @@ def _lead(request: Request) -> Reply:
     return Say(Report(summary=f"The user authentication system {done}.\n\n{results[-1]}"))
 
 
+def _calls_coder(request: Request) -> bool:
+    return any(tool.get("function", tool)["name"] == "coder" for tool in request.body.get("tools") or [])
+
+
+def _work_alone(request: Request) -> Reply:
+    """Do what a lead without a coder can: answer, or ask which framework and say what it would be built with."""
+    if re.search(r"\bwhat is cuda\b", str(request.messages), re.IGNORECASE):
+        return _reply_with(_CUDA)
+    if not request.tool_results:
+        return _ASK
+    framework, assumed = _framework(_answer(request))
+    return Say(
+        Report(
+            summary=f"The user authentication system is designed with {framework}. This team has no coder to write it.",
+            assumptions=_assumptions(framework, assumed),
+        )
+    )
+
+
+def _assumptions(framework: str, assumed: bool) -> tuple[str, ...]:
+    return (f"Framework: {framework}, because none was chosen.",) if assumed else ()
+
+
+_ASK = Call(
+    "ask_user",
+    {
+        "question": "Which framework?",
+        "header": "Framework",
+        "clarification_type": "approach_choice",
+        "context": "It decides the language and the layout of every file.",
+        "options": ["Express", "FastAPI", "Django"],
+    },
+)
+
+
 def _coder(request: Request) -> Reply:
     """Look; ask which framework; write its files; report."""
     made = [call["function"] for each in request.messages for call in each.get("tool_calls") or []]
@@ -119,16 +154,7 @@ def _coder(request: Request) -> Reply:
     if "list_files" not in names:
         return Call("list_files")
     if "ask_user" not in names:
-        return Call(
-            "ask_user",
-            {
-                "question": "Which framework?",
-                "header": "Framework",
-                "clarification_type": "approach_choice",
-                "context": "It decides the language and the layout of every file.",
-                "options": ["Express", "FastAPI", "Django"],
-            },
-        )
+        return _ASK
     if "write_file" not in names:
         files = _files(_answer(request))
         return Calls([Call("write_file", {"path": path, "content": text}) for path, text in files.items()])
@@ -136,9 +162,8 @@ def _coder(request: Request) -> Reply:
     if programs and "run_command" not in names and "run_command" in str(request.body.get("tools")):
         return Call("run_command", {"command": f"python3 -m py_compile {' '.join(programs)}"})
     framework, assumed = _framework(_answer(request))
-    assumptions = (f"Framework: {framework}, because none was chosen.",) if assumed else ()
     summary = f"Registration, login and logout with {framework}."
-    return Say(Report(summary=summary, assumptions=assumptions))
+    return Say(Report(summary=summary, assumptions=_assumptions(framework, assumed)))
 
 
 def _answer(request: Request) -> str:
