@@ -212,7 +212,7 @@ def copy_workspace(config: RunConfig, old_id: str, new_id: str, named: Path | No
 
 
 @dataclass(frozen=True)
-class Branch:
+class ComparedRun:
     """A run as it is compared with another.
 
     Attributes:
@@ -231,7 +231,7 @@ class Branch:
     prices: Prices = field(default_factory=Prices)
 
 
-async def load_branch(access: RunAccess, run_id: str, settings: Settings) -> Branch:
+async def load_branch(access: RunAccess, run_id: str, settings: Settings) -> ComparedRun:
     """Load a run with all that it is compared by.
 
     Raises:
@@ -240,7 +240,7 @@ async def load_branch(access: RunAccess, run_id: str, settings: Settings) -> Bra
     run = (await access.load_whole(run_id, "diff")).run
     changes, prices = await StoredChanges(access.store, run.id).list_changes(), Prices.of(settings, run)
     own, is_estimate = await _find_own_usage(access.store, run)
-    return Branch(run, own, is_estimate, list_standing(changes), prices)
+    return ComparedRun(run, own, is_estimate, list_standing(changes), prices)
 
 
 async def _find_own_usage(store: RunStore, run: Run) -> tuple[Mapping[str, Usage], bool]:
@@ -270,7 +270,7 @@ async def _count_timed_calls(store: RunStore, run_id: str) -> Counter[str]:
     return Counter("/".join(call.path) for call in calls if not call.tool)
 
 
-def compare_runs(one: Branch, other: Branch) -> list[str]:
+def compare_runs(one: ComparedRun, other: ComparedRun) -> list[str]:
     """Describe in lines where two branches diverge, how each continued, and what it changed and used on its own."""
     pairs, others = one.run.clarification_history, other.run.clarification_history
     alike = 0
@@ -293,13 +293,13 @@ def compare_runs(one: Branch, other: Branch) -> list[str]:
     return lines
 
 
-def _count_calls(branch: Branch) -> str:
+def _count_calls(branch: ComparedRun) -> str:
     own = Usage.total(branch.own_usage.values()).model_calls
     kept = branch.run.total_usage.model_calls - own
     return f"{_some(own, 'model call')}{f', {kept} more kept' if kept else ''}"
 
 
-def _list_files(branch: Branch) -> str:
+def _list_files(branch: ComparedRun) -> str:
     """Return the files that a run changed, with the lines that it added and removed in all."""
     counted: dict[str, Counter[str]] = {}
     for change in branch.changes:
@@ -309,7 +309,7 @@ def _list_files(branch: Branch) -> str:
     return ", ".join(f"{show_name(path)} (+{lines['+']} -{lines['-']})" for path, lines in sorted(counted.items()))
 
 
-def _cost(branch: Branch) -> str:
+def _cost(branch: ComparedRun) -> str:
     """Return the tokens of a run's own calls, and what they cost if there are prices."""
     own = branch.own_usage
     if not own:
