@@ -211,7 +211,7 @@ async def test_branch_of_a_branch_and_where_they_part() -> None:
 
 
 @pytest.mark.slow
-async def test_branches_are_compared_by_files_answers_and_cost_of_their_own() -> None:
+async def test_branches_are_compared_by_files_answers_and_own_cost() -> None:
     """A branch is not credited with the calls that it keeps from its run (issue 35)."""
     prices = {"demo": {"prompt": 1, "completion": 1}}
     settings = Settings.read(None, models={"model": "demo", "prices": prices})

@@ -163,7 +163,7 @@ def test_question_goes_to_a_url_and_its_answer_returns() -> None:
 
 
 @pytest.mark.slow
-def test_own_team_of_the_readme_is_answered_by_another_process() -> None:
+def test_own_team_of_readme_answered_by_another_process() -> None:
     """Issue 35: its scripted model started over there, so that the run failed."""
     blocks = (ROOT / "README.md").read_text(encoding="utf-8").split("```python\n")
     (sample,) = [block.partition("\napp = ")[0] for block in blocks if '"You test": ' in block]

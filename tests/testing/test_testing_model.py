@@ -95,7 +95,7 @@ async def test_script_of_another_process_begins_where_the_conversation_stands() 
         assert (await client.create([*before, asked, RESULT])).content == "It is 3"
 
 
-async def test_script_begins_at_its_first_reply_in_a_conversation_of_others() -> None:
+async def test_script_begins_at_its_first_reply_among_others() -> None:
     with ScriptedModelClient(["One", "Two"]) as client:
         others = [AssistantMessage(content="Zero", source="solo"), AssistantMessage(content="One", source="solo")]
         assert [(await client.create([*MESSAGES, *others])).content for _ in range(2)] == ["One", "Two"]

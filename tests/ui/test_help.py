@@ -105,7 +105,7 @@ def test_hint_of_a_message_keeps_the_store(message: str, completed: str) -> None
     assert Program("upcall", " --store r.db", " --store r.db").complete(message) == completed
 
 
-def test_error_of_the_library_is_printed_with_the_store_of_the_call() -> None:
+def test_library_error_is_printed_with_the_store_called() -> None:
     ended = upcall("show", "0123456789ab", "--store", "a file.db")
     assert ended.err.endswith("See the stored runs with: upcall list --store 'a file.db'\n")
 
