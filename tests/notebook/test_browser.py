@@ -312,6 +312,9 @@ async def test_without_ipywidgets_the_page_says_how_to_answer(notebook: Notebook
     assert text in line
 
 
+LOST = "The buttons of this form are gone with its kernel"
+
+
 async def says_how_to_answer(notebook: Notebook, at: int) -> None:
     page = notebook.output(at)
     await expect(page.get_by_text("Which framework").filter(visible=True)).to_have_count(1)
@@ -324,12 +327,15 @@ async def test_notebook_without_its_kernel_shows_how_to_answer(notebook: Noteboo
     await notebook.run(1)
     await expect(form_in(notebook, 1).get_by_role("radio")).to_have_count(4)
     await expect(notebook.output(1).get_by_text("app.answer(").filter(visible=True)).to_have_count(0)
+    await expect(notebook.output(1).get_by_text(LOST).filter(visible=True)).to_have_count(0)
     await notebook.save()
     await notebook.restart()
 
     await notebook.open(lab.address(lab.folder / "first.ipynb", "lab/tree"))  # Its widgets are gone with the kernel.
     await says_how_to_answer(notebook, 0)
     await says_how_to_answer(notebook, 1)
+    await expect(notebook.output(0).get_by_text(LOST)).to_have_count(0)
+    await expect(notebook.output(1).get_by_text(LOST).filter(visible=True)).to_have_count(1)
 
     received = lab.notebook("received", "")  # Not signed here, so not trusted: HTML as JupyterLab cleans it.
     received.write_text((lab.folder / "first.ipynb").read_text().replace("app.form(run", "app.form( run"))

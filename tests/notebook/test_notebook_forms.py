@@ -32,7 +32,7 @@ from upcall.autogen.begun_texts import BegunText
 from upcall.autogen.messages import PATH, Event
 from upcall.errors import ConfigurationError
 from upcall.notebook import forms
-from upcall.notebook.displays import run_html
+from upcall.notebook.displays import lost_form_html, run_html
 from upcall.notebook.forms import Form
 from upcall.policy.authorization import InboxEntry, OpenQuestions
 from upcall.questions.record import QuestionRecords
@@ -422,6 +422,7 @@ async def test_form_shows_widgets_or_a_page_without_them(tmp_path: Path, monkeyp
     assert {*buttons} == {"application/vnd.jupyter.widget-view+json", "text/plain"}
     assert "Which framework?" in page["text/plain"]
     assert "app.answer(" in page["text/html"]
+    assert "get them back with" in page["text/html"]
     Tags(page["text/html"])
     (name,) = re.findall(r'class="(upcall-page-\w+)"', page["text/html"])
     assert any(f".{name}, " in each.value for each in found(form.widget, HTML))
@@ -429,6 +430,13 @@ async def test_form_shows_widgets_or_a_page_without_them(tmp_path: Path, monkeyp
     with capture_output() as caught:
         await clicked(form, "Answer")
     assert "completed" in caught.outputs[-1].data["text/html"]
+    assert "get them back" not in caught.outputs[-1].data["text/html"]
+
+
+def test_lost_form_without_a_pause_names_the_list_of_runs() -> None:
+    page = html.unescape(lost_form_html(None))
+    assert "Its buttons are gone with its kernel" in page
+    assert "await app.list()" in page
 
 
 def test_without_a_loop_a_form_says_where_it_belongs() -> None:

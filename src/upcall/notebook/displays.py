@@ -112,6 +112,18 @@ def run_html(run: Run) -> str:
     return _box(f"{head_html(run)}{questions}{late}{_next_step_html(run)}{known_html(run)}")
 
 
+def lost_form_html(run: Run | None) -> str:
+    """Return what a form leaves in a notebook that is reopened: why it has no buttons, how to get them back, and the
+    run in the state of its last pause, if it has paused."""
+    if run is None:
+        lost = "A form was here. Its buttons are gone with its kernel, but the run is stored. Make the app again, then"
+        return _box(_code_line(f"{lost} find the run with", "await app.list()"))
+    if run.is_final:
+        return run_html(run)
+    lost = "The buttons of this form are gone with its kernel, but the run is stored. Make the app again, then"
+    return _box(_code_line(f"{lost} get them back with", f"app.form({run.id!r})")) + run_html(run)
+
+
 # -- parts, for the form too -------------------------------------------------------------------------------------------
 
 

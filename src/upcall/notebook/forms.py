@@ -28,9 +28,9 @@ from upcall.notebook.displays import (
     hide,
     known_html,
     log_html,
+    lost_form_html,
     pictures_html,
     question_html,
-    run_html,
 )
 from upcall.progress import PROGRESS
 from upcall.questions.answer import Answer, Outcome
@@ -115,9 +115,8 @@ class Form:
         self._page = display(self._page_bundle(), raw=True, display_id=True)
 
     def _page_bundle(self) -> dict[str, str]:
-        unknown = "The form of a run that is being read."
-        text, page = (str(self.run), run_html(self.run)) if self.run else (unknown, unknown)
-        return {"text/plain": text, "text/html": f'<div class="{self._page_class}">{page}</div>'}
+        text = str(self.run) if self.run else "The form of a run that is being read."
+        return {"text/plain": text, "text/html": f'<div class="{self._page_class}">{lost_form_html(self.run)}</div>'}
 
     async def settle(self) -> Run | None:
         """Return the run when no work of this form is in progress. It does not wait for a click: without subshells
