@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 from autogen_agentchat.messages import TextMessage
@@ -20,11 +21,8 @@ FIRST = Checkpoint(inbox=(TextMessage(source="user", content="do it"),))
 def execute(location: str, statement: str, *values: Any) -> list[tuple[Any, ...]]:
     """Return the rows of a statement with ``?`` for each value."""
     if "://" not in location:
-        connection = sqlite3.connect(location)
-        with connection:
-            rows = connection.execute(statement, values).fetchall()
-        connection.close()
-        return rows
+        with closing(sqlite3.connect(location)) as connection, connection:
+            return connection.execute(statement, values).fetchall()
     import psycopg
 
     with psycopg.connect(location, autocommit=True) as server:
