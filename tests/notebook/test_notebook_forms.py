@@ -433,7 +433,7 @@ async def test_form_shows_widgets_or_a_page_without_them(tmp_path: Path, monkeyp
     assert "get them back" not in caught.outputs[-1].data["text/html"]
 
 
-def test_lost_form_without_a_pause_names_the_list_of_runs() -> None:
+def test_lost_form_without_a_pause_names_app_list() -> None:
     page = html.unescape(lost_form_html(None))
     assert "Its buttons are gone with its kernel" in page
     assert "await app.list()" in page
