@@ -102,6 +102,15 @@ def _strange_servers() -> None:
 
 
 @pytest.fixture(autouse=True)
+def _left_clients() -> None:
+    """Keep a client that a test left open from closing itself when it is collected: OpenAI's and Anthropic's do so in
+    whichever loop runs then, which is another test's, and that test's log gets the traceback."""
+    for package in ("openai", "anthropic"):
+        if loaded := sys.modules.get(f"{package}._base_client"):
+            vars(loaded)["AsyncHttpxClientWrapper"].__del__ = lambda _: None
+
+
+@pytest.fixture(autouse=True)
 def _no_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every new OpenAI client reads the certificates of the machine, which takes longer than most tests; a server on
     loopback has none."""
