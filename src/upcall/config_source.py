@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import reprlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import isnan
 from pathlib import Path
@@ -135,16 +135,24 @@ class ConfigSource:
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return the end of a sentence about an unknown name: what may have been meant, where something is close to it."""
     close = closest(name, known)
-    return f"; did you mean {close!r}?" if close else "."
+    return offer([repr(close)] if close else [])
 
 
 def list_known(name: str, known: Iterable[str], listed: Iterable[str] | None = None) -> str:
     """Return the end of a sentence about an unknown name: what may have been meant; only where nothing is close to it,
     all that there is, or what is `listed` of it."""
     names = list(known)
-    return (
-        f"; did you mean {close!r}?" if (close := closest(name, names)) else f". Known: {', '.join(listed or names)}."
-    )
+    close = closest(name, names)
+    return offer([repr(close)] if close else [], listed or names)
+
+
+def offer(meant: Sequence[str], known: Iterable[str] = ()) -> str:
+    """Return the end of a sentence about an unknown name: what may have been meant; only where nothing is, what is
+    `known`."""
+    if meant:
+        return f"; did you mean {' or '.join(meant)}?"
+    listed = ", ".join(map(str, known))
+    return f". Known: {listed}." if listed else "."
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from upcall.config_source import PREFIX, ConfigSource, ValuePath, closest, dot_path
+from upcall.config_source import PREFIX, ConfigSource, ValuePath, closest, dot_path, offer
 from upcall.errors import ConfigurationError
 from upcall.sections import load_sections
 from upcall.setting_types import About, Section
@@ -191,9 +191,8 @@ def explain_section(place: ValuePath, kind: Any) -> str:
 
 def _unknown(given: ConfigSource, place: ValuePath, known: Any, root: Root) -> ConfigurationError:
     inside = f" in {dot_path(place[:-1])}" if len(place) > 1 else ""
-    meant = " or ".join(repr(dot_path(each)) for each in suggest_places(place, root))
-    hint = f"; did you mean {meant}?" if meant else f". Known: {', '.join(map(str, known))}."
-    return ConfigurationError(f"{given.at(*place)}: unknown setting {str(place[-1])!r}{inside}{hint}")
+    meant = offer([repr(dot_path(each)) for each in suggest_places(place, root)], known)
+    return ConfigurationError(f"{given.at(*place)}: unknown setting {str(place[-1])!r}{inside}{meant}")
 
 
 def normalize(loc: Sequence[str | int], root: Root) -> ValuePath:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from upcall.config_source import PREFIX, ValuePath, variable
+from upcall.config_source import PREFIX, ValuePath, offer, variable
 from upcall.errors import ConfigurationError
 from upcall.questions.secrets import KEY
 from upcall.setting_paths import (
@@ -100,8 +100,7 @@ def _refuse_unknown(name: str, place: ValuePath, root: Root) -> None:
 
 
 def _describe_unknown(name: str, meant: Sequence[ValuePath]) -> str:
-    hint = f"; did you mean {' or '.join(map(variable, meant))}?" if meant else "."
-    return f"{name} is not a setting{hint}"
+    return f"{name} is not a setting{offer([*map(variable, meant)])}"
 
 
 def _parse(name: str, place: ValuePath, text: str, kind: Any) -> Any:
