@@ -10,7 +10,7 @@ from autogen_core.models import ChatCompletionClient
 from upcall.agents.approve import Approve
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.prompts import PROMPTS, Prompts
-from upcall.prompts.contexts import LeadContext, ProjectInstruction, ProjectInstructionsContext, ToolInfo
+from upcall.prompts.contexts import LeadContext, ProjectInstruction, ToolInfo
 from upcall.runs.reports import Report
 
 
@@ -32,13 +32,12 @@ def lead(
     """Return an agent whose tools are other agents; calls in one reply run at the same time. `kind` is its class, which
     may treat their reports in a way of its own. `instructions` are the project's. `answers_nested` as in
     `PausableAgent`."""
-    project = ProjectInstructionsContext(tuple(instructions)) if instructions else None
     listed = tuple(ToolInfo(agent.name, agent.description) for agent in agents)
     return kind(
         name,
         model_client,
         description="Carries out a plan with its nested agents and reports to the user.",
-        system_message=prompts.render_all(LeadContext(agents=listed), project),
+        system_message=prompts.render_in_project(LeadContext(agents=listed), instructions),
         agents=agents,
         output_type=Report,
         answers_nested=answers_nested,

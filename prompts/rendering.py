@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from upcall.prompts.contexts import Context
+    from upcall.prompts.contexts import Context, ProjectInstruction
 
 FOLDER = Path(__file__).parent
 
@@ -56,9 +57,12 @@ class Prompts:
         variables = {field.name: getattr(context, field.name) for field in fields(context)}
         return self.environment.get_template(context.template).render(variables).strip()
 
-    def render_all(self, *contexts: Context | None) -> str:
-        """Fill in prompts that make one text, a paragraph each; None is left out."""
-        return "\n\n".join(self.render(each) for each in contexts if each is not None)
+    def render_in_project(self, context: Context, instructions: Sequence[ProjectInstruction]) -> str:
+        """Fill in the prompt that `context` is for, and behind it what a project says to agents, if anything."""
+        from upcall.prompts.contexts import ProjectInstructionsContext
+
+        project = [ProjectInstructionsContext(tuple(instructions))] if instructions else []
+        return "\n\n".join(map(self.render, [context, *project]))
 
     def _before(self, ours: Any) -> Any:
         """Load the user's texts before ours. The paths are for messages to name."""

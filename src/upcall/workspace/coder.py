@@ -11,7 +11,7 @@ from upcall.agents.escalating import EscalatingAgent
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.autogen.api import ChatCompletionClient, Workbench
 from upcall.prompts import PROMPTS, Prompts
-from upcall.prompts.contexts import CoderContext, ProjectInstruction, ProjectInstructionsContext
+from upcall.prompts.contexts import CoderContext, ProjectInstruction
 from upcall.sandboxes.base import Executor
 from upcall.sandboxes.limits import Limits
 from upcall.sandboxes.views import ViewName
@@ -65,14 +65,13 @@ def coder(
     if execution is not None:
         limits, overlay = execution.limits, execution.overlay
         tools.append(ExecutionWorkbench(folder, execution.executor, limits=limits, consent=consent, overlay=overlay))
-    project = ProjectInstructionsContext(tuple(instructions)) if instructions else None
     task = CoderContext(escalates_to=escalates_to, executes=execution is not None)
     kind = EscalatingAgent if escalates_to else PausableAgent
     return kind(
         name,
         model_client,
         description=DESCRIPTION,
-        system_message=prompts.render_all(task, project),
+        system_message=prompts.render_in_project(task, instructions),
         workbench=tools,
         handoffs=[escalates_to] if escalates_to else [],
         output_type=CodingReport,

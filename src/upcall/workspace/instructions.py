@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from upcall.prompts.contexts import ProjectInstruction
+from upcall.runs.file_changes import CACHES
 from upcall.text import quote
 from upcall.workspace.folder import Folder
+from upcall.workspace.later import ENVIRONMENTS
 
 NAME = "AGENTS.md"
 MAX_CHARS = 12_000
@@ -30,11 +32,13 @@ def read_instructions(folder: Path) -> Sequence[ProjectInstruction]:
                 text = file.read(MAX_BYTES).decode(errors="replace").strip()
         except (OSError, ValueError):  # A link that leads out, a folder, a file that nobody may read.
             continue
-        if not text or len(found) == MAX_FILES or not rest:
+        if not text:
             continue
         begun = text[:rest]
         found.append(ProjectInstruction(place, quote(begun), len(text) - len(begun)))
         rest -= len(begun)
+        if len(found) == MAX_FILES or not rest:
+            break
     return found
 
 
@@ -51,8 +55,7 @@ def _list_places(root: Path) -> Iterator[str]:
         if any(name == NAME for name, _ in names):
             yield f"{place}{NAME}"
         todo += [
-            f"{place}{name}/" for name, is_folder in names if is_folder and name[0] != "." and name not in _INSTALLED
+            f"{place}{name}/"
+            for name, is_folder in names
+            if is_folder and not name.startswith(".") and name not in ENVIRONMENTS | CACHES
         ]
-
-
-_INSTALLED = frozenset({"node_modules", "venv", "site-packages", "__pycache__"})

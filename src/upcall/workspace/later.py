@@ -57,7 +57,7 @@ _HARMLESS = frozenset(
 _CACHES = CACHES - {"__pycache__"}
 """Hidden folders of data: what is executable in them is asked about all the same."""
 
-_ENVIRONMENTS = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", ".nox", ".eggs"})
+ENVIRONMENTS = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", ".nox", ".eggs"})
 """Folders of installed programs and packages; so is each with one of the `_MARKS`."""
 
 _MARKS = ("pyvenv.cfg", "conda-meta/history")
@@ -230,7 +230,7 @@ class _LaterFinder:
         for depth in range(1, len(parts) + self._is_folder(place)):
             folder = "/".join(parts[:depth])
             if folder not in self._environments:
-                named = _fold(parts[depth - 1]) in _ENVIRONMENTS
+                named = _fold(parts[depth - 1]) in ENVIRONMENTS
                 self._environments[folder] = named or any(self._is_there(f"{folder}/{mark}") for mark in _MARKS)
             if self._environments[folder]:
                 return folder
