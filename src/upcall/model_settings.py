@@ -76,6 +76,12 @@ class ModelSettings(Section):
     small: Small | None = None
     api: ApiChoice | None = None
 
+    @property
+    def name(self) -> str | None:
+        """The name of the model; for a component, the one in its configuration, if it has one."""
+        named = self.model or ((self.model_client or {}).get("config") or {}).get("model")
+        return named if isinstance(named, str) else None
+
 
 AGENTS_OF: Mapping[WorkKind, tuple[AgentName, ...]] = {
     "planning": ("clarifier", "planner", "lead"),

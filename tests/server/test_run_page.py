@@ -60,6 +60,14 @@ async def reviewing() -> AsyncIterator[tuple[httpx.AsyncClient, str, str]]:
         yield alice, f"/runs/{run['run_id']}", run["questions"][0]["id"]
 
 
+async def send_review(
+    client: httpx.AsyncClient, address: str, question: str, fields: Mapping[str, str]
+) -> httpx.Response:
+    """Fill in the form of a plan under review."""
+    page = await show(client, address)
+    return await send(client, f"{address}/plan", {"question": question, **fields}, page)
+
+
 async def wait_for_question(client: httpx.AsyncClient, address: str, before: str) -> dict[str, str]:
     """Wait for a run's next question; its id and its text."""
     while True:
@@ -72,9 +80,8 @@ async def wait_for_question(client: httpx.AsyncClient, address: str, before: str
 @pytest.mark.parametrize("button", [{"choice": "Approve"}, {"act": "change"}], ids=["approve", "change"])
 async def test_changed_step_is_shown_again_before_work(button: dict[str, str]) -> None:
     async with reviewing() as (alice, address, question):
-        page = await show(alice, address)
-        fields = {"question": question, "step-1": "Write it small", "added": "Test it", **button}
-        assert (await send(alice, f"{address}/plan", fields, page)).status_code == 303
+        fields = {"step-1": "Write it small", "added": "Test it", **button}
+        assert (await send_review(alice, address, question, fields)).status_code == 303
         following = await wait_for_question(alice, address, question)
         page = await show(alice, address)
     assert "Write it small" in following["question"]
@@ -85,9 +92,8 @@ async def test_changed_step_is_shown_again_before_work(button: dict[str, str]) -
 @pytest.mark.slow
 async def test_unchanged_plan_is_approved_by_its_button() -> None:
     async with reviewing() as (alice, address, question):
-        page = await show(alice, address)
-        steps = dict(re.findall(r'name="(step-\d+)" rows="2">\n([^<]*)<', page))
-        await send(alice, f"{address}/plan", {"question": question, **steps, "choice": "Approve"}, page)
+        steps = dict(re.findall(r'name="(step-\d+)" rows="2">\n([^<]*)<', await show(alice, address)))
+        await send_review(alice, address, question, {**steps, "choice": "Approve"})
         following = await wait_for_question(alice, address, question)
     assert following["question"] == "Which framework?"
 
@@ -95,9 +101,7 @@ async def test_unchanged_plan_is_approved_by_its_button() -> None:
 @pytest.mark.slow
 async def test_plan_is_not_approved_over_own_words() -> None:
     async with reviewing() as (alice, address, question):
-        page = await show(alice, address)
-        fields = {"question": question, "own": "Leave the sessions out", "choice": "Approve"}
-        await send(alice, f"{address}/plan", fields, page)
+        await send_review(alice, address, question, {"own": "Leave the sessions out", "choice": "Approve"})
         await wait_for_question(alice, address, question)
         run = (await alice.get(f"/api{address}")).json()
     assert run["plan"]["history"][-1]["feedback"] == "Leave the sessions out"
@@ -106,9 +110,7 @@ async def test_plan_is_not_approved_over_own_words() -> None:
 @pytest.mark.slow
 async def test_rejected_plan_ends_the_run_without_its_changes() -> None:
     async with reviewing() as (alice, address, question):
-        page = await show(alice, address)
-        fields = {"question": question, "step-1": "Something else", "decision": "Reject"}
-        await send(alice, f"{address}/plan", fields, page)
+        await send_review(alice, address, question, {"step-1": "Something else", "decision": "Reject"})
         run = await settle(alice, address.rpartition("/")[2])
     assert (run["plan"]["status"], run["plan"]["version"]) == ("rejected", 1)
 

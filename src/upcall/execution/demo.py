@@ -23,6 +23,7 @@ NOTICE = (
 TASKS = ("Build me a user authentication system", "What is CUDA?", "Hello! What can you do?")
 
 
+_IS_CUDA = LazyPattern(r"\bwhat is cuda\b", re.IGNORECASE)
 _NOT = LazyPattern(r"\b(not|no|never|without|except|rather than)\b|n't\b", re.IGNORECASE)
 
 
@@ -71,7 +72,7 @@ _UNKNOWN = (
 def _classification(task: str) -> Classification:
     if re.search(r"\b(user )?authentication\b", task, re.IGNORECASE):
         return Classification(intent=Intent.CODING, research_depth=Depth.DEEP)
-    if re.search(r"\bwhat is cuda\b", task, re.IGNORECASE):
+    if _IS_CUDA.search(task):
         return Classification(intent=Intent.RESEARCH, research_depth=Depth.SHALLOW)
     if re.search(r"\b(hello|hi|what can you do)\b", task, re.IGNORECASE):
         return Classification(
@@ -118,7 +119,7 @@ def _calls_coder(request: Request) -> bool:
 
 def _work_alone(request: Request) -> Reply:
     """Do what a lead without a coder can: answer, or ask which framework and say what it would be built with."""
-    if re.search(r"\bwhat is cuda\b", str(request.messages), re.IGNORECASE):
+    if _IS_CUDA.search(str(request.messages)):
         return _reply_with(_CUDA)
     if not request.tool_results:
         return _ASK

@@ -304,7 +304,7 @@ def _list_files(branch: ComparedRun) -> str:
     counted: dict[str, Counter[str]] = {}
     for change in branch.changes:
         for file in change.files:
-            if not file.is_cached and "folder" not in {state.kind for state in (file.before, file.after) if state}:
+            if file.is_named:
                 counted.setdefault(file.path, Counter()).update(count_signs(file.diff))
     return ", ".join(f"{show_name(path)} (+{lines['+']} -{lines['-']})" for path, lines in sorted(counted.items()))
 
@@ -314,10 +314,9 @@ def _cost(branch: ComparedRun) -> str:
     own = branch.own_usage
     if not own:
         return ""
-    costs = [branch.prices.cost(path, used) for path, used in own.items()]
-    known = [cost for cost in costs if cost is not None]
-    partly = " without agents whose model has no price" if known and len(known) < len(costs) else ""
-    money = f", {sum(known):.4f} {branch.prices.currency}{partly}" if known else ""
+    cost, is_partial = branch.prices.total(own)
+    partly = " without agents whose model has no price" if is_partial else ""
+    money = "" if cost is None else f", {cost:.4f} {branch.prices.currency}{partly}"
     total = Usage.total(own.values())
     about = "about " if branch.is_estimate else ""
     return f"{about}{total.prompt_tokens:,}+{total.completion_tokens:,} tokens{money}"

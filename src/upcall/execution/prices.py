@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from upcall.options import AgentName
 from upcall.runs.run import Run, Usage
 from upcall.settings import Price, Settings
+
+
+class TotalCost(NamedTuple):
+    """What agents cost together.
+
+    Attributes:
+        cost: the sum; None if no model of theirs has a price.
+        is_partial: whether some of them are left out of it, whose models have none.
+    """
+
+    cost: float | None
+    is_partial: bool
 
 
 @dataclass(frozen=True)
@@ -25,7 +37,7 @@ class Prices:
         found = {}
         for agent in get_args(AgentName) if settings.models.prices and not run.config.own_team else ():
             model = used.for_agent(agent)
-            name = model.model or ((model.model_client or {}).get("config") or {}).get("model")
+            name = model.name
             if name in settings.models.prices:
                 found[agent] = settings.models.prices[name]
         return cls(found, settings.models.currency)
@@ -34,3 +46,9 @@ class Prices:
         """Return the cost of the agent at a path; None if its model has no price."""
         price = self.of_agent.get(path.rsplit("/", 1)[-1])
         return None if price is None else price.cost(used)
+
+    def total(self, usage: Mapping[str, Usage]) -> TotalCost:
+        """Return the cost of several agents, by path."""
+        costs = [self.cost(path, used) for path, used in usage.items()]
+        known = [cost for cost in costs if cost is not None]
+        return TotalCost(sum(known) if known else None, 0 < len(known) < len(costs))

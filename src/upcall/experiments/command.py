@@ -25,9 +25,8 @@ class ExperimentCommand(Command):
     """A command about an experiment."""
 
     def __init__(self, *, as_json: bool = False, debug: bool = False, settings: Given) -> None:
-        super().__init__(as_json=as_json, debug=debug)
         self.store: str | None = settings.get("store", {}).get("path")
-        self.program = Program.for_call(store=self.store)
+        super().__init__(as_json=as_json, debug=debug, program=Program.for_call(store=self.store))
 
     def open(self) -> None:
         """See `Command`."""

@@ -14,7 +14,7 @@ from jinja2 import Environment
 from upcall.experiments.measures import MEASURES
 from upcall.experiments.results import Results
 from upcall.experiments.statistics import Estimate
-from upcall.experiments.tables import difference_lines, format_estimate, make_table, note_lines
+from upcall.experiments.tables import DIFFERENCES, difference_lines, format_estimate, make_table, note_lines
 from upcall.experiments.what_if import branch_lines, value_questions
 from upcall.html_templates import load_templates
 from upcall.text import escape_controls
@@ -85,7 +85,8 @@ def render_table(results: Results) -> str:
     return _templates().get_template("notebook.html").render(
         notes=note_lines(results),
         table=make_table(results),
-        differences=difference_lines(results) if results.differences else [],
+        heading=DIFFERENCES,
+        differences=difference_lines(results),
         branches=branch_lines(results.branches) if results.branches else [],
     )  # fmt: skip
 

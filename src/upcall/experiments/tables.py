@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from upcall.experiments.statistics import Difference, Estimate
 
 
+DIFFERENCES = "Differences on the same tasks, 95 % interval, p by permutation:"
+
+
 @dataclass(frozen=True)
 class ResultTable:
     """The measures of the cells, as text.
@@ -56,7 +59,7 @@ def result_lines(results: Results, width: int | None = None) -> list[str]:
     if table.rows:
         lines += ["", *table.as_lines(width)]
     if results.differences:
-        lines += ["", "Differences on the same tasks, 95 % interval, p by permutation:", *difference_lines(results)]
+        lines += ["", DIFFERENCES, *difference_lines(results)]
     return [*lines, *branch_lines(results.branches)] if results.branches else lines
 
 

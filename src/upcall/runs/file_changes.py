@@ -81,6 +81,11 @@ class FileChange(BaseModel, frozen=True, defer_build=True):
         """Whether it is in a cache that a tool keeps for itself."""
         return not CACHES.isdisjoint(self.path.split("/"))
 
+    @property
+    def is_named(self) -> bool:
+        """Whether a list of changed files names it: neither what is cached nor folders."""
+        return not self.is_cached and all(state.kind != "folder" for state in (self.before, self.after) if state)
+
 
 class Change(BaseModel, frozen=True, defer_build=True):
     """The changes of one tool call in a folder, all or nothing.

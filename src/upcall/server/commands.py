@@ -91,8 +91,7 @@ def describe_worker(settings: Settings, team: str | None) -> str:
 
 
 def _name_model(model: ModelSettings) -> str:
-    component = model.model_client or {}
-    return model.model or str((component.get("config") or {}).get("model") or component.get("provider", "unnamed"))
+    return model.name or str((model.model_client or {}).get("provider", "unnamed"))
 
 
 def _make_service(command: RunCommand) -> Service:

@@ -153,14 +153,12 @@ def _cost(service: Service, run: Run) -> list[tuple[str, Usage, str]]:
     if not run.usage:
         return []
     prices = Prices.of(service.settings, run)
-    costs = {path: prices.cost(path, used) for path, used in run.usage.items()}
-    known = [each for each in costs.values() if each is not None]
 
     def format_cost(cost: float | None) -> str:
         return "" if cost is None else f"{cost:.4f} {prices.currency}"
 
-    rows = [(path, used, format_cost(costs[path])) for path, used in run.usage.items()]
-    return [*rows, ("in all", run.total_usage, format_cost(sum(known)) if known else "")]
+    rows = [(path, used, format_cost(prices.cost(path, used))) for path, used in run.usage.items()]
+    return [*rows, ("in all", run.total_usage, format_cost(prices.total(run.usage).cost))]
 
 
 @dataclass(frozen=True)
@@ -207,6 +205,10 @@ def _brief(text: str) -> str:
     return one_line(_clean(text[: 2 * SUMMARY_CHARS]), SUMMARY_CHARS)
 
 
+def _is_long(text: str) -> bool:
+    return len(text) > SUMMARY_CHARS or "\n" in text
+
+
 def _topic(question: Question) -> str:
     """Return a question in one line, or what it is about if it has more."""
     return _brief((question.header or "") if "\n" in question.question else question.question) or "Question"
@@ -232,6 +234,7 @@ def _templates() -> Environment:
         diff=diff_rows,
         form=QuestionForm.of,
         hint=_hint,
+        is_long=_is_long,
         lines=count_lines,
         markdown=_markdown,
         time=format_time,

@@ -205,16 +205,15 @@ def _cost(usage: Mapping[str, Usage], prices: Prices, width: int | None) -> list
     """Return tokens and calls by agent, and their cost if there are prices."""
     if not usage:
         return []
-    costs = {path: prices.cost(path, used) for path, used in usage.items()}
-    priced = any(cost is not None for cost in costs.values())
+    cost, is_partial = prices.total(usage)
+    priced = cost is not None
     money = f" {prices.currency:>10}" if priced else ""
     lines = [f"Tokens  {'prompt':>7} {'reply':>8} {'calls':>6}{money}  agent"]
     for path, used in usage.items():
-        lines.append(_row(used, path, costs[path], priced=priced))
+        lines.append(_row(used, path, prices.cost(path, used), priced=priced))
     total = Usage.total(usage.values())
-    known = [cost for cost in costs.values() if cost is not None]
-    partly = " (without agents whose model has no price)" if priced and len(known) < len(costs) else ""
-    lines.append(_row(total, f"in all{partly}", sum(known), priced=priced))
+    partly = " (without agents whose model has no price)" if is_partial else ""
+    lines.append(_row(total, f"in all{partly}", cost, priced=priced))
     return lines if width is None else [cut_to_width(line, width) for line in lines]
 
 

@@ -39,11 +39,7 @@ def describe_result(execution: Execution, limits: Limits, files: Sequence[FileCh
         ended += f", {taken}"
     else:
         ended += f": stopped {taken}, {_LIMITS[execution.stopped].format(limits)}"
-    named = [
-        each
-        for each in files
-        if not each.is_cached and all(state.kind != "folder" for state in (each.before, each.after) if state)
-    ]
+    named = [each for each in files if each.is_named]
     written = [each.path for each in named if each.after is not None]
     deleted = [each.path for each in named if each.after is None]
     changed = [f"; {verb} {_list_names(paths)}" for verb, paths in (("wrote", written), ("deleted", deleted)) if paths]

@@ -103,10 +103,8 @@ def _summarize(name: str, source: CommandSource | ConfigurationError) -> TyperCo
     """Return a command without options and what it does, for a list of commands."""
     if isinstance(source, ConfigurationError):
         return TyperCommand(name, help="This command cannot be loaded.")
-    if isinstance(source, typer.Typer):
-        panel = source.rich_help_panel
-        text = solve_typer_info_help(TyperInfo(source))
-        return TyperCommand(name, help=text, rich_help_panel=panel if isinstance(panel, str) else None)
-    text = source.help or getattr(source.callback, "__doc__", None) or ""
     panel = source.rich_help_panel if isinstance(source.rich_help_panel, str) else None
+    if isinstance(source, typer.Typer):
+        return TyperCommand(name, help=solve_typer_info_help(TyperInfo(source)), rich_help_panel=panel)
+    text = source.help or getattr(source.callback, "__doc__", None) or ""
     return TyperCommand(name, help=text, short_help=source.short_help, hidden=source.hidden, rich_help_panel=panel)

@@ -52,9 +52,9 @@ class Command:
     screen: Screen
     debugs_all: ClassVar[bool] = False
 
-    def __init__(self, *, as_json: bool = False, debug: bool = False) -> None:
+    def __init__(self, *, as_json: bool = False, debug: bool = False, program: Program | None = None) -> None:
         self.as_json, self.debug = as_json, debug or Command.debugs_all
-        self.program = Program.for_call()
+        self.program = program or Program.for_call()
         self.is_interactive = not as_json and all(
             each is not None and each.isatty() for each in (sys.stdin, sys.stderr)
         )

@@ -63,12 +63,12 @@ class RunCommand(Command):
         config: Path | None = None,
         settings: Given,
     ) -> None:
-        super().__init__(as_json=as_json, debug=debug)
         self._team = self._given_team = team
         self._config, self._given = config, {name: dict(values) for name, values in settings.items()}
-        self.program = Program.for_call(
+        program = Program.for_call(
             store=self._find_given("store", "path"), config=config, user=self._find_given("users", "user")
         )
+        super().__init__(as_json=as_json, debug=debug, program=program)
         self.run_id: str | None = None
         self.is_watching = False
         self._is_at_work = self._has_announced = False

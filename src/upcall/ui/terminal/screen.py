@@ -84,12 +84,10 @@ class Screen:
 
     def settle(self) -> None:
         """Erase work in progress, and keep the parts that should stay."""
-        region, events = map(
-            self.__dict__.get, ("region", "events")
-        )  # By name they are made, with AutoGen behind them.
-        if region is not None:
+        made = self.__dict__  # By their names they would be made here, with AutoGen behind them.
+        if (region := made.get("region")) is not None:
             region.hide()
-        if events is not None:
+        if (events := made.get("events")) is not None:
             events.settle()
 
     def note(self, text: str, style: str = "dim") -> None:

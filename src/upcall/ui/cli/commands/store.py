@@ -35,9 +35,9 @@ class StoreCommand(Command):
     settings: Settings
 
     def __init__(self, *, config: Path | None, as_json: bool, debug: bool, settings: Given | None = None) -> None:
-        super().__init__(as_json=as_json, debug=debug)
         self._given, self._config = settings or {}, config
-        self.program = Program.for_call(store=self._given.get("store", {}).get("path"), config=config)
+        program = Program.for_call(store=self._given.get("store", {}).get("path"), config=config)
+        super().__init__(as_json=as_json, debug=debug, program=program)
 
     def open(self) -> None:
         """See `Command`."""
