@@ -125,7 +125,8 @@ async def test_refused_call_leaves_no_warning_about_awaiting(recwarn: pytest.War
             run_sync(work)
     del work
     gc.collect()
-    assert not [str(each.message) for each in recwarn]
+    # The collector also finds what other tests left open, and warns of it here.
+    assert not [str(each.message) for each in recwarn if issubclass(each.category, RuntimeWarning)]
 
 
 @pytest.mark.parametrize("work", [None, demo, 3], ids=["none", "function", "number"])
