@@ -82,9 +82,7 @@ def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("cache", "state"):
-        home = tmp_path.parent / "home" / name
-        home.mkdir(parents=True)
-        monkeypatch.setenv(f"XDG_{name.upper()}_HOME", str(home))
+        monkeypatch.setenv(f"XDG_{name.upper()}_HOME", str(tmp_path.parent / "home" / name))
     for name in [name for name in os.environ if name.startswith(("OPENAI_", "UPCALL_", "TAVILY_", "BRAVE_"))]:
         if name.startswith("UPCALL_UPDATE_"):
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -12,8 +13,11 @@ def load_name(package: str, homes: Mapping[str, str], name: str) -> object:
     """Return what a package calls `name`, from the module below it that `homes` gives."""
     if name not in homes:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
-    with _without_collecting():
-        return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+    module = f"{package}.{homes[name]}"
+    if module not in sys.modules:
+        with _without_collecting():
+            importlib.import_module(module)
+    return getattr(importlib.import_module(module), name)
 
 
 @contextmanager

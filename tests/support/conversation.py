@@ -170,6 +170,7 @@ async def nothing_left_behind() -> AsyncIterator[None]:
     """Afterwards no task runs that did not run before, and no task has died with an exception that nobody saw."""
     loop = asyncio.get_running_loop()
     gc.collect()  # What others left behind is not this test's.
+    gc.freeze()  # Nor is the rest of theirs looked through again.
     before, problems = asyncio.all_tasks(), list[str]()
     loop.set_exception_handler(lambda _, context: problems.append(f"{context['message']}: {context.get('exception')}"))
     yield

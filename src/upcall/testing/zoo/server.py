@@ -83,6 +83,7 @@ def _events(chunks: Iterable[Json | str], ends: str) -> str:
 def _handler(server: ZooServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
             self._send(200, "application/json", json.dumps({"object": "list", "data": [{"id": "m"}]}))
