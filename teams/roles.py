@@ -165,3 +165,30 @@ def _load(name: str) -> type[Role]:
             f"The role {name} ({value}) is not a class derived from upcall.teams.Role with this name."
         )
     return kind
+
+
+def find_shallow_targets(roles: Sequence[Role]) -> dict[Intent, str]:
+    """Return to whom the classifier hands small tasks, by their intent.
+
+    Raises:
+        ConfigurationError: two roles want the same ones.
+    """
+    found: dict[Intent, str] = {}
+    for role in roles:
+        if role.intent is not None and (other := found.setdefault(role.intent, role.name)) != role.name:
+            raise ConfigurationError(
+                f"The roles {other} and {role.name} both take small tasks of {role.intent}. Uninstall one of them."
+            )
+    return found
+
+
+def find_lead_type(roles: Sequence[Role]) -> type[PausableAgent]:
+    """Return the class of the lead.
+
+    Raises:
+        ConfigurationError: two roles need different ones.
+    """
+    found = {role.name: role.lead_type for role in roles if role.lead_type is not None}
+    if len(set(found.values())) > 1:
+        raise ConfigurationError(f"The roles {', '.join(found)} need different leads. Uninstall one of them.")
+    return next(iter(found.values()), PausableAgent)

@@ -24,7 +24,6 @@ from upcall.agents.lead import lead
 from upcall.agents.planner import Planner, PlannerSettings
 from upcall.agents.resumable import ResumableAgent
 from upcall.agents.structured.options import StructuredSettings
-from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.agents.toolset import Tool, as_tool
 from upcall.autogen.messages import USER
 from upcall.config_source import list_known
@@ -35,10 +34,9 @@ from upcall.policy.scorer import Embed
 from upcall.prompts import PROMPTS, Prompts
 from upcall.prompts.contexts import ToolInfo
 from upcall.runs.asked_topics import AskedTopic
-from upcall.runs.outputs import Intent
 from upcall.runs.plan import ApprovedPlan
 from upcall.runs.states import RunEvent
-from upcall.teams.roles import CommonOptions, Role
+from upcall.teams.roles import CommonOptions, Role, find_lead_type, find_shallow_targets
 
 PHASES: dict[str, RunEvent] = {
     "classifier": RunEvent.CLASSIFYING,
@@ -147,7 +145,7 @@ def root_team(
             tools=[*handlers, *tools.infos("classifier")],
             files=[name for role in roles for name in role.files],
             deep_target=deep,
-            shallow_targets=_shallow_targets(roles),
+            shallow_targets=find_shallow_targets(roles),
             prompts=resources.prompts,
             **_choose(ClassifierSettings, options, "classifier", user.name),
         ),
@@ -163,7 +161,7 @@ def root_team(
         lead(
             clients("lead"),
             workers(None),
-            kind=_lead_type(roles),
+            kind=find_lead_type(roles),
             instructions=[each for role in roles for each in role.instructions],
             answers_nested=options.parent_answers,
             small_client=resources.small_model,
@@ -191,33 +189,6 @@ def root_team(
     if human is None:
         stops.append(HandoffTermination(USER))
     return Swarm([*speakers, user], termination_condition=reduce(or_, stops))
-
-
-def _shallow_targets(roles: Sequence[Role]) -> dict[Intent, str]:
-    """Return who gets small tasks, by their intent.
-
-    Raises:
-        ConfigurationError: two roles want the same ones.
-    """
-    found: dict[Intent, str] = {}
-    for role in roles:
-        if role.intent is not None and (other := found.setdefault(role.intent, role.name)) != role.name:
-            raise ConfigurationError(
-                f"The roles {other} and {role.name} both take small tasks of {role.intent}. Uninstall one of them."
-            )
-    return found
-
-
-def _lead_type(roles: Sequence[Role]) -> type[PausableAgent]:
-    """Return the class of the lead.
-
-    Raises:
-        ConfigurationError: two roles need different ones.
-    """
-    found = {role.name: role.lead_type for role in roles if role.lead_type is not None}
-    if len(set(found.values())) > 1:
-        raise ConfigurationError(f"The roles {', '.join(found)} need different leads. Uninstall one of them.")
-    return next(iter(found.values()), PausableAgent)
 
 
 def _approval_rules(approve: Sequence[str], roles: Sequence[Role], tools: _RunTools) -> ApprovalRules:

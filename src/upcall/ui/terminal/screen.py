@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from upcall.questions.question import Question
-from upcall.text import QUOTE_MARK, escape_controls, one_line
+from upcall.text import escape_controls, one_line
 from upcall.ui.columns import wrap_lines
 from upcall.ui.tool_calls import coloured_diff, style_of_diff_line
 
@@ -143,21 +143,14 @@ class Screen:
         self, question: Question, mark: str = "", also: Sequence[Question] = (), console: Console | None = None
     ) -> None:
         """Print a question with its asker, its reason, the numbered options, and who `also` waits for its answer."""
+        from upcall.ui.terminal.question_block import render_question
+
         self.settle()
         console = console or self.err
         width = console.width - 1 if self.live and console.is_terminal else None
         console.print()
-        head = f"{mark}{question.introduce()}: "
-        style = "bold red" if question.is_risk else "bold yellow"
-        first, *more = _break_lines(f"{head}{question.question}", width)
-        printed = Text(escape_controls(first), style=style)
-        printed.stylize("bold default", 0, len(escape_controls(head)))
-        console.print(printed)
-        for line in more:
-            console.print(_style_line(line, style))
-        for detail in [*question.details(), *(f"  {line}" for line in question.who_waits(also))]:
-            for line in _break_lines(detail, width):
-                console.print(_style_line(line))
+        for line in render_question(question, mark, also, width):
+            console.print(line)
 
     async def ask(self, run: Run) -> Mapping[str, AnswerValue]:
         """Ask each open question of a run until it accepts an answer.
@@ -191,23 +184,6 @@ class Screen:
             whole = line.startswith("  ") or not (self.live and console.is_terminal)
             for part in [line] if whole else wrap_lines(line, console.width - 1):
                 console.print(Text(part, style=style))
-
-
-def _break_lines(text: str, width: int | None) -> list[str]:
-    """Wrap a text, keeping the indentation of each line."""
-    if width is None:
-        return text.split("\n")
-    lines = []
-    for line in text.split("\n"):
-        indent = line[: len(line) - len(line.lstrip(" "))]
-        lines += wrap_lines(line.lstrip(" "), width, indent, indent or "  ")
-    return lines
-
-
-def _style_line(line: str, style: str = "") -> Text:
-    """Colour a line below a question; in a diff, additions are green and removals red."""
-    begin = line.lstrip().removeprefix(QUOTE_MARK)[:1] if line.lstrip().startswith(QUOTE_MARK) else ""
-    return Text(escape_controls(line), style={"+": "green", "-": "red"}.get(begin, style))
 
 
 class _LogLines(logging.Handler):
