@@ -266,6 +266,33 @@ async def test_tool_calls_are_approved_changed_and_refused_by_clicks(
     assert [user for _, user in await answered(store)] == ["alice"] * 3
 
 
+REVIEW = f"""
+from upcall import Settings, Upcall
+asked = Settings.read(models={{"model": "demo"}}, planning={{"enable_plan_approval": True}})
+app = Upcall(store="STORE", settings=asked)
+app.form(await app.start({TASK!r}, user="alice"), user="alice")
+"""
+
+
+async def test_plan_is_changed_step_by_step_then_approved(notebook: Notebook, lab: Lab) -> None:
+    store = await opened(notebook, lab, "review", REVIEW)
+    await notebook.run(0)
+    form = form_in(notebook, 0)
+    await form.get_by_label("Step 1 (coder)").fill("Write it small")
+    await form.get_by_placeholder("One more step").fill("Test it")
+    await form.get_by_role("button", name="Answer", exact=True).click()
+    await expect(form.get_by_label("Step 2 (lead)")).to_have_value("Test it")
+    await expect(form.get_by_label("Step 1 (coder)")).to_have_value("Write it small")
+    await answer(form, "1. Approve")
+    await answer(form, "Express")
+    await completed(form)
+    assert [text for text, _ in await answered(store)] == [
+        "edit step 1: Write it small\nadd step: Test it",
+        "Approve",
+        "Express",
+    ]
+
+
 MONEY = """
 from autogen_agentchat.teams import RoundRobinGroupChat
 from upcall import PausableAgent, Upcall

@@ -26,8 +26,9 @@ from IPython.display import display
 from IPython.utils.capture import capture_output
 from ipywidgets import HTML, Button, Checkbox, Password, RadioButtons, Text, Textarea, Widget
 from page_tags import Tags
+from scenario import TASK
 
-from upcall import Answer, Outcome, PausableAgent, Question, Run, RunStatus, Upcall, ask_secret
+from upcall import Answer, Outcome, PausableAgent, Question, Run, RunStatus, Settings, Upcall, ask_secret
 from upcall.autogen.begun_texts import BegunText
 from upcall.autogen.messages import PATH, Event
 from upcall.errors import ConfigurationError
@@ -257,6 +258,77 @@ async def test_required_question_has_no_button_to_skip() -> None:
     app, _ = app_with(ASK)
     form = app.form(await app.start("Build it"))
     assert [each.description for each in found(form.widget, Button)] == ["Answer", "Decline", "Look again"]
+
+
+# -- a plan under review ----------------------------------------------------------------------------------------------
+
+
+async def reviewing() -> Form:
+    """Return the form of a run whose plan waits for its review."""
+    settings = Settings.read(models={"model": "demo"}, planning={"enable_plan_approval": True})
+    app = Upcall(store="runs.db", settings=settings)
+    return app.form(await app.start(TASK))
+
+
+def steps_of(form: Form) -> list[Textarea]:
+    return [each for each in found(form.widget, Textarea) if each.description.startswith("Step ")]
+
+
+def added_step(form: Form) -> Textarea:
+    (field,) = [each for each in found(form.widget, Textarea) if each.placeholder == "One more step at the end"]
+    return field
+
+
+async def test_plan_has_a_field_a_step_that_changes_it() -> None:
+    form = await reviewing()
+    (first,) = steps_of(form)
+    assert "Do you approve this plan" in wording(form)
+    first.value, added_step(form).value = "Write it small", "Test it"
+    run = await clicked(form, "Answer")
+    assert run.plan is not None
+    assert (run.plan.version, [each.value for each in steps_of(form)]) == (2, ["Write it small", "Test it"])
+    assert first.comm is None  # The fields of the earlier version are gone.
+    steps_of(form)[1].value = "Test it well"
+    await clicked(form, "Answer")
+    assert [each.value for each in steps_of(form)] == ["Write it small", "Test it well"]
+
+
+async def test_emptied_step_of_a_plan_is_removed() -> None:
+    form = await reviewing()
+    added_step(form).value = "Test it"
+    await clicked(form, "Answer")
+    steps_of(form)[0].value = ""
+    await clicked(form, "Answer")
+    assert [each.value for each in steps_of(form)] == ["Test it"]
+
+
+async def test_approval_with_changes_shows_the_plan_again() -> None:
+    form = await reviewing()
+    steps_of(form)[0].value = "Write it small"
+    found(form.widget, RadioButtons)[0].index = 0
+    run = await clicked(form, "Answer")
+    assert run.plan is not None
+    assert (run.plan.status, run.plan.version) == ("proposed", 2)
+
+
+async def test_rejection_beside_changes_is_asked_back() -> None:
+    form = await reviewing()
+    steps_of(form)[0].value = "Write it small"
+    found(form.widget, RadioButtons)[0].index = 1
+    run = await clicked(form, "Answer")
+    assert "'Reject' is chosen and the plan is changed" in wording(form)
+    assert run.waiting
+
+
+async def test_unchanged_plan_is_approved_by_its_choice() -> None:
+    form = await reviewing()
+    found(form.widget, RadioButtons)[0].index = 0
+    run = await clicked(form, "Answer")
+    assert run.plan is not None
+    assert run.plan.status == "approved"
+
+
+# -- several questions ------------------------------------------------------------------------------------------------
 
 
 async def test_several_questions_are_sent_together() -> None:

@@ -31,12 +31,15 @@ from upcall.notebook.displays import (
     lost_form_html,
     pictures_html,
     question_html,
+    review_html,
 )
 from upcall.progress import PROGRESS
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue
 from upcall.questions.question import Question
 from upcall.questions.question_form import OTHER, QuestionForm
+from upcall.runs.plan import Plan, PlanStep
+from upcall.runs.plan_edits import can_edit, find_review, write_review
 from upcall.runs.run import Run
 from upcall.runs.states import RunStatus
 from upcall.text import first_line
@@ -243,7 +246,11 @@ class Form:
         self._enable()
 
     def _field(self, run: Run, question: Question) -> _FormField:
-        field = _FormField(question, run.records.duplicates_of(question.id))
+        also = run.records.duplicates_of(question.id)
+        if run.plan is not None and find_review(run) == question.id:
+            field: _FormField = _PlanField(question, also, run.plan)
+        else:
+            field = _FormField(question, also)
         self._on_click(field.answer, lambda: self._send(run.id, [field]))
         for outcome, button in field.outcomes.items():
             without = Answer(question_id=question.id, outcome=outcome)
@@ -312,11 +319,14 @@ class _FormField:
             skip = widgets.Button(description="Skip", tooltip="Continue with your best judgement")
             self.outcomes = {Outcome.SKIPPED: skip, **self.outcomes}
         self._inputs = [*self._choices, *([self._own] if self._own is not None else [])]
-        heading = widgets.HTML(question_html(question, also, in_form=True))
+        heading = widgets.HTML(self._heading(also))
         self.box = widgets.VBox([heading, *self._inputs, _row(self.answer, *self.outcomes.values())])
         self.box.add_class("upcall-question")
         if self._form.needs_own_choice:
             self.box.add_class("upcall-risk")
+
+    def _heading(self, also: Sequence[Question]) -> str:
+        return question_html(self.question, also, in_form=True)
 
     def take_answer(self) -> AnswerValue | None:
         """Return the answer as filled in; None if empty. A secret is then removed from the form, because it
@@ -377,6 +387,47 @@ class _FormField:
             return [label for label, box in zip(labels, self._choices, strict=True) if box.value]
         at = self._choices[0].index
         return [] if at is None or at == len(labels) else [labels[at]]
+
+
+class _PlanField(_FormField):
+    """A plan to review: a field a step, which removes the step if it is empty, and one for another step."""
+
+    def __init__(self, question: Question, also: Sequence[Question], plan: Plan) -> None:
+        self._plan = plan
+        self._steps = {step.step_id: self._step(step) for step in plan.steps if can_edit(step)}
+        self._added = widgets.Textarea(placeholder="One more step at the end", rows=1, layout=_WIDE)
+        super().__init__(question, also)
+        shown = [self._steps.get(step.step_id) or widgets.HTML(as_written(step.as_line())) for step in plan.steps]
+        self._inputs = [*self._steps.values(), self._added, *self._inputs]
+        heading, *rest = self.box.children
+        self.box.children = [heading, *shown, self._added, *rest]
+
+    def take_answer(self) -> AnswerValue | None:
+        """Return the changes of the plan and the own words, which also take the place of an approval: the plan is
+        shown again with them, and nobody approves what they have not seen. Else the choice.
+
+        Raises:
+            AnswerRefused: something is changed, and the plan is not to be carried out.
+        """
+        own = self._own.value if self._own is not None else ""
+        descriptions = {step_id: field.value for step_id, field in self._steps.items()}
+        changes = write_review(self._plan, descriptions, self._added.value, own)
+        chosen = self._list_chosen()
+        if changes and chosen and chosen != self._form.labels[:1]:
+            raise AnswerRefused(
+                f"{chosen[0]!r} is chosen and the plan is changed: undo the changes, or choose {OTHER!r}."
+            )
+        return changes or super().take_answer()
+
+    def _heading(self, also: Sequence[Question]) -> str:
+        return review_html(self.question, self._plan, also)
+
+    def _step(self, step: PlanStep) -> Any:
+        after = f", after {', '.join(step.depends_on)}" if step.depends_on else ""
+        who = f"Step {step.step_id} ({step.name}{after})"
+        field = widgets.Textarea(value=step.description, rows=2, description=who, tooltip=who, layout=_WIDE)
+        field.style.description_width = "14em"
+        return field
 
 
 TOKEN_UPDATE_INTERVAL_S = 0.15

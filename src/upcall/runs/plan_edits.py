@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import count
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from upcall.lazy_pattern import LazyPattern
-from upcall.runs.plan import Plan, PlanStep, describe_problem
+from upcall.runs.plan import Plan, PlanStatus, PlanStep, describe_problem
 from upcall.text import one_line
+
+if TYPE_CHECKING:
+    from upcall.runs.run import Run
 
 _ID = r"[\w.-]*\w"
 _TEXT = r"(?:\[(?P<name>[\w-]+)\] *)?(?P<text>(?!\[[\w-]+\]$)\S.*)"
@@ -76,6 +80,19 @@ def write_edits(plan: Plan, descriptions: Mapping[str, str], added: str = "") ->
         elif text != one_line(step.description):
             lines.append(f"edit step {step.step_id}: {text}")
     return "\n".join([*lines, *removed, *([f"add step: {one_line(added)}"] if added.strip() else [])])
+
+
+def write_review(plan: Plan, descriptions: Mapping[str, str], added: str, own: str) -> str:
+    """Write what a form of a plan changes: the edits of `write_edits`, then `own` words. Empty if nothing."""
+    return "\n".join(filter(None, [write_edits(plan, descriptions, added), own.strip()]))
+
+
+def find_review(run: Run) -> str | None:
+    """Return the id of the open question that shows the present plan of a run for review; None if there is none."""
+    plan = run.plan
+    if plan is None or plan.status is not PlanStatus.PROPOSED:
+        return None
+    return next((each.id for each in run.questions if each.is_risk and plan.as_text() in each.question), None)
 
 
 def _ids(match: re.Match[str]) -> list[str]:

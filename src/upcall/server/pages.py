@@ -17,7 +17,7 @@ from upcall.errors import AnswerError, CallerError
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue
 from upcall.questions.question_form import join_fields
-from upcall.runs.plan_edits import write_edits
+from upcall.runs.plan_edits import find_review, write_review
 from upcall.runs.run import Run
 from upcall.runs.states import RunStatus
 from upcall.server.api import Filter
@@ -27,7 +27,7 @@ from upcall.server.problems import Problem, respond
 from upcall.server.service import Caller, Service
 from upcall.server.starting import begin_fork, begin_run
 from upcall.server.uploads import DOCUMENTS, IMAGES, read_files
-from upcall.server.views import PageFrame, find_review, inbox_view, list_operations, render, run_view
+from upcall.server.views import PageFrame, inbox_view, list_operations, render, run_view
 from upcall.ui import diagrams
 
 FormText = Annotated[str, Form()]
@@ -230,5 +230,6 @@ def _read_review(form: FormData, run: Run | None) -> str:
     if decision := form.get("decision"):
         return str(decision)
     steps = {name.removeprefix("step-"): str(value) for name, value in form.items() if name.startswith("step-")}
-    edits = write_edits(run.plan, steps, str(form.get("added", ""))) if run is not None and run.plan is not None else ""
-    return "\n".join(filter(None, [edits, str(form.get("own", "")).strip()])) or str(form.get("choice", ""))
+    added, own = str(form.get("added", "")), str(form.get("own", ""))
+    changes = write_review(run.plan, steps, added, own) if run is not None and run.plan is not None else own.strip()
+    return changes or str(form.get("choice", ""))

@@ -18,8 +18,7 @@ from upcall.policy.authorization import OpenQuestions
 from upcall.questions.question import Question, format_time
 from upcall.questions.question_form import QuestionForm
 from upcall.runs.file_changes import Change, count_lines, list_standing
-from upcall.runs.plan import PlanStatus
-from upcall.runs.plan_edits import can_edit
+from upcall.runs.plan_edits import can_edit, find_review
 from upcall.runs.run import Run, Usage
 from upcall.runs.transcript import EntryKind, TranscriptEntry
 from upcall.server.agent_rows import list_rows
@@ -116,13 +115,6 @@ async def run_view(service: Service, caller: Caller, run_id: str, before: int | 
         "key": identity.new_id(),
         "now": identity.now(),
     }
-
-
-def find_review(run: Run) -> str | None:
-    """Find the open question that shows the present plan, for review; its id."""
-    if run.plan is None or run.plan.status is not PlanStatus.PROPOSED:
-        return None
-    return next((each.id for each in run.questions if each.is_risk and run.plan.as_text() in each.question), None)
 
 
 def _without_result(parts: list[ConversationPart], run: Run) -> list[ConversationPart]:
