@@ -89,6 +89,7 @@ DECISIONS = {
         for act in ("cancel", "resume", "undo")
     },
     "POST /runs/{run_id}/plan": Right.ANSWER,
+    "POST /runs/{run_id}/name": Right.ACT,
     "POST /runs/{run_id}/follow-up": Right.ACT,
 }
 """What is decided about each route; one that is not here fails."""

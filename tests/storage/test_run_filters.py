@@ -60,6 +60,7 @@ async def fill(location: str) -> RunStore:
         ({"text": "  the   login "}, "his reviewed open old"),
         ({"text": "100% of"}, "new"),
         ({"text": "10_% of"}, ""),
+        ({"text": "OPERA"}, "operators"),
         ({"older_than": "1h"}, "old"),
         ({"newer_than": "150s"}, "new his"),
         ({"owner": "bob", "statuses": ["completed"], "text": "form"}, "his"),
@@ -79,6 +80,7 @@ async def test_filter_lets_through_what_fits_all_of_it(wanted: dict[str, Any], f
         # The task of a run is not hers to read, of which one question is assigned to her.
         (ALICE, RunFilter(text="login"), "open old"),
         (BOB, RunFilter(text="login"), "his reviewed open"),
+        (ALICE, RunFilter(text="form", named=frozenset({"old", "his", "reviewed"})), "old"),
         (ALICE, RunFilter(owner="bob"), "reviewed open"),
         (ALICE, RunFilter(statuses=frozenset({RunStatus.AWAITING_CLARIFICATION})), "reviewed"),
     ],

@@ -44,11 +44,13 @@ class InboxEntry(NamedTuple):
         run_id: the run.
         question: the question.
         task: the task of the run; empty for a user who sees only the question.
+        user: the owner of the run; None is the operator.
     """
 
     run_id: str
     question: Question
     task: str = ""
+    user: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the question as JSON, with its run and the run's task."""
@@ -183,7 +185,7 @@ class Authorization:
         """Return the open questions of the runs that are the user's to answer, oldest first."""
         waiting = [run for run in page if run.waiting or run.under_way]
         entries = [
-            InboxEntry(run.id, question, run.task if self.sees_whole(run) else "")
+            InboxEntry(run.id, question, run.task if self.sees_whole(run) else "", run.user)
             for run in waiting
             for question in self.answerable(run)
         ]

@@ -19,7 +19,9 @@ class RunFilter:
     Attributes:
         statuses: in one of these; None for any.
         owner: started by this user.
-        text: with this text in the first part of the task; capitals and line breaks make no difference.
+        text: with this text in the first part of the task, or at the beginning of the id (four characters or more);
+            capitals and line breaks make no difference.
+        named: the ids of those that fit the text by a name that they have elsewhere.
         changed_before: not changed since then.
         changed_after: changed since then.
     """
@@ -27,6 +29,7 @@ class RunFilter:
     statuses: frozenset[RunStatus] | None = None
     owner: str | None = None
     text: str | None = None
+    named: frozenset[str] = frozenset()
     changed_before: datetime | None = None
     changed_after: datetime | None = None
 
@@ -67,12 +70,17 @@ def parse_filter(
         statuses=frozenset(map(RunStatus, named)) if named else None,
         owner=owner or None,
         text=text if text and text.strip() else None,
-        changed_before=_ago(older_than, "older_than", now),
-        changed_after=_ago(newer_than, "newer_than", now),
+        changed_before=parse_age(older_than, "older_than", now),
+        changed_after=parse_age(newer_than, "newer_than", now),
     )
 
 
-def _ago(text: str | None, name: str, now: datetime) -> datetime | None:
+def parse_age(text: str | None, name: str, now: datetime) -> datetime | None:
+    """Return the time that lies so long ago; None without a text.
+
+    Raises:
+        CallerError: it is not a length of time.
+    """
     if not text:
         return None
     try:

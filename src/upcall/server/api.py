@@ -33,6 +33,7 @@ from upcall.server.callers import Authenticator, CurrentUser, KnownCallersRoute,
 from upcall.server.events import Streams, follow, follow_questions, parse_position, respond_with
 from upcall.server.problems import Problem
 from upcall.server.requests import reserve_request
+from upcall.server.run_names import widen_to_names
 from upcall.server.service import Caller, Service
 from upcall.server.starting import begin_fork, begin_run
 from upcall.server.uploads import DOCUMENTS, IMAGES, read_files
@@ -85,7 +86,7 @@ def make_router(service: Service, authenticator: Authenticator, streams: Streams
     @router.get("/runs")
     async def list_runs(caller: CurrentUser, only: Filter, limit: PageLimit = 50, before: str | None = None) -> RunList:
         """List the runs that the caller may see, newest first; of these those that fit all that is asked for."""
-        app = service.app_for(caller)
+        app, only = service.app_for(caller), await widen_to_names(service.store, only)
         page = await app.list(caller.user, limit=limit, before=before, only=only)
         holds = [HoldBody.of(each) for each in await app.holds.list(user=caller.user)]
         return RunList(runs=[RunBody.of(each) for each in (*page, *page.damaged)], next=page.next, holds=holds)
@@ -183,7 +184,10 @@ def make_router(service: Service, authenticator: Authenticator, streams: Streams
 def read_filter(
     status: Annotated[list[str], Query(description="With one of these statuses.")] = [],  # noqa: B006  (FastAPI's way)
     owner: Annotated[str | None, Query(description="Started by this user.")] = None,
-    text: Annotated[str | None, Query(max_length=500, description="With this text in the task.")] = None,
+    text: Annotated[
+        str | None,
+        Query(max_length=500, description="With this text in the task or the name, or at the beginning of the id."),
+    ] = None,
     older_than: Annotated[str | None, Query(description="Not changed for so long: 30d, 12h, 90m.")] = None,
     newer_than: Annotated[str | None, Query(description="Changed within this time.")] = None,
 ) -> RunFilter:

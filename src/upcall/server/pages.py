@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.staticfiles import StaticFiles
 
 from upcall import identity
-from upcall.errors import AnswerError, CallerError
+from upcall.errors import AnswerError, CallerError, NotAllowed
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue
 from upcall.questions.question_form import join_fields
@@ -23,18 +23,18 @@ from upcall.runs.states import RunStatus
 from upcall.server.api import Filter
 from upcall.server.bodies import Start
 from upcall.server.callers import Authenticator, CurrentUser, is_same_origin
+from upcall.server.inbox import InboxFilter, find_questions
 from upcall.server.problems import Problem, respond
+from upcall.server.run_names import read_names, rename_run, widen_to_names
 from upcall.server.service import Caller, Service
 from upcall.server.starting import begin_fork, begin_run
 from upcall.server.uploads import DOCUMENTS, IMAGES, read_files
-from upcall.server.views import PageFrame, inbox_view, list_operations, render, run_view
+from upcall.server.views import PageFrame, list_operations, render, run_view
 from upcall.ui import diagrams
 
 FormText = Annotated[str, Form()]
 STATIC = Path(__file__).parent / "static"
 PAGE_SIZE = 30
-INBOX_RUNS = 100
-"""Of how many runs one page of the inbox shows the open questions."""
 _PROGRAMS = ("/api", "/healthz", "/readyz", "/metrics", "/openapi.json", "/agui", "/mcp", "/static")
 _PICTURE = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
 
@@ -55,13 +55,18 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
     _add_doors(router, authenticator)
 
     async def show_inbox(
-        caller: Caller, wrong: AnswerError | None = None, question: str = "", after: str | None = None
+        caller: Caller,
+        wanted: InboxFilter,
+        after: str | None = None,
+        wrong: AnswerError | None = None,
+        question: str = "",
     ) -> HTMLResponse:
         app = service.app_for(caller)
-        found = await app.inbox(caller.user, limit=INBOX_RUNS, after=after)
+        page = await find_questions(app, caller.user, wanted, after, identity.now())
         holds = await app.holds.list(user=caller.user)
+        view = {"entries": page.found, "names": page.names, "damaged": page.found.damaged, "next": page.found.next}
         shown = render(
-            "inbox.html", PageFrame(caller), **inbox_view(found), holds=holds, wrong=wrong, wrong_at=question
+            "inbox.html", PageFrame(caller), **view, wanted=wanted, holds=holds, wrong=wrong, wrong_at=question
         )
         return HTMLResponse(shown, 422 if wrong else 200)
 
@@ -73,15 +78,21 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         return HTMLResponse(shown, 422 if wrong else 200)
 
     @router.get("/")
-    async def inbox(caller: CurrentUser, after: str | None = None) -> Response:
-        return await show_inbox(caller, after=after)
+    async def inbox(request: Request, caller: CurrentUser, after: str | None = None) -> Response:
+        return await show_inbox(caller, InboxFilter.of(request.query_params), after)
 
     @router.get("/runs")
     async def list_runs(request: Request, caller: CurrentUser, only: Filter, before: str | None = None) -> Response:
-        app = service.app_for(caller)
+        app, only = service.app_for(caller), await widen_to_names(service.store, only)
         page = await app.list(caller.user, limit=PAGE_SIZE, before=before, only=only)
+        names = await read_names(service.store, [run.id for run in page if not run.restricted])
         wanted = {name: value for name, value in request.query_params.items() if name != "before" and value}
-        view = {"runs": [*page], "damaged": page.damaged, "holds": await app.holds.list(user=caller.user)}
+        view = {
+            "runs": [*page],
+            "names": names,
+            "damaged": page.damaged,
+            "holds": await app.holds.list(user=caller.user),
+        }
         following = urlencode({**wanted, "before": page.next}) if page.next is not None else None
         statuses = [each.value for each in RunStatus]
         return HTMLResponse(
@@ -114,8 +125,10 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
             value = _read_answer(question, choices, str(form.get("own", "")), str(form.get("act", "")))
             await service.answer(caller, run_id, {question: value})
         except AnswerError as error:
-            return await (show_inbox(caller, error, question) if back else show_run(run_id, caller, error, question))
-        return RedirectResponse("/" if back else f"/runs/{run_id}", 303)
+            if back:
+                return await show_inbox(caller, InboxFilter.parse(back), None, error, question)
+            return await show_run(run_id, caller, error, question)
+        return RedirectResponse(f"/?{InboxFilter.parse(back).query}" if back else f"/runs/{run_id}", 303)
 
     @router.post("/runs/{run_id}/plan")
     async def review_plan(request: Request, run_id: str, caller: CurrentUser) -> Response:
@@ -138,6 +151,15 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
     async def fork(run_id: str, caller: CurrentUser, question: FormText, answer: FormText, key: FormText) -> Response:
         new_id = await begin_fork(service, caller, run_id, question, answer, key)
         return RedirectResponse(f"/runs/{new_id}", 303)
+
+    @router.post("/runs/{run_id}/name")
+    async def rename(run_id: str, caller: CurrentUser, name: Annotated[str, Form()] = "") -> Response:
+        app = service.app_for(caller)
+        run = await app.get(run_id, user=caller.user)
+        if not app.access.owns(run, caller.user):
+            raise NotAllowed(f"Run {run.id} is somebody else's: they name it.")
+        await rename_run(service.store, run.id, name)
+        return RedirectResponse(f"/runs/{run.id}", 303)
 
     @router.post("/runs/{run_id}/cancel")
     async def cancel(run_id: str, caller: CurrentUser) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from markupsafe import Markup
 from upcall import identity
 from upcall.execution.prices import Prices
 from upcall.html_templates import load_templates
-from upcall.policy.authorization import OpenQuestions
 from upcall.questions.question import Question, format_time
 from upcall.questions.question_form import QuestionForm
 from upcall.runs.file_changes import Change, count_lines, list_standing
@@ -27,6 +27,7 @@ from upcall.server.code_html import diff_rows, message_html
 from upcall.server.conversation import SUMMARY_CHARS, ConversationPart, ConversationTree
 from upcall.server.events import read_position
 from upcall.server.page_words import name_page_actions
+from upcall.server.run_names import name_task, read_names
 from upcall.server.service import Caller, Service
 from upcall.text import escape_controls, one_line, shorten
 from upcall.ui.listings import name_status
@@ -34,6 +35,10 @@ from upcall.ui.plan_ticks import find_done_steps_of
 
 MAX_ENTRIES = 100
 """How many entries of a transcript a page shows: the last ones, or those before them."""
+
+_UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
+MAX_DAYS = 30
+"""Up to how many days a time is written as so many days ago."""
 
 MAX_TEXT_CHARS = 20_000
 """How much of one text a page shows."""
@@ -69,11 +74,6 @@ def prepare_pages() -> None:
     message_html("```python\n1\n```")
 
 
-def inbox_view(found: OpenQuestions) -> dict[str, Any]:
-    """Return what the inbox shows."""
-    return {"entries": found, "damaged": found.damaged, "next": found.next, "now": identity.now()}
-
-
 async def run_view(service: Service, caller: Caller, run_id: str, before: int | None = None) -> dict[str, Any]:
     """Return what the page of a run shows: everything, or to a mere assignee only their questions.
 
@@ -98,6 +98,7 @@ async def run_view(service: Service, caller: Caller, run_id: str, before: int | 
     shown = {each.name for each in entries[first:end] if each.kind is EntryKind.QUESTION}
     return {
         "run": run,
+        "name": "" if run.restricted else (await read_names(service.store, [run.id])).get(run.id, ""),
         "owned": app.access.owns(run, caller.user),
         "mine": mine,
         "others": [each for each in run.questions if each not in mine] if not run.is_final else [],
@@ -211,6 +212,26 @@ def _hint(text: object, folder: Path | None = None) -> str:
     return words if folder is None else words.replace(str(folder), "(the run's folder)")
 
 
+def _when(at: datetime) -> Markup:
+    """Return a time as it is from now, with the time itself for those who point at it and for scripts."""
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        at.isoformat(), format_time(at), format_distance(at, identity.now())
+    )
+
+
+def format_distance(at: datetime, now: datetime) -> str:
+    """Write how far a time is from now: ``5 minutes ago``, ``in 2 hours``; the day, if that is more than a month."""
+    seconds = (at - now).total_seconds()
+    size, unit = next((each for each in _UNITS if abs(seconds) >= each[0]), _UNITS[-1])
+    number = round(abs(seconds) / size)
+    if unit == "day" and number > MAX_DAYS:
+        return f"{at.astimezone():%Y-%m-%d}"
+    if number == 0:
+        return "now"
+    words = f"{number} {unit}{'' if number == 1 else 's'}"
+    return f"{words} ago" if seconds < 0 else f"in {words}"
+
+
 def _who(path: Sequence[str]) -> str:
     return " > ".join(path)
 
@@ -227,10 +248,11 @@ def _templates() -> Environment:
         form=QuestionForm.of,
         hint=_hint,
         is_long=_is_long,
+        name_task=name_task,
         lines=count_lines,
         markdown=_markdown,
-        time=format_time,
         topic=_topic,
+        when=_when,
         who=_who,
         status=name_status,
     )

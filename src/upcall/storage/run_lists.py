@@ -27,6 +27,9 @@ AT_ONCE = 250
 """How many rows one statement returns; databases limit the values that it names."""
 
 
+MIN_ID_CHARS = 4
+"""How much of a run's id stands for it."""
+
 LOOKED_AT = 2_000
 """How many runs one page of a filtered list looks at, a few milliseconds' worth. One that has a next page names it."""
 
@@ -130,7 +133,7 @@ def find_ids(connection: Connection, prefix: str, viewer: Viewer | None = None) 
     rows = connection.execute(f"{seen_by} id = :id", {"id": prefix}).fetchall()
     if viewer is not None:
         rows = [row for row in rows if viewer.sees(row[1], row[2])]
-    if not rows and len(prefix) >= 4:
+    if not rows and len(prefix) >= MIN_ID_CHARS:
         # The names with this beginning are one range: an index is enough, where a pattern would go through all rows.
         values = {"first": prefix, "end": prefix + "\U0010ffff"}
         limit = "LIMIT 3" if viewer is None else ""
@@ -177,8 +180,12 @@ def _as_condition(connection: Connection, only: RunFilter) -> tuple[str, dict[st
             values[name] = int(bound.timestamp())
     if only.text is not None:
         find = "instr" if connection.dialect == "sqlite" else "strpos"
-        conditions.append(f"{find}(task, :text) > 0")
-        values["text"] = as_searched(only.text)
+        names, named = name_values(sorted(only.named))
+        found = [f"{find}(task, :text) > 0", *([f"id IN ({names})"] if named else [])]
+        values |= {"text": as_searched(only.text), **named}
+        if len(values["text"]) >= MIN_ID_CHARS:
+            found.append("substr(lower(id), 1, length(:text)) = :text")
+        conditions.append(f"({' OR '.join(found)})")
     return " AND ".join(conditions) or "1 = 1", values
 
 

@@ -7,7 +7,7 @@
       field.type === "checkbox" ? field.checked !== field.defaultChecked : field.value !== field.defaultValue
     );
 
-  // Times in the zone of whoever looks; how long ago, where that is less than a day.
+  // Times in the zone of whoever looks; how long ago, where that is less than a month.
   const showTimes = (part) => {
     const near = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
     for (const time of part.querySelectorAll("time")) {
@@ -16,6 +16,7 @@
       time.title = at.toLocaleString();
       if (Math.abs(minutes) < 60) time.textContent = near.format(minutes, "minute");
       else if (Math.abs(minutes) < 1440) time.textContent = near.format(Math.round(minutes / 60), "hour");
+      else if (Math.abs(minutes) < 43200) time.textContent = near.format(Math.round(minutes / 1440), "day");
       else time.textContent = at.toLocaleDateString();
     }
   };
