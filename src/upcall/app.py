@@ -40,13 +40,14 @@ from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.matching import AnswersInput, match_answers
 from upcall.run_reader import RunReader
 from upcall.runs.checkpoint import Checkpoint
-from upcall.runs.events import RunCancelled, RunForked
+from upcall.runs.events import RunBranched, RunCancelled, RunForked
 from upcall.runs.queued import show_queued
 from upcall.runs.run import Run, RunProgress
 from upcall.runs.run_changes import record_act
 from upcall.runs.states import RunEvent, RunStatus
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
-from upcall.storage.event_log import copy_entries
+from upcall.storage.connection import join_work
+from upcall.storage.event_log import append_event, copy_entries
 from upcall.storage.queued_answers import AnswersQueued
 from upcall.storage.store import RunStore
 from upcall.storage.stored_run import StoredRun
@@ -100,7 +101,7 @@ class Upcall(RunReader):
         changes: the changes of runs to files, and undoing them.
         plans: the plans that a user approved.
         memory: what later runs know of a user.
-        forks: what a fork would do, and how branches differ.
+        forks: what a fork would do, the tree of branches, and how they differ.
         team: the team that works on runs, and whether a stored run fits it.
 
     Raises:
@@ -325,7 +326,9 @@ class Upcall(RunReader):
         await built.close()
         with record_act(RunForked(user=access.user, run=run.id, question=point.question.id)):
             shared = point.checkpoint.progress.pauses if point.checkpoint.progress else 0
-            also = partial(copy_entries, run_id=run.id, new_id=forked_id, before=shared)
+            copied = partial(copy_entries, run_id=run.id, new_id=forked_id, before=shared)
+            branched = RunBranched(user=access.user, run=forked_id, question=point.question.id)
+            also = join_work([copied, partial(append_event, run_id=run.id, event=branched)])
             stored = await self.store.create(forked, stored.checkpoint, point.records, also=also)
         return self.driver.advance(stored, await self._teams.build(forked), point.records)
 

@@ -20,6 +20,7 @@ from upcall import ask as ask_user
 from upcall.agents import PausableAgent
 from upcall.errors import AnswerRefused, CallerError, UnknownRun
 from upcall.execution import forks
+from upcall.execution.branches import BranchRow
 from upcall.execution.demo import TASKS, demo_reply
 from upcall.questions.answer import Outcome
 from upcall.runs.call_timings import TimedCall
@@ -437,3 +438,48 @@ async def test_fork_during_an_answer_leaves_the_answer_out(
         ["FastAPI"],
         "lead: [\"coder: ['noted before', 'FastAPI', 'noted after']\"]",
     )
+
+
+# -- the tree of branches ---------------------------------------------------------------------------------------------
+
+
+def rows_of(tree: Sequence[BranchRow]) -> list[tuple[int, str, str | None]]:
+    return [(row.depth, row.run.id, row.answer and row.answer.text) for row in tree]
+
+
+async def test_tree_is_the_same_from_each_of_its_runs() -> None:
+    bench = Bench(ONE)
+    run = await bench.app.start("Build it")
+    question = run.questions[0].id
+    await bench.app.answer(run.id, "Express")
+    second = await bench.app.fork(run.id, question, "FastAPI")
+    third = await bench.app.fork(run.id, question, "Express")
+    fourth = await bench.app.fork(second.id, question, "FastAPI")
+    expected = [(0, run.id, None), (1, second.id, "FastAPI"), (2, fourth.id, "FastAPI"), (1, third.id, "Express")]
+    for each in (run, second, third, fourth):
+        assert rows_of(await bench.app.forks.tree(each.id)) == expected
+
+
+async def test_run_never_forked_is_its_own_tree() -> None:
+    bench = Bench(ONE)
+    run = await bench.app.start("Build it")
+    assert rows_of(await bench.app.forks.tree(run.id)) == [(0, run.id, None)]
+
+
+async def test_tree_leaves_out_what_is_gone() -> None:
+    bench = Bench(ONE)
+    run = await bench.app.start("Build it")
+    question = run.questions[0].id
+    await bench.app.answer(run.id, "Express")
+    first, second = [await bench.app.fork(run.id, question, "FastAPI") for _ in range(2)]
+    await bench.app.store.delete(first.id)
+    assert [row[1] for row in rows_of(await bench.app.forks.tree(run.id))] == [run.id, second.id]
+    await bench.app.store.delete(run.id)
+    assert rows_of(await bench.app.forks.tree(second.id)) == [(0, second.id, None)]
+
+
+async def test_tree_is_shown_to_its_owner_alone() -> None:
+    bench = Bench(ONE)
+    run = await bench.app.start("Build it", user="alice")
+    with pytest.raises(UnknownRun):
+        await bench.app.forks.tree(run.id, user="bob")

@@ -108,6 +108,15 @@ class RunForked(LogEvent):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RunBranched(LogEvent):
+    """A fork was made of the run, from one of its questions on: ``run`` is the new one."""
+
+    type: Literal["branched"] = "branched"
+    run: str
+    question: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunImported(LogEvent):
     """The run came from another store, where it had this id."""
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from itertools import groupby
 from typing import Any, TypeAlias
 
@@ -42,11 +43,7 @@ class EventLog:
     async def append(self, run_id: str, event: LogEvent) -> None:
         """Append an event that no other write of its run brings."""
 
-        def work(connection: Connection) -> None:
-            lock_run(connection, run_id)
-            append_events(connection, run_id, [event])
-
-        await self._database.write(work)
+        await self._database.write(partial(append_event, run_id=run_id, event=event))
 
     async def read(
         self,
@@ -141,6 +138,12 @@ def append_events(connection: Connection, run_id: str, events: Iterable[LogEvent
             for each in some
         ]
         connection.executemany(INSERT_LOG, rows)
+
+
+def append_event(connection: Connection, run_id: str, event: LogEvent) -> None:
+    """Append an event that no other write of its run brings."""
+    lock_run(connection, run_id)
+    append_events(connection, run_id, [event])
 
 
 def append_entries(

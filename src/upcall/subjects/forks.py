@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from upcall.execution.branches import BranchRow, list_branches
 from upcall.execution.forks import ForkPlan, compare_runs, load_branch, locate_fork, plan_fork
 from upcall.subjects.subject import Subject
 
@@ -29,6 +30,16 @@ class RunForks(Subject):
             UnknownRun, NotAllowed, CallerError: as from `Upcall.fork`.
         """
         return plan_fork(*await locate_fork(self.access_of(user), run_id, question_id))
+
+    async def tree(self, run_id: str, *, user: str | None = None) -> list[BranchRow]:
+        """Return the tree of a run's branches, from the first run down: each before its own branches, at most 200.
+
+        Those that the user may not read are left out. A run that was never forked is the only row.
+
+        Raises:
+            UnknownRun, NotAllowed: it is not there, or somebody else's.
+        """
+        return await list_branches(self.access_of(user), run_id)
 
     async def diff(self, one: str, other: str, *, user: str | None = None) -> list[str]:
         """Return lines that say where two branches diverge, how each continued, which files it changed, and what its
