@@ -110,22 +110,22 @@ async def _read(response: httpx.Response) -> AsyncIterator[dict[str, str]]:
 async def measure(place: dict[str, Any], server: int, streams: int, rate: float, seconds: float) -> None:
     """Open the streams, answer at the rate, and print what came of it."""
     async with AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(_connect(place["url"], each)) for each in place["secrets"]]
+        clients = [await stack.enter_async_context(connect(place["url"], each)) for each in place["secrets"]]
         owners = [clients[number // STREAMS_PER_USER] for number in range(streams)]
-        before = _memory(server)
-        followers = [Follower(each, await _start(each)) for each in owners]
+        before = read_memory(server)
+        followers = [Follower(each, await start_run(each)) for each in owners]
         following = [asyncio.create_task(each.follow()) for each in followers]
-        await _wait_for(followers)
-        print(f"{streams} streams open; memory {before[0]} MB before, {_memory(server)[0]} MB now")
+        await wait_for(followers)
+        print(f"{streams} streams open; memory {before[0]} MB before, {read_memory(server)[0]} MB now")
         taken, late = await _answer_all(followers, rate, seconds)
-        await _wait_for(followers)
+        await wait_for(followers)
         await asyncio.sleep(2)
         lost = [await _find_lost(each) for each in followers]
         for task in following:
             task.cancel()
         await asyncio.gather(*following, return_exceptions=True)
     emitted = [one for each in followers for one in each.delivered]
-    now, most = _memory(server)
+    now, most = read_memory(server)
     print(f"{len(taken)} answers in {seconds:.0f} s, {late} of them sent late; memory {now} MB, at most {most} MB")
     print(f"request: {_quantiles(taken)}")
     print(f"answer told by the stream: {_quantiles(emitted)}")
@@ -135,20 +135,20 @@ async def measure(place: dict[str, Any], server: int, streams: int, rate: float,
         raise SystemExit(f"{len(taken) - len(emitted)} answers were not told")
 
 
-def _connect(url: str, secret: str) -> httpx.AsyncClient:
+def connect(url: str, secret: str) -> httpx.AsyncClient:
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
     return httpx.AsyncClient(
         base_url=url, headers={"Authorization": f"Bearer {secret}"}, timeout=TIMEOUT_S, limits=limits
     )
 
 
-async def _start(client: httpx.AsyncClient) -> str:
+async def start_run(client: httpx.AsyncClient) -> str:
     response = await client.post("/api/runs", json={"task": "Ask me"})
     response.raise_for_status()
     return str(response.json()["run_id"])
 
 
-async def _wait_for(followers: list[Follower]) -> None:
+async def wait_for(followers: list[Follower]) -> None:
     """Wait until each stream has emitted a question that is open."""
     async with asyncio.timeout(TIMEOUT_S * 2):
         for each in followers:
@@ -193,7 +193,7 @@ def _quantiles(values: list[float]) -> str:
     return f"p50 {cut[49] * 1000:.0f} ms, p99 {cut[98] * 1000:.0f} ms, max {max(values) * 1000:.0f} ms"
 
 
-def _memory(process: int) -> tuple[int, int]:
+def read_memory(process: int) -> tuple[int, int]:
     """Return the memory of a process now, and at most, in MB."""
     status = Path(f"/proc/{process}/status").read_text()
     now, most = (re.search(rf"{name}:\s+(\d+)", status) for name in ("VmRSS", "VmHWM"))
