@@ -194,9 +194,7 @@ def main() -> None:
             servers.append(start_server(name, checkout, Path(folder, name), given.events, users))
             stack.callback(servers[-1].process.kill)
         asyncio.run(measure(servers, given.streams, given.pages))
-    print(
-        f"{given.events} events, {given.streams} streams on each server, {given.pages} pages of each in turn; median (range)"
-    )
+    print(f"{given.events} events, {given.streams} streams on each server, {given.pages} pages of each in turn; median")
     for server in servers:
         print(server.describe())
     if given.beside:
