@@ -90,6 +90,7 @@ DECISIONS = {
     },
     "POST /runs/{run_id}/plan": Right.ANSWER,
     "POST /runs/{run_id}/name": Right.ACT,
+    "POST /answers": Right.KNOWN,
     "POST /runs/{run_id}/follow-up": Right.ACT,
 }
 """What is decided about each route; one that is not here fails."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Self
 from urllib.parse import parse_qsl, urlencode
@@ -60,6 +60,16 @@ class InboxFilter:
     def query(self) -> str:
         """The filter as the query of an address."""
         return urlencode({each.name: value for each in fields(self) if (value := getattr(self, each.name))})
+
+    @property
+    def together(self) -> str:
+        """The address of the same questions in one form."""
+        return f"/?{replace(self, several='1').query}"
+
+    @property
+    def alone(self) -> str:
+        """The address of the same questions, each with a form of its own."""
+        return f"/?{replace(self, several='').query}"
 
     @property
     def is_search(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -13,7 +14,8 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.staticfiles import StaticFiles
 
 from upcall import identity
-from upcall.errors import AnswerError, CallerError, NotAllowed
+from upcall.app import Upcall
+from upcall.errors import AnswerError, CallerError, NotAllowed, UpcallError
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue
 from upcall.questions.question_form import join_fields
@@ -24,12 +26,13 @@ from upcall.server.api import Filter
 from upcall.server.bodies import Start
 from upcall.server.callers import Authenticator, CurrentUser, is_same_origin
 from upcall.server.inbox import InboxFilter, find_questions
+from upcall.server.many_answers import Filled, RefusedAnswer, answer_each, read_answers
 from upcall.server.problems import Problem, respond
 from upcall.server.run_names import read_names, rename_run, widen_to_names
 from upcall.server.service import Caller, Service
 from upcall.server.starting import begin_fork, begin_run
 from upcall.server.uploads import DOCUMENTS, IMAGES, read_files
-from upcall.server.views import PageFrame, list_operations, render, run_view
+from upcall.server.views import PageFrame, list_operations, name_topic, render, run_view
 from upcall.ui import diagrams
 
 FormText = Annotated[str, Form()]
@@ -60,15 +63,23 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         after: str | None = None,
         wrong: AnswerError | None = None,
         question: str = "",
+        refused: Sequence[RefusedAnswer] = (),
+        answered: int = 0,
     ) -> HTMLResponse:
         app = service.app_for(caller)
         page = await find_questions(app, caller.user, wanted, after, identity.now())
         holds = await app.holds.list(user=caller.user)
-        view = {"entries": page.found, "names": page.names, "damaged": page.found.damaged, "next": page.found.next}
-        shown = render(
-            "inbox.html", PageFrame(caller), **view, wanted=wanted, holds=holds, wrong=wrong, wrong_at=question
-        )
-        return HTMLResponse(shown, 422 if wrong else 200)
+        view: dict[str, Any] = {
+            "entries": page.found,
+            "names": page.names,
+            "damaged": page.found.damaged,
+            "next": page.found.next,
+        }
+        view |= {"wrong": wrong, "wrong_at": question, "answered": answered}
+        view["refused"] = [(each, await _find_topic(app, caller, each.filled)) for each in refused]
+        view["filled"] = {each.filled.key: each.filled for each in refused}
+        shown = render("inbox.html", PageFrame(caller), **view, wanted=wanted, holds=holds)
+        return HTMLResponse(shown, 422 if wrong or refused else 200)
 
     async def show_run(
         run_id: str, caller: Caller, wrong: AnswerError | None = None, question: str = "", before: int | None = None
@@ -78,8 +89,21 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         return HTMLResponse(shown, 422 if wrong else 200)
 
     @router.get("/")
-    async def inbox(request: Request, caller: CurrentUser, after: str | None = None) -> Response:
-        return await show_inbox(caller, InboxFilter.of(request.query_params), after)
+    async def inbox(
+        request: Request, caller: CurrentUser, after: str | None = None, answered: Annotated[int, Query(ge=0)] = 0
+    ) -> Response:
+        return await show_inbox(caller, InboxFilter.of(request.query_params), after, answered=answered)
+
+    @router.post("/answers")
+    async def answer_many(request: Request, caller: CurrentUser) -> Response:
+        given = read_answers(await request.form())
+        wanted = InboxFilter.parse(request.url.query)
+        refused = await answer_each(service, caller, given)
+        answered = len(given) - len(refused)
+        if refused:
+            return await show_inbox(caller, wanted, refused=refused, answered=answered)
+        left = replace(wanted, several="" if given else wanted.several)
+        return RedirectResponse(f"/?{left.query}{'&' if left.query else ''}answered={answered}", 303)
 
     @router.get("/runs")
     async def list_runs(request: Request, caller: CurrentUser, only: Filter, before: str | None = None) -> Response:
@@ -232,6 +256,15 @@ def _add_doors(router: APIRouter, authenticator: Authenticator) -> None:
         left = RedirectResponse("/login", 303)
         await authenticator.log_out(request, left, caller)
         return left
+
+
+async def _find_topic(app: Upcall, caller: Caller, filled: Filled) -> str:
+    """Return what a question asks, as far as the caller sees it; else its id."""
+    try:
+        question = (await app.get(filled.run_id, user=caller.user)).asked.get(filled.question_id)
+    except UpcallError:
+        question = None
+    return filled.question_id if question is None else name_topic(question)
 
 
 def _read_answer(question: str, choices: list[str], own: str, act: str) -> AnswerValue:

@@ -203,7 +203,7 @@ def _is_long(text: str) -> bool:
     return len(text) > SUMMARY_CHARS or "\n" in text
 
 
-def _topic(question: Question) -> str:
+def name_topic(question: Question) -> str:
     """Return a question in one line, or what it is about if it has more."""
     return _brief((question.header or "") if "\n" in question.question else question.question) or "Question"
 
@@ -252,7 +252,7 @@ def _templates() -> Environment:
         name_task=name_task,
         lines=count_lines,
         markdown=_markdown,
-        topic=_topic,
+        topic=name_topic,
         when=_when,
         who=_who,
         status=name_status,

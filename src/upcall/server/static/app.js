@@ -4,7 +4,7 @@
   const isTouched = (part) =>
     part.contains(document.activeElement) && document.activeElement.matches("input, textarea") ||
     [...part.querySelectorAll("input:not([type=hidden]), textarea")].some((field) =>
-      field.type === "checkbox" ? field.checked !== field.defaultChecked : field.value !== field.defaultValue
+      /checkbox|radio/.test(field.type) ? field.checked !== field.defaultChecked : field.value !== field.defaultValue
     );
 
   // Times in the zone of whoever looks; how long ago, where that is less than a month.
@@ -36,11 +36,11 @@
     if (part.tagName === "OL") return merge(part, next);
     if (content(part) === content(next)) return;
     if (!isTouched(part)) return replaceOpen(part, next);
-    for (const section of part.querySelectorAll("section[id]")) {
+    for (const section of part.querySelectorAll("[id^=question-]")) {
       const successor = next.querySelector("#" + CSS.escape(section.id));
       if (!successor && !isTouched(section)) section.remove();
     }
-    for (const section of next.querySelectorAll("section[id]"))
+    for (const section of next.querySelectorAll("[id^=question-]"))
       if (!part.querySelector("#" + CSS.escape(section.id))) part.append(section.closest("article") || section);
   };
 

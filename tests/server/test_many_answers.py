@@ -1,0 +1,133 @@
+"""Many questions answered in one form of the inbox: each answer holds or is refused by itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import httpx
+import pytest
+from lab import CHROMIUM, chromium
+from playwright.async_api import expect
+from services import ASK, one_agent, serving, settle, start
+from test_inbox_page import ask, read
+from test_web_browser import look
+from test_web_security import find_csrf
+
+from upcall.testing import Call, Calls
+
+COLORS = {"question": "Which colors?", "options": ["red", "green", "blue"], "multi_select": True}
+
+
+def key(run: Mapping[str, object], at: int = 0) -> str:
+    """Name a question of a run as the form does."""
+    return f"{run['run_id']}/{run['questions'][at]['id']}"  # type: ignore[index]
+
+
+async def send(client: httpx.AsyncClient, fields: Mapping[str, object]) -> httpx.Response:
+    """Send the form for many questions, with a question for each field."""
+    keys = [each.partition("-")[2] for each in fields]
+    page = await read(client, "/?several=1")
+    return await client.post("/answers?several=1&text=", data={"csrf": find_csrf(page), "question": keys, **fields})
+
+
+async def answers(client: httpx.AsyncClient, run: Mapping[str, object]) -> list[str]:
+    run_id = str(run["run_id"])
+    await settle(client, run_id)
+    return re.findall(r'<p class="pre"><strong>(.*?)</strong>', await read(client, f"/runs/{run_id}"))
+
+
+async def begin(client: httpx.AsyncClient) -> tuple[Mapping[str, object], Mapping[str, object]]:
+    return await start(client, "First"), await start(client, "Second")
+
+
+async def test_answers_of_several_runs_hold_from_one_form() -> None:
+    async with serving(one_agent(ASK, ASK, "Done.", "Done.")) as site, await site.browser("bob") as bob:
+        async with await site.caller("bob") as api:
+            first, second = await begin(api)
+        sent = await send(bob, {f"choice-{key(first)}": "Express", f"own-{key(second)}": "Django"})
+        assert (sent.status_code, sent.headers["Location"]) == (303, "/?answered=2")
+        assert "2 answers are sent." in await read(bob, sent.headers["Location"])
+        assert [await answers(bob, each) for each in (first, second)] == [["Express"], ["Django"]]
+
+
+async def test_refused_answer_is_named_and_the_others_hold() -> None:
+    async with serving(one_agent(ASK, ASK, "Done.")) as site, await site.browser("bob") as bob:
+        async with await site.caller("bob") as api:
+            first, second = await begin(api)
+        fields = {f"choice-{key(first)}": ["Express", "FastAPI"], f"choice-{key(second)}": "FastAPI"}
+        sent = await send(bob, fields)
+        assert sent.status_code == 422
+        assert re.findall(r"<li>“(.*?)”: ", sent.text) == ["Which framework?"]
+        assert "1 answer is sent." in sent.text
+        assert 'value="Express" checked> <span>Express' in sent.text
+        assert [await answers(bob, each) for each in (first, second)] == [[], ["FastAPI"]]
+
+
+async def test_questions_of_one_run_are_answered_together() -> None:
+    both = Calls([ASK, Call("ask_user", COLORS)])
+    async with serving(one_agent(both, "Done.")) as site, await site.browser("bob") as bob:
+        async with await site.caller("bob") as api:
+            run = await start(api)
+        names = [key(run, at) for at, _ in enumerate(run["questions"])]
+        fields: dict[str, object] = {f"choice-{names[0]}": "Express"} | {f"choice-{each}": "red" for each in names[1:]}
+        assert (await send(bob, fields)).status_code == 303
+        assert (await answers(bob, run))[0] == "Express"
+
+
+async def test_good_answer_holds_beside_a_refused_one() -> None:
+    async with serving(one_agent(ASK, "Done.")) as site, await site.browser("bob") as bob:
+        async with await site.caller("bob") as api:
+            run = await start(api)
+        fields = {f"choice-{key(run)}": "Express", f"own-{run['run_id']}/unknown": "yes"}
+        sent = await send(bob, fields)
+        assert (sent.status_code, "“unknown”" in sent.text, "1 answer is sent." in sent.text) == (422, True, True)
+        assert await answers(bob, run) == ["Express"]
+
+
+async def test_form_sent_twice_answers_once() -> None:
+    async with serving(one_agent(ASK, "Done.")) as site, await site.browser("bob") as bob:
+        async with await site.caller("bob") as api:
+            run = await start(api)
+        fields = {f"choice-{key(run)}": "Express"}
+        assert [(await send(bob, fields)).status_code for _ in range(2)] == [303, 303]
+        other = await send(bob, {f"choice-{key(run)}": "FastAPI"})
+        assert (other.status_code, "Which framework?" in other.text) == (422, True)
+        assert await answers(bob, run) == ["Express"]
+
+
+async def test_question_of_somebody_else_is_refused_and_not_shown() -> None:
+    async with serving(one_agent(ASK)) as site, await site.browser("mallory") as mallory:
+        run_id = await ask(site, "Which secret port?", user="alice")
+        question = (await site.service.store.load_run(run_id)).questions[0].id
+        sent = await send(mallory, {f"own-{run_id}/{question}": "80"})
+        assert (sent.status_code, "secret port" in sent.text) == (422, False)
+        assert (await site.service.store.load(run_id)).version == 1
+
+
+async def test_empty_form_for_many_changes_nothing() -> None:
+    async with serving() as site, await site.browser("bob") as bob:
+        run_id = await ask(site, "Which port?")
+        sent = await send(bob, {f"own-{run_id}/x": "  "})
+        assert (sent.status_code, sent.headers["Location"]) == (303, "/?several=1&answered=0")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
+@pytest.mark.parametrize("scripts", [True, False])
+async def test_many_answers_are_filled_in_by_keys_alone(scripts: bool) -> None:
+    async with chromium() as browser, serving(one_agent(ASK, ASK, "Done.", "Done.")) as site:
+        page = await (await browser.new_context(java_script_enabled=scripts)).new_page()
+        await page.goto(f"{site.url}/login?token=the-operator")
+        async with await site.caller() as api:
+            first, second = await begin(api)
+            await page.goto(site.url)
+            await page.get_by_role("link", name="Answer several at once").press("Enter")
+            if scripts:
+                await look(page, "several")
+            await page.get_by_label("Express").first.press("Space")
+            await page.get_by_label("Or in your own words").last.fill("Django")
+            await page.get_by_role("button", name="Send all answers").press("Enter")
+            await expect(page.get_by_role("status")).to_have_text("2 answers are sent.")
+            states = [(await settle(api, str(each["run_id"])))["status"] for each in (first, second)]
+    assert states == ["completed", "completed"]
