@@ -283,6 +283,10 @@ class ToolLoopAgent(ResumableAgent[StateT], Generic[StateT, RequestT, ResultT]):
         if isinstance(ending, Handoff):
             yield Response(chat_message=self._handoffs.end_turn(turn, ending))
         elif ending is not None:
+            if steered := await self._take_steering(ends=True):
+                for event in steered:
+                    yield event
+                return
             turn.end()
             yield Response(chat_message=ending)
         else:
@@ -352,6 +356,11 @@ class ToolLoopAgent(ResumableAgent[StateT], Generic[StateT, RequestT, ResultT]):
     @abstractmethod
     def _conclude(self, this: Round[RequestT], result: ResultT) -> AsyncGenerator[Event | Response, None]:
         """Do what follows from a result; yield a `Response` if that ends the turn."""
+
+    async def _take_steering(self, *, ends: bool = False) -> Sequence[Event]:
+        """Take in what the human writes to the agent while it works, and return the events of that; an agent that asks
+        its model for a value takes in nothing. If there is anything, a turn that `ends` here continues."""
+        return ()
 
     def _before_close(self) -> None:
         """Process the results of the batch before the model sees them: for subclasses. It may be called twice."""

@@ -17,7 +17,7 @@ from autogen_agentchat.messages import BaseChatMessage, TextMessage
 from autogen_core import CancellationToken, Component, FunctionCall
 from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
-from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult
+from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult, LLMMessage, UserMessage
 from autogen_core.tools import ToolSchema, Workbench
 from pydantic import BaseModel
 
@@ -32,8 +32,8 @@ from upcall.agents.tool_loop.search_first import SearchFirst
 from upcall.agents.tool_loop.turn import Turn
 from upcall.agents.toolset import Tool, Toolset
 from upcall.autogen.concurrency import cancellable
-from upcall.autogen.messages import Event, is_question, with_warnings
-from upcall.autogen.scope import discard_last_reply
+from upcall.autogen.messages import USER, Event, is_question, steering_event, with_warnings
+from upcall.autogen.scope import current_scope, discard_last_reply
 from upcall.autogen.text_calls.reader import TextCalls
 from upcall.errors import ModelReplyInvalid
 from upcall.prompts import PROMPTS, Prompts
@@ -188,6 +188,8 @@ class PausableAgent(ToolLoopAgent[Turn, PausableRequest, TurnEnd], Component[Pau
 
     async def _prepare(self, token: CancellationToken) -> AsyncGenerator[Event | PausableRequest | Response, None]:
         turn = self._state
+        for event in await self._take_steering():
+            yield event
         limit = find_limit(turn, self._parts.settings)
         if limit and not (limit.outcome == REPEATS and begin_last_words(turn)):
             yield await self._stop(limit, token)
@@ -201,6 +203,16 @@ class PausableAgent(ToolLoopAgent[Turn, PausableRequest, TurnEnd], Component[Pau
         messages = await self._view.show(turn, self._view.system_text, token)
         shape = self._interpreter.shape(offers_tools=bool(offered))
         yield PausableRequest(messages, offered, known, shape, limit=limit)
+
+    async def _take_steering(self, *, ends: bool = False, before: LLMMessage | None = None) -> Sequence[Event]:
+        """See `ToolLoopAgent`. `before` enters the context first, if there is anything to read."""
+        steering, turn = current_scope().steering, self._state
+        taken = () if steering is None else await steering.take(self.name, len(turn.messages), ends=ends)
+        if taken and before is not None:
+            turn.add(before)
+        for message in taken:
+            turn.add(UserMessage(content=message.text, source=USER))
+        return [steering_event(each, self.name) for each in taken]
 
     async def _list_offered(self, token: CancellationToken) -> list[ToolSchema]:
         """Return the schemas of everything the model can call."""
@@ -251,10 +263,16 @@ class PausableAgent(ToolLoopAgent[Turn, PausableRequest, TurnEnd], Component[Pau
             return
         reply, warning = this.reply, this.found.warning
         turn = self._state
+        written = AssistantMessage(content=this.text, thought=reply.thought, source=self.name)
+        if not this.request.limit and (steered := await self._take_steering(ends=True, before=written)):
+            yield self._make_thought(this.shown, this.message_id, reply.usage)
+            for event in steered:
+                yield event
+            return
         more = [IN_CIRCLES] * turn.was_reminded(REPEATS)
         more += [_CUT_OFF[reply.finish_reason]] if reply.finish_reason in _CUT_OFF else []
         more += [warning] if warning else []
         message = with_warnings(result, more)
-        turn.messages.append(AssistantMessage(content=this.text, thought=reply.thought, source=self.name))
+        turn.messages.append(written)
         turn.end()
         yield Response(chat_message=message.model_copy(update={"id": this.message_id, "models_usage": reply.usage}))

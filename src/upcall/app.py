@@ -25,6 +25,7 @@ from upcall.execution.forks import copy_workspace, fork_run, locate_fork
 from upcall.execution.known_plans import find_plan
 from upcall.execution.run_metrics import record_change
 from upcall.execution.secret_tools import refuse_without_key
+from upcall.execution.sending import request_stop, send_message
 from upcall.execution.start_options import (
     StartOptions,
     TaskInput,
@@ -45,6 +46,7 @@ from upcall.runs.queued import show_queued
 from upcall.runs.run import Run, RunProgress
 from upcall.runs.run_changes import record_act
 from upcall.runs.states import RunEvent, RunStatus
+from upcall.runs.steering import SentMessage
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
 from upcall.storage.connection import join_work
 from upcall.storage.event_log import append_event, copy_entries
@@ -393,6 +395,33 @@ class Upcall(RunReader):
             raise ConfigurationError("Nothing that makes forms is installed here. Answer with await app.answer(...).")
         make: Callable[..., RunForm] = load_added("forms", "notebook")
         return make(self, run, user=user)
+
+    async def say(self, run_id: str, text: str, *, to: str | None = None, user: str | None = None) -> SentMessage:
+        """Send a message to the agents of a run, in whatever process they work. It is stored before this returns.
+
+        `to` is the name of an agent or its whole path (``lead/coder``), as in the run's transcript; without it the
+        next agent that calls its model reads the message, at any depth. It reads it after the results of its present
+        calls, once, and works on with it; also instead of ending its turn. If nobody works on the run, the message is
+        kept until somebody does. What nobody has read when the run is completed is in the run's warnings. The note
+        of what is returned says in one line what becomes of the message.
+
+        Raises:
+            RunNotWaiting: the run is over; start one that ``follows`` it.
+            CallerError: there is no such agent, or it reads no messages while it works.
+            NotAllowed: the run belongs to somebody else.
+        """
+        return await send_message(self._access_of(user), self._teams, run_id, text, to)
+
+    async def stop(self, run_id: str, *, user: str | None = None) -> Run:
+        """Stop a run after the step that its agents are at, in whatever process: before one calls its model again, and
+        when no call of others is under way. Nothing is done twice when `resume` continues it. If the run waits or ends
+        before that, there is nothing to stop. Return the run as it is, still at work.
+
+        Raises:
+            RunNotWaiting: nobody works on it.
+            NotAllowed: it belongs to somebody else.
+        """
+        return await request_stop(self._access_of(user), run_id)
 
     async def cancel(self, run_id: str, *, user: str | None = None) -> Run:
         """End a run for good. Its open questions are recorded as cancelled; an answer that no team has taken in yet

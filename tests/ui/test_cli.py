@@ -589,3 +589,33 @@ def test_output_closed_early_or_without_unicode_is_no_fault() -> None:
     assert "T\\xe4sk \\u65e5" in upcall("list", PYTHONIOENCODING="ascii").out
     assert upcall("show", run_id, "--json", PYTHONIOENCODING="ascii").json["run_id"] == run_id
     assert upcall("show", run_id, "--svg", "-", PYTHONIOENCODING="ascii").status == 0
+
+
+@pytest.mark.needs("workspace")
+@pytest.mark.slow
+def test_say_sends_a_message_that_the_waiting_agent_reads() -> None:
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    sent = upcall("say", run_id, "Use tabs.", "--to", "coder")
+    assert (sent.status, f"Run {run_id} waits for an answer. The message is kept" in sent.err) == (0, True)
+    answered = upcall("answer", run_id, "Express")
+    assert "reads what you wrote: Use tabs." in answered.err
+    assert "Use tabs." in upcall("transcript", run_id).out
+    log = upcall("log", run_id).out
+    assert ("message taken" in log, "Use tabs." in log) == (True, False)
+
+
+@pytest.mark.needs("workspace")
+@pytest.mark.slow
+def test_say_to_an_unknown_agent_names_those_there_are() -> None:
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    refused = upcall("say", run_id, "Use tabs.", "--to", "codr")
+    assert refused.status == 2
+    assert f"Run {run_id} has no agent 'codr'. Known: classifier, clarifier, planner, lead, " in refused.error
+    assert "lead/coder" in refused.error
+
+
+@pytest.mark.slow
+def test_stop_refuses_a_run_that_nobody_works_on() -> None:
+    run_id = upcall("run", TASK, "--detach", "--json").json["run_id"]
+    ended = upcall("stop", run_id)
+    assert (ended.status, "nobody works on it" in ended.error) == (2, True)

@@ -11,6 +11,8 @@ A run that was cut off restarts from its last checkpoint. Each model call and to
 - A replay takes an identical request's reply, else the next unused one of the same agent: members that work side by
   side may have received more or fewer of each other's messages this time. A fork takes identical ones alone, because
   its answers differ.
+- What the human writes to an agent at work is recorded where the agent takes it in. A replay takes it in there again,
+  and nothing else until the records are used up: whatever came later was not seen by the replies that are recorded.
 - A checkpoint ends a journal; the keys of the next one are made with another epoch.
 """
 
@@ -19,8 +21,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -31,7 +33,7 @@ from autogen_core.models import CreateResult, LLMMessage
 from pydantic import BaseModel, ValidationError
 
 from upcall.autogen import tracing
-from upcall.autogen.call_path import current_path
+from upcall.autogen.call_path import CallPath, current_path
 from upcall.autogen.concurrency import run_to_completion
 from upcall.autogen.model_notes import Returned
 from upcall.autogen.scope import current_scope
@@ -39,6 +41,7 @@ from upcall.autogen.tool_calls import StartedLate, ToolCall, check_start_time, c
 from upcall.errors import ModelReplyInvalid, SchemaMismatch
 from upcall.lazy_pattern import LazyPattern
 from upcall.runs.journal_records import ReplyRecord, ToolOutcome, ToolRecord
+from upcall.runs.steering import SteeringMessage, TakenMessages
 from upcall.text import replace_surrogates
 
 WriteRecords: TypeAlias = Callable[[Mapping[str, str | None]], Awaitable[None]]
@@ -49,6 +52,12 @@ Check: TypeAlias = Callable[[Mapping[str, str | None]], None]
 
 UNCHECKED_LEASE_TIME_S = 0.2
 """A worker that takes longer from recording an intent to running the tool checks whether it still owns the run."""
+
+STEERING = "steering"
+"""What the keys begin with under which agents took in what the human wrote."""
+
+IDLE_POLL_INTERVAL_S = 0.02
+"""How often to look whether the calls of others have ended."""
 
 REPLY_BUFFER_TIME_S = 0.02
 """How long a model's reply waits for a write to join: usually that of the tool call it requests."""
@@ -101,6 +110,11 @@ class Journal:
             if key.startswith("model:"):
                 known = _read(ReplyRecord, text)
                 self._replies.setdefault(known.who, []).append((known.number, key))
+        self._unused = {key for known in self._replies.values() for _, key in known}
+        """The recorded replies that were not replayed yet."""
+        self._steering = asyncio.Lock()
+        self._in_flight: list[CallPath] = []
+        """The model and tool calls under way: who works, with the call at each level, empty for a model's."""
         self._counts = {who: len(known) for who, known in self._replies.items()}
         self._exact = exact
         self.report_delivery = on_delivery
@@ -201,6 +215,7 @@ class Journal:
         if (there := self._find_recorded(key, asker)) is not None:
             self._last[who] = there
             self._taken.add(there)
+            self._unused.discard(there)
             known = _read(ReplyRecord, self._records[there])
             if known.returned is not None and notes is not None:
                 notes.fields.keep(known.reply.content, Returned.from_json(known.returned))
@@ -209,7 +224,8 @@ class Journal:
         await self.flush()
         number = self._counts.get(asker, 0)
         try:
-            reply = _sendable_reply(await (fetch() if archive is None else archive.find_or_request(name, fetch)))
+            with self._flying((*current_path(), (agent, ""))):
+                reply = _sendable_reply(await (fetch() if archive is None else archive.find_or_request(name, fetch)))
             kept = None if notes is None else notes.fields.find(reply.content)
             returned = None if kept is None else kept.to_json()
             text = _dump(ReplyRecord(who=asker, number=number, reply=reply, returned=returned))
@@ -306,12 +322,13 @@ class Journal:
         start = time.monotonic()
         await self._before_it_runs(key, {key: intent.model_dump_json(exclude_none=True)})
         name = "/".join([self._run_id, *intent.path, *intent.calls])
-        with enter_call(ToolCall(name, agent, tool, repeated=text is not None)):
-            outcome = _sendable_outcome(
-                await tracing.tool_call(agent, tool, call_id, given, partial(self._run_in_time, run, key, start))
-            )
-        done = intent.model_copy(update={"outcome": outcome})  # Its content may be any JSON, so it can be read back.
-        await self._write({key: done.model_dump_json(exclude_none=True)})
+        with self._flying((*above, (agent, call_id))):
+            with enter_call(ToolCall(name, agent, tool, repeated=text is not None)):
+                outcome = _sendable_outcome(
+                    await tracing.tool_call(agent, tool, call_id, given, partial(self._run_in_time, run, key, start))
+                )
+            done = intent.model_copy(update={"outcome": outcome})  # Its content may be any JSON: it can be read back.
+            await self._write({key: done.model_dump_json(exclude_none=True)})
         del self._started[key]  # Not if it raised: what it did is unknown, unless its caller abandons it.
         return outcome
 
@@ -347,6 +364,49 @@ class Journal:
             await self._write(dict.fromkeys(lost))
         for key in lost:
             del self._started[key]
+
+    async def replay_or_take(
+        self, agent: str, place: int, take: Callable[[str], Awaitable[Sequence[SteeringMessage]]]
+    ) -> Sequence[SteeringMessage]:
+        """Return the messages of the human that `agent` took in at a place of its work, or those that it takes in now.
+
+        `take` gets the path of the agent, and returns what it is to read; no other agent gets that.
+        """
+        key = self._key(STEERING, agent, "", [str(place)])
+        if (text := self._records.get(key)) is not None and not self._has_diverged(agent):
+            return _read(TakenMessages, text).messages
+        if self._is_replaying(agent):
+            return ()
+        async with self._steering:
+            path = "/".join([*(name for name, _ in current_path()), agent])
+            messages = await take(path)
+            if messages:
+                await self._write({key: TakenMessages(path=path, messages=tuple(messages)).model_dump_json()})
+        return messages
+
+    @contextmanager
+    def _flying(self, call: CallPath) -> Iterator[None]:
+        self._in_flight.append(call)
+        try:
+            yield
+        finally:
+            self._in_flight.remove(call)
+
+    async def wait_until_idle(self, timeout: float) -> bool:
+        """Wait until no model or tool call is under way but those in which the caller itself works; return whether that
+        came within `timeout` seconds."""
+        path, end = current_path(), time.monotonic() + timeout
+        while any(path[: len(each)] != each for each in self._in_flight):
+            if time.monotonic() > end:
+                return False
+            await asyncio.sleep(IDLE_POLL_INTERVAL_S)
+        return True
+
+    def _is_replaying(self, agent: str) -> bool:
+        """Return whether `agent` may have recorded replies before it: all agents' count, as it may work for them."""
+        if (*current_path(), agent) in self._diverged or (self._exact and self._diverged):
+            return False
+        return bool(self._unused)
 
     async def record_delivery(self, question_ids: Sequence[str]) -> None:
         """Record that the agent that asked these questions received the answers in mid-turn."""

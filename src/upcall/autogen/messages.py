@@ -28,6 +28,7 @@ from upcall.autogen.thoughts import split_thoughts
 from upcall.errors import SchemaMismatch
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import MAX_QUESTION_CHARS, Question
+from upcall.runs.steering import SteeringMessage
 from upcall.text import shorten
 
 QUESTIONS = "upcall.questions"
@@ -42,6 +43,8 @@ CHECKED = "upcall.checked"
 FRUITLESS = "upcall.fruitless"
 """Marks a report that changed nothing and rests on nothing that was found."""
 WARNINGS = "upcall.warnings"
+STEERING = "upcall.steering"
+"""Marks what the human wrote to an agent at work, where the agent takes it in, with the message's id."""
 CLASSIFICATION = "upcall.classification"
 PLAN = "upcall.plan"
 CLARIFIER_LOG = "upcall.clarifier_log"
@@ -276,6 +279,13 @@ class ThoughtChunkEvent(ModelClientStreamingChunkEvent, defer_build=True):
     def to_text(self) -> str:
         """Return the piece of the thought."""
         return self.thought
+
+
+def steering_event(message: SteeringMessage, source: str) -> ThoughtEvent:
+    """Return the event of an agent that takes in what the human wrote to it."""
+    return ThoughtEvent(
+        id=identity.new_message_id(), source=source, content=message.text, metadata={STEERING: message.id}
+    )
 
 
 def answered_event(question: Question, answer: Answer, *, source: str) -> ThoughtEvent:

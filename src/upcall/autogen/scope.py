@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from upcall.questions.question import Question
     from upcall.runs.call_timings import Timings
     from upcall.runs.file_changes import ChangeLog
+    from upcall.runs.steering import SteeringMessage
     from upcall.telemetry.spans import RunTrace
 
 ProgressListener: TypeAlias = "Callable[[Progress], None]"
@@ -54,6 +55,14 @@ class QuestionResolver(Protocol):
 
     def note(self, question: Question, answer: Answer) -> None:
         """Record an answer that an agent gave to a question."""
+
+
+class Steering(Protocol):
+    """What the human writes to agents at work: `upcall.execution.steering.RunSteering`."""
+
+    async def take(self, agent: str, place: int, *, ends: bool = False) -> Sequence[SteeringMessage]:
+        """Return what `agent` is to read now. `place` is how far its work has come; `ends` says that its turn ends
+        here, if there is nothing to read. If the human wants the run to stop, this does not return."""
 
 
 class SharedModelCalls(Protocol):
@@ -103,6 +112,7 @@ class RunScope:
         journal: the records since the last checkpoint.
         resolver: answers questions before the human is asked.
         answers: the answers that arrive while the team works. Without it, answers come when the team has stopped.
+        steering: what the human writes to agents at work.
         changes: records changes of files.
         token: cancels the current segment. AutoGen gives some of its model calls no token, such as the one with which a
             `CodeExecutorAgent` reflects on its results (autogen-agentchat 0.7.5).
@@ -129,6 +139,7 @@ class RunScope:
     journal: Journal | None = None
     resolver: QuestionResolver | None = None
     answers: AnswerQueue | None = None
+    steering: Steering | None = None
     changes: ChangeLog | None = None
     token: CancellationToken | None = None
     progress: ProgressListener | None = None

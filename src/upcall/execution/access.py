@@ -20,12 +20,14 @@ from upcall.runs.events import (
     LogEntry,
     LoggedIn,
     LoggedOut,
+    MessageSent,
     QuestionAnswered,
     QuestionAssigned,
     RunCancelled,
     RunForked,
     RunResumed,
     RunStarted,
+    StopRequested,
     TokenCreated,
     TokenRevoked,
 )
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 AUDITED = (
     *(RunStarted, QuestionAnswered, RunResumed, RunCancelled, QuestionAssigned, RunForked, ChangesUndone),
+    *(MessageSent, StopRequested),
     *(AccessRefused, TokenCreated, TokenRevoked, LoggedIn, LoggedOut, HoldPlaced, HoldReleased),
 )
 """The events that record who did what."""

@@ -340,7 +340,7 @@ class _Comparison:
                     break
                 if depth + 1 == len(record.path):
                     await self._miss_tool(record.path, record.tool, record.calls[-1], "it has no result yet", *makers)
-                level = _with_parts([inner for each in makers for inner in _list_workers(each)])
+                level = _with_parts([inner for each in makers for inner in list_workers(each)])
 
     def _miss_maker(
         self, record: ToolRecord, depth: int, level: Sequence[object], records: Sequence[ToolRecord]
@@ -409,7 +409,7 @@ def _with_parts(agents: Sequence[object]) -> list[object]:
     return [each for agent, below in zip(agents, parts, strict=True) for each in (agent, *_with_parts(below))]
 
 
-def _list_workers(agent: object) -> Sequence[object]:
+def list_workers(agent: object) -> Sequence[object]:
     """Return the agents that work for an agent: those nested in it, or the members if it is a team."""
     team = agent.team if isinstance(agent, NestedTeam) else agent
     if isinstance(team, InnerTeam | BaseGroupChat):

@@ -28,7 +28,7 @@ from upcall.execution.access import RunAccess
 from upcall.execution.compatibility import adapt_checkpoint
 from upcall.execution.deadlines import DeadlineWatcher
 from upcall.execution.in_process import InProcessWorker
-from upcall.execution.outcomes import SegmentOutcome, Waiting
+from upcall.execution.outcomes import SegmentOutcome, Stopped, Waiting
 from upcall.execution.reducer import take_answers
 from upcall.execution.run_result import RunResult
 from upcall.execution.segment import RunSegment, SegmentOptions
@@ -306,7 +306,7 @@ class Driver:
     ) -> Stream:
         """Take a claimed run to its next pause: a team works, the outcome is stored, and if the human is not
         needed next, a new team continues."""
-        run_id = stored.run.id
+        run_id, is_stopped = stored.run.id, False
         try:
             for event in earlier_events:
                 yield _name_run(event, run_id)
@@ -324,13 +324,14 @@ class Driver:
                     await self._server_rules.keep(segment.model_notes.rules)
                     await built.close()
                     stored, records = outcome.stored, {}
+                    is_stopped = isinstance(outcome, Stopped)
                     is_to_work = isinstance(outcome, Waiting) and outcome.is_answered
                     if is_to_work:
                         built = await self._teams.build(stored.run)
         finally:
             self.active.pop(run_id, None)
             await built.close()
-        yield RunResult.of(stored.run)
+        yield RunResult.of(stored.run.model_copy(update={"interrupted": is_stopped}))
 
     def _begin_segment(
         self,

@@ -1,4 +1,4 @@
-"""How a segment ends: the run waits for answers, has its result, or failed. What was stored comes with it."""
+"""How a segment ends: the run waits for answers, has its result, failed, or was stopped. It holds what was stored."""
 
 from __future__ import annotations
 
@@ -39,4 +39,11 @@ class Failed:
     kind: str
 
 
-SegmentOutcome: TypeAlias = Waiting | Completed | Failed
+@dataclass(frozen=True)
+class Stopped:
+    """The human stopped the run after a step: nobody works on it, and it can be resumed from the journal."""
+
+    stored: StoredRun
+
+
+SegmentOutcome: TypeAlias = Waiting | Completed | Failed | Stopped

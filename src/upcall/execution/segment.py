@@ -41,10 +41,11 @@ from upcall.autogen.scope import ProgressListener, RunScope, SharedModelCalls, c
 from upcall.autogen.tool_servers import LostServers
 from upcall.errors import AgentFailed, ModelError, SharedAgent, StoredStateError, StoreUnavailable, UpcallError
 from upcall.execution.compatibility import adapt_checkpoint
-from upcall.execution.outcomes import Completed, Failed, SegmentOutcome, Waiting
+from upcall.execution.outcomes import Completed, Failed, SegmentOutcome, Stopped, Waiting
 from upcall.execution.publisher import QuestionPublisher
 from upcall.execution.reducer import Phase, SegmentState, end_segment, explain_loss, lacks_result, reduce_event
 from upcall.execution.segment_writer import SegmentWriter
+from upcall.execution.steering import RunSteering
 from upcall.policy.resolver import AnswerResolver
 from upcall.runs.run import Run, RunProgress, add_usage
 from upcall.runs.states import RunEvent, RunStatus
@@ -129,6 +130,7 @@ class RunSegment:
         self.timings = self._writer.timings
         self.model_notes = ModelNotes(stored.checkpoint.model_notes, options.server_rules)
         self._token = SegmentToken()
+        self._steering = RunSteering(store, stored.run.id, self._writer.journal, self._token)
         self._interruptions: list[BaseException] = []
         self._lost_servers = LostServers()
         self._started = self._finished = self._discarded = False
@@ -147,13 +149,17 @@ class RunSegment:
             if not loaded:
                 await adapt_checkpoint(team, stored.run.id, stored.checkpoint)
             await self._writer.read_transcript()
+            await self._steering.begin()
             async with aclosing(self._events(team)) as events:
                 async for event in events:
                     yield event
             outcome = await run_to_completion(self._pause(team))
-        except (asyncio.CancelledError, GeneratorExit):
+        except (asyncio.CancelledError, GeneratorExit) as interruption:
             await run_to_completion(self._interrupt(team))
-            raise
+            if not self._is_stopped_by(interruption):
+                raise
+            yield Stopped(self._writer.stored)
+            return
         except StoredStateError as error:
             if self._started or isinstance(error, StoreUnavailable):  # That is no failure of the run.
                 await run_to_completion(self._writer.release())
@@ -297,11 +303,15 @@ class RunSegment:
         self._questions.cancel_unwaited()
         on_the_way = self._writer.journal_beyond(self._current())
         run, checkpoint = end_segment(self._state, self._questions.waiting, team_state, on_the_way, self._phase)
+        also = None
+        if run.status is RunStatus.COMPLETED:
+            run = run.update(warnings=tuple(dict.fromkeys((*run.warnings, *await self._steering.list_late()))))
+            also = self._steering.refuse_late
         if lacks_result(run) and (await self._discard_last_reply() or not self._writer.journal.records):
             return self._end(await self._writer.save(run), "NoResult")
         # Otherwise the journal would bring the team to the same end again: it continues behind it.
         kept = {"progress": RunProgress.of(run, self._writer.pauses + 1), "model_notes": self.model_notes.to_json()}
-        stored = await self._writer.save(run, checkpoint.model_copy(update=kept))
+        stored = await self._writer.save(run, checkpoint.model_copy(update=kept), also=also)
         return self._end(stored, "NoResult" if lacks_result(run) else "AgentError")
 
     async def _discard_last_reply(self) -> bool:
@@ -335,6 +345,12 @@ class RunSegment:
         failed = self._current().apply(RunEvent.FAILED, error=error)
         return self._end(await self._writer.save(failed), kind)
 
+    def _is_stopped_by(self, interruption: BaseException) -> bool:
+        """Return whether the human stopped the run after a step; a caller may leave or cancel in the same moment."""
+        task = asyncio.current_task()
+        is_ours = isinstance(interruption, asyncio.CancelledError) and not (task and task.cancelling())
+        return is_ours and self._steering.is_stopped
+
     async def _interrupt(self, team: Team) -> None:
         """Release the run when the segment is interrupted. If the team reached its pause at that moment, the pause is
         stored."""
@@ -356,6 +372,7 @@ class RunSegment:
             journal=writer.journal,
             resolver=self._questions.resolver,
             answers=self._questions.queue,
+            steering=self._steering,
             changes=writer.changes,
             token=self._token,
             progress=_emit_progress(queue),

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
+from functools import partial
 
 from upcall import identity
-from upcall.autogen.journal import Journal
+from upcall.autogen.journal import STEERING, Journal
 from upcall.autogen.messages import message_answers
 from upcall.errors import StoredStateError
 from upcall.execution.transcripts import TranscriptRecorder
@@ -20,9 +21,11 @@ from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.plan import ApprovedPlan, PlanStatus
 from upcall.runs.run import Run
 from upcall.runs.run_changes import record_act
+from upcall.runs.steering import TakenMessages
 from upcall.runs.transcript import EntryKind, TranscriptEntry
 from upcall.storage.change_log import StoredChanges
 from upcall.storage.connection import Work, join_work
+from upcall.storage.event_log import append_events
 from upcall.storage.plans import write_plan
 from upcall.storage.store import RunStore
 from upcall.storage.stored_run import StoredRun
@@ -63,7 +66,7 @@ class SegmentWriter:
             run.id,
             f"{lineage}/{self.pauses}",
             records,
-            lambda new: store.journal.write(self.stored, new),
+            self._write_records,
             check=lambda new: store.journal.refuse_large(run.id, new),
             exact=lineage != run.id,
             on_delivery=self.transcript.add_answers,
@@ -88,6 +91,17 @@ class SegmentWriter:
         run, pinned = self.stored.run, self.stored.run.config.team
         return StoredChanges(self._store, run.id, keeps_new=pinned is not None and pinned.has_own_workspace(run.id))
 
+    async def _write_records(self, records: Mapping[str, str | None]) -> None:
+        """Write into the journal; what agents take in of the human's messages is logged with it."""
+        events = [
+            event
+            for key, text in records.items()
+            if text is not None and key.startswith(STEERING)
+            for event in TakenMessages.model_validate_json(text).as_events()
+        ]
+        also = partial(append_events, run_id=self.stored.run.id, events=events) if events else None
+        await self._store.journal.write(self.stored, records, also=also)
+
     def journal_beyond(self, run: Run) -> Mapping[str, str]:
         """Return the journal if the run got answers since its checkpoint; a fork needs it to be at that point again."""
         return self.journal.records if len(run.answers) > self._answered else {}
@@ -106,8 +120,11 @@ class SegmentWriter:
         """Return the answers that wait in the store to be taken in."""
         return await self._store.queue.read(self.stored.run.id)
 
-    async def save(self, run: Run, checkpoint: Checkpoint | None = None) -> StoredRun:
-        """Store the run; at its pause with the checkpoint, which ends the journal."""
+    async def save(
+        self, run: Run, checkpoint: Checkpoint | None = None, *, also: Work[object] | None = None
+    ) -> StoredRun:
+        """Store the run; at its pause with the checkpoint, which ends the journal. `also` is done in the same
+        transaction."""
         async with self._saving:
             if checkpoint is None:
                 await self.journal.flush()
@@ -118,7 +135,7 @@ class SegmentWriter:
             count = len(self.transcript.entries) if ends else 0
             with record_act(self.timings.to_event()) if stores_times else nullcontext():
                 async with self._writing_transcript(count, merge=True) as transcript:
-                    also = join_work([transcript, self._write_plan(run)])
+                    also = join_work([transcript, self._write_plan(run), also])
                     self.stored = await self._store.save(self.stored, run, checkpoint, also=also)
             count = self._count_readable()
             self._held = count if count < len(self.transcript.entries) else -1

@@ -252,6 +252,14 @@ class TeamFactory:
         """Build a team without a run."""
         return self._build(Run(task="", config=self.pin("RUN", {})), None).team
 
+    def preview_of(self, run: Run) -> Team:
+        """Build the team of a run to look at it; it may read documents, which takes seconds.
+
+        Raises:
+            ConfigurationError: it cannot be built.
+        """
+        return self._build(run, None).team
+
     async def build(self, run: Run) -> BuiltTeam:
         """Build the team of a run. Listing its documents reads them, which takes seconds, so it happens in a thread.
 

@@ -22,6 +22,7 @@ from upcall.autogen.begun_texts import BegunText, BegunTexts
 from upcall.autogen.messages import (
     ANSWERS,
     QUESTIONS,
+    STEERING,
     USER,
     Event,
     event_path,
@@ -116,6 +117,8 @@ class TranscriptRecorder:
                 return
             case ThoughtEvent() if PROGRESS in event.metadata:
                 return
+            case ThoughtEvent() if STEERING in event.metadata:
+                yield replace(entry(EntryKind.TASK, event.content, "/".join(path)), path=(USER,))
             case ThoughtEvent() if ANSWERS in event.metadata:
                 for question in event_questions(event):
                     if self._is_new(question):

@@ -12,9 +12,9 @@ The rules of the stored form, which every later version must be able to read:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter
 
@@ -36,6 +36,8 @@ class LogEvent:
 
     type: str = ""
     user: str | None = None
+    words: ClassVar[Collection[str]] = ()
+    """The fields with what somebody wrote: they are stored, and no list of events has them."""
 
     def as_detail(self) -> dict[str, Any]:
         """Return the fields of its class as plain JSON, without those that have their default."""
@@ -96,6 +98,44 @@ class RunCancelled(LogEvent):
     """Somebody cancelled the run."""
 
     type: Literal["cancelled"] = "cancelled"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageSent(LogEvent):
+    """Somebody wrote to the agents of the run. The words are stored here alone, until an agent reads them.
+
+    Attributes:
+        message: the message.
+        text: its words.
+        to: the agent that it is for; None is whoever is next to read.
+    """
+
+    words: ClassVar[Collection[str]] = ("text",)
+    type: Literal["message"] = "message"
+    message: str
+    text: str
+    to: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageTaken(LogEvent):
+    """An agent took in what somebody wrote.
+
+    Attributes:
+        message: the message.
+        path: the agent, from the outermost down.
+    """
+
+    type: Literal["message taken"] = "message taken"
+    message: str
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopRequested(LogEvent):
+    """Somebody wants the run to stop after the step that its agents are at."""
+
+    type: Literal["stop"] = "stop"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -426,9 +466,10 @@ class LogEntry:
 
     @property
     def detail(self) -> dict[str, Any]:
-        """Details, depending on kind, as plain JSON. They name questions by their ids and never contain what was
-        written; a change of files has its diff."""
-        return self.event.as_detail()
+        """Details, depending on kind, as plain JSON. They name questions and messages by their ids and never contain
+        what was written; a change of files has its diff."""
+        detail = self.event.as_detail()
+        return {name: value for name, value in detail.items() if name not in self.event.words}
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain JSON."""

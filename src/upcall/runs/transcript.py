@@ -48,7 +48,8 @@ class TranscriptEntry:
         path: the agent, from the outermost down; for an answer, who gave it.
         at: when, in UTC, to the second.
         text: the words; for a call its arguments as JSON, for a result the tool's output.
-        name: the tool, the agent that a turn was handed to, or the id of a question.
+        name: the tool, the agent that a turn was handed to, the id of a question, or the path of the agent that took in
+            what the human wrote while it worked (a task).
         failed: whether a tool returned an error.
         number: of a text which of its agent's it is in its segment, from 1 on, by its first piece: one may begin before
             another and end after it. Of all else 0.

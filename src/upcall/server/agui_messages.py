@@ -79,7 +79,10 @@ class Conversation:
         self, entry: TranscriptEntry, position: int, text_id: str, question: Question | None = None
     ) -> Iterator[BaseEvent]:
         """Add an entry of the transcript, with the question that it names; yield its events."""
-        if self._has_task and (entry.kind is EntryKind.TASK or entry.path == (EARLIER,)):
+        is_task = (
+            entry.kind is EntryKind.TASK and not entry.name
+        )  # With a name, it was written while that agent worked.
+        if self._has_task and (is_task or entry.path == (EARLIER,)):
             return  # The front end has it.
         match entry.kind:
             case EntryKind.TASK:

@@ -20,16 +20,17 @@ from itertools import groupby
 from typing import Any, TypeAlias
 
 from upcall import identity
-from upcall.errors import SchemaMismatch
+from upcall.errors import RunGone, SchemaMismatch
 from upcall.runs.call_timings import WorkPeriod, read_work_period
 from upcall.runs.events import DETAILED, EntryAdded, LogEntry, LogEvent, SegmentTimed
+from upcall.runs.run import Run
 from upcall.runs.transcript import TranscriptEntry
 from upcall.storage.compression import Damaged, decode, encode
 from upcall.storage.connection import Connection, Values
 from upcall.storage.databases import Database
 from upcall.storage.entry_blocks import dump_block, load_block
 from upcall.storage.event_bodies import dump_event, load_event
-from upcall.storage.run_rows import name_values
+from upcall.storage.run_rows import load_run, name_values
 
 EventTypes: TypeAlias = Collection[type[LogEvent]]
 
@@ -44,6 +45,25 @@ class EventLog:
         """Append an event that no other write of its run brings."""
 
         await self._database.write(partial(append_event, run_id=run_id, event=event))
+
+    async def append_open(self, run_id: str, event: LogEvent) -> Run:
+        """Append an event to a run, unless it is over; return the run as it was in that moment.
+
+        Raises:
+            RunGone: it was removed.
+        """
+
+        def work(connection: Connection) -> Run:
+            lock_run(connection, run_id)
+            row = connection.execute("SELECT record FROM upcall_runs WHERE id = :id", {"id": run_id}).fetchone()
+            if row is None:
+                raise RunGone(run_id, self._database.name)
+            run = load_run(row[0], run_id)
+            if not run.is_final:
+                append_events(connection, run_id, [event])
+            return run
+
+        return await self._database.write(work)
 
     async def read(
         self,
@@ -115,6 +135,13 @@ INSERT_LOG = "INSERT INTO upcall_log (run_id, at, kind, actor, detail) VALUES (:
 _INSERT_BLOCK = (
     "INSERT INTO upcall_log (id, run_id, at, kind, detail, block) VALUES (:id, :run_id, :at, :kind, :detail, :block)"
 )
+
+
+def find_last_of(connection: Connection, run_id: str, types: EventTypes) -> int:
+    """Return the id of a run's newest entry of some types; 0 if there is none."""
+    names, values = name_values(each.type for each in types)
+    query = f"SELECT coalesce(max(id), 0) FROM upcall_log WHERE run_id = :run_id AND kind IN ({names})"
+    return int(connection.execute(query, {"run_id": run_id, **values}).fetchone()[0])
 
 
 def lock_run(connection: Connection, run_id: str) -> None:

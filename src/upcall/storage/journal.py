@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from upcall.storage.compression import SHORT, encode
-from upcall.storage.connection import Connection
+from upcall.storage.connection import Connection, Work
 from upcall.storage.databases import Database
 from upcall.storage.run_leases import renew_lease
 from upcall.storage.stored_run import StoredRun, decode_records
@@ -23,8 +23,11 @@ class RunJournal:
     def __init__(self, database: Database, refuse_large: Callable[[str, int], None]) -> None:
         self._database, self._refuse_large = database, refuse_large
 
-    async def write(self, stored: StoredRun, records: Mapping[str, str | None]) -> None:
-        """Write into the journal of a run: a text for each key, None to remove the key. It renews the lease.
+    async def write(
+        self, stored: StoredRun, records: Mapping[str, str | None], *, also: Work[object] | None = None
+    ) -> None:
+        """Write into the journal of a run: a text for each key, None to remove the key. It renews the lease. `also` is
+        done in the same transaction.
 
         Raises:
             RunConflict: the caller has the lease no longer. Nothing was written.
@@ -36,6 +39,8 @@ class RunJournal:
         def work(connection: Connection) -> None:
             renew_lease(connection, stored)
             put_records(connection, stored.run.id, records)
+            if also is not None:
+                also(connection)
 
         await self._database.write(work, small=small)
 

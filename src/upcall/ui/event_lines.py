@@ -13,7 +13,7 @@ from upcall.autogen.api import (
     ToolCallExecutionEvent,
     ToolCallRequestEvent,
 )
-from upcall.autogen.messages import ANSWERS, ERROR, PLAN, QUESTIONS, Event, message_answers
+from upcall.autogen.messages import ANSWERS, ERROR, PLAN, QUESTIONS, STEERING, Event, message_answers
 from upcall.execution.start_options import EARLIER
 from upcall.progress import PROGRESS
 from upcall.questions.answer import AnsweredBy
@@ -30,6 +30,8 @@ def describe_event(event: Event) -> str:
     match event:
         case ThoughtEvent() if ANSWERS in event.metadata:
             return f"has its answer: {_shorten(event.content)}"
+        case ThoughtEvent() if STEERING in event.metadata:
+            return f"reads what you wrote: {_shorten(event.content)}"
         case ThoughtEvent() if PROGRESS in event.metadata:
             return _shorten(event.content)
         case _ if QUESTIONS in event.metadata or isinstance(event, ModelClientStreamingChunkEvent):

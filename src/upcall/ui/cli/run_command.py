@@ -301,6 +301,9 @@ class RunCommand(Command):
             until = "waits until it is released" if held else "is queued for a worker"
             self.screen.note(f"Run {run.id} {until}. Look at it with:")
             self.screen.note(self.program.command("show", run.id))
+        elif run.interrupted:
+            self.screen.note(f"Run {run.id} was stopped after a step. Continue it with:")
+            self.screen.note(self.program.command("resume", run.id))
         elif run.working:
             self.screen.note(
                 f"The answer is stored for run {run.id}, which is at work. If its process has ended, continue with:"

@@ -1,8 +1,9 @@
-"""Commands that change stored runs without running agents: undo, cancel, assign, expire."""
+"""Commands that change stored runs without running agents: undo, say, stop, cancel, assign, expire."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +11,7 @@ import typer
 from upcall import identity, signals
 from upcall.errors import CallerError, ConfigurationError, SchemaMismatch, UnknownRun
 from upcall.ui.cli.help import FILES, QUESTIONS, RUNS
-from upcall.ui.cli.options import AS_JSON, BASE_URL, CONFIG, DEBUG, MODEL, STORE, RunArgument, with_options
+from upcall.ui.cli.options import AS_JSON, BASE_URL, CONFIG, DEBUG, MODEL, STORE, TEAM, USER, RunArgument, with_options
 from upcall.ui.cli.run_command import RunCommand, run_options
 
 if TYPE_CHECKING:
@@ -48,6 +49,39 @@ def undo(
             earlier = f"{len(left)} earlier changes remain" if len(left) > 1 else "One earlier change remains"
             command.screen.note(f"{earlier}. To undo all of them:")
             command.screen.note(command.program.command("undo", run_id, left[0].id))
+
+
+@app.command(rich_help_panel=RUNS, epilog='Example: upcall say 3f2a9c "Use PostgreSQL" --to coder')
+@with_options(RunCommand, TEAM, STORE, CONFIG, USER, AS_JSON, DEBUG)
+def say(
+    command: RunCommand,
+    run_id: RunArgument,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the agents are to read; - reads standard input.")],
+    to: Annotated[
+        str | None, typer.Option(metavar="AGENT", help="The agent that reads it [the next that calls its model].")
+    ] = None,
+) -> None:
+    """Send a message to the agents of a run while they work. They read it after their present step."""
+    with command:
+        found = command.open_run(run_id)
+        sent = signals.run(command.app.say(found.id, sys.stdin.read() if text == "-" else text, to=to))
+        if command.as_json:
+            command.print_json(sent.as_json())
+        else:
+            command.screen.note(sent.note)
+
+
+@app.command(rich_help_panel=RUNS, epilog="Example: upcall stop 3f2a9c")
+@run_options
+def stop(command: RunCommand, run_id: RunArgument) -> None:
+    """Stop a run after the step that its agents are at; upcall resume continues it."""
+    with command:
+        run = signals.run(command.app.stop(run_id))
+        if command.as_json:
+            command.print_json(run.as_json())
+        else:
+            command.screen.note(f"Run {run.id} stops after its present step. Continue it then with:")
+            command.screen.note(command.program.command("resume", run.id))
 
 
 @app.command(rich_help_panel=RUNS, epilog="Example: upcall cancel 3f2a9c")

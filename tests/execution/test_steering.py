@@ -1,0 +1,224 @@
+"""What a person writes to a run from another process is read once, at the next step, whoever is killed around that."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import steered_process
+from conversation import soon
+from forked import run_python
+from steered_process import RUN, World, wait_for
+
+from upcall import Run, RunStatus, Upcall
+from upcall.errors import CallerError, NotAllowed, RunNotWaiting
+from upcall.runs.events import MessageTaken
+from upcall.runs.transcript import EntryKind
+from upcall.testing import Call
+
+
+def read_by(requests: Sequence[Sequence[dict[str, Any]]], text: str = "Use tabs.") -> list[int]:
+    """Return how often each request holds a message."""
+    return [sum(each.get("content") == text for each in messages) for messages in requests]
+
+
+async def list_taken(world: World) -> list[tuple[str, ...]]:
+    """Return who took in messages, oldest first."""
+    entries = await world.app.store.events.read(RUN, types=(MessageTaken,))
+    return [each.event.path for each in entries if isinstance(each.event, MessageTaken)]
+
+
+async def killed(folder: Path, location: str, dies: str) -> World:
+    """Write to the coder at work in another process, which is then killed; return the world of one that continues."""
+    worker = asyncio.create_task(asyncio.to_thread(run_python, steered_process.__file__, str(folder), location, dies))
+    await soon(wait_for(folder / "at step"))
+    world = World(folder, location)
+    await world.app.say(RUN, "Use tabs.", to="coder")
+    (folder / "go").touch()
+    assert (await soon(worker)).returncode == -signal.SIGKILL
+    return world
+
+
+async def steered(folder: Path, *, to: str | None = None, location: str = "runs.db") -> tuple[World, Run]:
+    """Write to agents at work here, from an application of its own."""
+    world = World(folder, location, holds=2)
+    working = asyncio.create_task(world.app.start("Build it", run_id=RUN))
+    await soon(wait_for(folder / "at step"))
+    await World(folder, location).app.say(RUN, "Use tabs.", to=to)
+    (folder / "go").touch()
+    return world, await soon(working)
+
+
+async def steered_at_the_end(folder: Path, *, to: str) -> tuple[World, Run]:
+    """Write while the model of the lead writes what would be its last reply."""
+    world = World(folder, "runs.db", ends=["Done.", "Done with tabs."], holds_end=True)
+    working = asyncio.create_task(world.app.start("Build it", run_id=RUN))
+    await soon(wait_for(folder / "at step"))
+    await World(folder, "runs.db").app.say(RUN, "Use tabs.", to=to)
+    (folder / "go").touch()
+    return world, await soon(working)
+
+
+# -- read once --------------------------------------------------------------------------------------------------------
+
+
+async def test_message_is_read_after_the_results(tmp_path: Path, location: str) -> None:
+    world, run = await steered(tmp_path, to="coder", location=location)
+    assert (run.status, run.result, run.warnings) == (RunStatus.COMPLETED, "Done.", ())
+    assert read_by(world.requests("coder")) == [0, 0, 1, 1]
+    assert [each["role"] for each in world.requests("coder")[2][-2:]] == ["tool", "user"]
+    assert await list_taken(world) == [("lead", "coder")]
+
+
+async def test_message_without_an_agent_goes_to_the_next(tmp_path: Path) -> None:
+    world, _ = await steered(tmp_path)
+    assert await list_taken(world) == [("lead", "coder")]
+
+
+async def test_message_is_in_the_transcript_where_it_was_read(tmp_path: Path) -> None:
+    world, _ = await steered(tmp_path)
+    entries = (await world.app.log.transcript(RUN)).entries
+    at = next(number for number, each in enumerate(entries) if each.text == "Use tabs.")
+    assert (entries[at].kind, entries[at].path, entries[at].name) == (EntryKind.TASK, ("user",), "lead/coder")
+    assert (entries[at - 1].kind, entries[at - 1].text) == (EntryKind.RESULT, "took step 2")
+
+
+async def test_message_to_the_lead_waits_for_its_step(tmp_path: Path) -> None:
+    world, _ = await steered(tmp_path, to="lead")
+    assert read_by(world.requests("coder")) == [0, 0, 0, 0]
+    assert read_by(world.requests("lead")) == [0, 1]
+
+
+async def test_message_continues_a_turn_that_would_end(tmp_path: Path) -> None:
+    world, run = await steered_at_the_end(tmp_path, to="lead")
+    assert (run.result, run.warnings) == ("Done with tabs.", ())
+    *_, last = world.requests("lead")
+    assert [each["content"] for each in last[-2:]] == ["Done.", "Use tabs."]
+
+
+async def test_message_that_nobody_reads_is_in_the_warnings(tmp_path: Path) -> None:
+    world, run = await steered_at_the_end(tmp_path, to="coder")
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "Done.")
+    assert run.warnings == (
+        "Nobody read your message, since the run was about to end: 'Use tabs.'. Send it as the task of a run that "
+        "follows this one.",
+    )
+    assert await list_taken(world) == []
+
+
+# -- kills ------------------------------------------------------------------------------------------------------------
+
+
+async def test_kill_before_a_message_is_read_keeps_it(tmp_path: Path, location: str) -> None:
+    world = await killed(tmp_path, location, "step 2")
+    run = await soon(world.app.resume(RUN))
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "Done.")
+    assert read_by(world.requests("coder")) == [0, 0, 1, 1]
+    assert await list_taken(world) == [("lead", "coder")]
+
+
+async def test_kill_after_a_message_is_read_repeats_the_request(tmp_path: Path, location: str) -> None:
+    world = await killed(tmp_path, location, "request 3")
+    run = await soon(world.app.resume(RUN))
+    assert run.status is RunStatus.COMPLETED
+    requests = world.requests("coder")
+    assert read_by(requests) == [0, 0, 1, 1, 1]
+    assert requests[2] == requests[3]
+    assert (world.steps(), await list_taken(world)) == (["1", "2", "3"], [("lead", "coder")])
+
+
+async def test_kill_later_replays_what_was_read(tmp_path: Path) -> None:
+    world = await killed(tmp_path, "runs.db", "step 3")
+    await soon(world.app.resume(RUN))
+    requests = world.requests("coder")
+    assert read_by(requests) == [0, 0, 1, 1]
+    assert requests[3][: len(requests[2])] == requests[2]
+    assert len(world.requests("lead")) == 2
+
+
+async def test_message_after_a_kill_is_read_behind_the_replay(tmp_path: Path) -> None:
+    """What the recorded replies did not see is not put before them."""
+    world = await killed(tmp_path, "runs.db", "step 3")
+    sent = await world.app.say(RUN, "No, spaces.", to="coder")
+    assert sent.note.startswith(f"Nobody works on run {RUN}.")
+    await soon(world.app.resume(RUN))
+    last = world.requests("coder")[-1]
+    assert [each["content"] for each in last if each["role"] != "assistant"][-4:] == [
+        "took step 2",
+        "Use tabs.",
+        "took step 3",
+        "No, spaces.",
+    ]
+
+
+# -- pauses and ends --------------------------------------------------------------------------------------------------
+
+
+async def test_message_to_a_waiting_run_is_kept_and_read(tmp_path: Path) -> None:
+    world = World(tmp_path, "runs.db", ends=[Call("ask_user", {"question": "Ship it?"}), "Shipped."])
+    asked = await soon(world.app.start("Build it", run_id=RUN))
+    sent = await world.app.say(RUN, "Use tabs.")
+    assert sent.note == (
+        f"Run {RUN} waits for an answer. The message is kept; the next agent that calls its model reads it when the "
+        "run continues."
+    )
+    run = await soon(world.app.answer(RUN, {asked.questions[0].id: "Yes"}))
+    assert (run.result, read_by(world.requests("lead"))) == ("Shipped.", [0, 0, 1])
+
+
+async def test_message_to_a_run_that_is_over_is_refused(tmp_path: Path) -> None:
+    world, _ = await steered(tmp_path)
+    with pytest.raises(RunNotWaiting, match=f"completed, and its agents read nothing any more.*upcall chat {RUN}"):
+        await world.app.say(RUN, "And tests.")
+
+
+async def test_message_to_an_unknown_agent_names_the_agents(tmp_path: Path) -> None:
+    world = World(tmp_path, "runs.db", ends=[Call("ask_user", {"question": "Ship it?"})])
+    await soon(world.app.start("Build it", run_id=RUN))
+    with pytest.raises(CallerError, match=r"has no agent 'codr'. Known: lead, lead/coder\."):
+        await world.app.say(RUN, "Use tabs.", to="codr")
+    with pytest.raises(CallerError, match=r"has no agent 'codr'. Known: lead, lead/coder\."):
+        await Upcall(world.client, store="runs.db").say(RUN, "Use tabs.", to="codr")
+
+
+@pytest.mark.parametrize("text", ["", " \n", "x" * 100_001, "half \ud800"])
+async def test_message_must_have_words(tmp_path: Path, text: str) -> None:
+    world = World(tmp_path, "runs.db", ends=[Call("ask_user", {"question": "Ship it?"})])
+    await soon(world.app.start("Build it", run_id=RUN))
+    with pytest.raises(CallerError, match="message"):
+        await world.app.say(RUN, text)
+
+
+async def test_message_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    world = World(tmp_path, "runs.db", ends=[Call("ask_user", {"question": "Ship it?"})])
+    await soon(world.app.start("Build it", run_id=RUN, user="alice", open=True))
+    with pytest.raises(NotAllowed):
+        await world.app.say(RUN, "Use tabs.", user="bob")
+    refused = [each for each in await world.app.log.audit(RUN) if each.kind == "refused"]
+    assert [each.detail for each in refused] == [{"action": "say"}]
+
+
+# -- stop -------------------------------------------------------------------------------------------------------------
+
+
+async def test_stop_ends_the_work_after_the_step(tmp_path: Path, location: str) -> None:
+    world = World(tmp_path, location, holds=2)
+    working = asyncio.create_task(world.app.start("Build it", run_id=RUN))
+    await soon(wait_for(tmp_path / "at step"))
+    await World(tmp_path, location).app.stop(RUN)
+    (tmp_path / "go").touch()
+    stopped = await soon(working)
+    assert (stopped.working, stopped.interrupted, world.steps()) == (True, True, ["1", "2"])
+    run = await soon(World(tmp_path, location).app.resume(RUN))
+    assert (run.status, world.steps()) == (RunStatus.COMPLETED, ["1", "2", "3"])
+    assert [len(world.requests(each)) for each in ("lead", "coder")] == [2, 4]
+
+
+async def test_stop_is_refused_where_nobody_works(tmp_path: Path) -> None:
+    world, _ = await steered(tmp_path)
+    with pytest.raises(RunNotWaiting, match="nobody works on it"):
+        await world.app.stop(RUN)
