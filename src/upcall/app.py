@@ -396,21 +396,26 @@ class Upcall(RunReader):
         make: Callable[..., RunForm] = load_added("forms", "notebook")
         return make(self, run, user=user)
 
-    async def say(self, run_id: str, text: str, *, to: str | None = None, user: str | None = None) -> SentMessage:
+    async def say(
+        self, run_id: str, text: str, *, to: str | None = None, user: str | None = None, new_id: str | None = None
+    ) -> SentMessage:
         """Send a message to the agents of a run, in whatever process they work. It is stored before this returns.
 
         `to` is the name of an agent or its whole path (``lead/coder``), as in the run's transcript; without it the
         next agent that calls its model reads the message, at any depth. It reads it after the results of its present
         calls, once, and works on with it; also instead of ending its turn. If nobody works on the run, the message is
         kept until somebody does. What nobody has read when the run is completed is in the run's warnings. The note
-        of what is returned says in one line what becomes of the message.
+        of what is returned says in one line what becomes of the message. Who sends it again with the same `new_id`
+        sends it once.
 
         Raises:
             RunNotWaiting: the run is over; start one that ``follows`` it.
             CallerError: there is no such agent, or it reads no messages while it works.
             NotAllowed: the run belongs to somebody else.
         """
-        return await send_message(self._access_of(user), self._teams, run_id, text, to)
+        if new_id is not None:
+            require_new_id("new_id", new_id)
+        return await send_message(self._access_of(user), self._teams, run_id, text, to, new_id)
 
     async def stop(self, run_id: str, *, user: str | None = None) -> Run:
         """Stop a run after the step that its agents are at, in whatever process: before one calls its model again, and

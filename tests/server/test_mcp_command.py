@@ -76,7 +76,14 @@ async def test_question_reaches_the_client_in_the_middle_of_calls() -> None:
     )
     strict = Call("ask_user", {**ASK.arguments, "allow_free_text": False})
     async with serving(one_agent(strict, "Built.")) as site, connected(site, "alice", human) as session:
-        assert [each.name for each in (await session.list_tools()).tools] == ["start", "inbox", "answer", "show"]
+        assert [each.name for each in (await session.list_tools()).tools] == [
+            "start",
+            "inbox",
+            "answer",
+            "say",
+            "stop",
+            "show",
+        ]
         run = await call(session, "start", task="Build it")
         assert (run["status"], run["result"], run["user"]) == ("completed", "Built.", "alice")
         assert human.asked[0].requestedSchema["properties"]["chosen"]["enum"] == ["Express", "FastAPI"]

@@ -86,7 +86,7 @@ DECISIONS = {
     **{
         f"POST {at}/{act}": Right.ACT
         for at in ("/runs/{run_id}", "/api/runs/{run_id}")
-        for act in ("cancel", "resume", "undo")
+        for act in ("cancel", "messages", "resume", "stop", "undo")
     },
     "POST /runs/{run_id}/plan": Right.ANSWER,
     "POST /runs/{run_id}/name": Right.ACT,
@@ -136,6 +136,7 @@ BODIES = {
     "answers": {"answers": {"QUESTION": "Express"}},
     "fork": {"question": "QUESTION", "answer": "Express"},
     "undo": {},
+    "messages": {"text": "Use tabs."},
 }
 AGUI = {"threadId": "t", "runId": "r", "messages": [], "state": {"run_id": "RUN"}}
 ERRORS = {"unknown-run": 404, "not-allowed": 403}
@@ -145,6 +146,7 @@ FORMS = {
     "undo": {"change": "none"},
     "plan": {"question": "QUESTION", "choice": "Express"},
     "follow-up": {"task": "More", "key": "QUESTION"},
+    "messages": {"text": "Use tabs.", "key": "QUESTION"},
 }
 
 
@@ -656,7 +658,8 @@ TAGS = set(
         r"\w+",
         "html head meta title link script body a header nav form input select option span button main h1 h2 h3 p div "
         "section article label textarea fieldset legend time ol ul li pre details summary img table thead tbody tr "
-        "th td strong br code sup em blockquote hr h4 h5 h6 s aside footer",
+        "th td strong br code sup em blockquote hr h4 h5 h6 s aside footer "
+        "datalist",
     )
 )
 

@@ -24,7 +24,9 @@ MAX_DEPTH = 20
 """How deep agents are looked for in one another: an agent may be nested in itself."""
 
 
-async def send_message(access: RunAccess, teams: TeamFactory, run_id: str, text: str, to: str | None) -> SentMessage:
+async def send_message(
+    access: RunAccess, teams: TeamFactory, run_id: str, text: str, to: str | None, new_id: str | None
+) -> SentMessage:
     """Store a message for an agent of a run; see `Upcall.say`."""
     run = (await access.load_owned(run_id, "say")).run
     _check_text(text)
@@ -34,7 +36,7 @@ async def send_message(access: RunAccess, teams: TeamFactory, run_id: str, text:
     if to is not None:
         require_type("to", to, str, "the name of an agent")
     _check_agent(run, agents, to)
-    message = MessageSent(user=access.user, message=identity.new_id(), text=text, to=to)
+    message = MessageSent(user=access.user, message=new_id or identity.new_id(), text=text, to=to)
     now = await access.store.events.append_open(run.id, message)
     if now.is_final:
         raise _refuse_final(now)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from ag_ui.core import (
     PROTOCOL_VERSION,
     BaseEvent,
+    CustomEvent,
     DataSource,
     DocumentPart,
     ImagePart,
@@ -121,6 +122,10 @@ class _AguiExchange:
         is_repeated = await is_begun(self._service, run_id)
         if not is_repeated:
             before = await self._find_last()
+            if before is not None and (before.under_way or self._option("to") is not None):
+                async for event in self._say(before, run_id):
+                    yield event
+                return
             if before is not None and not (before.is_final or before.status is RunStatus.FAILED):
                 raise CallerError(
                     f"Run {before.id} of this conversation is {before.status.value}: answer its questions (resume), or "
@@ -158,6 +163,25 @@ class _AguiExchange:
             await self._wake(run.id)
         async for event in self._follow(reader, conversation, run.total_usage, values):
             yield event
+
+    async def _say(self, run: Run, new_id: str) -> AsyncGenerator[BaseEvent]:
+        """Send the user's last message to the agents of a run that is at work, or that `forwardedProps.upcall.to` names
+        an agent of; once, even if sent twice. Follow the run."""
+        to = self._option("to")
+        sent = await self._service.say(self._caller, run.id, _read_text(self._given), to, new_id)
+        yield CustomEvent(name="upcall.message", value=sent.as_json())
+        reader, conversation = self._listen(run.id)
+        for each in await self._recall(reader, conversation):
+            yield each
+        async for event in self._follow(reader, conversation, run.total_usage):
+            yield event
+
+    def _option(self, name: str) -> str | None:
+        """Return an option in the front end's ``forwardedProps.upcall``, if it is a text."""
+        given = self._given.forwarded_props
+        options = given.get("upcall") if isinstance(given, dict) else None
+        value = options.get(name) if isinstance(options, dict) else None
+        return value if isinstance(value, str) else None
 
     async def _look(self) -> AsyncGenerator[BaseEvent]:
         """Watch the last run of the conversation, which continues by itself."""
@@ -325,6 +349,19 @@ def _read_task(given: RunAgentInput, follows: str | None) -> _Task:
         reason = explain_validation(error.errors()) if isinstance(error, ValidationError) else "it is not an object."
         raise CallerError(f"forwardedProps.upcall: {reason}") from error
     return _Task(wanted, documents, images)
+
+
+def _read_text(given: RunAgentInput) -> str:
+    """Read a message to agents at work: its text.
+
+    Raises:
+        CallerError: it has other parts, which no agent takes in at work.
+    """
+    parts = given.messages[-1].content
+    texts = [parts] if isinstance(parts, str) else [getattr(each, "text", None) for each in parts or ()]
+    if None in texts:
+        raise CallerError("Agents at work read text alone. Send files with the next task.")
+    return "\n".join(str(each) for each in texts)
 
 
 def _decode(source: DataSource, name: str) -> Sent:

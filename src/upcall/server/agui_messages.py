@@ -62,6 +62,7 @@ class Conversation:
     def __init__(self, run_id: str, known: Sequence[Message]) -> None:
         self._run_id = run_id
         self._has_task = any(each.role == "user" for each in known)
+        self._sent = {each.content for each in known if each.role == "user" and isinstance(each.content, str)}
         own = f"{run_id}:"  # What the front end has of this run is sent again: it may have seen some half written.
         # A client may send a result of its own for a call of the run; what the run says of it stands alone.
         self._messages: dict[str, Message] = {
@@ -79,9 +80,8 @@ class Conversation:
         self, entry: TranscriptEntry, position: int, text_id: str, question: Question | None = None
     ) -> Iterator[BaseEvent]:
         """Add an entry of the transcript, with the question that it names; yield its events."""
-        is_task = (
-            entry.kind is EntryKind.TASK and not entry.name
-        )  # With a name, it was written while that agent worked.
+        # With an agent's name it was written while that agent worked, maybe at another door.
+        is_task = entry.kind is EntryKind.TASK and (not entry.name or entry.text in self._sent)
         if self._has_task and (is_task or entry.path == (EARLIER,)):
             return  # The front end has it.
         match entry.kind:

@@ -21,9 +21,11 @@ from upcall.server.bodies import (
     HoldBody,
     HoldStart,
     HoldSubject,
+    MessageBody,
     QuestionList,
     RunBody,
     RunList,
+    SentBody,
     Start,
     Undo,
     explain_validation,
@@ -35,7 +37,7 @@ from upcall.server.problems import Problem
 from upcall.server.requests import reserve_request
 from upcall.server.run_names import widen_to_names
 from upcall.server.service import Caller, Service
-from upcall.server.starting import begin_fork, begin_run
+from upcall.server.starting import begin_fork, begin_run, send_once
 from upcall.server.uploads import DOCUMENTS, IMAGES, read_files
 
 Key = Annotated[
@@ -103,6 +105,17 @@ def make_router(service: Service, authenticator: Authenticator, streams: Streams
             await reserve_request(service.store, caller.user, key, [run_id, body.model_dump()], run_id)
         await service.answer(caller, run_id, body.read())
         return await show_run(run_id, caller)
+
+    @router.post("/runs/{run_id}/messages", status_code=202)
+    async def say(run_id: str, body: MessageBody, caller: CurrentUser, key: Key = None) -> SentBody:
+        """Send a message to the agents of a run, which they read after their present step; kept if nobody works on it
+        now."""
+        return SentBody(**(await send_once(service, caller, run_id, body.text, body.to, key)).as_json())
+
+    @router.post("/runs/{run_id}/stop", status_code=202)
+    async def stop(run_id: str, caller: CurrentUser) -> RunBody:
+        """Stop a run after the step that its agents are at; it can be resumed."""
+        return RunBody.of(await service.app_for(caller).stop(run_id, user=caller.user))
 
     @router.post("/runs/{run_id}/fork", status_code=202)
     async def fork(run_id: str, body: Fork, caller: CurrentUser, key: Key = None) -> RunBody:

@@ -81,6 +81,22 @@ class Fork(Body):
     answer: Value
 
 
+class MessageBody(Body):
+    """A message to the agents of a run, to one of them by its name or path, or to the next that calls its model."""
+
+    text: str
+    to: str | None = None
+
+
+class SentBody(BaseModel):
+    """A message that is stored, and in one line what becomes of it."""
+
+    run_id: str
+    id: str
+    to: str | None
+    note: str
+
+
 class Undo(Body):
     """What to undo: a change and all after it, or the last one if none is named."""
 

@@ -65,7 +65,7 @@ def serve(command: RunCommand) -> None:
 @single_command(SERVICE, "upcall mcp --user alice")
 @with_options(RunCommand, TEAM, MODEL, BASE_URL, STORE, CONFIG, USER, DEBUG)
 def mcp(command: RunCommand) -> None:
-    """Serve runs to an MCP client as tools (start, inbox, answer, show), over standard input and output."""
+    """Serve runs to an MCP client as tools, over standard input and output."""
     with command:
         command.is_watching = True
         service = _make_service(command)

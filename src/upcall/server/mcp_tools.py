@@ -1,4 +1,4 @@
-"""The same runs as tools of the Model Context Protocol: start, inbox, answer, show.
+"""The same runs as tools of the Model Context Protocol: start, inbox, answer, say, stop, show.
 
 If the client can ask its user, the questions of a run appear there. Until the specification of 2025-11-25 it is asked
 in the middle of the call. Since that of 2026-07-28 the call's result says which input is required, and the client makes
@@ -26,7 +26,7 @@ from upcall.questions.matching import AnswerValue, parse_unsealed
 from upcall.questions.question import Question
 from upcall.questions.question_form import QuestionForm, join_fields
 from upcall.runs.run import Run
-from upcall.server.bodies import QuestionList, RunBody, Start
+from upcall.server.bodies import QuestionList, RunBody, SentBody, Start
 from upcall.server.mcp_package import (
     AnyContext,
     McpServer,
@@ -121,6 +121,24 @@ def make_mcp(service: Service, find_caller: FindCaller) -> McpServer:
                 value = Answer(question_id=question_id, outcome=Outcome(outcome), text=str(answer or ""))
             required = await conversation.pass_on(run_id, question_id, value)
             return required or await conversation.take_further(run_id)
+
+    @made.tool()
+    async def say(
+        context: AnyContext,
+        run_id: str,
+        text: Annotated[str, Field(description="What the user wants the agents to know, in the user's words.")],
+        to: Annotated[str | None, Field(description="The agent that reads it; else the next one to act.")] = None,
+    ) -> SentBody:
+        """Pass on a message of the user to the agents of a run that is not over. They read it after their present step;
+        the note says what becomes of it. It answers no question."""
+        async with let_in(context) as caller:
+            return SentBody(**(await service.say(caller, run_id, text, to)).as_json())
+
+    @made.tool()
+    async def stop(context: AnyContext, run_id: str) -> RunBody:
+        """Stop a run after the step that its agents are at, if the user wants that. The user can resume it."""
+        async with let_in(context) as caller:
+            return RunBody.of(await service.app_for(caller).stop(run_id, user=caller.user))
 
     @made.tool()
     async def show(context: AnyContext, run_id: str) -> RunBody:

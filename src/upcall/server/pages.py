@@ -30,7 +30,7 @@ from upcall.server.many_answers import Filled, RefusedAnswer, answer_each, read_
 from upcall.server.problems import Problem, respond
 from upcall.server.run_names import read_names, rename_run, widen_to_names
 from upcall.server.service import Caller, Service
-from upcall.server.starting import begin_fork, begin_run
+from upcall.server.starting import begin_fork, begin_run, send_once
 from upcall.server.uploads import DOCUMENTS, IMAGES, read_files
 from upcall.server.views import PageFrame, list_operations, name_topic, render, run_view
 from upcall.ui import diagrams
@@ -164,6 +164,16 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
             await service.answer(caller, run_id, {question: reply})
         except AnswerError as error:
             return await show_run(run_id, caller, error, question)
+        return RedirectResponse(f"/runs/{run_id}", 303)
+
+    @router.post("/runs/{run_id}/messages")
+    async def say(run_id: str, caller: CurrentUser, text: FormText, key: FormText, to: FormText = "") -> Response:
+        await send_once(service, caller, run_id, text, to.strip() or None, key)
+        return RedirectResponse(f"/runs/{run_id}#messages", 303)
+
+    @router.post("/runs/{run_id}/stop")
+    async def stop(run_id: str, caller: CurrentUser) -> Response:
+        await service.app_for(caller).stop(run_id, user=caller.user)
         return RedirectResponse(f"/runs/{run_id}", 303)
 
     @router.post("/runs/{run_id}/follow-up")

@@ -21,6 +21,7 @@ from upcall.questions.matching import AnswersInput
 from upcall.runs.run import Run
 from upcall.runs.run_filter import RunFilter
 from upcall.runs.states import RunStatus
+from upcall.runs.steering import SentMessage
 from upcall.server.background import BackgroundWork
 from upcall.server.settings import ServerSettings
 from upcall.server.trusted_proxy import TrustedProxy
@@ -139,6 +140,13 @@ class Service:
             await app.answer(whole_id, answers, user=caller.user, wait=False)
         else:
             await self._continue(whole_id, app.answer_stream(whole_id, answers, user=caller.user))
+
+    async def say(
+        self, caller: Caller, run_id: str, text: str, to: str | None = None, new_id: str | None = None
+    ) -> SentMessage:
+        """Send a message to the agents of a run."""
+        app, whole_id = await self._app_of(caller, run_id)
+        return await app.say(whole_id, text, to=to or None, user=caller.user, new_id=new_id)
 
     async def resume(self, caller: Caller, run_id: str) -> None:
         """Continue a run that failed or was interrupted."""

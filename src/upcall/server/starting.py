@@ -13,6 +13,7 @@ from upcall.errors import UnknownRun, UpcallError
 from upcall.execution.start_options import check_options
 from upcall.questions.answer import Answer
 from upcall.questions.matching import AnswerValue
+from upcall.runs.steering import SentMessage
 from upcall.server.bodies import Start
 from upcall.server.requests import reserve_request
 from upcall.server.service import Caller, Service
@@ -86,6 +87,16 @@ async def begin_fork(
     app = service.app_for(caller, run if not run.restricted else None)
     await service.work.begin(new_id, app.fork_stream(run.id, question_id, answer, user=caller.user, new_id=new_id))
     return new_id
+
+
+async def send_once(
+    service: Service, caller: Caller, run_id: str, text: str, to: str | None, key: str | None
+) -> SentMessage:
+    """Send a message to the agents of a run. With a key used before for the same message, nothing more is sent."""
+    new_id = identity.new_id()
+    if key is not None:
+        new_id = await reserve_request(service.store, caller.user, key, [run_id, text, to], new_id)
+    return await service.say(caller, run_id, text, to, new_id)
 
 
 async def is_begun(service: Service, run_id: str) -> bool:

@@ -114,6 +114,7 @@ async def run_view(service: Service, caller: Caller, run_id: str, before: int | 
         "usage": _cost(service, run),
         "done": find_done_steps_of(run, run.plan) if run.plan is not None else (),
         "review": find_review(run),
+        "unread": () if run.restricted or run.is_final else await app.log.unread(run.id, user=caller.user),
         "key": identity.new_id(),
         "now": identity.now(),
     }

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 from upcall import identity
 from upcall.errors import RunGone, SchemaMismatch
 from upcall.runs.call_timings import WorkPeriod, read_work_period
-from upcall.runs.events import DETAILED, EntryAdded, LogEntry, LogEvent, SegmentTimed
+from upcall.runs.events import DETAILED, EntryAdded, LogEntry, LogEvent, MessageSent, SegmentTimed
 from upcall.runs.run import Run
 from upcall.runs.transcript import TranscriptEntry
 from upcall.storage.compression import Damaged, decode, encode
@@ -47,7 +47,8 @@ class EventLog:
         await self._database.write(partial(append_event, run_id=run_id, event=event))
 
     async def append_open(self, run_id: str, event: LogEvent) -> Run:
-        """Append an event to a run, unless it is over; return the run as it was in that moment.
+        """Append an event to a run, unless it is over, or has the same event already and that is a message; return the
+        run as it was in that moment.
 
         Raises:
             RunGone: it was removed.
@@ -59,7 +60,7 @@ class EventLog:
             if row is None:
                 raise RunGone(run_id, self._database.name)
             run = load_run(row[0], run_id)
-            if not run.is_final:
+            if not (run.is_final or _is_sent(connection, run_id, event)):
                 append_events(connection, run_id, [event])
             return run
 
@@ -135,6 +136,14 @@ INSERT_LOG = "INSERT INTO upcall_log (run_id, at, kind, actor, detail) VALUES (:
 _INSERT_BLOCK = (
     "INSERT INTO upcall_log (id, run_id, at, kind, detail, block) VALUES (:id, :run_id, :at, :kind, :detail, :block)"
 )
+
+
+def _is_sent(connection: Connection, run_id: str, event: LogEvent) -> bool:
+    if not isinstance(event, MessageSent):
+        return False
+    conditions, values = ["run_id = :run_id", "kind = :kind"], {"run_id": run_id, "kind": event.type}
+    before = [each.event for each in read_entries(connection, conditions, values)]
+    return any(isinstance(each, MessageSent) and each.message == event.message for each in before)
 
 
 def find_last_of(connection: Connection, run_id: str, types: EventTypes) -> int:

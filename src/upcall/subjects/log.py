@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from upcall.errors import CallerError
 from upcall.execution.access import require_run_id
 from upcall.runs.call_timings import ActiveCall, Timings, WorkPeriod
-from upcall.runs.events import DETAILED, LogEntry
+from upcall.runs.events import DETAILED, LogEntry, MessageSent, MessageTaken
 from upcall.runs.run import Run
+from upcall.runs.steering import SteeringMessage, list_unread
 from upcall.runs.transcript import Transcript
 from upcall.storage.transcripts import load_transcript
 from upcall.subjects.subject import Subject
@@ -64,6 +65,13 @@ class RunLog(Subject):
         _check_after(after)
         check_limit(limit)
         return await self.access_of(user).audit(run_id, after, limit)
+
+    async def unread(self, run_id: str, *, user: str | None = None) -> Sequence[SteeringMessage]:
+        """List the messages to the agents of a run that none of them has read yet, oldest first."""
+        access = self.access_of(user)
+        run = await access.find_whole(run_id, "show")
+        entries = await access.store.events.read(run.id, types=(MessageSent, MessageTaken))
+        return [*list_unread(each.event for each in entries).values()]
 
     async def transcript(self, run: Run | str, *, user: str | None = None) -> Transcript:
         """Return what the agents of a run wrote and did, oldest first; while they work, up to a second or so ago.
