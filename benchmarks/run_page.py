@@ -4,8 +4,8 @@
 
 Each server is a process of its own on loopback, over an SQLite file; the pages are opened in Chromium in turn, one of
 each checkout, in one browser without a cache of pages. Paint is the browser's first contentful paint; a page is
-interactive when its document and its deferred scripts have run. `CHECKOUT` is another checkout of this repository,
-which is run with the packages of this environment.
+interactive when its document and its deferred scripts have run. `CHECKOUT` is another checkout of this repository, in
+which `make install` was run.
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ class Served:
 def start_server(name: str, checkout: Path, folder: Path, events: int, users: int) -> Served:
     """Start the server of a checkout."""
     folder.mkdir()
-    command = [sys.executable, __file__, "--serve", str(folder / "runs.db"), str(events), str(users)]
-    environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder, env=environment)
+    python = sys.executable if checkout == ROOT else str(checkout / ".venv/bin/python")
+    command = [python, __file__, "--serve", str(folder / "runs.db"), str(events), str(users)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder)
     assert process.stdout
     line = process.stdout.readline()
     if not line:
