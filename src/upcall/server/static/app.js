@@ -21,6 +21,11 @@
     }
   };
 
+  const decorate = (part) => {
+    showTimes(part);
+    if (window.upcallNews) window.upcallNews(part);
+  };
+
   const content = (part) => part.innerHTML.replaceAll(' open=""', "");
   const replaceOpen = (part, next) => {
     const known = new Map([...part.querySelectorAll("details")].map((each) => [each.firstElementChild.textContent, each.open]));
@@ -86,7 +91,7 @@
         const end = document.querySelector(".talk");
         const isAtEnd = end && end.getBoundingClientRect().bottom < innerHeight + 80;
         document.title = next.title;
-        showTimes(next);
+        decorate(next);
         for (const part of document.querySelectorAll("[data-live]")) {
           const successor = next.getElementById(part.id);
           if (successor) replace(part, successor);
@@ -168,8 +173,10 @@
       const ids = JSON.parse(event.data).questions;
       const isNew = known && ids.some((id) => !known.has(id));
       known = new Set(ids);
-      if (isNew && canNotify && Notification.permission === "granted" && document.hidden)
-        new Notification("A question is open", { body: "An agent waits for your answer.", tag: "upcall" });
+      if (isNew && canNotify && Notification.permission === "granted" && document.hidden) {
+        const note = new Notification("A question is open", { body: "An agent waits for your answer.", tag: "upcall" });
+        note.addEventListener("click", () => window.focus());
+      }
       refresh();
     });
   };
@@ -177,6 +184,7 @@
   // A second click does not send a form twice.
   document.addEventListener("submit", (event) => {
     const form = event.target;
+    if (form.method === "dialog") return;
     if (form.dataset.sent) return event.preventDefault();
     form.dataset.sent = "yes";
   });
@@ -185,7 +193,7 @@
   });
 
   const { events, questions } = document.body.dataset;
-  showTimes(document);
+  decorate(document);
   const wide = matchMedia("(min-width: 60rem)");
   const unfold = () => {
     for (const each of document.querySelectorAll(".narrow")) each.open = wide.matches;
