@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64encode
+from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
 
-from trial_world import experiment, task
+import pytest
+from trial_world import experiment, reply, task
 
+from upcall.errors import ConfigurationError
 from upcall.experiments.highlights import TRANSCRIPTS, choose_highlights
 from upcall.experiments.results import Results
+from upcall.experiments.samples import Change, match_samples
 from upcall.experiments.tables import format_table
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m"
@@ -21,11 +27,16 @@ class Tags(HTMLParser):
         super().__init__()
         self.tags: list[str] = []
         self.links: list[str] = []
+        self.sources: list[str] = []
+        self.policy = ""
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
+        self.links += [value or "" for name, value in attrs if name == "href"]
+        self.sources += [value or "" for name, value in attrs if name in ("src", "srcset", "action", "data", "poster")]
+        if ("http-equiv", "Content-Security-Policy") in attrs:
+            self.policy = dict(attrs)["content"] or ""
 
 
 async def page_of(results: Results, path: Path) -> str:
@@ -37,8 +48,11 @@ async def test_page_needs_nothing_else_and_links_each_run(tmp_path: Path) -> Non
     results = await experiment(4, pages="http://127.0.0.1:8000/").run(what_if=True)
     page = await page_of(results, tmp_path)
     tags = Tags(page)
-    assert {f"http://127.0.0.1:8000/runs/{each.trial}" for each in results.records} == {*tags.links}
-    assert not {"script", "link", "img", "iframe"} & {*tags.tags}
+    runs = {f"http://127.0.0.1:8000/runs/{each.trial}" for each in results.records}
+    assert {each for each in tags.links if not each.startswith("#")} == runs
+    assert not {"link", "img", "iframe", "object", "embed", "base"} & {*tags.tags}
+    assert not tags.sources
+    assert "default-src 'none'" in tags.policy
     assert tags.tags.count("svg") == 4
     assert "Which questions mattered" in page
     assert "0.50 [0.00, 1.00]" in page
@@ -74,9 +88,54 @@ async def test_notebook_gets_a_table_with_a_row_a_policy() -> None:
 async def test_what_was_written_is_escaped(tmp_path: Path) -> None:
     tasks = [task(0).model_copy(update={"id": HOSTILE, "task": f"Write it {HOSTILE}"})]
     page = await page_of(await experiment(tasks=tasks).run(), tmp_path)
-    assert "<script>" not in page
+    assert Tags(page).tags.count("script") == 1  # The page's own.
     assert "&lt;script&gt;" in page
     assert "\x1b" not in page
+
+
+async def test_script_of_the_page_is_the_only_one_allowed(tmp_path: Path) -> None:
+    page = await page_of(await experiment(1).run(), tmp_path)
+    [script] = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    allowed = b64encode(sha256(script.encode()).digest()).decode()
+    assert Tags(page).policy.endswith(f"script-src 'sha256-{allowed}'")
+
+
+async def test_page_has_each_conversation_and_the_reason(tmp_path: Path) -> None:
+    results = await experiment(4).run()
+    page = await page_of(results, tmp_path)
+    for record in results.records:
+        [sample] = re.findall(rf'<article class="sample" id="s-{record.trial}".*?</article>', page, re.DOTALL)
+        assert "exactly: Written:" in sample
+        assert sample.count('<li class="question"') == sample.count('<li class="answer"') > 0
+        assert f'<strong class="{"right" if record.success else "wrong"}">' in sample
+
+
+async def test_long_message_is_cut_where_the_page_says(tmp_path: Path) -> None:
+    results = await experiment(1, models={"long": lambda request: "word " * 2_000}, policies=["never"]).run()
+    page = await page_of(results, tmp_path)
+    assert "A message is cut after 4,000 characters" in page
+    assert f"6,000 more characters in run {results.records[0].trial}" in page
+    assert f"upcall transcript RUN --store {results.store}" in page
+
+
+async def test_page_without_samples_is_refused(tmp_path: Path) -> None:
+    results = await experiment(1).run(samples=False)
+    with pytest.raises(ConfigurationError, match="loaded without: samples=True"):
+        results.write(tmp_path / "report.html")
+    results.write(tmp_path / "rows.csv")
+
+
+async def test_samples_of_two_experiments_are_matched(tmp_path: Path) -> None:
+    here = await experiment(4, policies=["always", "never"]).run()
+    there = await experiment(4, policies=["always"], name="other", user={"unknown": 1}, models={"b": reply}).run()
+    compared = match_samples(here.samples, there.samples)
+    changes = {(each.sample.record.task, each.sample.record.policy): each.change for each in compared}
+    assert {changes[f"task-{at}", "never"] for at in range(4)} == {Change.UNMATCHED}
+    assert changes["task-1", "always"] is Change.BETTER
+    [back] = [each for each in match_samples(there.samples, here.samples) if each.sample.record.task == "task-1"]
+    assert back.change is Change.WORSE
+    here.write(tmp_path / "report.html", compared=there)
+    assert "Against other: " in (tmp_path / "report.html").read_text()
 
 
 async def test_names_in_a_notebooks_table_are_escaped() -> None:

@@ -118,16 +118,19 @@ def experiment(
             train_scorer(command, chosen, train)
             return
         refuse_reports(report or [])
-        other = signals.run(command.read_other(compare).load()) if compare is not None else None
+        samples = needs_samples(report or [])
+        other = signals.run(command.read_other(compare).load(samples=samples)) if compare is not None else None
         if dry_run:
-            results = signals.run(chosen.load())
+            results = signals.run(chosen.load(samples=samples))
         else:
             with show_progress(command) as listener:
                 results = signals.run(
-                    chosen.run(budget=budget, replay=replay, what_if=what_if, limit=limit, listener=listener)
+                    chosen.run(
+                        budget=budget, replay=replay, what_if=what_if, limit=limit, samples=samples, listener=listener
+                    )
                 )
         for path in report or []:
-            results.write(path)
+            results.write(path, compared=other)
         width = command.screen.out.width if command.screen.out.is_terminal else None
         value, lines = results.as_json(), [*describe_plan(chosen, results)] if dry_run else results.lines(width)
         if other is not None:
@@ -163,6 +166,13 @@ def refuse_reports(paths: list[Path]) -> None:
     require_packages("numpy")  # for the tables
     for path in paths:
         check_report(path, f"--report {path}")
+
+
+def needs_samples(paths: list[Path]) -> bool:
+    """Whether one of the reports shows the conversations of the trials."""
+    from upcall.experiments.results import REPORTS
+
+    return any(REPORTS[path.suffix].has_samples for path in paths)
 
 
 def describe_plan(chosen: Experiment, results: Results) -> Iterator[str]:

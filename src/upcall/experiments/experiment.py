@@ -200,6 +200,7 @@ class Experiment(Spec):
         replay: bool = False,
         what_if: bool = False,
         limit: int | None = None,
+        samples: bool = True,
         listener: StepListener | None = None,
     ) -> Results:
         """Run the trials that are not done yet, and return the results of all that are.
@@ -211,6 +212,7 @@ class Experiment(Spec):
             replay: repeat all trials with the recorded replies; a model is called only for what is new.
             what_if: also fork each run at its questions with other answers.
             limit: only this many trials.
+            samples: whether the results hold the conversations of all trials, which the page and logs are made of.
             listener: receives the progress.
 
         Raises:
@@ -223,11 +225,11 @@ class Experiment(Spec):
         chosen = Budget.parse(budget) if budget is not None else self.budget
         with hold_folder(self.home) if limit != 0 or replay else nullcontext():
             runner = Runner(self, limit=limit, budget=chosen, replay=replay, listener=listener)
-            return await runner.run(what_if=what_if)
+            return await runner.run(what_if=what_if, samples=samples)
 
-    async def load(self) -> Results:
+    async def load(self, *, samples: bool = True) -> Results:
         """Return the results of the trials that are done, even while others run; start nothing."""
-        return await self.run(limit=0)
+        return await self.run(limit=0, samples=samples)
 
 
 _NOT_IN_TRIAL_ID: Any = {"expect": True, "split": True, "kind": True, "facts": {"__all__": {"preference"}}}

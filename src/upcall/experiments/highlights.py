@@ -6,19 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from upcall.experiments.records import TrialRecord
-from upcall.runs.transcript import EntryKind, Transcript, TranscriptEntry
-from upcall.storage.store import RunStore
-from upcall.storage.transcripts import load_transcript
+from upcall.experiments.samples import Sample
+from upcall.runs.transcript import EntryKind, TranscriptEntry
 from upcall.text import shorten
 
 TRANSCRIPTS = 10
-"""How many transcripts a report shows."""
+"""How many transcripts are chosen."""
 
 MAX_CHARS = 2_000
 """Of one thing that was written or done."""
 
 _VERBS = {
+    EntryKind.THOUGHT: "thinks",
     EntryKind.CALL: "calls",
+    EntryKind.RESULT: "gets from",
     EntryKind.QUESTION: "asks",
     EntryKind.ANSWER: "answers",
     EntryKind.HANDOFF: "hands off to",
@@ -34,20 +35,21 @@ class Highlight:
     entries: Sequence[tuple[str, str]]
 
 
-async def load_highlights(store: RunStore, records: Sequence[TrialRecord]) -> list[Highlight]:
-    """Load the transcripts that say the most."""
-    highlights = []
-    for record, why in choose_highlights(records):
-        run = await store.load_run(record.trial)
-        transcript = Transcript.of(run, await load_transcript(store, run.id))
-        highlights.append(Highlight(record, why, [_describe(entry) for entry in transcript.entries]))
-    return highlights
+def make_highlights(samples: Sequence[Sample]) -> list[Highlight]:
+    """Return the transcripts that say the most, with what is long cut."""
+    entries = {each.record.trial: each.entries for each in samples}
+    return [
+        Highlight(record, why, [_describe(entry) for entry in entries[record.trial]])
+        for record, why in choose_highlights([each.record for each in samples])
+    ]
 
 
 def choose_highlights(records: Sequence[TrialRecord]) -> list[tuple[TrialRecord, str]]:
     """Choose the trials whose transcripts say the most, and say why: first those that went wrong in a unique way, from
     different tasks if possible."""
-    ranked = sorted(((_weigh(record), record) for record in records), key=lambda each: (-each[0][0], each[1].trial))
+    ranked = sorted(
+        ((weigh_trial(record), record) for record in records), key=lambda each: (-each[0][0], each[1].trial)
+    )
     chosen: list[tuple[TrialRecord, str]] = []
     for is_repeat in (False, True):
         for (weight, why), record in ranked:
@@ -58,8 +60,8 @@ def choose_highlights(records: Sequence[TrialRecord]) -> list[tuple[TrialRecord,
     return chosen
 
 
-def _weigh(record: TrialRecord) -> tuple[int, str]:
-    """Return how much a trial says, and why."""
+def weigh_trial(record: TrialRecord) -> tuple[int, str]:
+    """Return how much a trial says, and why: 0 and an empty text if it says nothing."""
     is_wrong = record.success is False
     reasons = [
         (9, "the run failed", record.status == "failed"),
@@ -75,7 +77,12 @@ def _weigh(record: TrialRecord) -> tuple[int, str]:
     return next(((weight, why) for weight, why, applies in reasons if applies), (0, ""))
 
 
-def _describe(entry: TranscriptEntry) -> tuple[str, str]:
+def name_entry(entry: TranscriptEntry) -> str:
+    """Say who does what: ``lead > coder calls write_file``."""
     tool = entry.name if entry.kind in (EntryKind.CALL, EntryKind.RESULT, EntryKind.HANDOFF) else ""
     who = " ".join(filter(None, (" > ".join(entry.path), _VERBS.get(entry.kind, ""), tool)))
-    return f"{who}, failed" if entry.failed else who, shorten(entry.text, MAX_CHARS)
+    return f"{who}, failed" if entry.failed else who
+
+
+def _describe(entry: TranscriptEntry) -> tuple[str, str]:
+    return name_entry(entry), shorten(entry.text, MAX_CHARS)

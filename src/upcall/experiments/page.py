@@ -1,26 +1,51 @@
-"""The report of an experiment as one self-contained HTML page: tables, plots, transcripts.
+"""The report of an experiment as one self-contained HTML page: tables, plots, and its samples with their conversations.
 
-The template escapes everything that models and users said, and draws the plots as SVG.
+The template escapes everything that models and users wrote, and draws the plots as SVG. All of it can be read without
+scripts; the page's own script filters and sorts. The page's policy lets it run that script, by its hash, and lets it
+fetch nothing.
 """
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
 
 from jinja2 import Environment
+from markupsafe import Markup
 
+from upcall.experiments.highlights import name_entry, weigh_trial
 from upcall.experiments.measures import MEASURES
 from upcall.experiments.results import Results
+from upcall.experiments.samples import Change, Comparison, match_samples
 from upcall.experiments.statistics import Estimate
-from upcall.experiments.tables import DIFFERENCES, difference_lines, format_estimate, make_table, note_lines
+from upcall.experiments.tables import (
+    DIFFERENCES,
+    comparison_lines,
+    difference_lines,
+    format_estimate,
+    make_table,
+    note_lines,
+)
 from upcall.experiments.what_if import branch_lines, value_questions
 from upcall.html_templates import load_templates
 from upcall.text import escape_controls
+from upcall.ui.markdown_html import markdown_html
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666", "#000000")
 """Colours that are distinguished by those who see few (Okabe and Ito); a cell has its number beside it, too."""
+
+
+CUTS = (4_000, 2_000, 1_000, 500, 200)
+"""After how many characters a message may be cut; the first with which all of them fit."""
+
+MAX_PAGE_CHARS = 8_000_000
+"""How many characters of messages a page holds, unless the shortest cut needs more."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +87,14 @@ class Plot:
         return round(210 - 190 * value / self.y_max, 2)
 
 
-def render_page(results: Results) -> str:
-    """Return the page."""
+def render_page(results: Results, other: Results | None = None) -> str:
+    """Return the page, optionally beside another experiment, sample by sample."""
     cells = list(results.cells)
+    script = files("upcall.experiments").joinpath("templates/report.js").read_text("utf-8")
+    compared = sort_comparisons(match_samples(results.samples, other.samples if other is not None else ()))
     return _templates().get_template("report.html").render(
         results=results,
+        other=other,
         names=[cell.name for cell in cells],
         colours=[_colour(at) for at in range(len(cells))],
         measures=MEASURES,
@@ -74,10 +102,36 @@ def render_page(results: Results) -> str:
         sizes=[len(results.of_cell(cell)) for cell in cells],
         plots=list(_plots(results)),
         differences=difference_lines(results),
+        compared_lines=comparison_lines(results.compare(other), other.name)[2:] if other is not None else [],
         questions=value_questions(results.branches),
-        highlights=results.highlights,
-        link=partial(link_run, results),
+        samples=compared,
+        only_there=len(other.samples) - sum(each.other is not None for each in compared) if other is not None else 0,
+        changes=Counter(each.change for each in compared),
+        columns=[name for name in ("team", "policy", "model", "seed") if name == "policy" or _differs(results, name)],
+        has_prices=any(each.money for each in results.records),
+        most=_choose_cut(compared),
+        link=link_run,
+        script=Markup(script),
+        script_hash=b64encode(sha256(script.encode()).digest()).decode(),
     )  # fmt: skip
+
+
+def sort_comparisons(compared: Sequence[Comparison]) -> list[Comparison]:
+    """Sort samples: first those that are worse than in the other experiment, and those that say the most."""
+    order = list(Change)
+    return sorted(compared, key=lambda each: (order.index(each.change), -weigh_trial(each.sample.record)[0]))
+
+
+def _differs(results: Results, name: str) -> bool:
+    return len({getattr(each, name) for each in results.records}) > 1
+
+
+def _choose_cut(compared: Sequence[Comparison]) -> int:
+    """Return after how many characters a message is cut, so that a page of many samples still opens."""
+    samples = [one for each in compared for one in (each.sample, each.other) if one is not None]
+    lengths = [len(entry.text) for each in samples for entry in each.entries]
+    fits = (most for most in CUTS if sum(min(length, most) for length in lengths) <= MAX_PAGE_CHARS)
+    return next(fits, CUTS[-1])
 
 
 def render_table(results: Results) -> str:
@@ -129,7 +183,23 @@ def _colour(at: int) -> str:
 
 @cache
 def _templates() -> Environment:
-    return load_templates("upcall.experiments", plain=escape_controls, number=lambda value: f"{value:,.4g}")
+    return load_templates(
+        "upcall.experiments",
+        plain=escape_controls,
+        number=lambda value: f"{value:,.4g}",
+        markdown=lambda text: Markup(markdown_html(text)),
+        arguments=_indent_json,
+        who=name_entry,
+        why=lambda record: weigh_trial(record)[1],
+    )
+
+
+def _indent_json(text: str) -> str:
+    """Return the arguments of a call with a line each; a text that is no JSON as it is."""
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except ValueError:
+        return text
 
 
 def link_run(results: Results, run_id: str) -> str | None:

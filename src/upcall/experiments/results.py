@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from upcall.errors import ConfigurationError, missing_extra
 from upcall.experiments.budget import Cost
-from upcall.experiments.highlights import Highlight
+from upcall.experiments.highlights import Highlight, make_highlights
 from upcall.experiments.records import TrialRecord
+from upcall.experiments.samples import Sample
 from upcall.experiments.trial import Cell
 from upcall.experiments.what_if import Branch, branches_json
 from upcall.text import first_line
@@ -40,7 +41,8 @@ class Results:
         stopped: why it stopped before its end.
         pages: the address of the runs' pages.
         branches: the effect of other answers, if requested.
-        highlights: the transcripts that say the most.
+        samples: the trials that are done with their conversations, if requested.
+        store: the store of the runs, by the name that commands take.
         broken: why trials of a team were left out, by the team's name: it cannot be built.
     """
 
@@ -54,8 +56,14 @@ class Results:
     stopped: str | None = None
     pages: str | None = None
     branches: Sequence[Branch] = ()
-    highlights: Sequence[Highlight] = ()
+    samples: Sequence[Sample] = ()
+    store: str = ""
     broken: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def highlights(self) -> Sequence[Highlight]:
+        """The transcripts that say the most."""
+        return make_highlights(self.samples)
 
     @cached_property
     def cells(self) -> Mapping[Cell, Mapping[str, Estimate]]:
@@ -137,17 +145,20 @@ class Results:
 
         return pd.DataFrame([each.model_dump() for each in self.records], columns=list(TrialRecord.model_fields))
 
-    def write(self, path: Path | str) -> None:
-        """Write the rows as CSV or Parquet, or the report as an HTML page, depending on the file's extension.
+    def write(self, path: Path | str, *, compared: Results | None = None) -> None:
+        """Write the rows as CSV or Parquet, or the report as an HTML page, depending on the file's extension. The page
+        shows the samples beside those of the experiment that it is `compared` with.
 
         Raises:
-            ConfigurationError: it has another extension, or cannot be written.
+            ConfigurationError: it has another extension, cannot be written, or shows samples that were not loaded.
         """
         path = Path(path)
         check_report(path, str(path))
+        if REPORTS[path.suffix].has_samples and len(self.samples) < len(self.records):
+            raise ConfigurationError(f"{path} shows the samples, and these results were loaded without: samples=True.")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            REPORTS[path.suffix].write(self, path)
+            REPORTS[path.suffix].write(self, path, compared)
         except OSError as error:
             raise ConfigurationError(f"{path} cannot be written: {error.strerror or error}.") from error
 
@@ -164,33 +175,34 @@ class Results:
         return result_lines(self, width)
 
 
-def _write_page(results: Results, path: Path) -> None:
+def _write_page(results: Results, path: Path, compared: Results | None) -> None:
     from upcall.experiments.page import render_page
 
-    path.write_text(render_page(results), encoding="utf-8")
+    path.write_text(render_page(results, compared), encoding="utf-8")
 
 
-def _write_csv(results: Results, path: Path) -> None:
+def _write_csv(results: Results, path: Path, compared: Results | None) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(TrialRecord.model_fields))
         writer.writeheader()
         writer.writerows(each.model_dump() for each in results.records)
 
 
-def _write_parquet(results: Results, path: Path) -> None:
+def _write_parquet(results: Results, path: Path, compared: Results | None) -> None:
     results.to_frame().to_parquet(path, index=False)
 
 
 @dataclass(frozen=True)
 class ReportKind:
-    """How to write results to a file, and the packages required."""
+    """How to write results to a file, beside those compared with where it shows them, and the packages required."""
 
-    write: Callable[[Results, Path], None]
+    write: Callable[[Results, Path, Results | None], None]
     needs: tuple[str, ...]
+    has_samples: bool = False
 
 
 REPORTS: Mapping[str, ReportKind] = {
-    ".html": ReportKind(_write_page, ("numpy",)),
+    ".html": ReportKind(_write_page, ("numpy",), has_samples=True),
     ".csv": ReportKind(_write_csv, ()),
     ".parquet": ReportKind(_write_parquet, ("pandas", "pyarrow")),
 }

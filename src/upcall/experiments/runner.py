@@ -22,11 +22,11 @@ from upcall.experiments.budget import Budget, Cost, cost_of
 from upcall.experiments.checks import check_result
 from upcall.experiments.experiment import Experiment
 from upcall.experiments.folder import choose_store
-from upcall.experiments.highlights import Highlight, load_highlights
 from upcall.experiments.progress import StepListener
 from upcall.experiments.recording import OTHERS, Recording
 from upcall.experiments.records import TrialRecord, count_trial
 from upcall.experiments.results import Results
+from upcall.experiments.samples import Sample, load_sample
 from upcall.experiments.tally import Tally
 from upcall.experiments.trial import Trial
 from upcall.experiments.user import SimulatedUser
@@ -74,9 +74,9 @@ class Runner:
         self._experiment, self._listener = experiment, listener
         self._budget = None if replay else budget
         self.archive = Archive(experiment.home / "replies.db")
-        location, work = choose_store(experiment.store, experiment.home, replay=replay)
+        self._location, work = choose_store(experiment.store, experiment.home, replay=replay)
         self.recording = Recording(self.archive, experiment.clock, replay=replay)
-        self.store = RunStore(location)
+        self.store = RunStore(self._location)
         self.apps = Apps(experiment, self.store, work)
         self._chosen = experiment.trials[:limit]
         self.tally = Tally(self._chosen or experiment.trials, self._budget)
@@ -89,8 +89,8 @@ class Runner:
         self._failures: dict[str, list[str]] = {}
         """How the last trials of a team in a row failed in the user's own code."""
 
-    async def run(self, *, what_if: bool = False) -> Results:
-        """Run the trials; start no more when the budget is spent."""
+    async def run(self, *, what_if: bool = False, samples: bool = True) -> Results:
+        """Run the trials; start no more when the budget is spent. Load the `samples` at the end."""
         try:
             if self._chosen:
                 self._refuse_unpriced()
@@ -104,12 +104,12 @@ class Runner:
                     async with asyncio.TaskGroup() as group:
                         for trial in self._chosen:
                             group.create_task(self._branch_in_turn(trial))
-            highlights = await load_highlights(self.store, list(self.tally.records.values()))
+            loaded = await self.load_samples() if samples else []
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from errors
         finally:
             await self.close()
-        return self._results(highlights)
+        return self._results(loaded)
 
     async def close(self) -> None:
         """Close what is open."""
@@ -343,7 +343,16 @@ class Runner:
         if self._listener is not None:
             self._listener(self.tally.progress())
 
-    def _results(self, highlights: Sequence[Highlight]) -> Results:
+    async def load_samples(self) -> list[Sample]:
+        """Load the trials that are done with their conversations."""
+        done = self.tally.records
+        return [
+            await load_sample(self.store, trial, done[trial.id], self._experiment.expectation(trial.task))
+            for trial in self._experiment.trials
+            if trial.id in done
+        ]
+
+    def _results(self, samples: Sequence[Sample]) -> Results:
         trials, done = self._experiment.trials, self.tally.records
         records = [done[trial.id] for trial in trials if trial.id in done]
         stops = self.tally.is_spent and (self.tally.held_back or len(records) < len(trials))
@@ -358,7 +367,8 @@ class Runner:
             stopped="The budget is spent; start it again with more to continue." if stops else None,
             pages=self._experiment.pages,
             branches=[each for trial in trials for each in self._branches.get(trial.id, ())],
-            highlights=highlights,
+            samples=samples,
+            store=self.store.name if self.store.jobs.is_shared else self._location,
             broken=self._broken,
         )
 
