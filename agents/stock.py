@@ -35,7 +35,7 @@ from autogen_agentchat.messages import (
 )
 from autogen_core import CancellationToken, FunctionCall
 from autogen_core.model_context import ChatCompletionContext
-from autogen_core.models import CreateResult, FunctionExecutionResult
+from autogen_core.models import CreateResult, FunctionExecutionResult, LLMMessage, UserMessage
 from pydantic import Field
 
 from upcall.agents.nested_team import NestedTeam
@@ -57,12 +57,14 @@ from upcall.autogen.internals import (
 from upcall.autogen.messages import (
     PATH,
     QUESTIONS,
+    USER,
     Event,
     handoff_question,
     is_question,
     message_questions,
     prefix_path,
     question_message,
+    steering_event,
     words_before_handoff,
 )
 from upcall.autogen.model_errors import explain
@@ -75,6 +77,7 @@ from upcall.autogen.tool_names import require_sendable
 from upcall.errors import AgentFailed, AskedOutsideTool, ModelError, TooLarge, UpcallError, UserInputRequired
 from upcall.questions.question import Question
 from upcall.questions.tool_context import let_question_through, question_fields, tool_context
+from upcall.runs.steering import SteeringMessage
 from upcall.text import is_blank
 
 _REPLAYED = "upcall.replayed"
@@ -100,6 +103,7 @@ class StockTurn(AgentState):
         emitted: how many events of the open turn were emitted.
         arrived: messages of the group in the meantime, for the next turn.
         memories: the states of the agents in its tools between two calls, by tool: AutoGen never saves them.
+        steered: what the human wrote while the turn was open, by the number of the model call that read it.
     """
 
     messages: list[Annotated[ChatMessage, Field(discriminator="type")]] | None = None
@@ -108,6 +112,7 @@ class StockTurn(AgentState):
     emitted: int = 0
     arrived: list[Annotated[ChatMessage, Field(discriminator="type")]] = []
     memories: dict[str, dict[str, Any]] = {}
+    steered: dict[int, list[SteeringMessage]] = {}
 
     def open_questions(self) -> list[Question]:
         """Return the questions that calls of the open turn wait for, in their order."""
@@ -385,6 +390,22 @@ class _Attempt:
                 self._emit(ThoughtEvent(source=self._agent.name, content=reply.reasoning))
         self._replies += 1
         return self._turn.replies[self._replies - 1]
+
+    async def take_steering(self) -> Sequence[LLMMessage]:
+        """Take in what the human wrote to the agent, before its model is called: AutoGen's own turn adds the reply to
+        the context after it. A repeated turn takes it in at the same place."""
+        stock, steering, place = self._agent.stock, current_scope().steering, self._replies
+        if not isinstance(stock, AssistantAgent):
+            return ()
+        if place == len(self._turn.replies) and steering is not None and not self._is_stopped:
+            if taken := await steering.take(self._agent.name, place):
+                self._turn.steered[place] = [*taken]
+            for each in taken:
+                self._emit(steering_event(each, self._agent.name))
+        messages = [UserMessage(content=each.text, source=USER) for each in self._turn.steered.get(place, ())]
+        for message in messages:
+            await stock.model_context.add_message(message)
+        return messages
 
     async def call_tool(self, call: FunctionCall, token: CancellationToken) -> FunctionExecutionResult:
         """Return the result of a tool call; for a waiting call, a text that no model sees.

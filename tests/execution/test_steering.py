@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import steered_process
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.base import Team
+from autogen_agentchat.teams import RoundRobinGroupChat
 from conversation import soon
 from forked import run_python
 from steered_process import RUN, World, wait_for
 
-from upcall import Run, RunStatus, Upcall
+from upcall import Run, RunStatus, Upcall, ask
 from upcall.errors import CallerError, NotAllowed, RunNotWaiting
 from upcall.runs.events import MessageTaken
 from upcall.runs.transcript import EntryKind
-from upcall.testing import Call
+from upcall.testing import Call, ScriptedModelClient
 
 
 def read_by(requests: Sequence[Sequence[dict[str, Any]]], text: str = "Use tabs.") -> list[int]:
@@ -32,11 +35,12 @@ async def list_taken(world: World) -> list[tuple[str, ...]]:
     return [each.event.path for each in entries if isinstance(each.event, MessageTaken)]
 
 
-async def killed(folder: Path, location: str, dies: str) -> World:
+async def killed(folder: Path, location: str, dies: str, coder: str = "ours") -> World:
     """Write to the coder at work in another process, which is then killed; return the world of one that continues."""
-    worker = asyncio.create_task(asyncio.to_thread(run_python, steered_process.__file__, str(folder), location, dies))
+    arguments = (steered_process.__file__, str(folder), location, dies, coder)
+    worker = asyncio.create_task(asyncio.to_thread(run_python, *arguments))
     await soon(wait_for(folder / "at step"))
-    world = World(folder, location)
+    world = World(folder, location, coder=coder)
     await world.app.say(RUN, "Use tabs.", to="coder")
     (folder / "go").touch()
     assert (await soon(worker)).returncode == -signal.SIGKILL
@@ -113,16 +117,18 @@ async def test_message_that_nobody_reads_is_in_the_warnings(tmp_path: Path) -> N
 # -- kills ------------------------------------------------------------------------------------------------------------
 
 
-async def test_kill_before_a_message_is_read_keeps_it(tmp_path: Path, location: str) -> None:
-    world = await killed(tmp_path, location, "step 2")
+@pytest.mark.parametrize("coder", ["ours", "stock"])
+async def test_kill_before_a_message_is_read_keeps_it(tmp_path: Path, location: str, coder: str) -> None:
+    world = await killed(tmp_path, location, "step 2", coder)
     run = await soon(world.app.resume(RUN))
     assert (run.status, run.result) == (RunStatus.COMPLETED, "Done.")
     assert read_by(world.requests("coder")) == [0, 0, 1, 1]
     assert await list_taken(world) == [("lead", "coder")]
 
 
-async def test_kill_after_a_message_is_read_repeats_the_request(tmp_path: Path, location: str) -> None:
-    world = await killed(tmp_path, location, "request 3")
+@pytest.mark.parametrize("coder", ["ours", "stock"])
+async def test_kill_after_a_message_is_read_repeats_the_request(tmp_path: Path, location: str, coder: str) -> None:
+    world = await killed(tmp_path, location, "request 3", coder)
     run = await soon(world.app.resume(RUN))
     assert run.status is RunStatus.COMPLETED
     requests = world.requests("coder")
@@ -131,8 +137,9 @@ async def test_kill_after_a_message_is_read_repeats_the_request(tmp_path: Path, 
     assert (world.steps(), await list_taken(world)) == (["1", "2", "3"], [("lead", "coder")])
 
 
-async def test_kill_later_replays_what_was_read(tmp_path: Path) -> None:
-    world = await killed(tmp_path, "runs.db", "step 3")
+@pytest.mark.parametrize("coder", ["ours", "stock"])
+async def test_kill_later_replays_what_was_read(tmp_path: Path, coder: str) -> None:
+    world = await killed(tmp_path, "runs.db", "step 3", coder)
     await soon(world.app.resume(RUN))
     requests = world.requests("coder")
     assert read_by(requests) == [0, 0, 1, 1]
@@ -222,3 +229,72 @@ async def test_stop_is_refused_where_nobody_works(tmp_path: Path) -> None:
     world, _ = await steered(tmp_path)
     with pytest.raises(RunNotWaiting, match="nobody works on it"):
         await world.app.stop(RUN)
+
+
+# -- stock agents -----------------------------------------------------------------------------------------------------
+
+
+class StockWorld:
+    """A stock agent that takes a step, asks in another, and takes what its human wrote in between."""
+
+    def __init__(self, folder: Path, *replies: Any, holds: bool = True) -> None:
+        self._folder, self._holds = folder, holds
+        self.client = ScriptedModelClient([*replies])
+        self.app = Upcall(team=self._make_team, store="runs.db")
+
+    def _make_team(self) -> Team:
+        async def step() -> str:
+            """Take a step."""
+            if self._holds:
+                (self._folder / "at step").touch()
+                await wait_for(self._folder / "go")
+            return "stepped"
+
+        async def choose() -> str:
+            """Let the user choose."""
+            return f"chose {ask('Which framework?').text}"
+
+        agent = AssistantAgent("solo", self.client, tools=[step, choose], max_tool_iterations=5)
+        return RoundRobinGroupChat([agent], max_turns=1)
+
+    async def start(self, during: Callable[[], Awaitable[Any]]) -> Run:
+        """Start the run; do something in the middle of its step."""
+        working = asyncio.create_task(self.app.start("Build it", run_id=RUN))
+        await soon(wait_for(self._folder / "at step"))
+        await during()
+        (self._folder / "go").touch()
+        return await soon(working)
+
+
+async def test_stock_agent_reads_a_message_after_the_results(tmp_path: Path) -> None:
+    world = StockWorld(tmp_path, Call("step"), Call("step"), "Done.")
+    run = await world.start(lambda: Upcall(team=world._make_team, store="runs.db").say(RUN, "Use tabs.", to="solo"))
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "Done.")
+    requests = [each.messages for each in world.client.requests]
+    assert read_by(requests) == [0, 1, 1]
+    assert [each["role"] for each in requests[1][-2:]] == ["tool", "user"]
+    assert [each.list_unpaired() for each in world.client.requests] == [[], [], []]
+
+
+async def test_stock_agent_keeps_a_message_in_a_repeated_turn(tmp_path: Path) -> None:
+    """The turn is cut short at the question and repeated with the answer: the message stays where it was."""
+    world = StockWorld(tmp_path, Call("step"), Call("choose"), "Done.")
+    asked = await world.start(lambda: world.app.say(RUN, "Use tabs."))
+    assert asked.status is RunStatus.AWAITING_CLARIFICATION
+    run = await soon(world.app.answer(RUN, {asked.questions[0].id: "Express"}))
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "Done.")
+    requests = [each.messages for each in world.client.requests]
+    assert read_by(requests) == [0, 1, 1]
+    assert [each["content"] for each in requests[2] if each["role"] in ("tool", "user")] == [
+        "Build it",
+        "stepped",
+        "Use tabs.",
+        "chose Express",
+    ]
+
+
+async def test_stock_agent_stops_after_its_step(tmp_path: Path) -> None:
+    world = StockWorld(tmp_path, Call("step"), "Done.")
+    stopped = await world.start(lambda: world.app.stop(RUN))
+    assert (stopped.interrupted, len(world.client.requests)) == (True, 1)
+    assert (await soon(world.app.resume(RUN))).result == "Done."

@@ -1,7 +1,7 @@
 """A lead with a coder that takes three steps, one per model call; somebody writes to them from another process.
 
-As a process, with a folder, a store and a place as its arguments, it waits in its second step, and is killed at that
-place. What its model was asked
+As a process, with a folder, a store, a place and the kind of coder as its arguments, it waits in its second step, and
+is killed at that place. What its model was asked
 is in a file, process by process.
 """
 
@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from autogen_agentchat.base import Team
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.base import ChatAgent, Team
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core.models import CreateResult, LLMMessage
 
@@ -40,6 +41,7 @@ class World:
         holds: the step in which it waits for the file ``go``.
         ends: what the lead's model replies in the end, one after another.
         holds_end: whether the first of these waits for the file ``go``.
+        coder: whether the coder is one of ``ours`` or a ``stock`` agent.
     """
 
     def __init__(
@@ -51,16 +53,19 @@ class World:
         holds: int = 0,
         ends: Sequence[Reply] = ("Done.",),
         holds_end: bool = False,
+        coder: str = "ours",
     ) -> None:
+        self._coder = coder
         self.folder, self._dies, self._holds, self._ends = folder, dies, holds, [*ends]
         self.client = _WaitingClient(self._reply, folder) if holds_end else ScriptedModelClient(self._reply)
         self.app = Upcall(team=self.make_team, store=store)
 
     def make_team(self) -> Team:
         """Return the team."""
-        coder = PausableAgent(
-            "coder", self.client, description="c", system_message="You are the coder.", tools=[self.step]
-        )
+        given: dict[str, Any] = {"description": "c", "system_message": "You are the coder.", "tools": [self.step]}
+        coder: ChatAgent = PausableAgent("coder", self.client, **given)
+        if self._coder == "stock":
+            coder = AssistantAgent("coder", self.client, max_tool_iterations=9, **given)
         lead = PausableAgent("lead", self.client, description="l", system_message="You are the lead.", agents=[coder])
         return RoundRobinGroupChat([lead], max_turns=1)
 
@@ -122,5 +127,5 @@ async def wait_for(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    _, folder, store, place = sys.argv
-    asyncio.run(World(Path(folder), store, dies=place, holds=2).app.start("Build it", run_id=RUN))
+    _, folder, store, place, coder = sys.argv
+    asyncio.run(World(Path(folder), store, dies=place, holds=2, coder=coder).app.start("Build it", run_id=RUN))

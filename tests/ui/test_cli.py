@@ -612,6 +612,8 @@ def test_say_to_an_unknown_agent_names_those_there_are() -> None:
     assert refused.status == 2
     assert f"Run {run_id} has no agent 'codr'. Known: classifier, clarifier, planner, lead, " in refused.error
     assert "lead/coder" in refused.error
+    refused = upcall("say", run_id, "Use tabs.", "--to", "planner")
+    assert "planner reads no messages while it works. These do: lead, lead/coder" in refused.error
 
 
 @pytest.mark.slow

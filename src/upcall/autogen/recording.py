@@ -143,6 +143,8 @@ class JournaledClient(_Wrapper[ChatCompletionClient], ChatCompletionClient):
         streams: bool = False,
     ) -> CreateResult:
         token, scope, tools = options.get("cancellation_token"), current_scope(), options.get("tools", ())
+        if scope.turn is not None:
+            messages = [*messages, *await scope.turn.take_steering()]
 
         async def fetch(made: ModelRequest) -> CreateResult:
             reply = await request_whole(

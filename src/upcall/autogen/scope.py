@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from autogen_agentchat.base import TaskResult, Team
     from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
     from autogen_core import CancellationToken, FunctionCall
-    from autogen_core.models import CreateResult, FunctionExecutionResult
+    from autogen_core.models import CreateResult, FunctionExecutionResult, LLMMessage
 
     from upcall.autogen.answer_queue import AnswerQueue
     from upcall.autogen.journal import Journal
@@ -90,6 +90,9 @@ class OpenTurn(Protocol):
 
     async def replay_or_request(self, request: Callable[[], Awaitable[CreateResult]]) -> CreateResult:
         """Return the next reply of the model."""
+
+    async def take_steering(self) -> Sequence[LLMMessage]:
+        """Return what the human wrote to the agent, which its model is to read next; it is in its context then."""
 
     async def call_tool(self, call: FunctionCall, token: CancellationToken) -> FunctionExecutionResult:
         """Return the result of a tool call."""

@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from upcall import identity
+from upcall.agents.parts import look_behind
 from upcall.agents.tool_loop.pausable import PausableAgent
+from upcall.autogen.api import AssistantAgent
+from upcall.autogen.internals import has_stock_turn
 from upcall.autogen.messages import USER
 from upcall.errors import CallerError, RunNotWaiting, UpcallError, require_type
 from upcall.execution.access import RunAccess
@@ -101,8 +104,14 @@ def _walk(agents: Sequence[object], above: tuple[str, ...], found: dict[str, boo
     for each in agents:
         path = (*above, getattr(each, "name", type(each).__name__))
         if "/".join(path) not in found and len(path) <= MAX_DEPTH and path[-1] != USER:
-            found["/".join(path)] = isinstance(each, PausableAgent)
+            found["/".join(path)] = _reads_messages(each)
             _walk(list_workers(each), path, found)
+
+
+def _reads_messages(agent: object) -> bool:
+    """Return whether an agent reads messages between two calls of its model: its turn is one that we know."""
+    stock = look_behind(agent)
+    return isinstance(agent, PausableAgent) or (isinstance(stock, AssistantAgent) and has_stock_turn(stock))
 
 
 def _check_agent(run: Run, agents: Mapping[str, bool] | None, to: str | None) -> None:
