@@ -73,7 +73,7 @@ def test_experiment_budget_stops_and_replay_needs_no_model() -> None:
     ("arguments", "problem"),
     [
         (["--replay", "--budget", "1"], "--replay cannot be combined with --budget or --dry-run"),
-        (["--report", "rows.xls"], "--report rows.xls: it ends with none of .html, .csv and .parquet."),
+        (["--report", "rows.xls"], "--report rows.xls: it ends with none of .html, .csv, .eval and .parquet."),
         (["--replay", "--store", "postgresql://127.0.0.1:9/x"], "no recorded replies to replay"),
         (["--budget", "much"], "budget = 'much' is wrong"),
     ],

@@ -92,7 +92,7 @@ def experiment(
     limit: Annotated[int | None, typer.Option(min=1, help="At most this many trials.")] = None,
     report: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="Write the results to this .html, .csv or .parquet file; repeatable."),
+        typer.Option(metavar="FILE", help="Write the results to this .html, .csv, .parquet or .eval file; repeatable."),
     ] = None,
     compare: Annotated[
         Path | None, typer.Option(metavar="OTHER.yaml", help="Compare with the results of another experiment.")

@@ -146,8 +146,9 @@ class Results:
         return pd.DataFrame([each.model_dump() for each in self.records], columns=list(TrialRecord.model_fields))
 
     def write(self, path: Path | str, *, compared: Results | None = None) -> None:
-        """Write the rows as CSV or Parquet, or the report as an HTML page, depending on the file's extension. The page
-        shows the samples beside those of the experiment that it is `compared` with.
+        """Write the rows as CSV or Parquet, the report as an HTML page, or a log for ``inspect view`` (``.eval``),
+        depending on the file's extension. The page shows the samples beside those of the experiment that it is
+        `compared` with.
 
         Raises:
             ConfigurationError: it has another extension, cannot be written, or shows samples that were not loaded.
@@ -192,18 +193,27 @@ def _write_parquet(results: Results, path: Path, compared: Results | None) -> No
     results.to_frame().to_parquet(path, index=False)
 
 
+def _write_log(results: Results, path: Path, compared: Results | None) -> None:
+    from upcall.experiments.inspect_log import write_log
+
+    write_log(results, path)
+
+
 @dataclass(frozen=True)
 class ReportKind:
-    """How to write results to a file, beside those compared with where it shows them, and the packages required."""
+    """How to write results to a file, beside those compared with where it shows them, and the packages required, which
+    the `extra` brings."""
 
     write: Callable[[Results, Path, Results | None], None]
     needs: tuple[str, ...]
     has_samples: bool = False
+    extra: str = "experiments"
 
 
 REPORTS: Mapping[str, ReportKind] = {
     ".html": ReportKind(_write_page, ("numpy",), has_samples=True),
     ".csv": ReportKind(_write_csv, ()),
+    ".eval": ReportKind(_write_log, ("inspect_ai",), has_samples=True, extra="inspect"),
     ".parquet": ReportKind(_write_parquet, ("pandas", "pyarrow")),
 }
 """The kinds of reports, by the ending of the file."""
@@ -219,11 +229,11 @@ def check_report(path: Path, named: str) -> None:
     if kind is None:
         *others, last = REPORTS
         raise ConfigurationError(f"{named}: it ends with none of {', '.join(others)} and {last}.")
-    require_packages(*kind.needs)
+    require_packages(*kind.needs, extra=kind.extra)
 
 
-def require_packages(*packages: str) -> None:
-    """Refuse to continue without packages of the extra.
+def require_packages(*packages: str, extra: str = "experiments") -> None:
+    """Refuse to continue without packages of an extra.
 
     Raises:
         ConfigurationError: one of them cannot be loaded.
@@ -232,4 +242,4 @@ def require_packages(*packages: str) -> None:
         try:
             import_module(package)
         except ImportError as error:
-            raise missing_extra(f"{package} cannot be loaded ({first_line(error)})", "experiments") from error
+            raise missing_extra(f"{package} cannot be loaded ({first_line(error)})", extra) from error

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from upcall.experiments.trial import Trial
 
 
+EXACTLY = "exactly: "
+"""What stands before a result that is expected word for word."""
+
+
 @dataclass(frozen=True)
 class Sample:
     """A trial to look at.
@@ -60,7 +64,7 @@ def describe_expected(expectation: Expectation | None) -> str:
     if expectation is None:
         return ""
     if expectation.exact is not None:
-        return f"exactly: {expectation.exact}"
+        return f"{EXACTLY}{expectation.exact}"
     if expectation.pattern is not None:
         return f"something that matches: {expectation.pattern}"
     if expectation.judge is not None:
