@@ -17,11 +17,11 @@ from conversation import soon
 from forked import run_python
 from steered_process import RUN, World, wait_for
 
-from upcall import Run, RunStatus, Upcall, ask
+from upcall import PausableAgent, Run, RunStatus, Upcall, ask
 from upcall.errors import CallerError, NotAllowed, RunNotWaiting
 from upcall.runs.events import MessageTaken
 from upcall.runs.transcript import EntryKind
-from upcall.testing import Call, ScriptedModelClient
+from upcall.testing import Call, Calls, ScriptedModelClient
 
 
 def read_by(requests: Sequence[Sequence[dict[str, Any]]], text: str = "Use tabs.") -> list[int]:
@@ -298,3 +298,78 @@ async def test_stock_agent_stops_after_its_step(tmp_path: Path) -> None:
     stopped = await world.start(lambda: world.app.stop(RUN))
     assert (stopped.interrupted, len(world.client.requests)) == (True, 1)
     assert (await soon(world.app.resume(RUN))).result == "Done."
+
+
+# -- others at work ---------------------------------------------------------------------------------------------------
+
+
+async def test_stop_waits_for_the_steps_of_others(tmp_path: Path) -> None:
+    """The coder comes to its next step while the writer is in one; both steps are done, and none is in doubt."""
+    go, at_step, stopping = tmp_path / "go", tmp_path / "at step", asyncio.Event()
+    taken: list[str] = []
+
+    async def short() -> str:
+        """Take a short step."""
+        await stopping.wait()
+        taken.append("short")
+        return "short"
+
+    async def long() -> str:
+        """Take a long step."""
+        at_step.touch()
+        await wait_for(go)
+        taken.append("long")
+        return "long"
+
+    both = Calls([Call("coder", {"task": "Code"}, id="l1"), Call("writer", {"task": "Write"}, id="l2")])
+    client = ScriptedModelClient(
+        {"lead": [both, "Done."], "coder": [Call("short"), "Coded."], "writer": [Call("long"), "Written."]}
+    )
+
+    def make_team() -> Team:
+        coder = PausableAgent("coder", client, system_message="coder", tools=[short])
+        writer = PausableAgent("writer", client, system_message="writer", tools=[long])
+        return RoundRobinGroupChat(
+            [PausableAgent("lead", client, system_message="lead", agents=[coder, writer])], max_turns=1
+        )
+
+    app = Upcall(team=make_team, store="runs.db")
+
+    async def run_to_stop() -> Run:
+        working = asyncio.create_task(app.start("Build it", run_id=RUN))
+        await wait_for(at_step)
+        await app.stop(RUN)
+        stopping.set()
+        await asyncio.sleep(0.1)  # The coder waits for the writer now, and asks its model nothing.
+        go.touch()
+        return await working
+
+    stopped = await soon(run_to_stop())
+    assert (stopped.interrupted, taken, len(client.requests)) == (True, ["short", "long"], 3)
+    run = await soon(app.resume(RUN))
+    assert (run.result, taken, run.answers) == ("Done.", ["short", "long"], ())
+
+
+async def test_fork_keeps_what_was_read_before_it(tmp_path: Path) -> None:
+    world = World(tmp_path, "runs.db", holds=2, ends=[Call("ask_user", {"question": "Ship it?"}), "Shipped."])
+    working = asyncio.create_task(world.app.start("Build it", run_id=RUN))
+    await soon(wait_for(tmp_path / "at step"))
+    await world.app.say(RUN, "Use tabs.", to="lead")
+    (tmp_path / "go").touch()
+    asked = await soon(working)
+    await soon(world.app.answer(RUN, {asked.questions[0].id: "Yes"}))
+    forked = await soon(world.app.fork(RUN, asked.questions[0].id, "No"))
+    assert (forked.result, read_by(world.requests("lead"))) == ("Shipped.", [0, 1, 1, 1])
+
+
+async def test_stop_leaves_a_submitted_run_to_be_resumed(tmp_path: Path) -> None:
+    world = World(tmp_path, "runs.db", holds=2)
+    await world.app.submit("Build it", run_id=RUN)
+    await soon(wait_for(tmp_path / "at step"))
+    await World(tmp_path, "runs.db").app.stop(RUN)
+    (tmp_path / "go").touch()
+    await soon(world.app.drain())
+    assert (await world.app.get(RUN)).interrupted
+    await world.app.resume(RUN, wait=False)
+    await soon(world.app.drain())
+    assert ((await world.app.get(RUN)).result, world.steps()) == ("Done.", ["1", "2", "3"])

@@ -75,7 +75,7 @@ class RunSteering:
         return taken
 
     async def _read(self) -> None:
-        entries = await self._store.events.read(self._run_id, self._seen, types=_TYPES)
+        entries = await self._store.events.read_new(self._run_id, self._seen, _TYPES)
         if not entries:
             return
         self._seen = entries[-1].id

@@ -170,6 +170,7 @@ class _AguiExchange:
         to = self._option("to")
         sent = await self._service.say(self._caller, run.id, _read_text(self._given), to, new_id)
         yield CustomEvent(name="upcall.message", value=sent.as_json())
+        await self._wake(run.id)
         reader, conversation = self._listen(run.id)
         for each in await self._recall(reader, conversation):
             yield each

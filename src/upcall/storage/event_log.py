@@ -83,6 +83,14 @@ class EventLog:
         entries = await self._select(["run_id = :run_id", "id > :after"], values, types, without, some)
         return [each for each in entries if each.id > after][:limit]
 
+    async def read_new(self, run_id: str, after: int, types: EventTypes) -> Sequence[LogEntry]:
+        """Read the events of some types behind the entry with the id `after`, by a reader who was there: there are few,
+        and no transcript is among them."""
+        names, values = name_values(each.type for each in types)
+        conditions = ["run_id = :run_id", "id > :after", f"kind IN ({names})"]
+        read = partial(read_entries, conditions=conditions, values={"run_id": run_id, "after": after, **values})
+        return await self._database.read(read, small=True)
+
     async def find_last(self, run_id: str) -> int:
         """Return the id of the newest entry of a run; 0 if there is none."""
         query = "SELECT coalesce(max(id), 0) FROM upcall_log WHERE run_id = :run_id"
