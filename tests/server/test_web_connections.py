@@ -99,6 +99,7 @@ async def test_one_waiting_connection_too_many_ends_the_oldest(
     site: Site, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
     monkeypatch.setattr(connections, bound, 5)
+    monkeypatch.setattr(connections, "PROMPT_S", 0.0)
     waiting = [await connect(site) for _ in range(8)]
     async with httpx.AsyncClient(base_url=site.url) as client:
         assert (await client.get("/healthz")).status_code == 200
@@ -107,6 +108,26 @@ async def test_one_waiting_connection_too_many_ends_the_oldest(
         writer.write(b"GET /healthz HTTP/1.1\r\n" + HEAD + b"\r\n")
         assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
     for _, writer in waiting:
+        writer.close()
+
+
+@pytest.mark.slow
+async def test_many_who_ask_at_once_all_get_a_response(site: Site) -> None:
+    many = [await connect(site) for _ in range(3 * connections.WAITING_PER_ADDRESS)]
+    for _, writer in many:
+        writer.write(b"GET /healthz HTTP/1.1\r\n" + HEAD + b"\r\n")
+    lines = {await reader.readline() for reader, _ in many}
+    assert lines <= {b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 429 Too Many Requests\r\n"}
+    for _, writer in many:
+        writer.close()
+
+
+@pytest.mark.slow
+async def test_burst_of_the_silent_is_bounded(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "WAITING_PER_ADDRESS", 2)
+    silent = [await connect(site) for _ in range(2 * connections.BURST + 3)]
+    assert [await is_ended(each) for each in silent[:3]] == [True] * 3
+    for _, writer in silent:
         writer.close()
 
 

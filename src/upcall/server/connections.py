@@ -22,6 +22,10 @@ WAITING_PER_ADDRESS, WAITING = 100, 500
 """How many connections may wait for the rest of a request. One more ends the one that has waited longest: who asks at
 once is served, however many others say nothing."""
 
+PROMPT_S, BURST = 1.0, 10
+"""A request takes a moment to arrive: of those that came within so many seconds none is ended, be they many at once as
+those of a page's readers after a restart; unless they are so many times more than may wait."""
+
 
 class BoundedProtocol(H11Protocol):
     """uvicorn's HTTP, with these bounds."""
@@ -39,9 +43,12 @@ class BoundedProtocol(H11Protocol):
         self._wait()
         waiting = [each for each in self.connections if isinstance(each, BoundedProtocol) and each.is_waiting]
         near = [each for each in waiting if each.address == self.address]
-        if len(near) > WAITING_PER_ADDRESS or len(waiting) > WAITING:
-            longest = min(near if len(near) > WAITING_PER_ADDRESS else waiting, key=lambda each: each.waits_since)
-            longest.transport.abort()
+        for some, most in ((near, WAITING_PER_ADDRESS), (waiting, WAITING)):
+            if len(some) > most:
+                longest = min(some, key=lambda each: each.waits_since)
+                if self.loop.time() - longest.waits_since >= PROMPT_S or len(some) > BURST * most:
+                    longest.transport.abort()
+                return
 
     @property
     def is_waiting(self) -> bool:
