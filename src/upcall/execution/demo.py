@@ -16,10 +16,10 @@ from upcall.testing.model import ScriptedModelClient
 from upcall.testing.script import Call, Calls, Reply, Request, Say
 from upcall.text import first_line
 
-NOTICE = (
-    "Demo: the replies of the model are scripted. Set a real one with --model NAME and OPENAI_API_KEY, "
-    "or --model NAME and --base-url URL."
-)
+WITH_A_MODEL = "with --model NAME and OPENAI_API_KEY, or --model NAME and --base-url URL"
+"""How a person at a command line sets a model."""
+
+NOTICE = f"Demo: the replies of the model are scripted. Set a real one {WITH_A_MODEL}."
 TASKS = ("Build me a user authentication system", "What is CUDA?", "Hello! What can you do?")
 
 
@@ -65,7 +65,7 @@ def _reply_with(reply: StructuredReply) -> Say:
 _UNKNOWN = (
     "The demo has no script for this task; it has one for: "
     + "; ".join(f'"{task}"' for task in TASKS)
-    + ". For any other task set a real model: --model NAME with OPENAI_API_KEY or with --base-url URL."
+    + f". Any other task needs a real model; set one {WITH_A_MODEL}."
 )
 
 
@@ -78,7 +78,7 @@ def _classification(task: str) -> Classification:
         return Classification(
             intent=Intent.META,
             meta_response="Hi! I plan and carry out research and coding tasks with a team of agents, and any of them "
-            f'can ask you in the middle of its work. In this demo, try: upcall run "{TASKS[0]}"',
+            f'can ask you in the middle of its work. In this demo, try the task "{TASKS[0]}".',
         )
     raise ConfigurationError(_UNKNOWN)
 

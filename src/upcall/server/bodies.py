@@ -36,6 +36,8 @@ class Start(Body):
         on_expiry: what happens then.
         user_info: name and email, given to the classifier.
         data_sources: ids of the tools that may be used.
+        review_plan: whether the plan is shown for approval before work begins. Where the service does that anyway,
+            nobody can go without.
     """
 
     task: str
@@ -47,6 +49,11 @@ class Start(Body):
     on_expiry: OnExpiry | None = None
     user_info: dict[str, str] | None = None
     data_sources: list[str] | None = None
+    review_plan: bool | None = None
+
+    def as_content(self) -> dict[str, Any]:
+        """Return what a request with the same key has to say again, as earlier versions noted it."""
+        return self.model_dump(exclude={"review_plan"} if self.review_plan is None else None)
 
 
 class Without(Body):

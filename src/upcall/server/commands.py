@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections import Counter
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from upcall import signals
 from upcall.errors import missing_extra
@@ -25,7 +24,6 @@ from upcall.ui.cli.options import (
 from upcall.ui.cli.run_command import RunCommand
 
 if TYPE_CHECKING:
-    from upcall.model_settings import ModelSettings
     from upcall.server.service import Service
     from upcall.settings import Settings
 
@@ -78,20 +76,13 @@ def describe_worker(settings: Settings, team: str | None) -> str:
     """Describe in one line who works on new runs: the models of the built-in team, or the user's own team."""
     from upcall.execution.demo import NOTICE
     from upcall.execution.model_clients import uses_demo
-    from upcall.options import AgentName
+    from upcall.server.start_form import name_models
 
     if team is not None:
         return f"Team: {team}."
     if uses_demo(settings):
         return NOTICE
-    models = {agent: _name_model(settings.for_agent(agent)) for agent in get_args(AgentName)}
-    (most, _), *_ = Counter(models.values()).most_common(1)
-    others = ", ".join(f"{model} ({agent})" for agent, model in models.items() if model != most)
-    return f"Model: {most}{f'; {others}' if others else ''}."
-
-
-def _name_model(model: ModelSettings) -> str:
-    return model.name or str((model.model_client or {}).get("provider", "unnamed"))
+    return f"Model: {name_models(settings)}."
 
 
 def _make_service(command: RunCommand) -> Service:

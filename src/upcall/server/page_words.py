@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from upcall.execution.demo import WITH_A_MODEL
 from upcall.lazy_pattern import LazyPattern
 
 _WORD = r"(?:check|create|list|prune|restore|upgrade|export|[A-Z]+|[0-9a-f-]{6,}|--[\w-]+(?: [\w./]+)?)"
@@ -23,9 +24,10 @@ _ELSEWHERE = "the command line (ask whoever runs this service)"
 
 
 def name_page_actions(text: str) -> str:
-    """Return a message with the commands in it replaced by what does the same on the pages."""
+    """Return a message with the commands in it replaced by what does the same on the pages, and without how a model
+    is set on the command line."""
 
     def name(found: re.Match[str]) -> str:
         return _ACTIONS.get(found["verb"], _ELSEWHERE)
 
-    return _COMMAND.sub(name, text)
+    return _COMMAND.sub(name, text.replace(f"set one {WITH_A_MODEL}", "whoever runs this service sets one"))

@@ -27,9 +27,10 @@ from upcall.server.bodies import Start
 from upcall.server.callers import Authenticator, CurrentUser, is_same_origin
 from upcall.server.inbox import InboxFilter, find_questions
 from upcall.server.many_answers import Filled, RefusedAnswer, answer_each, read_answers
-from upcall.server.problems import Problem, respond
+from upcall.server.problems import Problem, describe, respond
 from upcall.server.run_names import read_names, rename_run, widen_to_names
 from upcall.server.service import Caller, Service
+from upcall.server.start_form import ON_EXPIRY, list_demo_tasks, list_fixed, read_start, reviews_plans
 from upcall.server.starting import begin_fork, begin_run, send_once
 from upcall.server.uploads import DOCUMENTS, IMAGES, read_files
 from upcall.server.views import PageFrame, list_operations, name_topic, render, run_view
@@ -48,7 +49,9 @@ def show_problem(request: Request, problem: Problem) -> Response:
         return respond(problem)
     if problem.status == 401:
         return RedirectResponse("/login", 303)
-    return HTMLResponse(render("problem.html", PageFrame(None), problem=problem), problem.status)
+    return HTMLResponse(
+        render("problem.html", PageFrame(None, request.app.state.is_demo), problem=problem), problem.status
+    )
 
 
 def make_pages(service: Service, authenticator: Authenticator, describe_api: Callable[[], dict[str, Any]]) -> APIRouter:
@@ -56,6 +59,9 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
     router = APIRouter()
     router.mount("/static", StaticFiles(directory=STATIC))
     _add_doors(router, authenticator)
+
+    def frame(caller: Caller) -> PageFrame:
+        return PageFrame(caller, service.is_demo)
 
     async def show_inbox(
         caller: Caller,
@@ -78,15 +84,29 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         view |= {"wrong": wrong, "wrong_at": question, "answered": answered}
         view["refused"] = [(each, await _find_topic(app, caller, each.filled)) for each in refused]
         view["filled"] = {each.filled.key: each.filled for each in refused}
-        shown = render("inbox.html", PageFrame(caller), **view, wanted=wanted, holds=holds)
+        shown = render("inbox.html", frame(caller), **view, wanted=wanted, holds=holds)
         return HTMLResponse(shown, 422 if wrong or refused else 200)
 
     async def show_run(
         run_id: str, caller: Caller, wrong: AnswerError | None = None, question: str = "", before: int | None = None
     ) -> HTMLResponse:
         view = await run_view(service, caller, run_id, before)
-        shown = render("run.html", PageFrame(caller), **view, wrong=wrong, wrong_at=question)
+        shown = render("run.html", frame(caller), **view, wrong=wrong, wrong_at=question)
         return HTMLResponse(shown, 422 if wrong else 200)
+
+    def show_start_form(caller: Caller, wanted: Start, wrong: CallerError | None = None) -> HTMLResponse:
+        shown = render(
+            "start.html",
+            frame(caller),
+            key=identity.new_id(),
+            wanted=wanted,
+            wrong=wrong,
+            fixed=list_fixed(service),
+            demo_tasks=list_demo_tasks(service),
+            may_review=not (service.has_own_team or reviews_plans(service.settings)),
+            expiries=ON_EXPIRY,
+        )
+        return HTMLResponse(shown, describe(wrong).status if wrong else 200)
 
     @router.get("/")
     async def inbox(
@@ -120,20 +140,22 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         following = urlencode({**wanted, "before": page.next}) if page.next is not None else None
         statuses = [each.value for each in RunStatus]
         return HTMLResponse(
-            render("runs.html", PageFrame(caller), **view, wanted=wanted, statuses=statuses, following=following)
+            render("runs.html", frame(caller), **view, wanted=wanted, statuses=statuses, following=following)
         )
 
     @router.get("/start")
     async def show_start(caller: CurrentUser) -> Response:
-        return HTMLResponse(render("start.html", PageFrame(caller), key=identity.new_id()))
+        return show_start_form(caller, Start(task=""))
 
     @router.post("/start")
     async def start(request: Request, caller: CurrentUser) -> Response:
         async with request.form() as form:
-            ticked = {name: True for name in ("unattended", "open") if form.get(name)}
-            wanted = Start(task=str(form.get("task", "")), **ticked)
+            wanted, key = read_start(form), str(form.get("key", "")) or None
             files = await read_files(form, DOCUMENTS), await read_files(form, IMAGES)
-            run_id = await begin_run(service, caller, wanted, *files, str(form.get("key", "")) or None)
+        try:
+            run_id = await begin_run(service, caller, wanted, *files, key)
+        except CallerError as error:
+            return show_start_form(caller, wanted, error)
         return RedirectResponse(f"/runs/{run_id}", 303)
 
     @router.get("/runs/{run_id}")
@@ -227,7 +249,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         app = service.app_for(caller)
         lines = await app.forks.diff(one, other, user=caller.user)
         runs = [await app.get(each, user=caller.user) for each in (one, other)]
-        return HTMLResponse(render("compare.html", PageFrame(caller), lines=lines, runs=runs))
+        return HTMLResponse(render("compare.html", frame(caller), lines=lines, runs=runs))
 
     @router.get("/openapi.json")
     async def show_description(caller: CurrentUser) -> Response:
@@ -235,7 +257,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
 
     @router.get("/docs")
     async def show_reference(caller: CurrentUser) -> Response:
-        return HTMLResponse(render("reference.html", PageFrame(caller), operations=list_operations(describe_api())))
+        return HTMLResponse(render("reference.html", frame(caller), operations=list_operations(describe_api())))
 
     return router
 
@@ -247,7 +269,7 @@ def _add_doors(router: APIRouter, authenticator: Authenticator) -> None:
     async def show_login(request: Request, token: str = "") -> Response:
         if token and authenticator.may_log_in_by_link(request, token):
             return await _log_in(request, token)
-        return HTMLResponse(render("login.html", PageFrame(None), wrong=False))
+        return HTMLResponse(render("login.html", PageFrame(None, request.app.state.is_demo), wrong=False))
 
     @router.post("/login")
     async def log_in(request: Request, token: FormText) -> Response:
@@ -259,7 +281,7 @@ def _add_doors(router: APIRouter, authenticator: Authenticator) -> None:
         entered = RedirectResponse("/", 303)
         if await authenticator.log_in(request, entered, token):
             return entered
-        return HTMLResponse(render("login.html", PageFrame(None), wrong=True), 401)
+        return HTMLResponse(render("login.html", PageFrame(None, request.app.state.is_demo), wrong=True), 401)
 
     @router.post("/logout")
     async def log_out(request: Request, caller: CurrentUser) -> Response:

@@ -69,6 +69,7 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
         lifespan=lambda _: _work_beside(service, tools.session_manager),
     )
     made.state.authenticator = authenticator
+    made.state.is_demo = service.is_demo
     streams = Streams()
     made.include_router(make_router(service, authenticator, streams))
     made.include_router(make_agui(service, authenticator, streams))

@@ -13,6 +13,7 @@ from upcall.app import Upcall
 from upcall.errors import ConfigurationError, StoreUnavailable, UpcallError
 from upcall.execution.background import list_background
 from upcall.execution.driver import Stream
+from upcall.execution.model_clients import uses_demo
 from upcall.execution.prometheus import PrometheusMetrics
 from upcall.execution.start_options import StartOptions, TaskInput
 from upcall.execution.team_factory import MakeTeam
@@ -88,9 +89,10 @@ class Service:
         self.trusted_proxy = TrustedProxy(proxy, settings.users.roles) if proxy is not None else None
         self.background = [] if self.has_fleet else list_background(self.store, settings)
 
-    def app_for(self, caller: Caller, run: Run | None = None) -> Upcall:
+    def app_for(self, caller: Caller, run: Run | None = None, *, review_plan: bool = False) -> Upcall:
         """Return the application with a caller's rights, to continue a run: with the model that it was started with,
-        and its team if that is the built-in one or was named by this account."""
+        and its team if that is the built-in one or was named by this account; or to start one, whose plan is to be
+        reviewed if the caller wants that."""
         settings, team = self.settings, self._team
         if (
             caller.user is None and settings.users.user is not None
@@ -101,6 +103,8 @@ class Service:
         elif caller.role is not None and caller.user is not None:
             users = [*settings.users.roles.get(caller.role, ()), caller.user]
             settings = settings.replace(users={"roles": {**settings.users.roles, caller.role: users}})
+        if review_plan:
+            settings = settings.replace(planning={"enable_plan_approval": True})
         if run is not None:
             settings, team = settings.with_model_of(run.config.team), run.config.select_team(team)
         return Upcall(settings=settings, store=self.store, team=team)
@@ -108,6 +112,16 @@ class Service:
     def is_operator(self, caller: Caller | None) -> bool:
         """Return whether a caller runs the service, or is an admin: nothing is hidden from them."""
         return caller is not None and self.app_for(caller).access.is_unlimited(caller.user)
+
+    @property
+    def has_own_team(self) -> bool:
+        """Whether another team than the built-in one works on new runs."""
+        return self._team is not None
+
+    @property
+    def is_demo(self) -> bool:
+        """Whether the scripted demo plays the models of new runs."""
+        return not self.has_own_team and uses_demo(self.settings)
 
     @property
     def public_host(self) -> str | None:

@@ -37,18 +37,18 @@ async def begin_run(
     """
     run_id = run_id or identity.new_id()
     if key is not None:
-        content = [wanted.model_dump(), *(sha256(each.content).hexdigest() for each in (*documents, *images))]
+        content = [wanted.as_content(), *(sha256(each.content).hexdigest() for each in (*documents, *images))]
         run_id = await reserve_request(service.store, caller.user, key, content, run_id)
         if await is_begun(service, run_id):
             return run_id
     task = await asyncio.to_thread(make_task, wanted.task, images)
     options_given: dict[str, Any] = {
-        **wanted.model_dump(exclude={"task"}),
+        **wanted.model_dump(exclude={"task", "review_plan"}),
         "user": caller.user,
         "run_id": run_id,
     }
     check_options(options_given)  # Before anything is stored in a folder of this name.
-    app = service.app_for(caller)
+    app = service.app_for(caller, review_plan=bool(wanted.review_plan))
     try:
         paths = await _keep_documents(service, run_id, documents)
         options = check_options({**options_given, **({"documents": paths} if paths else {})})

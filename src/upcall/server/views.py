@@ -46,9 +46,10 @@ MAX_TEXT_CHARS = 20_000
 
 @dataclass(frozen=True)
 class PageFrame:
-    """What every page knows: who is looking at it."""
+    """What every page knows: who is looking at it, and whether the scripted demo plays the models."""
 
     caller: Caller | None
+    is_demo: bool
 
     @property
     def csrf(self) -> str:
