@@ -129,8 +129,10 @@ async def measure(servers: Sequence[Served], streams: int, pages: int) -> None:
                 await stack.enter_async_context(connect(server.place["url"], each)) for each in server.place["secrets"]
             ]
             owners = [clients[number // STREAMS_PER_USER] for number in range(streams)]
-            followers = [Follower(each, await start_run(each)) for each in owners]
-            following += [asyncio.create_task(each.follow()) for each in followers]
+            followers = []
+            for each in owners:
+                followers.append(Follower(each, await start_run(each)))
+                following.append(asyncio.create_task(followers[-1].follow()))
             await wait_for(followers)
             server.note_memory()
         playwright = await stack.enter_async_context(async_playwright())
