@@ -39,6 +39,8 @@ from upcall.ui import diagrams
 FormText = Annotated[str, Form()]
 STATIC = Path(__file__).parent / "static"
 PAGE_SIZE = 30
+MAX_LOOKS = 50
+"""How many pages of a list without a run that is sought are passed over for one page that is shown."""
 _PROGRAMS = ("/api", "/healthz", "/readyz", "/metrics", "/openapi.json", "/agui", "/mcp", "/static")
 _PICTURE = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
 
@@ -129,6 +131,10 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
     async def list_runs(request: Request, caller: CurrentUser, only: Filter, before: str | None = None) -> Response:
         app, only = service.app_for(caller), await widen_to_names(service.store, only)
         page = await app.list(caller.user, limit=PAGE_SIZE, before=before, only=only)
+        for _ in range(MAX_LOOKS):  # What is sought may be far behind.
+            if page or page.damaged or page.next is None:
+                break
+            page = await app.list(caller.user, limit=PAGE_SIZE, before=page.next, only=only)
         names = await read_names(service.store, [run.id for run in page if not run.restricted])
         wanted = {name: value for name, value in request.query_params.items() if name != "before" and value}
         view = {
