@@ -90,7 +90,7 @@ def test_experiment_stop_only_explains_how_to_continue() -> None:
     Path("tasks.jsonl").write_text("\n".join(task(number).model_dump_json() for number in range(200)))
     calls = Path("calls")
     calls.touch()
-    command = [sys.executable, "-m", "upcall", "experiment", "two.yaml"]
+    command = [sys.executable, "-m", "upcall", "experiment", "two.yaml", "--report", "page.html"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "CALLS": str(calls)})
     while calls.read_text().count("\n") < 20 and process.poll() is None:
         time.sleep(0.01)
@@ -99,6 +99,7 @@ def test_experiment_stop_only_explains_how_to_continue() -> None:
     assert process.returncode == 130
     assert output.splitlines()[-1] == "Stopped. Finished trials are stored; the same command continues with the rest."
     assert "Traceback" not in output
+    assert "<strong>Under way</strong>" in Path("page.html").read_text()
 
 
 @pytest.mark.slow

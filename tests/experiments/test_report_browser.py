@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from lab import CHROMIUM, chromium
 from playwright.async_api import Page, expect
 from trial_world import experiment
 
+from upcall.experiments.progress import ExperimentProgress
 from upcall.experiments.results import Results
 
 pytestmark = [
@@ -103,3 +105,30 @@ async def test_page_of_experiment_looks_right(tmp_path: Path) -> None:
         await look(page, "compared")
         await page.locator("#sample-table a").first.click()
         await look(page, "compared-sample")
+
+
+async def test_page_under_way_loads_itself_again(tmp_path: Path) -> None:
+    results = await experiment(4).run()
+    first = replace(results, records=results.records[:3], samples=results.samples[:3])
+    under_way = ExperimentProgress(3, 16, 0, results.cost, None)
+    path = await write(replace(first, progress=under_way), tmp_path)
+    async with opened(path) as (page, _):
+        await page.clock.install()
+        await page.reload()
+        await expect(page.get_by_text("Under way")).to_be_visible()
+        again = page.get_by_label("load it again by itself")
+        await again.uncheck()
+        await look(page, "under-way")
+        await again.check()
+        await page.get_by_role("searchbox", name="Task").fill("task-0")
+        await page.get_by_role("heading", name="Experiment trial").click()
+        await write(replace(results, progress=under_way), tmp_path)
+        await page.clock.fast_forward(6_000)
+        await expect(page.get_by_role("status")).to_have_text("4 of 16 samples")
+        await page.locator("#sample-table tr:visible a").first.click()
+        await write(results, tmp_path)
+        await page.clock.fast_forward(60_000)
+        await expect(page.get_by_text("Under way")).to_have_count(1)
+        await page.get_by_role("link", name="All samples").click()
+        await page.clock.fast_forward(6_000)
+        await expect(page.get_by_text("Under way")).to_have_count(0)

@@ -17,6 +17,7 @@ from upcall.ui.cli.program import Program
 
 if TYPE_CHECKING:
     from upcall.experiments.experiment import Experiment
+    from upcall.experiments.live import ResultsListener
     from upcall.experiments.progress import ExperimentProgress, StepListener
     from upcall.experiments.results import Results
 
@@ -126,7 +127,13 @@ def experiment(
             with show_progress(command) as listener:
                 results = signals.run(
                     chosen.run(
-                        budget=budget, replay=replay, what_if=what_if, limit=limit, samples=samples, listener=listener
+                        budget=budget,
+                        replay=replay,
+                        what_if=what_if,
+                        limit=limit,
+                        samples=samples,
+                        listener=listener,
+                        watcher=write_live(report or [], other),
                     )
                 )
         for path in report or []:
@@ -173,6 +180,19 @@ def needs_samples(paths: list[Path]) -> bool:
     from upcall.experiments.results import REPORTS
 
     return any(REPORTS[path.suffix].has_samples for path in paths)
+
+
+def write_live(paths: list[Path], other: Results | None) -> ResultsListener | None:
+    """Return what writes the pages among the reports while the experiment runs; None if there are none."""
+    from upcall.experiments.results import REPORTS
+
+    live = [path for path in paths if REPORTS[path.suffix].is_live]
+
+    def write(results: Results) -> None:
+        for path in live:
+            results.write(path, compared=other)
+
+    return write if live else None
 
 
 def describe_plan(chosen: Experiment, results: Results) -> Iterator[str]:

@@ -26,6 +26,7 @@ from upcall.experiments.user import UserSpec
 from upcall.setting_types import AtLeastOne
 
 if TYPE_CHECKING:
+    from upcall.experiments.live import ResultsListener
     from upcall.experiments.progress import StepListener
     from upcall.experiments.results import Results
 
@@ -202,6 +203,7 @@ class Experiment(Spec):
         limit: int | None = None,
         samples: bool = True,
         listener: StepListener | None = None,
+        watcher: ResultsListener | None = None,
     ) -> Results:
         """Run the trials that are not done yet, and return the results of all that are.
 
@@ -214,6 +216,7 @@ class Experiment(Spec):
             limit: only this many trials.
             samples: whether the results hold the conversations of all trials, which the page and logs are made of.
             listener: receives the progress.
+            watcher: receives the results so far, every few seconds and in a thread of its own.
 
         Raises:
             ConfigurationError: a team, a model or the store cannot be used.
@@ -224,7 +227,7 @@ class Experiment(Spec):
 
         chosen = Budget.parse(budget) if budget is not None else self.budget
         with hold_folder(self.home) if limit != 0 or replay else nullcontext():
-            runner = Runner(self, limit=limit, budget=chosen, replay=replay, listener=listener)
+            runner = Runner(self, limit=limit, budget=chosen, replay=replay, listener=listener, watcher=watcher)
             return await runner.run(what_if=what_if, samples=samples)
 
     async def load(self, *, samples: bool = True) -> Results:

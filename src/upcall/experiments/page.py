@@ -19,6 +19,7 @@ from importlib.resources import files
 from jinja2 import Environment
 from markupsafe import Markup
 
+from upcall import identity
 from upcall.experiments.highlights import name_entry, weigh_trial
 from upcall.experiments.measures import MEASURES
 from upcall.experiments.results import Results
@@ -94,6 +95,7 @@ def render_page(results: Results, other: Results | None = None) -> str:
     compared = sort_comparisons(match_samples(results.samples, other.samples if other is not None else ()))
     return _templates().get_template("report.html").render(
         results=results,
+        now=f"{identity.now():%Y-%m-%d %H:%M:%S} UTC",
         other=other,
         names=[cell.name for cell in cells],
         colours=[_colour(at) for at in range(len(cells))],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from upcall.errors import ConfigurationError, missing_extra
 from upcall.experiments.budget import Cost
 from upcall.experiments.highlights import Highlight, make_highlights
+from upcall.experiments.progress import ExperimentProgress
 from upcall.experiments.records import TrialRecord
 from upcall.experiments.samples import Sample
 from upcall.experiments.trial import Cell
@@ -43,6 +45,7 @@ class Results:
         branches: the effect of other answers, if requested.
         samples: the trials that are done with their conversations, if requested.
         store: the store of the runs, by the name that commands take.
+        progress: how far it is, while it runs; None for the results of a call that has ended.
         broken: why trials of a team were left out, by the team's name: it cannot be built.
     """
 
@@ -58,6 +61,7 @@ class Results:
     branches: Sequence[Branch] = ()
     samples: Sequence[Sample] = ()
     store: str = ""
+    progress: ExperimentProgress | None = None
     broken: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
@@ -179,7 +183,13 @@ class Results:
 def _write_page(results: Results, path: Path, compared: Results | None) -> None:
     from upcall.experiments.page import render_page
 
-    path.write_text(render_page(results, compared), encoding="utf-8")
+    # Whoever opens the page while it is written again sees the earlier one whole.
+    written = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        written.write_text(render_page(results, compared), encoding="utf-8")
+        written.replace(path)
+    finally:
+        written.unlink(missing_ok=True)
 
 
 def _write_csv(results: Results, path: Path, compared: Results | None) -> None:
@@ -202,16 +212,17 @@ def _write_log(results: Results, path: Path, compared: Results | None) -> None:
 @dataclass(frozen=True)
 class ReportKind:
     """How to write results to a file, beside those compared with where it shows them, and the packages required, which
-    the `extra` brings."""
+    the `extra` brings. One that is live is also written while the experiment runs."""
 
     write: Callable[[Results, Path, Results | None], None]
     needs: tuple[str, ...]
     has_samples: bool = False
+    is_live: bool = False
     extra: str = "experiments"
 
 
 REPORTS: Mapping[str, ReportKind] = {
-    ".html": ReportKind(_write_page, ("numpy",), has_samples=True),
+    ".html": ReportKind(_write_page, ("numpy",), has_samples=True, is_live=True),
     ".csv": ReportKind(_write_csv, ()),
     ".eval": ReportKind(_write_log, ("inspect_ai",), has_samples=True, extra="inspect"),
     ".parquet": ReportKind(_write_parquet, ("pandas", "pyarrow")),

@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from upcall import identity
@@ -22,6 +23,7 @@ from upcall.experiments.budget import Budget, Cost, cost_of
 from upcall.experiments.checks import check_result
 from upcall.experiments.experiment import Experiment
 from upcall.experiments.folder import choose_store
+from upcall.experiments.live import ResultsListener, show_results
 from upcall.experiments.progress import StepListener
 from upcall.experiments.recording import OTHERS, Recording
 from upcall.experiments.records import TrialRecord, count_trial
@@ -60,6 +62,7 @@ class Runner:
         budget: the cost at which nothing more is started. A replay has none.
         replay: whether to repeat all trials with recorded replies.
         listener: receives the progress.
+        watcher: receives the results so far.
     """
 
     def __init__(
@@ -70,8 +73,9 @@ class Runner:
         budget: Budget | None = None,
         replay: bool = False,
         listener: StepListener | None = None,
+        watcher: ResultsListener | None = None,
     ) -> None:
-        self._experiment, self._listener = experiment, listener
+        self._experiment, self._listener, self._watcher = experiment, listener, watcher
         self._budget = None if replay else budget
         self.archive = Archive(experiment.home / "replies.db")
         self._location, work = choose_store(experiment.store, experiment.home, replay=replay)
@@ -83,6 +87,7 @@ class Runner:
         self._limits = {name: asyncio.Semaphore(each.limit) for name, each in experiment.models.items()}
         self._all = asyncio.Semaphore(experiment.parallel)
         self._begun: dict[str, Run] = {}
+        self._samples: dict[str, Sample] = {}
         self._branches: dict[str, Sequence[Branch]] = {}
         self._broken: dict[str, str] = {}
         """Why the trials of a team are left out."""
@@ -96,7 +101,7 @@ class Runner:
                 self._refuse_unpriced()
             await self._read(self._chosen or self._experiment.trials)
             left = [trial for trial in self._chosen if trial.id not in self.tally.records or self._failed_before(trial)]
-            async with self._watch_workers():
+            async with self._watch_workers(), show_results(self._load_so_far, self._watcher):
                 async with asyncio.TaskGroup() as group:
                     for trial in left:
                         group.create_task(self._do_in_turn(trial))
@@ -344,13 +349,23 @@ class Runner:
             self._listener(self.tally.progress())
 
     async def load_samples(self) -> list[Sample]:
-        """Load the trials that are done with their conversations."""
-        done = self.tally.records
-        return [
-            await load_sample(self.store, trial, done[trial.id], self._experiment.expectation(trial.task))
-            for trial in self._experiment.trials
-            if trial.id in done
-        ]
+        """Load the trials that are done with their conversations; none twice."""
+        samples, records = [], dict(self.tally.records)
+        for trial in self._experiment.trials:
+            if (record := records.get(trial.id)) is None:
+                continue
+            loaded = self._samples.get(trial.id)
+            if loaded is None or loaded.record is not record:
+                loaded = await load_sample(self.store, trial, record, self._experiment.expectation(trial.task))
+                self._samples[trial.id] = loaded
+            samples.append(loaded)
+        return samples
+
+    async def _load_so_far(self) -> Results:
+        """Return the results of what is done by now."""
+        samples = await self.load_samples()
+        progress, records = self.tally.progress(), [each.record for each in samples]
+        return replace(self._results(samples), records=records, progress=progress, broken={**self._broken})
 
     def _results(self, samples: Sequence[Sample]) -> Results:
         trials, done = self._experiment.trials, self.tally.records

@@ -1,6 +1,19 @@
 "use strict";
 (() => {
   const form = document.querySelector("#filter");
+
+  // While the experiment runs its page is written again: load it, unless somebody reads a sample or sets a filter.
+  const again = document.querySelector("#live input");
+  if (again) {
+    again.parentElement.hidden = false;
+    again.checked = !(history.state && history.state.stays);
+    again.addEventListener("change", () => history.replaceState({ ...history.state, stays: !again.checked }, ""));
+    setInterval(() => {
+      const reads = document.querySelector(".sample:target") || (form && form.contains(document.activeElement));
+      if (again.checked && !reads) location.reload();
+    }, 5000);
+  }
+
   if (!form) return;
   const table = document.querySelector("#sample-table");
   const body = table.tBodies[0];
@@ -24,7 +37,7 @@
   });
   const keep = () => {
     const fields = Object.fromEntries([...form.elements].filter((each) => each.name).map((each) => [each.name, each.value]));
-    history.replaceState({ fields, sorted }, "");
+    history.replaceState({ ...history.state, fields, sorted }, "");
   };
   const filter = () => {
     let shown = 0;
