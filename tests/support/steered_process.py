@@ -1,8 +1,7 @@
 """A lead with a coder that takes three steps, one per model call; somebody writes to them from another process.
 
 As a process, with a folder, a store, a place and the kind of coder as its arguments, it waits in its second step, and
-is killed at that place. What its model was asked
-is in a file, process by process.
+is killed at that place. What its model was asked is in a file, process by process.
 """
 
 from __future__ import annotations
