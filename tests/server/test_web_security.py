@@ -10,8 +10,10 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from enum import StrEnum, auto
+from html import unescape
 from html.parser import HTMLParser
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -28,6 +30,7 @@ from upcall.runs.plan import PlanStep, ReviewedPlan
 from upcall.runs.states import RunStatus
 from upcall.runs.transcript import EntryKind, TranscriptEntry
 from upcall.server import events, guard
+from upcall.server.run_names import rename_run
 from upcall.server.server import make_application
 from upcall.server.service import Service
 from upcall.server.tokens import create_token, revoke_token
@@ -659,9 +662,12 @@ TAGS = set(
         "html head meta title link script body a header nav form input select option span button main h1 h2 h3 p div "
         "section article label textarea fieldset legend time ol ul li pre details summary img table thead tbody tr "
         "th td strong br code sup em blockquote hr h4 h5 h6 s aside footer "
-        "datalist",
+        "datalist dialog dl dt dd kbd",
     )
 )
+
+
+SCRIPTS = ("/static/lists.js", "/static/app.js")
 
 
 class Checker(HTMLParser):
@@ -682,9 +688,9 @@ class Checker(HTMLParser):
             self.wrong += [] if target.startswith(allowed) else [f"{tag} {name}={target}"]
         if tag == "script":
             self.scripts += 1
-            self.wrong += [] if found.get("src") == "/static/app.js" else ["inline script"]
-        if tag == "select":  # The filter of the page of runs.
-            self.wrong += [] if attrs == [("name", "status")] else ["foreign select"]
+            self.wrong += [] if found.get("src") in SCRIPTS else ["inline script"]
+        if tag == "select":  # The filter of the page of runs, and the start.
+            self.wrong += [] if attrs in ([("name", "status")], [("name", "on_expiry")]) else ["foreign select"]
         if tag == "meta" and "http-equiv" in found:
             self.wrong.append("meta refresh")
 
@@ -717,6 +723,7 @@ async def store_hostile(site: Site, text: str) -> str:
     await site.service.store.create(run, FIRST)
     entries = [TranscriptEntry(kind, (text,), identity.now(), text, text) for kind in EntryKind]
     await site.service.store.database.write(write_transcript(run.id, 0, entries))
+    await rename_run(site.service.store, run.id, text)
     return run.id
 
 
@@ -727,10 +734,12 @@ async def test_no_text_becomes_part_of_a_page(site: Site) -> None:
         for text in MARKUP:
             run = await store_hostile(site, text)
             looks = [(mallory, path) for path in (f"/runs/{run}", f"/compare?one={run}&other={run}", "/runs")]
+            searches = [f"/?several=1&text={quote(text)}", f"/runs?text={quote(text)}", "/?several=1"]
+            looks += [(mallory, each) for each in searches] + [(alice, each) for each in searches]
             for client, path in [*looks, (alice, f"/runs/{run}"), (alice, "/")]:
                 checker = Checker()
                 checker.feed((await client.get(path)).text)
-                assert (checker.wrong, checker.scripts) == ([], 1), (path, text)
+                assert (checker.wrong, checker.scripts) == ([], len(SCRIPTS)), (path, text)
             await site.service.store.delete(run)
 
 
@@ -741,6 +750,10 @@ async def test_answer_that_is_refused_is_shown_as_text(site: Site) -> None:
         csrf = find_csrf((await alice.get("/")).text)
         form = {"csrf": csrf, "question": "<script>", "choice": "<script>alert(1)</script>"}
         page = await alice.post(f"/runs/{run}/answers", data=form)
-    checker = Checker()
-    checker.feed(page.text)
-    assert (page.status_code, checker.wrong, "Unknown question" in page.text) == (422, [], True)
+        many = {"csrf": csrf, "question": f"{run}/<script>", f"own-{run}/<script>": "<script>alert(1)</script>"}
+        refused = await alice.post("/answers?several=1", data=many)
+        began = await alice.post("/start", data={"csrf": csrf, "task": "</textarea><script>", "expires_after": "<b>"})
+    for shown, status, text in ((page, 422, "Unknown question"), (refused, 422, "did not hold"), (began, 400, "<b>")):
+        checker = Checker()
+        checker.feed(shown.text)
+        assert (shown.status_code, checker.wrong, text in unescape(shown.text)) == (status, [], True)
