@@ -14,7 +14,7 @@ from trial_world import experiment, reply, task
 from upcall.errors import ConfigurationError
 from upcall.experiments.highlights import TRANSCRIPTS, choose_highlights
 from upcall.experiments.results import Results
-from upcall.experiments.samples import Change, match_samples
+from upcall.experiments.samples import SampleChange, match_samples
 from upcall.experiments.tables import format_table
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m"
@@ -130,10 +130,10 @@ async def test_samples_of_two_experiments_are_matched(tmp_path: Path) -> None:
     there = await experiment(4, policies=["always"], name="other", user={"unknown": 1}, models={"b": reply}).run()
     compared = match_samples(here.samples, there.samples)
     changes = {(each.sample.record.task, each.sample.record.policy): each.change for each in compared}
-    assert {changes[f"task-{at}", "never"] for at in range(4)} == {Change.UNMATCHED}
-    assert changes["task-1", "always"] is Change.BETTER
+    assert {changes[f"task-{at}", "never"] for at in range(4)} == {SampleChange.UNMATCHED}
+    assert changes["task-1", "always"] is SampleChange.BETTER
     [back] = [each for each in match_samples(there.samples, here.samples) if each.sample.record.task == "task-1"]
-    assert back.change is Change.WORSE
+    assert back.change is SampleChange.WORSE
     here.write(tmp_path / "report.html", compared=there)
     assert "Against other: " in (tmp_path / "report.html").read_text()
 

@@ -23,7 +23,7 @@ from upcall import identity
 from upcall.experiments.highlights import name_entry, weigh_trial
 from upcall.experiments.measures import MEASURES
 from upcall.experiments.results import Results
-from upcall.experiments.samples import Change, Comparison, match_samples
+from upcall.experiments.samples import Comparison, SampleChange, match_samples
 from upcall.experiments.statistics import Estimate
 from upcall.experiments.tables import (
     DIFFERENCES,
@@ -120,7 +120,7 @@ def render_page(results: Results, other: Results | None = None) -> str:
 
 def sort_comparisons(compared: Sequence[Comparison]) -> list[Comparison]:
     """Sort samples: first those that are worse than in the other experiment, and those that say the most."""
-    order = list(Change)
+    order = list(SampleChange)
     return sorted(compared, key=lambda each: (order.index(each.change), -weigh_trial(each.sample.record)[0]))
 
 

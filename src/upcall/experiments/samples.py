@@ -81,7 +81,7 @@ async def load_sample(store: RunStore, trial: Trial, record: TrialRecord, expect
     return Sample(record, trial.task.task, trial.task.facts, expected, run.result, transcript.entries)
 
 
-class Change(StrEnum):
+class SampleChange(StrEnum):
     """How a sample differs from its counterpart in another experiment."""
 
     WORSE = "worse"
@@ -98,12 +98,12 @@ class Comparison:
     other: Sample | None
 
     @property
-    def change(self) -> Change:
+    def change(self) -> SampleChange:
         """Whether the result is right here and not there, or the other way round."""
         if self.other is None:
-            return Change.UNMATCHED
+            return SampleChange.UNMATCHED
         here, there = bool(self.sample.record.success), bool(self.other.record.success)
-        return Change.SAME if here is there else Change.BETTER if here else Change.WORSE
+        return SampleChange.SAME if here is there else SampleChange.BETTER if here else SampleChange.WORSE
 
 
 def match_samples(samples: Sequence[Sample], others: Sequence[Sample]) -> list[Comparison]:
