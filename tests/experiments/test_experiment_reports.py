@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,6 +17,7 @@ from upcall.experiments.highlights import TRANSCRIPTS, choose_highlights
 from upcall.experiments.results import Results
 from upcall.experiments.samples import SampleChange, match_samples
 from upcall.experiments.tables import format_table
+from upcall.runs.transcript import EntryKind, TranscriptEntry
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m"
 
@@ -108,6 +110,25 @@ async def test_page_has_each_conversation_and_the_reason(tmp_path: Path) -> None
         assert "exactly: Written:" in sample
         assert sample.count('<li class="question"') == sample.count('<li class="answer"') > 0
         assert f'<strong class="{"right" if record.success else "wrong"}">' in sample
+
+
+async def test_tool_calls_of_nested_agents_are_folded(tmp_path: Path) -> None:
+    results = await experiment(1, policies=["never"]).run()
+    place, at = ("lead", "coder"), results.samples[0].entries[0].at
+    entries = [
+        TranscriptEntry(EntryKind.CALL, place, at, '{"path": "a.py"}', "write_file"),
+        TranscriptEntry(EntryKind.RESULT, place, at, f"no such folder {HOSTILE}", "write_file", failed=True),
+        TranscriptEntry(EntryKind.MESSAGE, place, at, f"It is **not** done. {HOSTILE} ![](http://127.0.0.1/a.png)"),
+    ]
+    changed = replace(results, samples=[replace(results.samples[0], entries=entries)])
+    page = await page_of(changed, tmp_path)
+    assert (
+        "<details><summary><b>lead &gt; coder calls write_file</b> {&#34;path&#34;: &#34;a.py&#34;}</summary>" in page
+    )
+    assert "<b>lead &gt; coder gets from write_file, failed</b> no such folder &lt;script&gt;" in page
+    assert "It is <strong>not</strong> done. &lt;script&gt;" in page
+    assert not {"img", "iframe"} & {*Tags(page).tags}
+    assert Tags(page).tags.count("script") == 1
 
 
 async def test_long_message_is_cut_where_the_page_says(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from trial_world import experiment
 from upcall.errors import ConfigurationError
 from upcall.experiments.command import refuse_reports
 from upcall.experiments.results import Results
+from upcall.runs.transcript import EntryKind, TranscriptEntry
 
 pytestmark = pytest.mark.slow
 
@@ -46,6 +48,30 @@ async def test_log_shows_questions_as_calls_and_answers_as_results(tmp_path: Pat
     assert asked.tool_calls[0].arguments == {"question": "Which language? (Python, Rust)"}
     assert (answered.tool_call_id, answered.text) == (asked.tool_calls[0].id, "Rust")
     assert sample.messages[-1].text == "Written: Rust, MIT"
+
+
+async def test_log_pairs_tool_calls_of_nested_agents_with_results(tmp_path: Path) -> None:
+    results = await experiment(1, policies=["never"]).run()
+    one, other, at = ("lead", "coder"), ("lead",), results.samples[0].entries[0].at
+    entries = [
+        TranscriptEntry(EntryKind.THOUGHT, other, at, "I need both files."),
+        TranscriptEntry(EntryKind.CALL, one, at, '{"path": "a.py"}', "read_file"),
+        TranscriptEntry(EntryKind.CALL, one, at, "no JSON", "read_file"),
+        TranscriptEntry(EntryKind.RESULT, one, at, "x = 1", "read_file"),
+        TranscriptEntry(EntryKind.RESULT, one, at, "no such file", "read_file", failed=True),
+        TranscriptEntry(EntryKind.HANDOFF, one, at, "Done.", "lead"),
+    ]
+    changed = replace(results, samples=[replace(results.samples[0], entries=entries)])
+    [sample] = read_back(changed, tmp_path / "tools.eval").samples
+    thought, first, second, found, missing, handed = sample.messages
+    assert thought.content[0].reasoning == "[lead] I need both files."
+    assert [first.tool_calls[0].arguments, second.tool_calls[0].arguments] == [
+        {"path": "a.py"},
+        {"arguments": "no JSON"},
+    ]
+    assert [found.tool_call_id, missing.tool_call_id] == [first.tool_calls[0].id, second.tool_calls[0].id]
+    assert (found.error, missing.error.message) == (None, "no such file")
+    assert handed.text == "[lead > coder] Hands off to lead: Done."
 
 
 async def test_log_of_failed_trial_has_its_error(tmp_path: Path) -> None:
