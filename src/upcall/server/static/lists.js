@@ -106,8 +106,9 @@
   };
   const actions = { j: () => step(1), k: () => step(-1), "/": search, "?": () => keys.showModal() };
   document.addEventListener("keydown", (event) => {
-    const isTyping = event.target.closest("input, textarea, select, [contenteditable], dialog");
-    if (event.ctrlKey || event.metaKey || event.altKey || isTyping || !isOn.checked) return;
+    // A dialog that was just closed may have the focus a little longer.
+    const isBusy = keys.open || event.target.closest("input, textarea, select, [contenteditable]");
+    if (event.ctrlKey || event.metaKey || event.altKey || isBusy || !isOn.checked) return;
     const action = actions[event.key];
     if (!action) return;
     event.preventDefault();
