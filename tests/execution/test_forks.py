@@ -164,7 +164,9 @@ async def test_fork_overrules_a_fact_and_keeps_earlier_work() -> None:
     assert (forked.status, texts(forked), forked.answers[0].by.value) == (RunStatus.COMPLETED, ["FastAPI"], "human")
     assert bench.notes == ["before", "after", "after"]
     assert bench.calls() == calls + 3
-    assert f"{forked.id} (completed, 3 model calls, 3 more kept)" in await bench.app.forks.diff(run.id, forked.id)
+    assert f"{forked.id} (completed, 3 model calls of its own, 3 shared)" in await bench.app.forks.diff(
+        run.id, forked.id
+    )
     again = await bench.app.fork(forked.id, run.answered_questions[0].id, "Express")
     assert "Express" in str(again.result)
     assert bench.notes == ["before", "after", "after"]  # With the run's own answer all is in its journal.
@@ -224,7 +226,7 @@ async def test_branches_are_compared_by_files_answers_and_own_cost() -> None:
     lines = await app.forks.diff(done.id, forked.id)
     own, made = forked.total_usage.minus(before), sum(not call.tool for call in await calls_of(app, forked.id))
     assert own.model_calls == made
-    assert f"{forked.id} (completed, {made} model calls, {before.model_calls} more kept)" in lines
+    assert f"{forked.id} (completed, {made} model calls of its own, {before.model_calls} shared)" in lines
     theirs, ours = [line for line in lines if line.startswith("  files: ")]
     assert "server.js (+" in ours
     assert "server.js" not in theirs

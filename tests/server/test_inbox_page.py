@@ -97,7 +97,7 @@ async def test_answer_from_a_filtered_inbox_returns_to_the_filter() -> None:
         question = run["questions"][0]["id"]
         sent = await bob.post(f"/runs/{run['run_id']}/answers", data={**fields, "question": question})
     assert (wrong.status_code, "Which port?" in wrong.text) == (422, True)
-    assert (sent.status_code, sent.headers["Location"]) == (303, "/?text=port")
+    assert (sent.status_code, sent.headers["Location"]) == (303, "/?text=port&answered=1")
 
 
 async def test_inbox_with_an_age_that_is_none_says_so() -> None:

@@ -88,7 +88,7 @@ async def test_task_is_started_answered_killed_resumed_and_forked(tmp_path: Path
             await page.goto(process.url + address)
             await page.get_by_role("button", name="Express").click()
             await expect(page.get_by_role("status")).to_have_text("completed")
-            await expect(page.locator("#files summary", has_text="server.js")).to_be_visible()
+            await expect(page.locator("#files h3", has_text="server.js")).to_be_visible()
             await expect(page.locator("#transcript summary", has_text="Wrote server.js")).to_be_visible()
             await look(page, "completed")
             framework = page.locator("section", has=page.get_by_role("heading", name="Which framework?"))
@@ -242,7 +242,7 @@ async def test_irreversible_action_takes_a_second_click_that_names_it(scripts: b
             if scripts:
                 await look(page, "undo")
             await page.get_by_role("button", name="Yes, undo these changes").click()
-            await expect(page.get_by_role("heading", name="Undone:").first).to_be_visible()
+            await expect(page.get_by_role("heading", name="put back").first).to_be_visible()
 
 
 async def test_every_kind_of_question_has_its_fields() -> None:

@@ -276,9 +276,11 @@ def compare_runs(one: ComparedRun, other: ComparedRun) -> list[str]:
     alike = 0
     while alike < min(len(pairs), len(others)) and _alike(pairs[alike], others[alike]):
         alike += 1
-    lines = [f"The same: {_some(alike, 'answer')}."]
+    lines = [f"The same: {_some(alike, 'answer')}."] if alike else []
     if alike == max(len(pairs), len(others)):
         lines.append("No answer differs.")
+    elif not alike:
+        lines.append("They part at the first answer.")
     for branch, history in ((one, pairs), (other, others)):
         run = branch.run
         lines.append(f"{run.id} ({run.status}, {_count_calls(branch)})")
@@ -287,8 +289,9 @@ def compare_runs(one: ComparedRun, other: ComparedRun) -> list[str]:
         ]
         lines += [f"  still open: {question.asker_for_whom()}: {question.question}" for question in run.questions]
         lines.append(f"  result: {one_line(run.result or run.error or 'none yet', _RESULT_CHARS)}")
+        spent = "cost of its own calls" if run.forked_from else "cost"
         lines += [
-            f"  {label}: {text}" for label, text in (("files", _list_files(branch)), ("cost", _cost(branch))) if text
+            f"  {label}: {text}" for label, text in (("files", _list_files(branch)), (spent, _cost(branch))) if text
         ]
     return lines
 
@@ -296,7 +299,7 @@ def compare_runs(one: ComparedRun, other: ComparedRun) -> list[str]:
 def _count_calls(branch: ComparedRun) -> str:
     own = Usage.total(branch.own_usage.values()).model_calls
     kept = branch.run.total_usage.model_calls - own
-    return f"{_some(own, 'model call')}{f', {kept} more kept' if kept else ''}"
+    return f"{_some(own, 'model call')}{f' of its own, {kept} shared' if kept else ''}"
 
 
 def _list_files(branch: ComparedRun) -> str:

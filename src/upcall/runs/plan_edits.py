@@ -14,6 +14,7 @@ from upcall.runs.plan import Plan, PlanStatus, PlanStep, describe_problem
 from upcall.text import one_line
 
 if TYPE_CHECKING:
+    from upcall.questions.question import Question
     from upcall.runs.run import Run
 
 _ID = r"[\w.-]*\w"
@@ -85,6 +86,11 @@ def write_edits(plan: Plan, descriptions: Mapping[str, str], added: str = "") ->
 def write_review(plan: Plan, descriptions: Mapping[str, str], added: str, own: str) -> str:
     """Write what a form of a plan changes: the edits of `write_edits`, then `own` words. Empty if nothing."""
     return "\n".join(filter(None, [write_edits(plan, descriptions, added), own.strip()]))
+
+
+def shows_plan(question: Question) -> bool:
+    """Return whether a question shows a plan for review, of which single steps can be edited."""
+    return question.is_risk and EDITS_HINT in question.question
 
 
 def find_review(run: Run) -> str | None:

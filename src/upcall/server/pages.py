@@ -125,7 +125,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         if refused:
             return await show_inbox(caller, wanted, refused=refused, answered=answered)
         left = replace(wanted, several="" if given else wanted.several)
-        return RedirectResponse(f"/?{left.query}{'&' if left.query else ''}answered={answered}", 303)
+        return _show_receipt(left, answered)
 
     @router.get("/runs")
     async def list_runs(request: Request, caller: CurrentUser, only: Filter, before: str | None = None) -> Response:
@@ -180,7 +180,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
             if back:
                 return await show_inbox(caller, InboxFilter.parse(back), None, error, question)
             return await show_run(run_id, caller, error, question)
-        return RedirectResponse(f"/?{InboxFilter.parse(back).query}" if back else f"/runs/{run_id}", 303)
+        return _show_receipt(InboxFilter.parse(back), 1) if back else RedirectResponse(f"/runs/{run_id}", 303)
 
     @router.post("/runs/{run_id}/plan")
     async def review_plan(request: Request, run_id: str, caller: CurrentUser) -> Response:
@@ -303,6 +303,11 @@ async def _find_topic(app: Upcall, caller: Caller, filled: Filled) -> str:
     except UpcallError:
         question = None
     return filled.question_id if question is None else name_topic(question)
+
+
+def _show_receipt(wanted: InboxFilter, answered: int) -> Response:
+    """Go back to the inbox, which says how many answers were sent."""
+    return RedirectResponse(f"/?{wanted.query}{'&' if wanted.query else ''}answered={answered}", 303)
 
 
 def _read_answer(question: str, choices: list[str], own: str, act: str) -> AnswerValue:

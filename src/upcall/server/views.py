@@ -18,7 +18,7 @@ from upcall.html_templates import load_templates
 from upcall.questions.question import Question, format_time
 from upcall.questions.question_form import QuestionForm
 from upcall.runs.file_changes import Change, count_lines, list_standing
-from upcall.runs.plan_edits import can_edit, find_review
+from upcall.runs.plan_edits import can_edit, find_review, shows_plan
 from upcall.runs.run import Run, Usage
 from upcall.runs.transcript import EntryKind, TranscriptEntry
 from upcall.server.agent_rows import list_rows
@@ -255,6 +255,7 @@ def _templates() -> Environment:
         lines=count_lines,
         markdown=_markdown,
         topic=name_topic,
+        shows_plan=shows_plan,
         when=_when,
         who=_who,
         status=name_status,
