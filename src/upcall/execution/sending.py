@@ -20,6 +20,7 @@ from upcall.runs.run import Run
 from upcall.runs.run_page import is_storable
 from upcall.runs.states import RunStatus
 from upcall.runs.steering import SentMessage
+from upcall.storage.store import RunStore
 
 MAX_MESSAGE_CHARS = 100_000
 
@@ -33,6 +34,8 @@ async def send_message(
     """Store a message for an agent of a run; see `Upcall.say`."""
     run = (await access.load_owned(run_id, "say")).run
     _check_text(text)
+    if new_id is not None and await is_sent(access.store, run.id, new_id):
+        return SentMessage(run.id, new_id, to, await _describe_future(access, run, to))
     if run.is_final:
         raise _refuse_final(run)
     agents = await _list_agents(teams, run)
@@ -44,6 +47,12 @@ async def send_message(
     if now.is_final:
         raise _refuse_final(now)
     return SentMessage(run.id, message.message, to, await _describe_future(access, now, to))
+
+
+async def is_sent(store: RunStore, run_id: str, message_id: str) -> bool:
+    """Return whether a message is stored with a run: who sends it again, after the run has ended too, has sent it."""
+    sent = await store.events.read(run_id, types=(MessageSent,))
+    return any(isinstance(each.event, MessageSent) and each.event.message == message_id for each in sent)
 
 
 async def request_stop(access: RunAccess, run_id: str) -> Run:
@@ -74,6 +83,8 @@ def _refuse_final(run: Run) -> RunNotWaiting:
 async def _describe_future(access: RunAccess, run: Run, to: str | None) -> str:
     """Return in one line what becomes of a message."""
     who = to or "the next agent that calls its model"
+    if run.is_final:
+        return f"Run {run.id} is {run.status.value}. The message was stored before that."
     if run.waiting:
         return f"Run {run.id} waits for an answer. The message is kept; {who} reads it when the run continues."
     if run.status is RunStatus.QUEUED:

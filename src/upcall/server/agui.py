@@ -39,6 +39,7 @@ from pydantic_core import PydanticSerializationError
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from upcall.errors import CallerError, UnknownQuestion, UpcallError
+from upcall.execution.sending import is_sent
 from upcall.questions.matching import AnswerValue
 from upcall.runs.run import Run, Usage
 from upcall.runs.states import RunStatus
@@ -122,7 +123,11 @@ class _AguiExchange:
         is_repeated = await is_begun(self._service, run_id)
         if not is_repeated:
             before = await self._find_last()
-            if before is not None and (before.under_way or self._option("to") is not None):
+            if before is not None and (
+                before.under_way
+                or self._option("to") is not None
+                or await is_sent(self._service.store, before.id, run_id)
+            ):
                 async for event in self._say(before, run_id):
                     yield event
                 return

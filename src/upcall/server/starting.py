@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from upcall import identity
-from upcall.errors import UnknownRun, UpcallError
+from upcall.errors import CallerError, UnknownRun, UpcallError
 from upcall.execution.start_options import check_options
 from upcall.questions.answer import Answer
 from upcall.questions.matching import AnswerValue
@@ -48,7 +48,7 @@ async def begin_run(
         "run_id": run_id,
     }
     check_options(options_given)  # Before anything is stored in a folder of this name.
-    app = service.app_for(caller, review_plan=bool(wanted.review_plan))
+    app = service.app_for(caller, review_plan=await _wants_review(service, caller, wanted))
     try:
         paths = await _keep_documents(service, run_id, documents)
         options = check_options({**options_given, **({"documents": paths} if paths else {})})
@@ -58,6 +58,20 @@ async def begin_run(
             await service.store.uploads.forget(run_id)
             raise
     return run_id  # If the same request was made twice at once, this is the run that it began.
+
+
+async def _wants_review(service: Service, caller: Caller, wanted: Start) -> bool:
+    """Return whether the plan of a new run is reviewed: as asked for, else as that of the run that it follows.
+
+    Raises:
+        CallerError: nobody would show one.
+    """
+    if wanted.review_plan and service.has_own_team:
+        raise CallerError("The team of this service makes no plan to review. Leave review_plan out.")
+    if wanted.review_plan is not None or wanted.follows is None or service.has_own_team:
+        return bool(wanted.review_plan)
+    earlier = await service.app_for(caller).get(wanted.follows, user=caller.user)
+    return earlier.config.team is not None and earlier.config.team.enable_plan_approval
 
 
 async def _keep_documents(service: Service, run_id: str, documents: Sequence[Sent]) -> list[Path]:
