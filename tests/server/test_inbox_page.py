@@ -23,7 +23,7 @@ from upcall.server.views import format_distance
 async def ask(site: Site, text: str, *, days: int = 0, asker: str = "coder", user: str = "bob", **more: str) -> str:
     """Store a run that waits for the answer to one question; the id of the run."""
     at = identity.now() - timedelta(days=days)
-    question = Question(id=identity.new_id(), question=text, path=("lead", asker), asked_at=at)
+    question = Question(id=more.get("id") or identity.new_id(), question=text, path=("lead", asker), asked_at=at)
     run = Run(
         task=more.get("task", "Build it"),
         user=user,
@@ -105,6 +105,36 @@ async def test_inbox_with_an_age_that_is_none_says_so() -> None:
         await ask(site, "Which port?")
         page = await bob.get("/?older_than=soon")
     assert (page.status_code, "is not an age" in page.text) == (400, True)
+
+
+async def test_wrong_age_in_an_empty_inbox_is_refused() -> None:
+    async with serving() as site, await site.browser("bob") as bob:
+        assert (await bob.get("/?newer_than=soon")).status_code == 400
+
+
+@pytest.mark.parametrize("query", ["", "several=1"])
+async def test_question_in_two_branches_has_two_fields(query: str) -> None:
+    async with serving() as site, await site.browser("bob") as bob:
+        for _ in range(2):
+            await ask(site, "Which port?", id="same")
+        page = await read(bob, f"/?{query}")
+    ids = re.findall(r'id="([^"]*same)"', page)
+    assert (len(ids), len(set(ids))) == (6, 6)
+
+
+async def test_wrong_answer_is_shown_at_its_own_branch() -> None:
+    async with serving(one_agent(ASK)) as site, await site.browser("bob") as bob, await site.caller("bob") as api:
+        run = await start(api)
+        question = run["questions"][0]["id"]
+        other = await ask(site, "Which port?", days=1, id=question)
+        fields = {"csrf": find_csrf(await read(bob, "/")), "question": question, "choice": ["Express", "FastAPI"]}
+        page = (await bob.post(f"/runs/{run['run_id']}/answers", data={**fields, "back": "?"})).text
+    before, after = page.split(f'id="question-{run["run_id"]}')
+    assert (f'id="question-{other}' in before, before.count('role="alert"'), after.count('role="alert"')) == (
+        True,
+        0,
+        1,
+    )
 
 
 async def test_run_is_renamed_and_found_by_its_name() -> None:

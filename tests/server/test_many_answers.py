@@ -11,7 +11,7 @@ from lab import CHROMIUM, chromium
 from playwright.async_api import expect
 from services import ASK, one_agent, serving, settle, start
 from test_inbox_page import ask, read
-from test_web_browser import look
+from test_web_browser import log_in, look
 from test_web_security import find_csrf
 
 from upcall.testing import Call, Calls
@@ -105,6 +105,15 @@ async def test_question_of_somebody_else_is_refused_and_not_shown() -> None:
         assert (await site.service.store.load(run_id)).version == 1
 
 
+async def test_form_with_thousands_of_fields_is_read() -> None:
+    async with serving(one_agent(ASK, "Done.")) as site, await site.browser("bob") as bob:
+        async with await site.caller("bob") as api:
+            run = await start(api)
+        fields = {f"own-{run['run_id']}/{number}": "" for number in range(2_000)}
+        sent = await send(bob, {**fields, f"choice-{key(run)}": "Express"})
+        assert (sent.status_code, sent.headers["Location"]) == (303, "/?answered=1")
+
+
 async def test_empty_form_for_many_changes_nothing() -> None:
     async with serving() as site, await site.browser("bob") as bob:
         run_id = await ask(site, "Which port?")
@@ -131,3 +140,35 @@ async def test_many_answers_are_filled_in_by_keys_alone(scripts: bool) -> None:
             await expect(page.get_by_role("status")).to_have_text("2 answers are sent.")
             states = [(await settle(api, str(each["run_id"])))["status"] for each in (first, second)]
     assert states == ["completed", "completed"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
+async def test_refused_form_stays_live_with_what_is_filled_in() -> None:
+    async with chromium() as browser, serving(one_agent(ASK, ASK)) as site, await site.caller() as api:
+        page = await log_in(browser, f"{site.url}/login?token=the-operator")
+        await start(api)
+        await page.goto(f"{site.url}/?several=1")
+        await page.get_by_label("Or in your own words").fill("7")
+        await page.get_by_role("button", name="Send all answers").click()
+        await expect(page.get_by_role("alert")).to_contain_text("1 answer did not hold")
+        second = await start(api)
+        await expect(page.locator("article")).to_have_count(2)
+        await expect(page.get_by_label("Or in your own words").first).to_have_value("7")
+        await api.post(f"/api/runs/{second['run_id']}/cancel")
+        await expect(page.locator("article")).to_have_count(1)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
+async def test_empty_form_for_many_takes_a_question_that_comes() -> None:
+    async with chromium() as browser, serving(one_agent(ASK, "Done.")) as site, await site.caller() as api:
+        page = await log_in(browser, f"{site.url}/login?token=the-operator")
+        await page.goto(f"{site.url}/?several=1")
+        send_all = page.get_by_role("button", name="Send all answers")
+        await expect(send_all).to_be_hidden()
+        run = await start(api)
+        await page.get_by_label("Express").check()
+        await send_all.click()
+        await expect(page.get_by_role("status")).to_have_text("1 answer is sent.")
+        assert (await settle(api, str(run["run_id"])))["status"] == "completed"

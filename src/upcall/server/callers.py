@@ -29,6 +29,9 @@ FORMS = ("application/x-www-form-urlencoded", FILES)
 MAX_JSON_NODES = 100_000
 """Some 3,000 messages of a conversation; half a second where each of the pieces is wrong."""
 
+MAX_FIELDS = 10_000
+"""Of a form: about as many as a body without files has room for. One page of the inbox may have thousands."""
+
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -233,5 +236,5 @@ def is_same_origin(request: HTTPConnection) -> bool:
 async def _form_field(request: Request) -> str:
     if not request.headers.get("Content-Type", "").startswith(FORMS):
         return ""
-    sent = (await request.form()).get(CSRF_FIELD, "")
+    sent = (await request.form(max_fields=MAX_FIELDS)).get(CSRF_FIELD, "")
     return sent if isinstance(sent, str) else ""

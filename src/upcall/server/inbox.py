@@ -76,21 +76,35 @@ class InboxFilter:
         """Whether some questions are not wanted."""
         return any((self.text, self.owner, self.asker, self.older_than, self.newer_than))
 
-    def allows(self, entry: InboxEntry, name: str, now: datetime) -> bool:
-        """Return whether a question is wanted.
+    def at(self, now: datetime) -> Condition:
+        """Return the filter as a condition, its ages counted from a time.
 
         Raises:
             CallerError: an age is none.
         """
-        question = entry.question
-        before, since = parse_age(self.older_than, "older_than", now), parse_age(self.newer_than, "newer_than", now)
+        return Condition(
+            self, parse_age(self.older_than, "older_than", now), parse_age(self.newer_than, "newer_than", now)
+        )
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Which open questions are wanted, with the times that the filter's ages mean."""
+
+    wanted: InboxFilter
+    before: datetime | None
+    since: datetime | None
+
+    def allows(self, entry: InboxEntry, name: str) -> bool:
+        """Return whether a question is wanted."""
+        question, wanted = entry.question, self.wanted
         texts = (question.question, question.header or "", question.context or "", *question.path, entry.task, name)
         return (
-            (not self.text or _holds(self.text, texts) or _is_id(self.text, entry.run_id))
-            and (not self.owner or entry.user == self.owner)
-            and (not self.asker or self.asker in question.path)
-            and (before is None or question.asked_at < before)
-            and (since is None or question.asked_at >= since)
+            (not wanted.text or _holds(wanted.text, texts) or _is_id(wanted.text, entry.run_id))
+            and (not wanted.owner or entry.user == wanted.owner)
+            and (not wanted.asker or wanted.asker in question.path)
+            and (self.before is None or question.asked_at < self.before)
+            and (self.since is None or question.asked_at >= self.since)
         )
 
 
@@ -111,11 +125,12 @@ async def find_questions(
     Raises:
         CallerError: an age is none, or no page names this place.
     """
+    condition = wanted.at(now)
     shown, names, damaged = list[InboxEntry](), dict[str, str](), list[DamagedRun]()
     for _ in range(MAX_LOOKED_AT // RUNS_AT_ONCE):
         page = await app.inbox(user, limit=RUNS_AT_ONCE, after=after)
         names |= await read_names(app.store, [*{entry.run_id for entry in page if entry.task}])
-        shown += [entry for entry in page if wanted.allows(entry, names.get(entry.run_id, ""), now)]
+        shown += [entry for entry in page if condition.allows(entry, names.get(entry.run_id, ""))]
         damaged += page.damaged
         after = page.next
         if after is None or not wanted.is_search or len(shown) >= ENOUGH:

@@ -47,11 +47,14 @@ class RefusedAnswer:
 
 def read_answers(form: FormData) -> Sequence[Filled]:
     """Read a form with fields for each question, named by run and question; those left empty are no answers."""
+    fields = dict[str, list[str]]()
+    for name, value in form.multi_items():
+        fields.setdefault(name, []).append(str(value))
     read = []
-    for key in dict.fromkeys(str(each) for each in form.getlist("question")):
+    for key in dict.fromkeys(fields.get("question", ())):
         run_id, _, question_id = key.partition("/")
-        choices = [str(each) for each in form.getlist(f"choice-{key}") if each]
-        filled = Filled(run_id, question_id, choices, str(form.get(f"own-{key}", "")))
+        choices = [each for each in fields.get(f"choice-{key}", ()) if each]
+        filled = Filled(run_id, question_id, choices, fields.get(f"own-{key}", [""])[0])
         read += [filled] if choices or filled.own.strip() else []
     return read
 

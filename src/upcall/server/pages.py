@@ -36,7 +36,6 @@ from upcall.server.uploads import DOCUMENTS, IMAGES, read_files
 from upcall.server.views import PageFrame, list_operations, name_topic, render, run_view
 from upcall.ui import diagrams
 
-FormText = Annotated[str, Form()]
 STATIC = Path(__file__).parent / "static"
 PAGE_SIZE = 30
 MAX_LOOKS = 50
@@ -70,7 +69,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         wanted: InboxFilter,
         after: str | None = None,
         wrong: AnswerError | None = None,
-        question: str = "",
+        wrong_at: str = "",
         refused: Sequence[RefusedAnswer] = (),
         answered: int = 0,
     ) -> HTMLResponse:
@@ -83,7 +82,9 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
             "damaged": page.found.damaged,
             "next": page.found.next,
         }
-        view |= {"wrong": wrong, "wrong_at": question, "answered": answered}
+        is_wrong_shown = wrong_at in {f"{each.run_id}/{each.question.id}" for each in page.found}
+        view |= {"wrong": wrong, "wrong_at": wrong_at, "is_wrong_shown": is_wrong_shown, "answered": answered}
+        view["address"] = "&".join(filter(None, [wanted.query, urlencode({"after": after}) if after else ""]))
         view["refused"] = [(each, await _find_topic(app, caller, each.filled)) for each in refused]
         view["filled"] = {each.filled.key: each.filled for each in refused}
         shown = render("inbox.html", frame(caller), **view, wanted=wanted, holds=holds)
@@ -178,7 +179,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
             await service.answer(caller, run_id, {question: value})
         except AnswerError as error:
             if back:
-                return await show_inbox(caller, InboxFilter.parse(back), None, error, question)
+                return await show_inbox(caller, InboxFilter.parse(back), None, error, f"{run_id}/{question}")
             return await show_run(run_id, caller, error, question)
         return _show_receipt(InboxFilter.parse(back), 1) if back else RedirectResponse(f"/runs/{run_id}", 303)
 
@@ -195,7 +196,13 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         return RedirectResponse(f"/runs/{run_id}", 303)
 
     @router.post("/runs/{run_id}/messages")
-    async def say(run_id: str, caller: CurrentUser, text: FormText, key: FormText, to: FormText = "") -> Response:
+    async def say(
+        run_id: str,
+        caller: CurrentUser,
+        text: Annotated[str, Form()],
+        key: Annotated[str, Form()],
+        to: Annotated[str, Form()] = "",
+    ) -> Response:
         await send_once(service, caller, run_id, text, to.strip() or None, key)
         return RedirectResponse(f"/runs/{run_id}#messages", 303)
 
@@ -205,12 +212,20 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         return RedirectResponse(f"/runs/{run_id}", 303)
 
     @router.post("/runs/{run_id}/follow-up")
-    async def follow_up(run_id: str, caller: CurrentUser, task: FormText, key: FormText) -> Response:
+    async def follow_up(
+        run_id: str, caller: CurrentUser, task: Annotated[str, Form()], key: Annotated[str, Form()]
+    ) -> Response:
         new_id = await begin_run(service, caller, Start(task=task, follows=run_id), key=key)
         return RedirectResponse(f"/runs/{new_id}", 303)
 
     @router.post("/runs/{run_id}/fork")
-    async def fork(run_id: str, caller: CurrentUser, question: FormText, answer: FormText, key: FormText) -> Response:
+    async def fork(
+        run_id: str,
+        caller: CurrentUser,
+        question: Annotated[str, Form()],
+        answer: Annotated[str, Form()],
+        key: Annotated[str, Form()],
+    ) -> Response:
         new_id = await begin_fork(service, caller, run_id, question, answer, key)
         return RedirectResponse(f"/runs/{new_id}", 303)
 
@@ -234,7 +249,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         return RedirectResponse(f"/runs/{run_id}", 303)
 
     @router.post("/runs/{run_id}/undo")
-    async def undo(run_id: str, caller: CurrentUser, change: FormText) -> Response:
+    async def undo(run_id: str, caller: CurrentUser, change: Annotated[str, Form()]) -> Response:
         await service.app_for(caller).changes.undo(run_id, change, user=caller.user)
         return RedirectResponse(f"/runs/{run_id}#files", 303)
 
@@ -278,7 +293,7 @@ def _add_doors(router: APIRouter, authenticator: Authenticator) -> None:
         return HTMLResponse(render("login.html", PageFrame(None, request.app.state.is_demo), wrong=False))
 
     @router.post("/login")
-    async def log_in(request: Request, token: FormText) -> Response:
+    async def log_in(request: Request, token: Annotated[str, Form()]) -> Response:
         if not is_same_origin(request):
             raise CallerError("Another page sent this form; nothing was changed. Load the page again.")
         return await _log_in(request, token.strip())

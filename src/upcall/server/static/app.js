@@ -3,6 +3,7 @@
 (() => {
   const isTouched = (part) =>
     part.contains(document.activeElement) && document.activeElement.matches("input, textarea") ||
+    part.matches("[data-filled]") || part.querySelector("[data-filled]") || // What was refused, to be sent again.
     [...part.querySelectorAll("input:not([type=hidden]), textarea")].some((field) =>
       /checkbox|radio/.test(field.type) ? field.checked !== field.defaultChecked : field.value !== field.defaultValue
     );
@@ -43,7 +44,7 @@
     if (!isTouched(part)) return replaceOpen(part, next);
     for (const section of part.querySelectorAll("[id^=question-]")) {
       const successor = next.querySelector("#" + CSS.escape(section.id));
-      if (!successor && !isTouched(section)) section.remove();
+      if (!successor && !isTouched(section)) (section.closest("article") || section).remove();
     }
     for (const section of next.querySelectorAll("[id^=question-]"))
       if (!part.querySelector("#" + CSS.escape(section.id))) part.append(section.closest("article") || section);
@@ -84,8 +85,8 @@
       while (isStale) {
         isStale = false;
         const shown = onShown && onShown();
-        const response = await fetch(location.pathname + location.search, { headers: { Accept: "text/html" } });
-        if (response.redirected) return location.reload();
+        const response = await fetch(document.body.dataset.page, { headers: { Accept: "text/html" } });
+        if (response.redirected) return location.assign(response.url);
         if (!response.ok) return;
         const next = new DOMParser().parseFromString(await response.text(), "text/html");
         const end = document.querySelector(".talk");
