@@ -283,7 +283,7 @@ class ToolLoopAgent(ResumableAgent[StateT], Generic[StateT, RequestT, ResultT]):
         if isinstance(ending, Handoff):
             yield Response(chat_message=self._handoffs.end_turn(turn, ending))
         elif ending is not None:
-            if steered := await self._take_steering(ends=True):
+            if steered := await self._take_steering():
                 for event in steered:
                     yield event
                 return
@@ -357,9 +357,9 @@ class ToolLoopAgent(ResumableAgent[StateT], Generic[StateT, RequestT, ResultT]):
     def _conclude(self, this: Round[RequestT], result: ResultT) -> AsyncGenerator[Event | Response, None]:
         """Do what follows from a result; yield a `Response` if that ends the turn."""
 
-    async def _take_steering(self, *, ends: bool = False) -> Sequence[Event]:
+    async def _take_steering(self) -> Sequence[Event]:
         """Take in what the human writes to the agent while it works, and return the events of that; an agent that asks
-        its model for a value takes in nothing. If there is anything, a turn that `ends` here continues."""
+        its model for a value takes in nothing. If there is anything, a turn that would end here continues."""
         return ()
 
     def _before_close(self) -> None:

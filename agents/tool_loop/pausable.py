@@ -188,9 +188,9 @@ class PausableAgent(ToolLoopAgent[Turn, PausableRequest, TurnEnd], Component[Pau
 
     async def _prepare(self, token: CancellationToken) -> AsyncGenerator[Event | PausableRequest | Response, None]:
         turn = self._state
-        for event in await self._take_steering():
-            yield event
         limit = find_limit(turn, self._parts.settings)
+        for event in [] if limit else await self._take_steering():
+            yield event
         if limit and not (limit.outcome == REPEATS and begin_last_words(turn)):
             yield await self._stop(limit, token)
             return
@@ -204,10 +204,11 @@ class PausableAgent(ToolLoopAgent[Turn, PausableRequest, TurnEnd], Component[Pau
         shape = self._interpreter.shape(offers_tools=bool(offered))
         yield PausableRequest(messages, offered, known, shape, limit=limit)
 
-    async def _take_steering(self, *, ends: bool = False, before: LLMMessage | None = None) -> Sequence[Event]:
+    async def _take_steering(self, *, before: LLMMessage | None = None) -> Sequence[Event]:
         """See `ToolLoopAgent`. `before` enters the context first, if there is anything to read."""
         steering, turn = current_scope().steering, self._state
-        taken = () if steering is None else await steering.take(self.name, len(turn.messages), ends=ends)
+        replies = sum(isinstance(each, AssistantMessage) for each in turn.messages)
+        taken = () if steering is None else await steering.take(self.name, replies)
         if taken and before is not None:
             turn.add(before)
         for message in taken:
@@ -264,7 +265,7 @@ class PausableAgent(ToolLoopAgent[Turn, PausableRequest, TurnEnd], Component[Pau
         reply, warning = this.reply, this.found.warning
         turn = self._state
         written = AssistantMessage(content=this.text, thought=reply.thought, source=self.name)
-        if not this.request.limit and (steered := await self._take_steering(ends=True, before=written)):
+        if not this.request.limit and (steered := await self._take_steering(before=written)):
             yield self._make_thought(this.shown, this.message_id, reply.usage)
             for event in steered:
                 yield event

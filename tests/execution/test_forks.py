@@ -19,7 +19,7 @@ from upcall import Run, RunStatus, Settings, Upcall
 from upcall import ask as ask_user
 from upcall.agents import PausableAgent
 from upcall.errors import AnswerRefused, CallerError, UnknownRun
-from upcall.execution import forks
+from upcall.execution import branches, forks
 from upcall.execution.branches import BranchRow
 from upcall.execution.demo import TASKS, demo_reply
 from upcall.questions.answer import Outcome
@@ -230,8 +230,8 @@ async def test_branches_are_compared_by_files_answers_and_own_cost() -> None:
     theirs, ours = [line for line in lines if line.startswith("  files: ")]
     assert "server.js (+" in ours
     assert "server.js" not in theirs
-    cost = f"  cost: {own.prompt_tokens:,}+{own.completion_tokens:,} tokens, {own.tokens / 1_000_000:.4f} USD"
-    assert lines[-1] == cost
+    spent = f"{own.prompt_tokens:,}+{own.completion_tokens:,} tokens, {own.tokens / 1_000_000:.4f} USD"
+    assert lines[-1] == f"  cost of its own calls: {spent}"
 
 
 async def calls_of(app: Upcall, run_id: str) -> list[TimedCall]:
@@ -485,3 +485,32 @@ async def test_tree_is_shown_to_its_owner_alone() -> None:
     run = await bench.app.start("Build it", user="alice")
     with pytest.raises(UnknownRun):
         await bench.app.forks.tree(run.id, user="bob")
+
+
+async def test_tree_writes_no_refusal_for_what_is_gone() -> None:
+    bench = Bench(ONE)
+    run = await bench.app.start("Build it", user="alice")
+    await bench.app.answer(run.id, "Express", user="alice")
+    forked = await bench.app.fork(run.id, run.questions[0].id, "FastAPI", user="alice")
+    await bench.app.store.delete(run.id)
+    await bench.app.forks.tree(forked.id, user="alice")
+    assert [each.kind for each in await bench.app.log.audit(user=None) if each.kind == "refused"] == []
+
+
+async def test_tree_of_many_branches_loads_no_more_than_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(branches, "MAX_BRANCHES", 3)
+    bench = Bench(ONE)
+    run = await bench.app.start("Build it")
+    await bench.app.answer(run.id, "Express")
+    made = [await bench.app.fork(run.id, run.questions[0].id, "FastAPI") for _ in range(5)]
+    loaded = []
+    load = bench.app.store.load_run
+
+    async def count(run_id: str) -> Run:
+        loaded.append(run_id)
+        return await load(run_id)
+
+    monkeypatch.setattr(bench.app.store, "load_run", count)
+    rows = await bench.app.forks.tree(made[-1].id)
+    assert [row.run.id for row in rows] == [run.id, made[-1].id, made[0].id]
+    assert len(loaded) <= 3 + 2  # The run itself, and the one above it.

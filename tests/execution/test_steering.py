@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -10,18 +11,26 @@ from typing import Any
 
 import pytest
 import steered_process
-from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.agents import AssistantAgent, UserProxyAgent
 from autogen_agentchat.base import Team
-from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.conditions import HandoffTermination, TextMessageTermination
+from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
+from autogen_core import CancellationToken
+from autogen_core.models import CreateResult
 from conversation import soon
 from forked import run_python
 from steered_process import RUN, World, wait_for
 
-from upcall import PausableAgent, Run, RunStatus, Upcall, ask
+from upcall import PausableAgent, Run, RunStatus, Settings, Upcall, ask
+from upcall.autogen.journal import Journal
 from upcall.errors import CallerError, NotAllowed, RunNotWaiting
-from upcall.runs.events import MessageTaken
+from upcall.execution.demo import TASKS, demo_reply
+from upcall.execution.steering import RunSteering
+from upcall.runs.events import MessageSent, MessageTaken
 from upcall.runs.transcript import EntryKind
-from upcall.testing import Call, Calls, ScriptedModelClient
+from upcall.storage.export import export_run, import_run
+from upcall.storage.store import RunStore
+from upcall.testing import Call, Calls, Reply, Request, ScriptedModelClient
 
 
 def read_by(requests: Sequence[Sequence[dict[str, Any]]], text: str = "Use tabs.") -> list[int]:
@@ -188,8 +197,8 @@ async def test_message_to_an_unknown_agent_names_the_agents(tmp_path: Path) -> N
     await soon(world.app.start("Build it", run_id=RUN))
     with pytest.raises(CallerError, match=r"has no agent 'codr'. Known: lead, lead/coder\."):
         await world.app.say(RUN, "Use tabs.", to="codr")
-    with pytest.raises(CallerError, match=r"has no agent 'codr'. Known: lead, lead/coder\."):
-        await Upcall(world.client, store="runs.db").say(RUN, "Use tabs.", to="codr")
+    sent = await Upcall(world.client, store="runs.db").say(RUN, "Use tabs.", to="codr")
+    assert "Whether there is an agent 'codr', this program cannot say" in sent.note
 
 
 @pytest.mark.parametrize("text", ["", " \n", "x" * 100_001, "half \ud800"])
@@ -373,3 +382,112 @@ async def test_stop_leaves_a_submitted_run_to_be_resumed(tmp_path: Path) -> None
     await world.app.resume(RUN, wait=False)
     await soon(world.app.drain())
     assert ((await world.app.get(RUN)).result, world.steps()) == ("Done.", ["1", "2", "3"])
+
+
+# -- what crosses the way of a message or a stop --------------------------------------------------------------------
+
+
+async def test_fork_does_not_read_what_was_written_after_it() -> None:
+    def reply(request: Request) -> Reply:
+        results = list(request.tool_results.values())
+        if "You are the lead." in request.system:
+            return f"Done: {results[0]}" if results else Call("coder", {"task": "Code"})
+        wrote = [each for each in request.messages if each.get("content") == "With tabs."]
+        return f"{results[0]}{' with tabs' * len(wrote)}" if results else Call("ask_user", {"question": "Which?"})
+
+    client = ScriptedModelClient(reply)
+
+    def team() -> Team:
+        coder = PausableAgent("coder", client, system_message="You are the coder.")
+        lead = PausableAgent("lead", client, system_message="You are the lead.", agents=[coder])
+        return RoundRobinGroupChat([lead], max_turns=1)
+
+    app = Upcall(team=team, store="runs.db")
+    asked = await soon(app.start("Build it", run_id=RUN))
+    await app.say(RUN, "With tabs.")
+    done = await soon(app.answer(RUN, "Express"))
+    forked = await soon(app.fork(RUN, asked.questions[0].id, "Koa"))
+    assert (done.result, forked.result) == ("Done: Express with tabs", "Done: Koa")
+
+
+async def test_exported_run_keeps_what_was_written_to_it(tmp_path: Path) -> None:
+    world, _ = await steered(tmp_path)
+    other = RunStore(tmp_path / "other.db")
+    await import_run(other, json.loads(json.dumps(await export_run(world.app.store, RUN))))
+    entries = await other.events.read(RUN, types=(MessageSent,))
+    assert [each.event.text for each in entries if isinstance(each.event, MessageSent)] == ["Use tabs."]
+
+
+async def test_two_readers_at_once_do_not_both_take_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path, "runs.db", ends=[Call("ask_user", {"question": "Ship it?"})])
+    await soon(world.app.start("Build it", run_id=RUN))
+    await world.app.say(RUN, "Use tabs.")
+    read = world.app.store.events.read_new
+
+    async def read_slowly(*given: Any) -> Any:
+        found = await read(*given)
+        await asyncio.sleep(0.01)
+        return found
+
+    async def write(records: Any) -> None:
+        await asyncio.sleep(0.02)
+
+    monkeypatch.setattr(world.app.store.events, "read_new", read_slowly)
+    steering = RunSteering(world.app.store, RUN, Journal(RUN, "e", {}, write), CancellationToken())
+    taken = await asyncio.gather(steering.take("lead", 1), steering.take("coder", 1))
+    assert sorted(map(len, taken)) == [0, 1]
+
+
+class StoppedInACall(ScriptedModelClient):
+    """A model during whose call of a number somebody stops the run."""
+
+    def __init__(self, replies: Any, number: int) -> None:
+        super().__init__(replies)
+        self.app: Upcall | None = None
+        self._number = number
+
+    async def create(self, messages: Any, **options: Any) -> CreateResult:
+        """Stop the run first, if it is that call."""
+        if self.app is not None and len(self.requests) + 1 == self._number:
+            await self.app.stop(RUN)
+        return await super().create(messages, **options)
+
+
+async def test_stop_holds_before_agents_that_read_no_messages() -> None:
+    model = StoppedInACall(demo_reply, 1)
+    model.app = Upcall(model, store="runs.db", settings=Settings.read(None, team={"stream": False}))
+    stopped = await soon(model.app.start(TASKS[0], run_id=RUN))
+    assert (stopped.interrupted, len(model.requests)) == (True, 1)
+    run = await soon(model.app.resume(RUN))
+    assert (run.status, len(model.requests) > 3) == (RunStatus.AWAITING_CLARIFICATION, True)
+
+
+async def test_stop_is_not_lost_where_a_pause_is_answered_at_once() -> None:
+    model = StoppedInACall([Call("transfer_to_user", {"question": "Which?"}), "Done.", "Done."], 1)
+
+    def team() -> Team:
+        stops = HandoffTermination("user") | TextMessageTermination("solo")
+        agent = PausableAgent("solo", model, handoffs=["user"])
+        return Swarm([agent, UserProxyAgent("user")], termination_condition=stops)
+
+    model.app = Upcall(team=team, store="runs.db")
+    stopped = await soon(model.app.start("Build it", run_id=RUN, unattended=True))
+    assert (stopped.interrupted, len(model.requests)) == (True, 1)
+    assert (await soon(model.app.resume(RUN))).result == "Done."
+
+
+async def test_message_at_an_agents_limit_is_not_taken_as_read(tmp_path: Path) -> None:
+    client = ScriptedModelClient([Call("step"), "Never asked."])
+
+    async def step() -> str:
+        """Take a step."""
+        await app.say(RUN, "Use tabs.")
+        return "stepped"
+
+    def team() -> Team:
+        return RoundRobinGroupChat([PausableAgent("solo", client, tools=[step], max_rounds=1)], max_turns=1)
+
+    app = Upcall(team=team, store="runs.db")
+    run = await soon(app.start("Build it", run_id=RUN))
+    assert len(client.requests) == 1
+    assert [each for each in run.warnings if "Nobody read your message" in each]

@@ -106,12 +106,13 @@ class Journal:
         self._started: dict[str, ToolRecord] = {}
         self._last: dict[tuple[Any, ...], str] = {}
         self._replies: dict[str, list[tuple[int, str]]] = {}
+        self._unused: dict[str, CallPath] = {}
+        """The recorded replies that were not replayed yet, and in which calls they were given."""
         for key, text in records.items():
             if key.startswith("model:"):
                 known = _read(ReplyRecord, text)
                 self._replies.setdefault(known.who, []).append((known.number, key))
-        self._unused = {key for known in self._replies.values() for _, key in known}
-        """The recorded replies that were not replayed yet."""
+                self._unused[key] = known.above
         self._steering = asyncio.Lock()
         self._in_flight: list[CallPath] = []
         """The model and tool calls under way: who works, with the call at each level, empty for a model's."""
@@ -193,7 +194,8 @@ class Journal:
         options: Sequence[str],
         fetch: Callable[[], Awaitable[CreateResult]],
     ) -> CreateResult:
-        """Return the recorded reply to a model call of `agent`, or request one with `fetch` and record it.
+        """Return the recorded reply to a model call of `agent`, or request one with `fetch` and record it, unless the
+        human wants the run to stop.
 
         The call is identified by its messages, in any order, and its `options`. In a replay, members that work at the
         same time may have received more or fewer of each other's messages: a request without a record gets the next
@@ -215,20 +217,22 @@ class Journal:
         if (there := self._find_recorded(key, asker)) is not None:
             self._last[who] = there
             self._taken.add(there)
-            self._unused.discard(there)
+            self._unused.pop(there, None)
             known = _read(ReplyRecord, self._records[there])
             if known.returned is not None and notes is not None:
                 notes.fields.keep(known.reply.content, Returned.from_json(known.returned))
             return known.reply
         # A reply to a request that no replay could make again would be of no use.
         await self.flush()
+        if (steering := current_scope().steering) is not None:
+            await steering.stop_if_requested()
         number = self._counts.get(asker, 0)
         try:
             with self._flying((*current_path(), (agent, ""))):
                 reply = _sendable_reply(await (fetch() if archive is None else archive.find_or_request(name, fetch)))
             kept = None if notes is None else notes.fields.find(reply.content)
             returned = None if kept is None else kept.to_json()
-            text = _dump(ReplyRecord(who=asker, number=number, reply=reply, returned=returned))
+            text = _dump(ReplyRecord(who=asker, number=number, reply=reply, returned=returned, above=current_path()))
         except _NotReadable as error:
             self._taken.discard(key)
             self._named.discard(name)
@@ -309,6 +313,7 @@ class Journal:
         if (text := self._records.get(key)) is not None and not self._has_diverged(agent):
             record = _read(ToolRecord, text)
             if record.outcome is not None:
+                self._forget_below((*current_path(), (agent, call_id)))
                 return record.outcome
         above = current_path()
         intent = ToolRecord(
@@ -331,6 +336,10 @@ class Journal:
             await self._write({key: done.model_dump_json(exclude_none=True)})
         del self._started[key]  # Not if it raised: what it did is unknown, unless its caller abandons it.
         return outcome
+
+    def _forget_below(self, call: CallPath) -> None:
+        """Expect no replay of the replies that were given inside a call whose outcome is replayed."""
+        self._unused = {key: path for key, path in self._unused.items() if path[: len(call)] != call}
 
     async def _before_it_runs(self, key: str, records: Mapping[str, str | None]) -> None:
         """Write, which shows whether this worker still owns the run. If that fails, the tool call `key` does not run,

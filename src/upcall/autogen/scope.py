@@ -60,9 +60,11 @@ class QuestionResolver(Protocol):
 class Steering(Protocol):
     """What the human writes to agents at work: `upcall.execution.steering.RunSteering`."""
 
-    async def take(self, agent: str, place: int, *, ends: bool = False) -> Sequence[SteeringMessage]:
-        """Return what `agent` is to read now. `place` is how far its work has come; `ends` says that its turn ends
-        here, if there is nothing to read. If the human wants the run to stop, this does not return."""
+    async def take(self, agent: str, place: int) -> Sequence[SteeringMessage]:
+        """Return what `agent` is to read now. `place` is how far its work has come, in replies of its model."""
+
+    async def stop_if_requested(self) -> None:
+        """Return unless the human wants the run to stop: then the work ends here, before a model is called."""
 
 
 class SharedModelCalls(Protocol):

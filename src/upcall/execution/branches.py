@@ -40,23 +40,30 @@ async def list_branches(access: RunAccess, run_id: str) -> list[BranchRow]:
         UnknownRun, NotAllowed: the run is not there, or somebody else's.
     """
     run = await access.find_whole(run_id, "show")
-    while run.forked_from is not None and (above := await _find_visible(access, run.forked_from)) is not None:
-        run = above
-    rows, left = list[BranchRow](), [(0, run)]
+    above = {run.id}
+    while run.forked_from is not None and (before := await _find_visible(access, run.forked_from)) is not None:
+        run = before
+        above.add(run.id)
+    rows, left = list[BranchRow](), [(0, run.id)]
     while left and len(rows) < MAX_BRANCHES:
-        depth, run = left.pop()
-        asked = next((pair for pair in run.clarification_history if pair[0].id == run.forked_at), (None, None))
-        rows.append(BranchRow(depth, run, *(asked if depth else (None, None))))
-        entries = await access.store.events.read(run.id, types=(RunBranched,))
-        made = [each.event.run for each in entries if isinstance(each.event, RunBranched)]
-        below = [branch for each in made if (branch := await _find_visible(access, each)) is not None]
-        left += [(depth + 1, branch) for branch in reversed(below)]
+        depth, each = left.pop()
+        branch = await _find_visible(access, each)
+        if branch is None:
+            continue
+        asked = next((pair for pair in branch.clarification_history if pair[0].id == branch.forked_at), (None, None))
+        rows.append(BranchRow(depth, branch, *(asked if depth else (None, None))))
+        entries = await access.store.events.read(branch.id, types=(RunBranched,))
+        made = [entry.event.run for entry in entries if isinstance(entry.event, RunBranched)]
+        if len(made) > MAX_BRANCHES:  # Then at least the run that is looked at is there.
+            made.sort(key=lambda name: name not in above)
+        left += [(depth + 1, name) for name in reversed(made)]
     return rows
 
 
 async def _find_visible(access: RunAccess, run_id: str) -> Run | None:
-    """Load a run of the tree; None if it was pruned, or the user may not read it."""
+    """Load a run of the tree; None if it was pruned, or the user may not read it. Nobody asked for it by its name, so
+    that it is no refusal."""
     with suppress(UnknownRun):
-        run = await access.find(run_id, "show")
+        run = await access.store.load_run(run_id)
         return run if access.rights.sees_whole(run) else None
     return None

@@ -41,7 +41,7 @@ from upcall.questions.answer import Answer
 from upcall.questions.matching import AnswersInput
 from upcall.runs.call_timings import Timings
 from upcall.runs.checkpoint import Checkpoint
-from upcall.runs.events import RunResumed
+from upcall.runs.events import RunResumed, StopRequested
 from upcall.runs.queued import may_have_queued, show_queued
 from upcall.runs.run import Run
 from upcall.runs.run_changes import record_act
@@ -312,9 +312,12 @@ class Driver:
                 yield _name_run(event, run_id)
             with hold_lease(stored.worker):
                 is_to_work = stored.run.working
+                # The claim is in the log: what comes behind it is meant for this work, all its segments.
+                claimed = await self.store.events.find_last_but(run_id, StopRequested) if is_to_work else 0
                 while is_to_work:
                     built.begin_work()
-                    segment = self._begin_segment(stored, built, records, await self._server_rules.read())
+                    rules = await self._server_rules.read()
+                    segment = self._begin_segment(stored, built, records, rules, claimed)
                     async with aclosing(segment.work(built.team, loaded=built.loaded)) as items:
                         async for item in items:
                             if isinstance(item, SegmentOutcome):
@@ -339,6 +342,7 @@ class Driver:
         built: BuiltTeam,
         records: Mapping[str, str],
         server_rules: Mapping[str, Sequence[str]],
+        stops_since: int,
     ) -> RunSegment:
         run, settings = stored.run, self._settings
         options = SegmentOptions(
@@ -358,6 +362,7 @@ class Driver:
             resolver=AnswerResolver(run.config, run.records, run.config.facts, built.matcher),
             records=records,
             options=options,
+            stops_since=stops_since,
         )
         self.active[run.id] = segment.timings
         return segment

@@ -105,6 +105,7 @@ class RunSegment:
         resolver: the run's questions, and the steps that answer them before the human is asked.
         records: the journal since the checkpoint.
         options: what the program sets for all its segments.
+        stops_since: the id in the log behind which a request to stop is meant for this work.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class RunSegment:
         resolver: AnswerResolver,
         records: Mapping[str, str],
         options: SegmentOptions,
+        stops_since: int = 0,
     ) -> None:
         without_tracebacks_of(ModelError)
         without_tracebacks_of(SharedAgent)
@@ -130,7 +132,7 @@ class RunSegment:
         self.timings = self._writer.timings
         self.model_notes = ModelNotes(stored.checkpoint.model_notes, options.server_rules)
         self._token = SegmentToken()
-        self._steering = RunSteering(store, stored.run.id, self._writer.journal, self._token)
+        self._steering = RunSteering(store, stored.run.id, self._writer.journal, self._token, since=stops_since)
         self._interruptions: list[BaseException] = []
         self._lost_servers = LostServers()
         self._started = self._finished = self._discarded = False
@@ -149,7 +151,6 @@ class RunSegment:
             if not loaded:
                 await adapt_checkpoint(team, stored.run.id, stored.checkpoint)
             await self._writer.read_transcript()
-            await self._steering.begin()
             async with aclosing(self._events(team)) as events:
                 async for event in events:
                     yield event

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from upcall import identity
+from upcall.agents.message_filter import FilteringAgent
 from upcall.agents.parts import look_behind
 from upcall.agents.tool_loop.pausable import PausableAgent
 from upcall.autogen.api import AssistantAgent
@@ -38,15 +39,18 @@ async def send_message(
         return SentMessage(run.id, new_id, to, await _describe_future(access, run, to))
     if run.is_final:
         raise _refuse_final(run)
-    agents = await _list_agents(teams, run)
     if to is not None:
         require_type("to", to, str, "the name of an agent")
+    agents = await _list_agents(teams, run)
     _check_agent(run, agents, to)
     message = MessageSent(user=access.user, message=new_id or identity.new_id(), text=text, to=to)
     now = await access.store.events.append_open(run.id, message)
     if now.is_final:
         raise _refuse_final(now)
-    return SentMessage(run.id, message.message, to, await _describe_future(access, now, to))
+    note = await _describe_future(access, now, to)
+    if to is not None and agents is None:
+        note += f" Whether there is an agent {to!r}, this program cannot say: it does not have the run's team."
+    return SentMessage(run.id, message.message, to, note)
 
 
 async def is_sent(store: RunStore, run_id: str, message_id: str) -> bool:
@@ -61,7 +65,10 @@ async def request_stop(access: RunAccess, run_id: str) -> Run:
     if not run.working or await access.store.leases.find_interrupted([run]):
         state = "interrupted" if run.working else run.status.value
         raise RunNotWaiting(f"Run {run.id} is {state}; nobody works on it, so there is nothing to stop.")
-    return await access.store.events.append_open(run.id, StopRequested(user=access.user))
+    now = await access.store.events.append_open(run.id, StopRequested(user=access.user))
+    if not now.working:
+        raise RunNotWaiting(f"Run {now.id} is {now.status.value} meanwhile; there is nothing to stop.")
+    return now
 
 
 def _check_text(text: object) -> None:
@@ -113,6 +120,9 @@ async def _list_agents(teams: TeamFactory, run: Run) -> Mapping[str, bool] | Non
 
 def _walk(agents: Sequence[object], above: tuple[str, ...], found: dict[str, bool]) -> None:
     for each in agents:
+        if isinstance(each, FilteringAgent):  # The journal knows the agent inside beside it, not below.
+            _walk([each.inner], above, found)
+            continue
         path = (*above, getattr(each, "name", type(each).__name__))
         if "/".join(path) not in found and len(path) <= MAX_DEPTH and path[-1] != USER:
             found["/".join(path)] = _reads_messages(each)
@@ -139,10 +149,11 @@ def _check_agent(run: Run, agents: Mapping[str, bool] | None, to: str | None) ->
                 "as the task of a run that follows it."
             )
         return
-    known = [*agents] if agents is not None else [path for path in run.usage if path]
-    named = [path for path in known if to in (path, path.rpartition("/")[2])]
+    if agents is None:
+        return  # The program that works on it has its team; what nobody reads is in the warnings of the run.
+    named = [path for path in agents if to in (path, path.rpartition("/")[2])]
     if not named:
-        raise CallerError(f"Run {run.id} has no agent {to!r}. Known: {', '.join(known) or 'none yet'}.")
-    if agents is not None and not any(agents[path] for path in named):
+        raise CallerError(f"Run {run.id} has no agent {to!r}. Known: {', '.join(agents)}.")
+    if not any(agents[path] for path in named):
         others = f" These do: {', '.join(readers)}." if readers else ""
         raise CallerError(f"{to} reads no messages while it works.{others}")

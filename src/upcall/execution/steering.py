@@ -6,8 +6,8 @@ The rules:
   it calls its model, and where its turn would end. Nothing is sent between processes, so nothing can get lost there.
 - That an agent took it in (`MessageTaken`) is stored in one transaction with the journal's record of where, so that a
   replay takes it in at the same place, and nobody takes it in twice.
-- Where the run is to stop, an agent waits before it calls its model until no other tool runs and no model writes. Then
-  the segment is interrupted, as by Ctrl-C: no call is in doubt, and a resume continues from the journal.
+- Where the run is to stop, whoever is to call a model waits until no other tool runs and no model writes. Then the
+  segment is interrupted, as by Ctrl-C: no call is in doubt, and a resume continues from the journal.
 - A message that nobody took in before the run was completed is in the warnings of the run.
 """
 
@@ -44,29 +44,33 @@ class RunSteering:
         run_id: the run.
         journal: the records of the segment.
         token: cancels the segment.
+        since: the id in the log behind which a stop is meant for this work; an earlier one was for earlier work.
     """
 
-    def __init__(self, store: RunStore, run_id: str, journal: Journal, token: CancellationToken) -> None:
+    def __init__(
+        self, store: RunStore, run_id: str, journal: Journal, token: CancellationToken, *, since: int = 0
+    ) -> None:
         self._store, self._run_id, self._journal, self._token = store, run_id, journal, token
+        self._since = since
+        self._reading = asyncio.Lock()
         self._unread: dict[str, SteeringMessage] = {}
         self._seen = 0
         self._is_stop_requested = False
         self.is_stopped = False
         """Whether the segment was interrupted because the human wants the run to stop."""
 
-    async def begin(self) -> None:
-        """Read what was written before; an earlier stop was for an earlier segment."""
-        await self._read()
-        self._is_stop_requested = False
-
-    async def take(self, agent: str, place: int, *, ends: bool = False) -> Sequence[SteeringMessage]:
+    async def take(self, agent: str, place: int) -> Sequence[SteeringMessage]:
         """See `upcall.autogen.scope.Steering`."""
         await self._read()
-        if self._is_stop_requested and not ends and await self._journal.wait_until_idle(IDLE_TIMEOUT_S):
+        return await self._journal.replay_or_take(agent, place, self._take_for)
+
+    async def stop_if_requested(self) -> None:
+        """See `upcall.autogen.scope.Steering`."""
+        await self._read()
+        if self._is_stop_requested and await self._journal.wait_until_idle(IDLE_TIMEOUT_S):
             self.is_stopped = True
             self._token.cancel()
             raise asyncio.CancelledError
-        return await self._journal.replay_or_take(agent, place, self._take_for)
 
     async def _take_for(self, path: str) -> Sequence[SteeringMessage]:
         taken = [each for each in self._unread.values() if each.is_for(path)]
@@ -75,14 +79,12 @@ class RunSteering:
         return taken
 
     async def _read(self) -> None:
-        entries = await self._store.events.read_new(self._run_id, self._seen, _TYPES)
-        if not entries:
-            return
-        self._seen = entries[-1].id
-        events = [each.event for each in entries]
-        taken = {each.message for each in events if isinstance(each, MessageTaken)}
-        self._unread |= {key: each for key, each in list_unread(events).items() if key not in taken}
-        self._is_stop_requested |= any(isinstance(each, StopRequested) for each in events)
+        async with self._reading:  # One at a time: a message that was taken meanwhile would be unread again.
+            entries, self._seen = await self._store.events.read_new(self._run_id, self._seen, _TYPES)
+            self._unread |= list_unread(each.event for each in entries)
+            self._is_stop_requested |= any(
+                isinstance(each.event, StopRequested) and each.id > self._since for each in entries
+            )
 
     async def list_late(self) -> list[str]:
         """Return a warning for each message that nobody has taken in: the team has ended."""

@@ -10,12 +10,14 @@ from pydantic import BaseModel
 
 class ReplyRecord(BaseModel, frozen=True, defer_build=True):
     """A model's reply in the journal: who asked in which form, as a digest, and its number among these. ``returned`` is
-    what its server wants back with it (`upcall.autogen.model_notes`)."""
+    what its server wants back with it (`upcall.autogen.model_notes`). ``above`` are the calls in which it was given,
+    from the outermost on: who made each, and its id."""
 
     who: str
     number: int
     reply: CreateResult
     returned: dict[str, Any] | None = None
+    above: tuple[tuple[str, str], ...] = ()
 
 
 class ToolOutcome(BaseModel, frozen=True, defer_build=True):

@@ -83,18 +83,30 @@ class EventLog:
         entries = await self._select(["run_id = :run_id", "id > :after"], values, types, without, some)
         return [each for each in entries if each.id > after][:limit]
 
-    async def read_new(self, run_id: str, after: int, types: EventTypes) -> Sequence[LogEntry]:
+    async def read_new(self, run_id: str, after: int, types: EventTypes) -> tuple[Sequence[LogEntry], int]:
         """Read the events of some types behind the entry with the id `after`, by a reader who was there: there are few,
-        and no transcript is among them."""
+        and no transcript is among them. Also return up to which entry that is."""
         names, values = name_values(each.type for each in types)
-        conditions = ["run_id = :run_id", "id > :after", f"kind IN ({names})"]
-        read = partial(read_entries, conditions=conditions, values={"run_id": run_id, "after": after, **values})
+        conditions = ["run_id = :run_id", "id > :after", "id <= :last", f"kind IN ({names})"]
+
+        def read(connection: Connection) -> tuple[Sequence[LogEntry], int]:
+            last = find_last(connection, run_id)
+            if last <= after:
+                return (), after
+            found = {"run_id": run_id, "after": after, "last": last, **values}
+            return read_entries(connection, conditions, found), last
+
         return await self._database.read(read, small=True)
 
     async def find_last(self, run_id: str) -> int:
         """Return the id of the newest entry of a run; 0 if there is none."""
-        query = "SELECT coalesce(max(id), 0) FROM upcall_log WHERE run_id = :run_id"
-        row = await self._database.read(lambda connection: connection.execute(query, {"run_id": run_id}).fetchone())
+        return await self._database.read(partial(find_last, run_id=run_id))
+
+    async def find_last_but(self, run_id: str, kind: type[LogEvent]) -> int:
+        """Return the id of the newest entry of a run that is of another type; 0 if there is none."""
+        query = "SELECT coalesce(max(id), 0) FROM upcall_log WHERE run_id = :run_id AND kind <> :kind"
+        values = {"run_id": run_id, "kind": kind.type}
+        row = await self._database.read(lambda connection: connection.execute(query, values).fetchone(), small=True)
         return int(row[0])
 
     async def call_timings(self, run_id: str) -> Sequence[WorkPeriod]:
@@ -152,6 +164,12 @@ def _is_sent(connection: Connection, run_id: str, event: LogEvent) -> bool:
     conditions, values = ["run_id = :run_id", "kind = :kind"], {"run_id": run_id, "kind": event.type}
     before = [each.event for each in read_entries(connection, conditions, values)]
     return any(isinstance(each, MessageSent) and each.message == event.message for each in before)
+
+
+def find_last(connection: Connection, run_id: str) -> int:
+    """Return the id of a run's newest entry; 0 if there is none."""
+    query = "SELECT coalesce(max(id), 0) FROM upcall_log WHERE run_id = :run_id"
+    return int(connection.execute(query, {"run_id": run_id}).fetchone()[0])
 
 
 def find_last_of(connection: Connection, run_id: str, types: EventTypes) -> int:

@@ -118,7 +118,7 @@ def _export(connection: Connection, *, run_id: str, all_checkpoints: bool, name:
         "journal": decode_records(run_id, read_journal(connection, run_id)),
         "queued_answers": [answer.model_dump(mode="json") for answer in read_queued(connection, run_id)],
         "log": [
-            {"at": each.at, "kind": each.kind, "user": each.user, "detail": each.detail}
+            {"at": each.at, "kind": each.kind, "user": each.user, "detail": each.event.as_detail()}
             for each in read_entries(connection, ["run_id = :run_id"], {"run_id": run_id})
         ],
         "contents": {each: base64.b64encode(data).decode() for each, data in read_contents(connection, run_id).items()},
