@@ -85,6 +85,32 @@ async def test_search_does_not_count_as_having_seen_all() -> None:
         await expect(page.locator("article", has_text="Which color?").locator(".new")).to_have_count(1)
 
 
+async def test_inbox_after_an_answer_counts_as_seen() -> None:
+    async with browsing() as (site, page):
+        await ask(site, "Which port?", days=1)
+        await page.goto(site.url)
+        await expect(page.locator("article")).to_have_count(1)
+        await go_away(site, page)
+        await ask(site, "Which color?")
+        await page.goto(f"{site.url}/?answered=1")
+        await expect(page.locator(".new")).to_have_count(1)
+        await go_away(site, page)
+        await page.goto(site.url)
+        await expect(page.locator("article")).to_have_count(2)
+        await expect(page.locator(".new")).to_have_count(0)
+
+
+async def test_newest_question_counts_behind_many_old_ones() -> None:
+    async with browsing() as (site, page):
+        for _ in range(51):
+            await ask(site, "Which port?", days=1)
+        await page.goto(site.url)
+        await expect(page.locator("article")).to_have_count(51)
+        await ask(site, "Which color?")
+        await page.goto(f"{site.url}/docs")
+        await expect(page.get_by_role("navigation").get_by_role("link", name="Inbox")).to_have_text("Inbox 1 new")
+
+
 async def test_run_changed_since_the_last_look_is_marked() -> None:
     async with browsing() as (site, page):
         await page.goto(f"{site.url}/runs")

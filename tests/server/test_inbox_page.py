@@ -16,7 +16,7 @@ from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.states import RunStatus
 from upcall.server.inbox import MAX_LOOKED_AT
-from upcall.server.run_names import MAX_NAME_CHARS
+from upcall.server.run_names import MAX_NAME_CHARS, rename_run
 from upcall.server.views import format_distance
 
 
@@ -151,6 +151,33 @@ async def test_run_is_renamed_and_found_by_its_name() -> None:
     assert "Falcon</h1>" in pages[0]
     assert ">Falcon</a>" in pages[1]
     assert ">Falcon</a>" in pages[2]
+
+
+async def test_search_finds_own_name_behind_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("upcall.server.run_names.MAX_FOUND", 1)
+    async with serving() as site, await site.caller("bob") as bob:
+        own = await ask(site, "Which port?", user="bob")
+        other = await ask(site, "Which port?", user="alice")
+        for run_id in (own, other):
+            await rename_run(site.service.store, run_id, "Falcon")
+        listed = (await bob.get("/api/runs?text=falcon")).json()["runs"]
+        asked = (await bob.get("/api/runs?text=falcon&owner=alice")).json()["runs"]
+        shown = (await bob.get(f"/api/runs/{own}")).json()
+    assert ([(each["run_id"], each["name"]) for each in listed], asked) == ([(own, "Falcon")], [])
+    assert shown["name"] == "Falcon"
+
+
+async def test_open_run_is_found_by_its_name() -> None:
+    async with (
+        serving(one_agent("Done.")) as site,
+        await site.caller("bob") as bob,
+        await site.caller("alice") as alice,
+    ):
+        run_id = (await start(bob, open=True))["run_id"]
+        await rename_run(site.service.store, run_id, "Falcon")
+        await rename_run(site.service.store, run_id, "Kestrel")
+        found = [(await alice.get(f"/api/runs?text={text}")).json()["runs"] for text in ("falcon", "kestrel")]
+    assert [[each["run_id"] for each in some] for some in found] == [[], [run_id]]
 
 
 async def test_name_of_a_run_is_its_owners_to_give() -> None:

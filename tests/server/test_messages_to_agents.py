@@ -14,9 +14,12 @@ import httpx
 import pytest
 from autogen_agentchat.base import Team
 from autogen_agentchat.teams import RoundRobinGroupChat
+from lab import CHROMIUM, chromium
+from playwright.async_api import expect
 from services import ASK, Site, one_agent, serving, settle, start
 from steered_process import wait_for
 from test_mcp_command import call, connected
+from test_web_browser import log_in
 
 from upcall import PausableAgent
 from upcall.testing import Call, ScriptedModelClient
@@ -60,6 +63,15 @@ async def at_work() -> AsyncIterator[AtWork]:
             yield AtWork(site, me, started.json()["run_id"], client)
         finally:
             Path("go").touch()
+
+
+PAGE = {"Accept": "text/html"}
+_FIELD = re.compile(r'name="(csrf|key)" value="([0-9a-f]+)"')
+
+
+async def read_fields(client: httpx.AsyncClient, run_id: str) -> dict[str, str]:
+    """Read the hidden fields of the forms on a run's page."""
+    return dict(_FIELD.findall((await client.get(f"/runs/{run_id}")).text))
 
 
 async def agui(me: httpx.AsyncClient, **more: Any) -> list[Any]:
@@ -113,6 +125,47 @@ async def test_message_by_page_is_shown_until_read() -> None:
         assert (work.last_read, "not read yet" in page, page.count("Use tabs.")) == ("Use tabs.", False, 1)
 
 
+async def test_message_refused_by_page_keeps_its_text() -> None:
+    async with at_work() as work, await work.site.browser("alice") as alice:
+        fields = await read_fields(alice, work.run_id)
+        wrong = {**fields, "text": "\nUse tabs.", "to": "nobody"}
+        refused = await alice.post(f"/runs/{work.run_id}/messages", data=wrong, headers=PAGE)
+        assert (refused.status_code, "has no agent" in refused.text) == (400, True)
+        assert ">\n\nUse tabs.</textarea>" in refused.text
+        assert 'value="nobody"' in refused.text
+        again = {**dict(_FIELD.findall(refused.text)), "text": "Use tabs."}
+        assert (await alice.post(f"/runs/{work.run_id}/messages", data=again)).status_code == 303
+
+
+async def test_message_after_the_end_becomes_a_follow_up() -> None:
+    async with (
+        serving(one_agent("Done.")) as site,
+        await site.caller("alice") as me,
+        await site.browser("alice") as page,
+    ):
+        run = await start(me)
+        fields = await read_fields(page, run["run_id"])
+        late = {**fields, "text": "And tests."}
+        refused = await page.post(f"/runs/{run['run_id']}/messages", data=late, headers=PAGE)
+        assert (refused.status_code, refused.text.count("And tests.</textarea>")) == (409, 1)
+        assert "read nothing any more" in refused.text
+
+
+async def test_requested_stop_is_shown_until_the_run_stops() -> None:
+    async with at_work() as work, await work.site.browser("alice") as alice:
+        address, notice = f"/runs/{work.run_id}", "The run stops after the present step."
+        fields = await read_fields(alice, work.run_id)
+        shown = [notice in (await alice.get(address)).text]
+        await alice.post(f"{address}/stop", data=fields)
+        shown.append(notice in (await alice.get(address)).text)
+        work.finish()
+        async with asyncio.timeout(30):
+            while not (await work.me.get(f"/api/runs/{work.run_id}")).json()["interrupted"]:
+                await asyncio.sleep(0.05)
+        shown.append(notice in (await alice.get(address)).text)
+    assert shown == [False, True, False]
+
+
 async def test_stop_by_page_leaves_the_run_resumable() -> None:
     async with at_work() as work, await work.site.browser("alice") as alice:
         page = (await alice.get(f"/runs/{work.run_id}")).text
@@ -125,6 +178,18 @@ async def test_stop_by_page_leaves_the_run_resumable() -> None:
         assert stopped["result"] is None
         await work.me.post(f"/api/runs/{work.run_id}/resume")
         assert (await settle(work.me, work.run_id))["result"] == "Done."
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
+async def test_message_form_gives_way_to_the_follow_up() -> None:
+    async with chromium() as browser, at_work() as work:
+        page = await log_in(browser, f"{work.site.url}/login?token=the-operator")
+        await page.goto(f"{work.site.url}/runs/{work.run_id}")
+        await expect(page.get_by_label("Say something to the agents")).to_be_visible()
+        work.finish()
+        await expect(page.get_by_label("What next?")).to_be_visible()
+        await expect(page.get_by_label("Say something to the agents")).to_have_count(0)
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from sse_starlette import EventSourceResponse
 
 from upcall import identity
 from upcall.errors import CallerError
+from upcall.runs.run import Run
 from upcall.runs.run_filter import RunFilter, parse_filter
 from upcall.server.bodies import (
     Answers,
@@ -35,7 +36,7 @@ from upcall.server.callers import Authenticator, CurrentUser, KnownCallersRoute,
 from upcall.server.events import Streams, follow, follow_questions, parse_position, respond_with
 from upcall.server.problems import Problem
 from upcall.server.requests import reserve_request
-from upcall.server.run_names import widen_to_names
+from upcall.server.run_names import read_names, widen_to_names
 from upcall.server.service import Caller, Service
 from upcall.server.starting import begin_fork, begin_run, send_once
 from upcall.server.uploads import DOCUMENTS, IMAGES, read_files
@@ -74,7 +75,11 @@ def make_router(service: Service, authenticator: Authenticator, streams: Streams
     )
 
     async def show_run(run_id: str, caller: Caller) -> RunBody:
-        return RunBody.of(await service.app_for(caller).get(run_id, user=caller.user))
+        return await name_run(await service.app_for(caller).get(run_id, user=caller.user))
+
+    async def name_run(run: Run) -> RunBody:
+        names = {} if run.restricted else await read_names(service.store, [run.id])
+        return RunBody.of(run, names.get(run.id))
 
     @router.post("/runs", status_code=202, response_model=RunBody, openapi_extra=_START)
     async def start(request: Request, caller: CurrentUser, key: Key = None) -> JSONResponse:
@@ -88,10 +93,14 @@ def make_router(service: Service, authenticator: Authenticator, streams: Streams
     @router.get("/runs")
     async def list_runs(caller: CurrentUser, only: Filter, limit: PageLimit = 50, before: str | None = None) -> RunList:
         """List the runs that the caller may see, newest first; of these those that fit all that is asked for."""
-        app, only = service.app_for(caller), await widen_to_names(service.store, only)
+        app = service.app_for(caller)
+        only = await widen_to_names(app, caller.user, only)
         page = await app.list(caller.user, limit=limit, before=before, only=only)
         holds = [HoldBody.of(each) for each in await app.holds.list(user=caller.user)]
-        return RunList(runs=[RunBody.of(each) for each in (*page, *page.damaged)], next=page.next, holds=holds)
+        names = await read_names(service.store, [each.id for each in page if not each.restricted])
+        bodies = [RunBody.of(each, names.get(each.id)) for each in page]
+        bodies += [RunBody.of(each) for each in page.damaged]
+        return RunList(runs=bodies, next=page.next, holds=holds)
 
     @router.get("/runs/{run_id}")
     async def show(run_id: str, caller: CurrentUser) -> RunBody:
@@ -115,7 +124,7 @@ def make_router(service: Service, authenticator: Authenticator, streams: Streams
     @router.post("/runs/{run_id}/stop", status_code=202)
     async def stop(run_id: str, caller: CurrentUser) -> RunBody:
         """Stop a run after the step that its agents are at; it can be resumed."""
-        return RunBody.of(await service.app_for(caller).stop(run_id, user=caller.user))
+        return await name_run(await service.app_for(caller).stop(run_id, user=caller.user))
 
     @router.post("/runs/{run_id}/fork", status_code=202)
     async def fork(run_id: str, body: Fork, caller: CurrentUser, key: Key = None) -> RunBody:
@@ -126,7 +135,7 @@ def make_router(service: Service, authenticator: Authenticator, streams: Streams
     @router.post("/runs/{run_id}/cancel")
     async def cancel(run_id: str, caller: CurrentUser) -> RunBody:
         """End a run for good."""
-        return RunBody.of(await service.app_for(caller).cancel(run_id, user=caller.user))
+        return await name_run(await service.app_for(caller).cancel(run_id, user=caller.user))
 
     @router.post("/runs/{run_id}/resume", status_code=202)
     async def resume(run_id: str, caller: CurrentUser) -> RunBody:

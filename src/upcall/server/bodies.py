@@ -112,12 +112,13 @@ class Undo(Body):
 
 class RunBody(BaseModel):
     """A run. ``status`` is `damaged` if it cannot be read; then ``error`` says why. Everybody may read one that is
-    ``open``."""
+    ``open``; ``name`` is what its owner calls it."""
 
     run_id: str
     status: str
     interrupted: bool
     task: str | None = None
+    name: str | None = None
     user: str | None = None
     open: bool = False
     created_at: datetime
@@ -135,15 +136,15 @@ class RunBody(BaseModel):
     usage: dict[str, dict[str, int]] = {}
 
     @classmethod
-    def of(cls, run: Run | DamagedRun) -> Self:
-        """Return the object of a run."""
+    def of(cls, run: Run | DamagedRun, name: str | None = None) -> Self:
+        """Return the object of a run, with the name that somebody gave it."""
         if isinstance(run, DamagedRun):
             return cls(**run.as_json(), created_at=run.created_at)
         more = {name: getattr(run, name) for name in ("task", "user", "created_at", "updated_at", "follows")}
         more |= {"open": run.config.open, "forked_from": run.forked_from, "forked_at": run.forked_at}
         plan = run.plan.model_dump(mode="json") if run.plan else None
         usage = {path: used.model_dump() for path, used in run.usage.items()}
-        return cls(**run.as_json(), **more, plan=plan, usage=usage)
+        return cls(**run.as_json(), **more, name=name, plan=plan, usage=usage)
 
 
 class HoldSubject(Body):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -42,6 +42,15 @@ MAX_LOOKS = 50
 """How many pages of a list without a run that is sought are passed over for one page that is shown."""
 _PROGRAMS = ("/api", "/healthz", "/readyz", "/metrics", "/openapi.json", "/agui", "/mcp", "/static")
 _PICTURE = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
+
+
+@dataclass(frozen=True)
+class UnsentMessage:
+    """A message to agents that was refused, to be sent again with changes, and why."""
+
+    text: str
+    to: str
+    error: UpcallError
 
 
 def show_problem(request: Request, problem: Problem) -> Response:
@@ -91,11 +100,17 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         return HTMLResponse(shown, 422 if wrong or refused else 200)
 
     async def show_run(
-        run_id: str, caller: Caller, wrong: AnswerError | None = None, question: str = "", before: int | None = None
+        run_id: str,
+        caller: Caller,
+        wrong: AnswerError | None = None,
+        question: str = "",
+        before: int | None = None,
+        unsent: UnsentMessage | None = None,
     ) -> HTMLResponse:
         view = await run_view(service, caller, run_id, before)
-        shown = render("run.html", frame(caller), **view, wrong=wrong, wrong_at=question)
-        return HTMLResponse(shown, 422 if wrong else 200)
+        shown = render("run.html", frame(caller), **view, wrong=wrong, wrong_at=question, unsent=unsent)
+        status = 200 if unsent is None else describe(unsent.error).status
+        return HTMLResponse(shown, 422 if wrong else status)
 
     def show_start_form(caller: Caller, wanted: Start, wrong: CallerError | None = None) -> HTMLResponse:
         shown = render(
@@ -130,7 +145,8 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
 
     @router.get("/runs")
     async def list_runs(request: Request, caller: CurrentUser, only: Filter, before: str | None = None) -> Response:
-        app, only = service.app_for(caller), await widen_to_names(service.store, only)
+        app = service.app_for(caller)
+        only = await widen_to_names(app, caller.user, only)
         page = await app.list(caller.user, limit=PAGE_SIZE, before=before, only=only)
         for _ in range(MAX_LOOKS):  # What is sought may be far behind.
             if page or page.damaged or page.next is None:
@@ -203,7 +219,12 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         key: Annotated[str, Form()],
         to: Annotated[str, Form()] = "",
     ) -> Response:
-        await send_once(service, caller, run_id, text, to.strip() or None, key)
+        try:
+            await send_once(service, caller, run_id, text, to.strip() or None, key)
+        except NotAllowed:
+            raise
+        except CallerError as error:
+            return await show_run(run_id, caller, unsent=UnsentMessage(text, to, error))
         return RedirectResponse(f"/runs/{run_id}#messages", 303)
 
     @router.post("/runs/{run_id}/stop")

@@ -7,9 +7,11 @@ from dataclasses import replace
 from functools import partial
 
 from upcall import identity
+from upcall.app import Upcall
 from upcall.errors import CallerError
+from upcall.policy.authorization import Authorization
 from upcall.runs.run_filter import RunFilter
-from upcall.runs.run_page import is_storable
+from upcall.runs.run_page import EVERYBODY, Viewer, is_storable
 from upcall.storage.connection import Connection
 from upcall.storage.run_rows import as_searched, name_values
 from upcall.storage.schema import Table, is_made
@@ -19,7 +21,7 @@ from upcall.text import one_line
 MAX_NAME_CHARS = 120
 
 MAX_FOUND = 200
-"""How many names one search finds, those given last first."""
+"""How many names one search finds among those that the user may read, those given last first."""
 
 RUN_NAMES = Table(
     "upcall_run_names",
@@ -56,21 +58,24 @@ async def read_names(store: RunStore, run_ids: Sequence[str]) -> Mapping[str, st
     return await store.database.read(partial(_read, run_ids=run_ids))
 
 
-async def widen_to_names(store: RunStore, only: RunFilter) -> RunFilter:
-    """Return a filter that lets runs through by their name too."""
-    if only.text is None or not await store.exists():
+async def widen_to_names(app: Upcall, user: str | None, only: RunFilter) -> RunFilter:
+    """Return a filter that lets runs through by their name too, of those that a user may read."""
+    if only.text is None or not await app.store.exists():
         return only
-    found = await store.database.read(partial(_find, text=as_searched(only.text)))
+    viewer = Authorization.of(user, app.settings.users).viewer
+    found = await app.store.database.read(partial(_find, text=only.text, owner=only.owner, viewer=viewer))
     return replace(only, named=frozenset(found))
 
 
 def _put(connection: Connection, *, run_id: str, name: str) -> None:
-    connection.execute("DELETE FROM upcall_run_names WHERE run_id = :run_id", {"run_id": run_id})
-    if name:
-        connection.execute(
-            "INSERT INTO upcall_run_names (run_id, name, searched, at) VALUES (:run_id, :name, :searched, :at)",
-            {"run_id": run_id, "name": name, "searched": as_searched(name), "at": int(identity.now().timestamp())},
-        )
+    if not name:
+        connection.execute("DELETE FROM upcall_run_names WHERE run_id = :run_id", {"run_id": run_id})
+        return
+    connection.execute(
+        "INSERT INTO upcall_run_names (run_id, name, searched, at) VALUES (:run_id, :name, :searched, :at) "
+        "ON CONFLICT (run_id) DO UPDATE SET name = excluded.name, searched = excluded.searched, at = excluded.at",
+        {"run_id": run_id, "name": name, "searched": as_searched(name), "at": int(identity.now().timestamp())},
+    )
 
 
 def _read(connection: Connection, *, run_ids: Sequence[str]) -> Mapping[str, str]:
@@ -82,9 +87,20 @@ def _read(connection: Connection, *, run_ids: Sequence[str]) -> Mapping[str, str
     )
 
 
-def _find(connection: Connection, *, text: str) -> Sequence[str]:
+def _find(connection: Connection, *, text: str, owner: str | None, viewer: Viewer | None) -> Sequence[str]:
     if not is_made(connection, RUN_NAMES):
         return []
     find = "instr" if connection.dialect == "sqlite" else "strpos"
-    query = f"SELECT run_id FROM upcall_run_names WHERE {find}(searched, :text) > 0 ORDER BY at DESC LIMIT {MAX_FOUND}"
-    return [run_id for (run_id,) in connection.execute(query, {"text": text}).fetchall()]
+    conditions, values = [f"{find}(named.searched, :text) > 0"], {"text": as_searched(text)}
+    if owner is not None:
+        conditions.append("runs.owner = :owner")
+        values["owner"] = owner
+    if viewer is not None:
+        is_open = "SELECT 1 FROM upcall_shown_to AS shown WHERE shown.run_id = runs.id AND shown.name = :everybody"
+        conditions.append(f"(runs.owner = :viewer OR EXISTS ({is_open}))")
+        values |= {"viewer": viewer.user, "everybody": EVERYBODY}
+    query = (
+        "SELECT named.run_id FROM upcall_run_names AS named JOIN upcall_runs AS runs ON runs.id = named.run_id "
+        f"WHERE {' AND '.join(conditions)} ORDER BY named.at DESC LIMIT {MAX_FOUND}"
+    )
+    return [run_id for (run_id,) in connection.execute(query, values).fetchall()]

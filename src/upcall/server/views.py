@@ -17,6 +17,7 @@ from upcall.execution.prices import Prices
 from upcall.html_templates import load_templates
 from upcall.questions.question import Question, format_time
 from upcall.questions.question_form import QuestionForm
+from upcall.runs.events import RunResumed, SegmentTimed, StatusChanged, StopRequested
 from upcall.runs.file_changes import Change, count_lines, list_standing
 from upcall.runs.plan_edits import can_edit, find_review, shows_plan
 from upcall.runs.run import Run, Usage
@@ -116,9 +117,18 @@ async def run_view(service: Service, caller: Caller, run_id: str, before: int | 
         "done": find_done_steps_of(run, run.plan) if run.plan is not None else (),
         "review": find_review(run),
         "unread": () if run.restricted or run.is_final else await app.log.unread(run.id, user=caller.user),
+        "is_stopping": await _is_stopping(service, run),
         "key": identity.new_id(),
         "now": identity.now(),
     }
+
+
+async def _is_stopping(service: Service, run: Run) -> bool:
+    """Return whether somebody wanted the run to stop after the present step, and it works on."""
+    if not run.working or run.interrupted or run.restricted:
+        return False
+    entries = await service.store.events.read(run.id, types=(StopRequested, StatusChanged, RunResumed, SegmentTimed))
+    return bool(entries) and isinstance(entries[-1].event, StopRequested)
 
 
 def _without_result(parts: list[ConversationPart], run: Run) -> list[ConversationPart]:

@@ -20,12 +20,15 @@
   const nameOf = (each) => `upcall ${who} ${each}`;
   const timeOf = (item) => Date.parse(item.dataset.at);
 
+  // Of a search, or a later page, only some are seen.
+  const CHOOSE = ["text", "owner", "asker", "status", "older_than", "newer_than", "after", "before"];
+  const isPart = () => [...new URLSearchParams(location.search)].some(([name, value]) => value && CHOOSE.includes(name));
+
   const look = (times) => {
     const known = read(nameOf(list)) || { until: Math.max(0, ...times), away: 0 };
     if (document.hidden) return known;
     const since = known.since === undefined || Date.now() - known.away > LOOK_MS ? known.until : known.since;
-    // Of a search only some are seen.
-    const until = location.search ? known.until : Math.max(known.until, ...times);
+    const until = isPart() ? known.until : Math.max(known.until, ...times);
     const now = { since, until, away: Date.now() };
     write(nameOf(list), now);
     return now;
@@ -64,12 +67,11 @@
   }
 
   // On other pages the questions that are new are only counted.
-  const MOST = 50;
   const countNew = async () => {
     const known = read(nameOf("inbox"));
     if (document.hidden || !known) return;
-    const response = await fetch(`/api/questions?limit=${MOST}`);
-    if (!response.ok) return;
+    const response = await fetch("/api/questions").catch(() => null); // The service may be away for a moment.
+    if (!response || !response.ok) return;
     const { questions } = await response.json();
     count(questions.filter((each) => Date.parse(each.asked_at) > known.until).length);
   };
