@@ -37,8 +37,14 @@ ADMIN = "admin"
 """The role of a token whose user sees everything, such as those in the settings' ``admins``."""
 
 
-class InboxEntry(NamedTuple):
-    """An open question, and the run that waits for its answer.
+class _InboxFields(NamedTuple):
+    run_id: str
+    question: Question
+    task: str = ""
+
+
+class InboxEntry(_InboxFields):
+    """An open question, and the run that waits for its answer: ``run_id, question, task = entry``.
 
     Attributes:
         run_id: the run.
@@ -47,10 +53,14 @@ class InboxEntry(NamedTuple):
         user: the owner of the run; None is the operator.
     """
 
-    run_id: str
-    question: Question
-    task: str = ""
     user: str | None = None
+
+    @classmethod
+    def of(cls, run: Run, question: Question, task: str) -> InboxEntry:
+        """Return an entry for a question of a run, with the task as far as it is shown."""
+        entry = cls(run.id, question, task)
+        entry.user = run.user
+        return entry
 
     def as_json(self) -> dict[str, Any]:
         """Return the question as JSON, with its run and the run's task."""
@@ -185,7 +195,7 @@ class Authorization:
         """Return the open questions of the runs that are the user's to answer, oldest first."""
         waiting = [run for run in page if run.waiting or run.under_way]
         entries = [
-            InboxEntry(run.id, question, run.task if self.sees_whole(run) else "", run.user)
+            InboxEntry.of(run, question, run.task if self.sees_whole(run) else "")
             for run in waiting
             for question in self.answerable(run)
         ]
