@@ -109,7 +109,7 @@ class Runner:
                     async with asyncio.TaskGroup() as group:
                         for trial in self._chosen:
                             group.create_task(self._branch_in_turn(trial))
-            loaded = await self.load_samples() if samples else []
+                loaded = await self.load_samples() if samples else []
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from errors
         finally:
