@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from datetime import timedelta
 
@@ -11,13 +12,15 @@ from services import ASK, Site, one_agent, serving, start
 from stores import FIRST
 from test_web_security import find_csrf
 
-from upcall import Run, identity
+from upcall import Run, Upcall, identity
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
+from upcall.runs.run_filter import RunFilter
 from upcall.runs.states import RunStatus
 from upcall.server.inbox import MAX_LOOKED_AT
-from upcall.server.run_names import MAX_NAME_CHARS, rename_run
+from upcall.server.run_names import MAX_NAME_CHARS, read_names, rename_run, widen_to_names
 from upcall.server.views import format_distance
+from upcall.storage.store import RunStore
 
 
 async def ask(site: Site, text: str, *, days: int = 0, asker: str = "coder", user: str = "bob", **more: str) -> str:
@@ -165,6 +168,19 @@ async def test_search_finds_own_name_behind_those_of_others(monkeypatch: pytest.
         shown = (await bob.get(f"/api/runs/{own}")).json()
     assert ([(each["run_id"], each["name"]) for each in listed], asked) == ([(own, "Falcon")], [])
     assert shown["name"] == "Falcon"
+
+
+async def test_names_given_at_once_do_not_collide(location: str) -> None:
+    store, run = RunStore(location), Run(task="Build it", user="bob")
+    await store.create(run, FIRST)
+    stores = [RunStore(location) for _ in range(4)]
+    for number in range(8):
+        await asyncio.gather(*(rename_run(each, run.id, f"Falcon {number}") for each in stores))
+    assert await read_names(store, [run.id]) == {run.id: "Falcon 7"}
+    wanted = await widen_to_names(Upcall(store=store), "bob", RunFilter(owner="bob", text="falcon"))
+    assert wanted.named == {run.id}
+    for each in (store, *stores):
+        await each.close()
 
 
 async def test_open_run_is_found_by_its_name() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import signal
 import socket
 import struct
@@ -127,6 +128,28 @@ async def test_burst_of_the_silent_is_bounded(site: Site, monkeypatch: pytest.Mo
     monkeypatch.setattr(connections, "WAITING_PER_ADDRESS", 2)
     silent = [await connect(site) for _ in range(2 * connections.BURST + 3)]
     assert [await is_ended(each) for each in silent[:3]] == [True] * 3
+    for _, writer in silent:
+        writer.close()
+
+
+@pytest.mark.slow
+async def test_burst_of_the_silent_leaves_files(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "WAITING_PER_ADDRESS", 2)
+    monkeypatch.setattr(connections, "PROMPT_S", 600.0)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (10, 10))
+    silent = [await connect(site) for _ in range(8)]
+    assert [await is_ended(each) for each in silent[:3]] == [True] * 3
+    for _, writer in silent:
+        writer.close()
+
+
+@pytest.mark.slow
+async def test_overdue_connections_end_several_at_a_time(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "WAITING_PER_ADDRESS", 2)
+    silent = [await connect(site) for _ in range(8)]
+    monkeypatch.setattr(connections, "PROMPT_S", 0.0)
+    silent.append(await connect(site))
+    assert [await is_ended(each) for each in silent[:7]] == [True] * 7
     for _, writer in silent:
         writer.close()
 

@@ -19,6 +19,7 @@ from upcall.questions.question import Question
 from upcall.questions.secrets import HIDDEN
 from upcall.runs.call_timings import WorkPeriod
 from upcall.runs.plan import Plan, ReviewedPlan
+from upcall.runs.plan_edits import FIELDS_HINT, ask_for_review
 from upcall.runs.run import Run
 from upcall.runs.states import RunStatus
 from upcall.runs.transcript import Transcript
@@ -157,12 +158,11 @@ def question_html(question: Question, also: Sequence[Question] = (), *, in_form:
 
 def review_html(question: Question, plan: Plan, also: Sequence[Question] = ()) -> str:
     """Return the head of a form in which a plan is reviewed: its title, sections and remark, above a field a step."""
-    asked = question.model_copy(update={"question": f"Do you approve this plan: {plan.title}?"})
+    asked = question.model_copy(update={"question": ask_for_review(plan)})
     remark = f"<div>Remark: {_escape(plan.remark)}</div>" if isinstance(plan, ReviewedPlan) and plan.remark else ""
-    hint = "A step whose field is empty is removed. With changes you see the plan again before anybody works on it."
     return (
         f"{question_html(asked, also, in_form=True)}{remark}{_list([f'- {section}' for section in plan.sections])}"
-        f'<div style="opacity:.7">{hint}</div>'
+        f'<div style="opacity:.7">{FIELDS_HINT}</div>'
     )
 
 

@@ -26,6 +26,9 @@ _REMOVE_STEPS = LazyPattern(rf"remove steps? (?P<ids>{_ID}(?:(?:, *| and |, and 
 EDITS_HINT = 'Single steps: "edit step 2: ...", "add step after 2: ...", "remove step 2", one a line.'
 """How single steps are edited, as the user reads it."""
 
+FIELDS_HINT = "A step whose field is empty is removed. With changes you see the plan again before anybody works on it."
+"""The same where each step has a field."""
+
 
 class EditRefused(ValueError):
     """An edit of single steps cannot be made. The text says why; the plan is as it was."""
@@ -86,6 +89,11 @@ def write_edits(plan: Plan, descriptions: Mapping[str, str], added: str = "") ->
 def write_review(plan: Plan, descriptions: Mapping[str, str], added: str, own: str) -> str:
     """Write what a form of a plan changes: the edits of `write_edits`, then `own` words. Empty if nothing."""
     return "\n".join(filter(None, [write_edits(plan, descriptions, added), own.strip()]))
+
+
+def ask_for_review(plan: Plan) -> str:
+    """Return the question above a form in which a plan is reviewed."""
+    return f"Do you approve this plan: {plan.title}?"
 
 
 def shows_plan(question: Question) -> bool:

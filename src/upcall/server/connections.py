@@ -8,6 +8,9 @@ progress ends after a time, whatever it sends; so does one whose caller takes in
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Sequence
+from heapq import nsmallest
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -19,12 +22,26 @@ WRITE_TIMEOUT_S = 60.0
 """How long the caller may take in nothing of what was sent."""
 
 WAITING_PER_ADDRESS, WAITING = 100, 500
-"""How many connections may wait for the rest of a request. One more ends the one that has waited longest: who asks at
+"""How many connections may wait for the rest of a request. One more ends those that have waited longest: who asks at
 once is served, however many others say nothing."""
 
 PROMPT_S, BURST = 1.0, 10
 """A request takes a moment to arrive: of those that came within so many seconds none is ended, be they many at once as
-those of a page's readers after a restart; unless they are so many times more than may wait."""
+those of a page's readers after a restart; unless they are so many times more than may wait, or take half of the files
+that the process may open."""
+
+ENDED_AT_ONCE = 10
+"""How many connections a new one ends at most, so that a burst is gone soon after its time."""
+
+
+def _count_files() -> int:
+    """Return how many files the process may open; each connection is one."""
+    try:
+        import resource
+    except ImportError:  # Not on Windows.
+        return sys.maxsize
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 class BoundedProtocol(H11Protocol):
@@ -44,11 +61,19 @@ class BoundedProtocol(H11Protocol):
         waiting = [each for each in self.connections if isinstance(each, BoundedProtocol) and each.is_waiting]
         near = [each for each in waiting if each.address == self.address]
         for some, most in ((near, WAITING_PER_ADDRESS), (waiting, WAITING)):
-            if len(some) > most:
-                longest = min(some, key=lambda each: each.waits_since)
-                if self.loop.time() - longest.waits_since >= PROMPT_S or len(some) > BURST * most:
-                    longest.transport.abort()
+            ended = self._choose_ended(some, most)
+            for each in ended:
+                each.transport.abort()
+            if ended:
                 return
+
+    def _choose_ended(self, waiting: Sequence[BoundedProtocol], most: int) -> Sequence[BoundedProtocol]:
+        """Return which of the connections that wait are to be ended, where only so many may wait."""
+        excess = max(0, len(waiting) - most)
+        longest = nsmallest(min(excess, ENDED_AT_ONCE), waiting, key=lambda each: each.waits_since)
+        is_flood = len(waiting) > min(BURST * most, _count_files() // 2)
+        now = self.loop.time()
+        return [each for each in longest if now - each.waits_since >= PROMPT_S] or (longest[:1] if is_flood else [])
 
     @property
     def is_waiting(self) -> bool:

@@ -19,7 +19,7 @@ from upcall.questions.question import Question, format_time
 from upcall.questions.question_form import QuestionForm
 from upcall.runs.events import RunResumed, SegmentTimed, StatusChanged, StopRequested
 from upcall.runs.file_changes import Change, count_lines, list_standing
-from upcall.runs.plan_edits import can_edit, find_review, shows_plan
+from upcall.runs.plan_edits import FIELDS_HINT, ask_for_review, can_edit, find_review, shows_plan
 from upcall.runs.run import Run, Usage
 from upcall.runs.transcript import EntryKind, TranscriptEntry
 from upcall.server.agent_rows import list_rows
@@ -251,7 +251,7 @@ def _who(path: Sequence[str]) -> str:
 
 @cache
 def _templates() -> Environment:
-    return load_templates(
+    made = load_templates(
         "upcall.server",
         brief=_brief,
         can_edit=can_edit,
@@ -269,4 +269,7 @@ def _templates() -> Environment:
         when=_when,
         who=_who,
         status=name_status,
+        review_question=ask_for_review,
     )
+    made.globals["fields_hint"] = FIELDS_HINT
+    return made
