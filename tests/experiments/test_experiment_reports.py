@@ -41,6 +41,13 @@ class Tags(HTMLParser):
             self.policy = dict(attrs)["content"] or ""
 
 
+def with_call(results: Results, arguments: str) -> Results:
+    """Return results whose only sample is a tool call."""
+    sample = results.samples[0]
+    call = TranscriptEntry(EntryKind.CALL, ("coder",), sample.entries[0].at, arguments, "save")
+    return replace(results, samples=[replace(sample, entries=[call])])
+
+
 async def page_of(results: Results, path: Path) -> str:
     results.write(str(path / "report.html"))
     return (path / "report.html").read_text()
@@ -157,6 +164,29 @@ async def test_samples_of_two_experiments_are_matched(tmp_path: Path) -> None:
     assert back.change is SampleChange.WORSE
     here.write(tmp_path / "report.html", compared=there)
     assert "Against other: " in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize("depth", [500, 1_500])
+async def test_page_shows_arguments_nested_too_deep_as_text(tmp_path: Path, depth: int) -> None:
+    deep = "[" * depth + "]" * depth
+    page = await page_of(with_call(await experiment(1, policies=["never"]).run(), deep), tmp_path)
+    assert f"<pre>{deep}</pre>" in page
+
+
+async def test_page_shows_half_a_character_as_question_mark(tmp_path: Path) -> None:
+    results = await experiment(1, policies=["never"]).run()
+    page = await page_of(with_call(results, '{"name": "a\\ud800"}'), tmp_path)
+    assert "&#34;name&#34;: &#34;a?&#34;" in page
+
+
+async def test_report_that_cannot_be_written_leaves_the_earlier_one(tmp_path: Path) -> None:
+    results, path = await experiment(2, policies=["never"]).run(), tmp_path / "reports" / "rows.csv"
+    results.write(path)
+    earlier = path.read_bytes()
+    half = results.records[1].model_copy(update={"note": "\ud800"})
+    with pytest.raises(ConfigurationError, match=r"rows\.csv cannot be written: .*surrogates not allowed"):
+        replace(results, records=[results.records[0], half]).write(path)
+    assert (path.read_bytes(), [*path.parent.iterdir()]) == (earlier, [path])
 
 
 async def test_names_in_a_notebooks_table_are_escaped() -> None:

@@ -74,6 +74,16 @@ async def test_log_pairs_tool_calls_of_nested_agents_with_results(tmp_path: Path
     assert handed.text == "[lead > coder] Hands off to lead: Done."
 
 
+@pytest.mark.parametrize("depth", [300, 20_000])
+async def test_log_keeps_arguments_nested_too_deep_as_text(tmp_path: Path, depth: int) -> None:
+    results, deep = await experiment(2, policies=["never"]).run(), '{"a": ' * depth + "1" + "}" * depth
+    sample = results.samples[0]
+    call = TranscriptEntry(EntryKind.CALL, ("coder",), sample.entries[0].at, deep, "save")
+    changed = replace(results, samples=[replace(sample, entries=[call]), *results.samples[1:]])
+    first, _ = read_back(changed, tmp_path / "deep.eval").samples
+    assert first.messages[0].tool_calls[0].arguments == {"arguments": deep}
+
+
 async def test_log_of_failed_trial_has_its_error(tmp_path: Path) -> None:
     def fail(request: object) -> str:
         raise ValueError("no reply today")

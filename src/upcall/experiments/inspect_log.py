@@ -2,12 +2,11 @@
 
 An experiment is one evaluation in it, a trial one sample: its epoch counts the seeds from 1 on, its id names the task,
 the policy, and the team and model where there are several. Questions are calls of ``ask_user``, answers what they
-return. Nothing is cut.
+return. Nothing is cut; arguments that are nested too deep for a log are kept as text.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +37,7 @@ from inspect_ai.scorer import CORRECT, INCORRECT, Score
 from inspect_ai.tool import ToolCall, ToolCallError
 
 from upcall import identity
+from upcall.experiments.arguments import read_arguments
 from upcall.experiments.measures import MEASURES
 from upcall.experiments.samples import EXACTLY, Sample
 from upcall.experiments.trial import Cell
@@ -189,9 +189,9 @@ def _return(key: str, tool: str, entry: TranscriptEntry) -> ChatMessage:
 
 
 def _read_arguments(text: str) -> Mapping[str, Any]:
-    """Return the arguments of a call; a text that is no JSON object as one of them."""
+    """Return the arguments of a call; a text that is no JSON object, or nested too deep, as one of them."""
     try:
-        arguments = json.loads(text)
+        arguments = read_arguments(text)
     except ValueError:
         arguments = None
     return arguments if isinstance(arguments, dict) else {"arguments": text}

@@ -20,6 +20,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from upcall import identity
+from upcall.experiments.arguments import read_arguments
 from upcall.experiments.highlights import name_entry, weigh_trial
 from upcall.experiments.measures import MEASURES
 from upcall.experiments.results import Results
@@ -35,7 +36,7 @@ from upcall.experiments.tables import (
 )
 from upcall.experiments.what_if import branch_lines, value_questions
 from upcall.html_templates import load_templates
-from upcall.text import escape_controls
+from upcall.text import escape_controls, replace_surrogates
 from upcall.ui.markdown_html import markdown_html
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666", "#000000")
@@ -197,9 +198,9 @@ def _templates() -> Environment:
 
 
 def _indent_json(text: str) -> str:
-    """Return the arguments of a call with a line each; a text that is no JSON as it is."""
+    """Return the arguments of a call with a line each; a text that is no JSON, or nested too deep, as it is."""
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        return replace_surrogates(json.dumps(read_arguments(text), indent=2, ensure_ascii=False))
     except ValueError:
         return text
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
@@ -163,9 +164,12 @@ class Results:
             raise ConfigurationError(f"{path} shows the samples, and these results were loaded without: samples=True.")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            REPORTS[path.suffix].write(self, path, compared)
+            with _write_beside(path) as written:
+                REPORTS[path.suffix].write(self, written, compared)
         except OSError as error:
             raise ConfigurationError(f"{path} cannot be written: {error.strerror or error}.") from error
+        except (ValueError, RecursionError) as error:  # Something in it that its format cannot hold.
+            raise ConfigurationError(f"{path} cannot be written: {first_line(error)}") from error
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
@@ -180,16 +184,23 @@ class Results:
         return result_lines(self, width)
 
 
-def _write_page(results: Results, path: Path, compared: Results | None) -> None:
-    from upcall.experiments.page import render_page
-
-    # Whoever opens the page while it is written again sees the earlier one whole.
-    written = path.with_name(f".{path.name}.{os.getpid()}")
+@contextmanager
+def _write_beside(path: Path) -> Iterator[Path]:
+    """Give a file to write, which takes the place of a report once it is whole: whoever opens the report meanwhile, or
+    after an error, sees the earlier one."""
+    path = path.resolve()
+    written = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
-        written.write_text(render_page(results, compared), encoding="utf-8")
+        yield written
         written.replace(path)
     finally:
         written.unlink(missing_ok=True)
+
+
+def _write_page(results: Results, path: Path, compared: Results | None) -> None:
+    from upcall.experiments.page import render_page
+
+    path.write_text(render_page(results, compared), encoding="utf-8")
 
 
 def _write_csv(results: Results, path: Path, compared: Results | None) -> None:
