@@ -19,14 +19,14 @@ def read_arguments(text: str) -> Any:
         value = json.loads(text)
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
-    if not _fits(value, MAX_DEPTH):
+    if not _is_within(value, MAX_DEPTH):
         raise ValueError("it is nested too deep")
     return value
 
 
-def _fits(value: object, levels: int) -> bool:
+def _is_within(value: object, levels: int) -> bool:
     """Whether a value has at most so many levels."""
     if not isinstance(value, dict | list):
         return True
     inner = value.values() if isinstance(value, dict) else value
-    return levels > 0 and all(_fits(each, levels - 1) for each in inner)
+    return levels > 0 and all(_is_within(each, levels - 1) for each in inner)
