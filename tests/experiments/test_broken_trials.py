@@ -16,7 +16,6 @@ from scenario import upcall
 from trial_world import experiment, make_team
 
 from upcall.errors import ConfigurationError
-from upcall.experiments.highlights import choose_highlights
 from upcall.experiments.records import TrialRecord
 from upcall.experiments.statistics import estimate_all
 from upcall.testing import Call, Request
@@ -107,12 +106,6 @@ def test_share_of_all_or_none_has_an_interval(successes: int, trials: int, low: 
 def test_trials_of_one_task_count_once_for_the_interval() -> None:
     one_task = [record(each, task_id="same") for each in range(30)]
     assert estimate_all(one_task)["success"].low == pytest.approx(0.207, abs=0.001)
-
-
-def test_each_telling_transcript_is_chosen_once() -> None:
-    records = [record(each, task_id=f"task-{each % 2}", success=False) for each in range(4)]
-    chosen = [each.trial for each, _ in choose_highlights(records)]
-    assert sorted(chosen) == ["trial-0", "trial-1", "trial-2", "trial-3"]
 
 
 @pytest.mark.slow

@@ -13,9 +13,9 @@ import pytest
 from trial_world import experiment, reply, task
 
 from upcall.errors import ConfigurationError
-from upcall.experiments.highlights import TRANSCRIPTS, choose_highlights
+from upcall.experiments.page import sort_comparisons
 from upcall.experiments.results import Results
-from upcall.experiments.samples import SampleChange, match_samples
+from upcall.experiments.samples import SampleChange, match_samples, name_entry, weigh_trial
 from upcall.experiments.tables import format_table
 from upcall.runs.transcript import EntryKind, TranscriptEntry
 
@@ -198,13 +198,11 @@ async def test_names_in_a_notebooks_table_are_escaped() -> None:
     assert "\x1b" not in results._repr_html_()
 
 
-async def test_transcripts_shown_first_are_those_that_failed() -> None:
+async def test_samples_shown_first_are_those_that_failed() -> None:
     results = await experiment(8).run()
-    chosen = choose_highlights(results.records)
-    assert len(chosen) == len(results.highlights) == TRANSCRIPTS
-    assert chosen[0][1] == "a wrong assumption spoiled it"
-    assert len({record.task for record, _ in chosen[:5]}) == 5
-    assert any(who == "coder asks" for who, _ in results.highlights[0].entries)
+    first, *_ = sort_comparisons(match_samples(results.samples, ()))
+    assert weigh_trial(first.sample.record)[1] == "a wrong assumption spoiled it"
+    assert any(name_entry(entry) == "coder asks" for entry in first.sample.entries)
 
 
 async def test_two_experiments_are_compared_on_their_common_tasks() -> None:

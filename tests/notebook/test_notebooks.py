@@ -339,7 +339,7 @@ def test_experiment_shows_which_questions_mattered(folder: Path) -> None:
     mattered = shown(cells["mattered"]).splitlines()
     assert mattered[0].startswith("language: asked in 20 runs, mattered in 100%, worth +1.00")
     assert mattered[1].startswith("colour: asked in 60 runs, mattered in 0%")
-    assert "a wrong assumption spoiled it" in shown(cells["highlight"])
+    assert shown(cells["sample"]).startswith("Task 1, never: Written in Python, not exactly: Written in Rust\n")
     assert shown(cells["again"]) == "True 0\n"
     assert shown(cells["report"]) == "['report.html', 'trials.parquet']"
 

@@ -21,10 +21,9 @@ from markupsafe import Markup
 
 from upcall import identity
 from upcall.experiments.arguments import read_arguments
-from upcall.experiments.highlights import name_entry, weigh_trial
 from upcall.experiments.measures import MEASURES
 from upcall.experiments.results import Results
-from upcall.experiments.samples import Comparison, SampleChange, match_samples
+from upcall.experiments.samples import Comparison, SampleChange, match_samples, name_entry, weigh_trial
 from upcall.experiments.statistics import Estimate
 from upcall.experiments.tables import (
     DIFFERENCES,

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from upcall.errors import ConfigurationError, missing_extra
 from upcall.experiments.budget import Cost
-from upcall.experiments.highlights import Highlight, make_highlights
 from upcall.experiments.progress import ExperimentProgress
 from upcall.experiments.records import TrialRecord
 from upcall.experiments.samples import Sample
@@ -64,11 +63,6 @@ class Results:
     store: str = ""
     progress: ExperimentProgress | None = None
     broken: Mapping[str, str] = field(default_factory=dict)
-
-    @cached_property
-    def highlights(self) -> Sequence[Highlight]:
-        """The transcripts that say the most."""
-        return make_highlights(self.samples)
 
     @cached_property
     def cells(self) -> Mapping[Cell, Mapping[str, Estimate]]:

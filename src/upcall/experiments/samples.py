@@ -12,7 +12,7 @@ from upcall.experiments.functions import name_function
 from upcall.experiments.records import TrialRecord
 from upcall.experiments.tasks import Expectation, HiddenFact
 from upcall.runs.states import RunStatus
-from upcall.runs.transcript import Transcript, TranscriptEntry
+from upcall.runs.transcript import EntryKind, Transcript, TranscriptEntry
 from upcall.storage.store import RunStore
 from upcall.storage.transcripts import load_transcript
 
@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 
 EXACTLY = "exactly: "
 """What stands before a result that is expected word for word."""
+
+_VERBS = {
+    EntryKind.THOUGHT: "thinks",
+    EntryKind.CALL: "calls",
+    EntryKind.RESULT: "gets from",
+    EntryKind.QUESTION: "asks",
+    EntryKind.ANSWER: "answers",
+    EntryKind.HANDOFF: "hands off to",
+}
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,30 @@ def name_outcome(record: TrialRecord) -> str:
     if record.success is None:
         return "cut off" if record.cut_off else record.status.replace("_", " ")
     return "right" if record.success else "wrong"
+
+
+def weigh_trial(record: TrialRecord) -> tuple[int, str]:
+    """Return how much a trial says, and why: 0 and an empty text if it says nothing."""
+    is_wrong = record.success is False
+    reasons = [
+        (9, "the run failed", record.status == "failed"),
+        (8, "a wrong assumption spoiled it", is_wrong and record.wrong > 0),
+        (7, "it asked nothing, and a missing detail spoiled it", is_wrong and record.missing > record.questions == 0),
+        (6, "it asked, but not for what was missing", is_wrong and record.hits < record.missing),
+        (5, "it had all details, and came out wrong", is_wrong),
+        (4, "the user gave away what nobody asked for", record.leaks > 0),
+        (3, "it asked the same again", record.repeated > 0),
+        (2, "it asked what was not missing", record.needless > 0),
+        (1, "its questions hit what was missing", record.hits > 0),
+    ]
+    return next(((weight, why) for weight, why, applies in reasons if applies), (0, ""))
+
+
+def name_entry(entry: TranscriptEntry) -> str:
+    """Say who does what: ``lead > coder calls write_file``."""
+    tool = entry.name if entry.kind in (EntryKind.CALL, EntryKind.RESULT, EntryKind.HANDOFF) else ""
+    who = " ".join(filter(None, (" > ".join(entry.path), _VERBS.get(entry.kind, ""), tool)))
+    return f"{who}, failed" if entry.failed else who
 
 
 def describe_expected(expectation: Expectation | None) -> str:
