@@ -497,7 +497,7 @@ async def test_tree_writes_no_refusal_for_what_is_gone() -> None:
     assert [each.kind for each in await bench.app.log.audit(user=None) if each.kind == "refused"] == []
 
 
-async def test_tree_of_many_branches_loads_no_more_than_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tree_of_many_branches_loads_only_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(branches, "MAX_BRANCHES", 3)
     bench = Bench(ONE)
     run = await bench.app.start("Build it")

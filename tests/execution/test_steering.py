@@ -418,7 +418,7 @@ async def test_exported_run_keeps_what_was_written_to_it(tmp_path: Path) -> None
     assert [each.event.text for each in entries if isinstance(each.event, MessageSent)] == ["Use tabs."]
 
 
-async def test_two_readers_at_once_do_not_both_take_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_one_of_two_readers_takes_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path, "runs.db", ends=[Call("ask_user", {"question": "Ship it?"})])
     await soon(world.app.start("Build it", run_id=RUN))
     await world.app.say(RUN, "Use tabs.")
@@ -462,7 +462,7 @@ async def test_stop_holds_before_agents_that_read_no_messages() -> None:
     assert (run.status, len(model.requests) > 3) == (RunStatus.AWAITING_CLARIFICATION, True)
 
 
-async def test_stop_is_not_lost_where_a_pause_is_answered_at_once() -> None:
+async def test_stop_outlives_a_pause_that_is_answered_at_once() -> None:
     model = StoppedInACall([Call("transfer_to_user", {"question": "Which?"}), "Done.", "Done."], 1)
 
     def team() -> Team:
@@ -476,7 +476,7 @@ async def test_stop_is_not_lost_where_a_pause_is_answered_at_once() -> None:
     assert (await soon(model.app.resume(RUN))).result == "Done."
 
 
-async def test_message_at_an_agents_limit_is_not_taken_as_read(tmp_path: Path) -> None:
+async def test_message_at_the_limit_of_an_agent_stays_unread(tmp_path: Path) -> None:
     client = ScriptedModelClient([Call("step"), "Never asked."])
 
     async def step() -> str:

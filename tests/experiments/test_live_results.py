@@ -94,7 +94,7 @@ async def test_page_that_cannot_be_written_stops_before_paying(tmp_path: Path) -
     assert model.requests == []
 
 
-async def test_results_are_shown_again_after_an_error_of_the_store(
+async def test_results_are_shown_after_an_error_of_the_store(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(live, "SHOW_INTERVAL_S", 0.001)
@@ -113,7 +113,7 @@ async def test_results_are_shown_again_after_an_error_of_the_store(
     assert "The results so far cannot be shown: The store is gone." in caplog.text
 
 
-async def test_results_of_an_interrupted_experiment_are_no_longer_under_way() -> None:
+async def test_interrupted_experiment_is_no_longer_shown_as_under_way() -> None:
     model, seen = PatientModel(2), list[Results]()
     tried = experiment(4, policies=["never"], models={"patient": model}, parallel=1)
     running = asyncio.create_task(tried.run(watcher=seen.append))
