@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 from lab import CHROMIUM, chromium
+from looks import look
 from playwright.async_api import Page, expect
 from services import Site, serving
 from test_inbox_page import ask
-from test_web_browser import log_in, look
+from test_web_browser import log_in
 
 pytestmark = [
     pytest.mark.slow,
@@ -30,6 +31,19 @@ async def go_away(site: Site, page: Page) -> None:
     """Leave for a page without a list, for long."""
     await page.goto(f"{site.url}/docs")
     await page.evaluate(LEAVE)
+
+
+async def look_at_news(site: Site, page: Page, at: str) -> None:
+    """See one question, then what is new at an address of the inbox, then the inbox; be away for long in between."""
+    await ask(site, "Which port?", days=1)
+    await page.goto(site.url)
+    await expect(page.locator("article")).to_have_count(1)
+    await go_away(site, page)
+    await ask(site, "Which color?")
+    await page.goto(f"{site.url}/{at}")
+    await expect(page.locator(".new")).to_have_count(1)
+    await go_away(site, page)
+    await page.goto(site.url)
 
 
 @asynccontextmanager
@@ -73,29 +87,13 @@ async def test_new_questions_are_counted_on_other_pages() -> None:
 
 async def test_search_does_not_count_as_having_seen_all() -> None:
     async with browsing() as (site, page):
-        await ask(site, "Which port?", days=1)
-        await page.goto(site.url)
-        await expect(page.locator("article")).to_have_count(1)
-        await go_away(site, page)
-        await ask(site, "Which color?")
-        await page.goto(f"{site.url}/?text=color")
-        await expect(page.locator(".new")).to_have_count(1)
-        await go_away(site, page)
-        await page.goto(site.url)
+        await look_at_news(site, page, "?text=color")
         await expect(page.locator("article", has_text="Which color?").locator(".new")).to_have_count(1)
 
 
 async def test_inbox_after_an_answer_counts_as_seen() -> None:
     async with browsing() as (site, page):
-        await ask(site, "Which port?", days=1)
-        await page.goto(site.url)
-        await expect(page.locator("article")).to_have_count(1)
-        await go_away(site, page)
-        await ask(site, "Which color?")
-        await page.goto(f"{site.url}/?answered=1")
-        await expect(page.locator(".new")).to_have_count(1)
-        await go_away(site, page)
-        await page.goto(site.url)
+        await look_at_news(site, page, "?answered=1")
         await expect(page.locator("article")).to_have_count(2)
         await expect(page.locator(".new")).to_have_count(0)
 

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 import httpx
 import pytest
 from lab import CHROMIUM, chromium
+from looks import look
 from playwright.async_api import expect
 from services import ASK, one_agent, serving, settle, start
 from test_inbox_page import ask, read
-from test_web_browser import log_in, look
+from test_web_browser import log_in
 from test_web_security import find_csrf
 
 from upcall.testing import Call, Calls
