@@ -21,7 +21,6 @@ from upcall.runs.run import Run
 from upcall.runs.run_page import is_storable
 from upcall.runs.states import RunStatus
 from upcall.runs.steering import SentMessage
-from upcall.storage.store import RunStore
 
 MAX_MESSAGE_CHARS = 100_000
 
@@ -35,7 +34,7 @@ async def send_message(
     """Store a message for an agent of a run; see `Upcall.say`."""
     run = (await access.load_owned(run_id, "say")).run
     _check_text(text)
-    if new_id is not None and await is_sent(access.store, run.id, new_id):
+    if new_id is not None and await access.store.events.is_sent(run.id, new_id):
         return SentMessage(run.id, new_id, to, await _describe_future(access, run, to))
     if run.is_final:
         raise _refuse_final(run)
@@ -51,12 +50,6 @@ async def send_message(
     if to is not None and agents is None:
         note += f" Whether there is an agent {to!r}, this program cannot say: it does not have the run's team."
     return SentMessage(run.id, message.message, to, note)
-
-
-async def is_sent(store: RunStore, run_id: str, message_id: str) -> bool:
-    """Return whether a message is stored with a run: who sends it again, after the run has ended too, has sent it."""
-    sent = await store.events.read(run_id, types=(MessageSent,))
-    return any(isinstance(each.event, MessageSent) and each.event.message == message_id for each in sent)
 
 
 async def request_stop(access: RunAccess, run_id: str) -> Run:

@@ -22,7 +22,7 @@ from upcall.autogen.journal import Journal
 from upcall.runs.events import MessageSent, MessageTaken, StopRequested
 from upcall.runs.steering import SteeringMessage, list_unread
 from upcall.storage.connection import Connection
-from upcall.storage.event_log import find_last_of
+from upcall.storage.event_log import find_last
 from upcall.storage.queued_answers import AnswersQueued
 from upcall.storage.store import RunStore
 from upcall.text import one_line
@@ -101,5 +101,5 @@ class RunSteering:
         Raises:
             AnswersQueued: one came.
         """
-        if find_last_of(connection, self._run_id, _TYPES) > self._seen:
+        if find_last(connection, self._run_id, _TYPES) > self._seen:
             raise AnswersQueued

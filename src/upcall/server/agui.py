@@ -39,7 +39,6 @@ from pydantic_core import PydanticSerializationError
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from upcall.errors import CallerError, UnknownQuestion, UpcallError
-from upcall.execution.sending import is_sent
 from upcall.questions.matching import AnswerValue
 from upcall.runs.run import Run, Usage
 from upcall.runs.states import RunStatus
@@ -126,7 +125,7 @@ class _AguiExchange:
             if before is not None and (
                 before.under_way
                 or self._option("to") is not None
-                or await is_sent(self._service.store, before.id, run_id)
+                or await self._service.store.events.is_sent(before.id, run_id)
             ):
                 async for event in self._say(before, run_id):
                     yield event

@@ -36,6 +36,7 @@ from upcall.server.uploads import DOCUMENTS, IMAGES, read_files
 from upcall.server.views import PageFrame, list_operations, name_topic, render, run_view
 from upcall.ui import diagrams
 
+FormText = Annotated[str, Form()]
 STATIC = Path(__file__).parent / "static"
 PAGE_SIZE = 30
 MAX_LOOKS = 50
@@ -215,9 +216,9 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
     async def say(
         run_id: str,
         caller: CurrentUser,
-        text: Annotated[str, Form()],
-        key: Annotated[str, Form()],
-        to: Annotated[str, Form()] = "",
+        text: FormText,
+        key: FormText,
+        to: FormText = "",
     ) -> Response:
         try:
             await send_once(service, caller, run_id, text, to.strip() or None, key)
@@ -233,9 +234,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         return RedirectResponse(f"/runs/{run_id}", 303)
 
     @router.post("/runs/{run_id}/follow-up")
-    async def follow_up(
-        run_id: str, caller: CurrentUser, task: Annotated[str, Form()], key: Annotated[str, Form()]
-    ) -> Response:
+    async def follow_up(run_id: str, caller: CurrentUser, task: FormText, key: FormText) -> Response:
         new_id = await begin_run(service, caller, Start(task=task, follows=run_id), key=key)
         return RedirectResponse(f"/runs/{new_id}", 303)
 
@@ -243,15 +242,15 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
     async def fork(
         run_id: str,
         caller: CurrentUser,
-        question: Annotated[str, Form()],
-        answer: Annotated[str, Form()],
-        key: Annotated[str, Form()],
+        question: FormText,
+        answer: FormText,
+        key: FormText,
     ) -> Response:
         new_id = await begin_fork(service, caller, run_id, question, answer, key)
         return RedirectResponse(f"/runs/{new_id}", 303)
 
     @router.post("/runs/{run_id}/name")
-    async def rename(run_id: str, caller: CurrentUser, name: Annotated[str, Form()] = "") -> Response:
+    async def rename(run_id: str, caller: CurrentUser, name: FormText = "") -> Response:
         app = service.app_for(caller)
         run = await app.get(run_id, user=caller.user)
         if not app.access.owns(run, caller.user):
@@ -270,7 +269,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         return RedirectResponse(f"/runs/{run_id}", 303)
 
     @router.post("/runs/{run_id}/undo")
-    async def undo(run_id: str, caller: CurrentUser, change: Annotated[str, Form()]) -> Response:
+    async def undo(run_id: str, caller: CurrentUser, change: FormText) -> Response:
         await service.app_for(caller).changes.undo(run_id, change, user=caller.user)
         return RedirectResponse(f"/runs/{run_id}#files", 303)
 
@@ -314,7 +313,7 @@ def _add_doors(router: APIRouter, authenticator: Authenticator) -> None:
         return HTMLResponse(render("login.html", PageFrame(None, request.app.state.is_demo), wrong=False))
 
     @router.post("/login")
-    async def log_in(request: Request, token: Annotated[str, Form()]) -> Response:
+    async def log_in(request: Request, token: FormText) -> Response:
         if not is_same_origin(request):
             raise CallerError("Another page sent this form; nothing was changed. Load the page again.")
         return await _log_in(request, token.strip())

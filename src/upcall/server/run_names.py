@@ -11,8 +11,9 @@ from upcall.app import Upcall
 from upcall.errors import CallerError
 from upcall.policy.authorization import Authorization
 from upcall.runs.run_filter import RunFilter
-from upcall.runs.run_page import EVERYBODY, Viewer, is_storable
+from upcall.runs.run_page import Viewer, is_storable
 from upcall.storage.connection import Connection
+from upcall.storage.run_lists import sees_whole
 from upcall.storage.run_rows import as_searched, name_values
 from upcall.storage.schema import Table, is_made
 from upcall.storage.store import RunStore
@@ -91,16 +92,14 @@ def _find(connection: Connection, *, text: str, owner: str | None, viewer: Viewe
     if not is_made(connection, RUN_NAMES):
         return []
     find = "instr" if connection.dialect == "sqlite" else "strpos"
-    conditions, values = [f"{find}(named.searched, :text) > 0"], {"text": as_searched(text)}
+    seen, values = sees_whole(viewer)
+    conditions = [f"{find}(named.searched, :text) > 0", seen]
+    values["text"] = as_searched(text)
     if owner is not None:
-        conditions.append("runs.owner = :owner")
+        conditions.append("owner = :owner")
         values["owner"] = owner
-    if viewer is not None:
-        is_open = "SELECT 1 FROM upcall_shown_to AS shown WHERE shown.run_id = runs.id AND shown.name = :everybody"
-        conditions.append(f"(runs.owner = :viewer OR EXISTS ({is_open}))")
-        values |= {"viewer": viewer.user, "everybody": EVERYBODY}
     query = (
-        "SELECT named.run_id FROM upcall_run_names AS named JOIN upcall_runs AS runs ON runs.id = named.run_id "
+        "SELECT named.run_id FROM upcall_run_names AS named JOIN upcall_runs ON upcall_runs.id = named.run_id "
         f"WHERE {' AND '.join(conditions)} ORDER BY named.at DESC LIMIT {MAX_FOUND}"
     )
     return [run_id for (run_id,) in connection.execute(query, values).fetchall()]

@@ -60,7 +60,7 @@ class EventLog:
             if row is None:
                 raise RunGone(run_id, self._database.name)
             run = load_run(row[0], run_id)
-            if not (run.is_final or _is_sent(connection, run_id, event)):
+            if not (run.is_final or (isinstance(event, MessageSent) and is_sent(connection, run_id, event.message))):
                 append_events(connection, run_id, [event])
             return run
 
@@ -86,15 +86,15 @@ class EventLog:
     async def read_new(self, run_id: str, after: int, types: EventTypes) -> tuple[Sequence[LogEntry], int]:
         """Read the events of some types behind the entry with the id `after`, by a reader who was there: there are few,
         and no transcript is among them. Also return up to which entry that is."""
-        names, values = name_values(each.type for each in types)
-        conditions = ["run_id = :run_id", "id > :after", "id <= :last", f"kind IN ({names})"]
+        chosen, named = _choose_kinds(types)
+        conditions = ["run_id = :run_id", "id > :after", "id <= :last", *chosen]
 
         def read(connection: Connection) -> tuple[Sequence[LogEntry], int]:
             last = find_last(connection, run_id)
             if last <= after:
                 return (), after
-            found = {"run_id": run_id, "after": after, "last": last, **values}
-            return read_entries(connection, conditions, found), last
+            values = {"run_id": run_id, "after": after, "last": last, **named}
+            return read_entries(connection, conditions, values), last
 
         return await self._database.read(read, small=True)
 
@@ -104,10 +104,11 @@ class EventLog:
 
     async def find_last_but(self, run_id: str, kind: type[LogEvent]) -> int:
         """Return the id of the newest entry of a run that is of another type; 0 if there is none."""
-        query = "SELECT coalesce(max(id), 0) FROM upcall_log WHERE run_id = :run_id AND kind <> :kind"
-        values = {"run_id": run_id, "kind": kind.type}
-        row = await self._database.read(lambda connection: connection.execute(query, values).fetchone(), small=True)
-        return int(row[0])
+        return await self._database.read(partial(find_last, run_id=run_id, without=(kind,)), small=True)
+
+    async def is_sent(self, run_id: str, message_id: str) -> bool:
+        """Return whether a message to the agents of a run is stored."""
+        return await self._database.read(partial(is_sent, run_id=run_id, message_id=message_id))
 
     async def call_timings(self, run_id: str) -> Sequence[WorkPeriod]:
         """List when teams were at work on a run, and the calls that they made, oldest first."""
@@ -142,8 +143,7 @@ class EventLog:
         without: EventTypes,
         limit: int | None,
     ) -> Sequence[LogEntry]:
-        names, named = name_values(each.type for each in (without if types is None else types))
-        chosen = [f"kind IN ({names or 'NULL'})"] if types is not None else [f"kind NOT IN ({names})"] if names else []
+        chosen, named = _choose_kinds(types, without)
         return await self._database.read(
             lambda connection: read_entries(connection, [*conditions, *chosen], {**values, **named}, limit)
         )
@@ -158,25 +158,26 @@ _INSERT_BLOCK = (
 )
 
 
-def _is_sent(connection: Connection, run_id: str, event: LogEvent) -> bool:
-    if not isinstance(event, MessageSent):
-        return False
-    conditions, values = ["run_id = :run_id", "kind = :kind"], {"run_id": run_id, "kind": event.type}
-    before = [each.event for each in read_entries(connection, conditions, values)]
-    return any(isinstance(each, MessageSent) and each.message == event.message for each in before)
+def _choose_kinds(types: EventTypes | None, without: EventTypes = ()) -> tuple[list[str], dict[str, str]]:
+    """Return the condition, if there is one, by which events are of some types, or of all but some; and its values."""
+    names, named = name_values(each.type for each in (without if types is None else types))
+    if types is not None:
+        return [f"kind IN ({names or 'NULL'})"], named
+    return [f"kind NOT IN ({names})"] if names else [], named
 
 
-def find_last(connection: Connection, run_id: str) -> int:
-    """Return the id of a run's newest entry; 0 if there is none."""
-    query = "SELECT coalesce(max(id), 0) FROM upcall_log WHERE run_id = :run_id"
-    return int(connection.execute(query, {"run_id": run_id}).fetchone()[0])
+def is_sent(connection: Connection, run_id: str, message_id: str) -> bool:
+    """Return whether a message to the agents of a run is stored."""
+    chosen, named = _choose_kinds((MessageSent,))
+    sent = read_entries(connection, ["run_id = :run_id", *chosen], {"run_id": run_id, **named})
+    return any(isinstance(each.event, MessageSent) and each.event.message == message_id for each in sent)
 
 
-def find_last_of(connection: Connection, run_id: str, types: EventTypes) -> int:
-    """Return the id of a run's newest entry of some types; 0 if there is none."""
-    names, values = name_values(each.type for each in types)
-    query = f"SELECT coalesce(max(id), 0) FROM upcall_log WHERE run_id = :run_id AND kind IN ({names})"
-    return int(connection.execute(query, {"run_id": run_id, **values}).fetchone()[0])
+def find_last(connection: Connection, run_id: str, types: EventTypes | None = None, without: EventTypes = ()) -> int:
+    """Return the id of a run's newest entry, of some types or of all but some; 0 if there is none."""
+    chosen, named = _choose_kinds(types, without)
+    query = f"SELECT coalesce(max(id), 0) FROM upcall_log WHERE {' AND '.join(['run_id = :run_id', *chosen])}"
+    return int(connection.execute(query, {"run_id": run_id, **named}).fetchone()[0])
 
 
 def lock_run(connection: Connection, run_id: str) -> None:

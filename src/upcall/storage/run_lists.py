@@ -141,6 +141,15 @@ def find_ids(connection: Connection, prefix: str, viewer: Viewer | None = None) 
     return list(islice((row[0] for row in rows if viewer is None or viewer.sees(row[1], row[2])), 3))
 
 
+def sees_whole(viewer: Viewer | None) -> tuple[str, dict[str, str]]:
+    """Return the condition by which a viewer may read all of a row of ``upcall_runs``, and its values: their own runs,
+    and those that are open to everybody. Without a viewer all rows meet it."""
+    if viewer is None:
+        return "1 = 1", {}
+    shown = "SELECT 1 FROM upcall_shown_to WHERE run_id = upcall_runs.id AND upcall_shown_to.name = :everybody"
+    return f"(owner = :viewer OR EXISTS ({shown}))", {"viewer": viewer.user, "everybody": EVERYBODY}
+
+
 def _list_sources(connection: Connection, viewer: Viewer | None, only: RunFilter) -> list[_Source]:
     """List where a list of runs comes from: the shortest index for what is wanted, and for a viewer one for each way by
     which runs are theirs to see."""
