@@ -40,14 +40,14 @@ async def list_branches(access: RunAccess, run_id: str) -> list[BranchRow]:
         UnknownRun, NotAllowed: the run is not there, or somebody else's.
     """
     run = await access.find_whole(run_id, "show")
-    above = {run.id}
+    above = {run.id: run}
     while run.forked_from is not None and (before := await _find_visible(access, run.forked_from)) is not None:
         run = before
-        above.add(run.id)
+        above[run.id] = run
     rows, left = list[BranchRow](), [(0, run.id)]
     while left and len(rows) < MAX_BRANCHES:
         depth, each = left.pop()
-        branch = await _find_visible(access, each)
+        branch = above.get(each) or await _find_visible(access, each)
         if branch is None:
             continue
         asked = next((pair for pair in branch.clarification_history if pair[0].id == branch.forked_at), (None, None))

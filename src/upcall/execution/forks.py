@@ -317,9 +317,9 @@ def _cost(branch: ComparedRun) -> str:
     own = branch.own_usage
     if not own:
         return ""
-    cost, is_partial = branch.prices.total(own)
-    partly = " without agents whose model has no price" if is_partial else ""
-    money = "" if cost is None else f", {cost:.4f} {branch.prices.currency}{partly}"
+    costs = branch.prices.total(own)
+    partly = f" {costs.gap}" if costs.gap else ""
+    money = "" if costs.cost is None else f", {costs.cost:.4f} {branch.prices.currency}{partly}"
     total = Usage.total(own.values())
     about = "about " if branch.is_estimate else ""
     return f"{about}{total.prompt_tokens:,}+{total.completion_tokens:,} tokens{money}"

@@ -22,6 +22,11 @@ class TotalCost(NamedTuple):
     cost: float | None
     is_partial: bool
 
+    @property
+    def gap(self) -> str:
+        """What the sum leaves out, in words; empty if nothing."""
+        return "without agents whose model has no price" if self.is_partial else ""
+
 
 @dataclass(frozen=True)
 class Prices:

@@ -250,7 +250,7 @@ class TeamFactory:
 
     def preview(self) -> Team:
         """Build a team without a run."""
-        return self._build(Run(task="", config=self.pin("RUN", {})), None).team
+        return self.preview_of(Run(task="", config=self.pin("RUN", {})))
 
     def preview_of(self, run: Run) -> Team:
         """Build the team of a run to look at it; it may read documents, which takes seconds.

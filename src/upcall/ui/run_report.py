@@ -205,15 +205,15 @@ def _cost(usage: Mapping[str, Usage], prices: Prices, width: int | None) -> list
     """Return tokens and calls by agent, and their cost if there are prices."""
     if not usage:
         return []
-    cost, is_partial = prices.total(usage)
-    priced = cost is not None
+    costs = prices.total(usage)
+    priced = costs.cost is not None
     money = f" {prices.currency:>10}" if priced else ""
     lines = [f"Tokens  {'prompt':>7} {'reply':>8} {'calls':>6}{money}  agent"]
     for path, used in usage.items():
         lines.append(_row(used, path, prices.cost(path, used), priced=priced))
     total = Usage.total(usage.values())
-    partly = " (without agents whose model has no price)" if is_partial else ""
-    lines.append(_row(total, f"in all{partly}", cost, priced=priced))
+    partly = f" ({costs.gap})" if costs.gap else ""
+    lines.append(_row(total, f"in all{partly}", costs.cost, priced=priced))
     return lines if width is None else [cut_to_width(line, width) for line in lines]
 
 
