@@ -66,6 +66,31 @@ async def test_python_of_upcall_is_the_one_that_runs(executor: Executor, tmp_pat
     assert execution.output == f"{sys.version_info[:3]} {sys.prefix}\n"
 
 
+RUN_PYTHON = """
+import asyncio, pathlib
+from upcall.sandboxes import Bubblewrap
+from upcall.sandboxes.limits import Limits
+run = Bubblewrap().run(["python3", "-c", "import sys; print(sys.prefix)"], folder=pathlib.Path("."), limits=Limits())
+print(asyncio.run(run).output, end="")
+"""
+
+
+@needs_bubblewrap
+def test_python_reached_by_links_is_found(tmp_path: Path) -> None:
+    """As where uv puts its links: from the environment through a folder of links, and a link in place of a folder."""
+    base = Path(sys._base_executable)  # type: ignore[attr-defined]
+    (tmp_path / "installed").symlink_to(base.parent)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python3").symlink_to(f"../installed/{base.name}")
+    environment = tmp_path / "env"
+    subprocess.run([tmp_path / "bin/python3", "-m", "venv", "--without-pip", environment], check=True)
+    (tmp_path / "work").mkdir()
+    packages = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+    program = [environment / "bin/python3", "-c", RUN_PYTHON]
+    found = subprocess.run(program, env=packages, cwd=tmp_path / "work", capture_output=True, text=True, check=True)
+    assert found.stdout == f"{environment}\n"
+
+
 @both
 async def test_of_long_output_head_and_tail_are_kept(executor: Executor, tmp_path: Path) -> None:
     execution = await executor.run("seq 1 9999; echo end", folder=tmp_path, limits=LIMITS)

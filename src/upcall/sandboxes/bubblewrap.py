@@ -140,6 +140,10 @@ class Bubblewrap:
         options += ["--size", shared, "--perms", "1777", "--tmpfs", "/tmp"]
         for each in (*_STORES, *self._readable):
             options += ["--ro-bind-try", str(each), str(each)]
+        shown = [Path("/usr"), *(Path("/", name) for name in _SYSTEM), *map(Path, _STORES), *self._readable]
+        for link, target in _interpreter_links():
+            if not any(link.is_relative_to(each) for each in shown):
+                options += ["--symlink", target, str(link)]
         options += ["--bind", str(view.source), str(view.folder)] if view else []
         options += ["--remount-ro", "/", "--chdir", str(view.folder) if view else _HOME]
         for name, value in self._environment().items():
@@ -257,6 +261,26 @@ def _interpreter() -> tuple[Path, ...]:
     """List the folders of the running Python that are not the system's."""
     folders = dict.fromkeys(os.path.realpath(each) for each in (sys.base_prefix, sys.prefix))
     return tuple(Path(each) for each in folders if each != "/" and not each.startswith("/usr"))
+
+
+@cache
+def _interpreter_links() -> tuple[tuple[Path, str], ...]:
+    """List the links by which the running Python is reached from its own path, each with its target: an environment
+    may lead to it through a folder that is not shown, as `~/.local/bin` where uv puts its links."""
+    return tuple(dict.fromkeys(link for each in (sys.prefix, sys.executable) for link in _follow(each)))
+
+
+def _follow(path: str) -> Iterator[tuple[Path, str]]:
+    """Yield the links that are followed from a path to what it stands for."""
+    at, left = Path("/"), list(Path(path).parts)
+    while left:
+        at /= left.pop(0)  # A root begins anew.
+        if at.name == "..":
+            at = at.parent.parent
+        elif at.is_symlink():
+            target = os.readlink(at)
+            yield at, target
+            at, left = at.parent, [*Path(target).parts, *left]
 
 
 def make_passwd() -> bytes:
