@@ -72,9 +72,14 @@ def client_of(notebook: NotebookNode, folder: Path) -> NotebookClient:
     return NotebookClient(notebook, timeout=TIMEOUT_S, kernel_manager_class=OwnKernelManager, resources=resources)
 
 
+def run(client: NotebookClient) -> None:
+    """Run all cells. The client's own `execute` leaves an event loop open, whose warning another test gets."""
+    asyncio.run(client.async_execute())
+
+
 def execute(notebook: NotebookNode, folder: Path) -> str:
     """Return what the cells print and give, from a new kernel in `folder` that is gone afterwards."""
-    client_of(notebook, folder).execute()
+    run(client_of(notebook, folder))
     return "".join(shown(cell) for cell in notebook.cells if cell.cell_type == "code")
 
 
@@ -86,7 +91,7 @@ def executed(name: str, folder: Path, **before: str) -> dict[str, NotebookNode]:
         at = next((number for number, cell in enumerate(cells) if cell["id"] == place), len(cells))
         cells.insert(at, code(source))
         cells[at]["id"] = f"before-{place}"
-    client_of(notebook := notebook_of(cells), folder).execute()
+    run(client_of(notebook := notebook_of(cells), folder))
     return {cell["id"]: cell for cell in notebook.cells}
 
 
