@@ -38,6 +38,9 @@ class Start(Body):
         data_sources: ids of the tools that may be used.
         review_plan: whether the plan is shown for approval before work begins. Where the service does that anyway,
             nobody can go without.
+        model: one of the models that the service lists.
+        team: one of the teams that it lists, by its name there.
+        workspace: one of the folders that it lists, by its name there.
     """
 
     task: str
@@ -50,10 +53,17 @@ class Start(Body):
     user_info: dict[str, str] | None = None
     data_sources: list[str] | None = None
     review_plan: bool | None = None
+    model: str | None = None
+    team: str | None = None
+    workspace: str | None = None
 
     def as_content(self) -> dict[str, Any]:
         """Return what a request with the same key has to say again, as earlier versions noted it."""
-        return self.model_dump(exclude={"review_plan"} if self.review_plan is None else None)
+        return self.model_dump(exclude={each for each in OF_SERVICE if getattr(self, each) is None})
+
+
+OF_SERVICE = ("review_plan", "model", "team", "workspace")
+"""The fields of a start that choose the application, and are no options of `Upcall.start` as they stand."""
 
 
 class Without(Body):

@@ -30,7 +30,7 @@ from upcall.server.many_answers import Filled, RefusedAnswer, answer_each, read_
 from upcall.server.problems import Problem, describe, respond
 from upcall.server.run_names import read_names, rename_run, widen_to_names
 from upcall.server.service import Caller, Service
-from upcall.server.start_form import ON_EXPIRY, list_demo_tasks, list_fixed, read_start, reviews_plans
+from upcall.server.start_form import ON_EXPIRY, list_demo_tasks, list_fixed, list_selects, read_start, reviews_plans
 from upcall.server.starting import begin_fork, begin_run, send_once
 from upcall.server.uploads import DOCUMENTS, IMAGES, read_files
 from upcall.server.views import PageFrame, list_operations, name_topic, render, run_view
@@ -121,6 +121,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
             wanted=wanted,
             wrong=wrong,
             fixed=list_fixed(service),
+            selects=list_selects(service, wanted),
             demo_tasks=list_demo_tasks(service),
             may_review=not (service.has_own_team or reviews_plans(service.settings)),
             expiries=ON_EXPIRY,

@@ -24,6 +24,7 @@ from upcall.runs.run_filter import RunFilter
 from upcall.runs.states import RunStatus
 from upcall.runs.steering import SentMessage
 from upcall.server.background import BackgroundWork
+from upcall.server.choices import StartChoice, StartChoices
 from upcall.server.settings import ServerSettings
 from upcall.server.trusted_proxy import TrustedProxy
 from upcall.settings import Settings
@@ -78,6 +79,7 @@ class Service:
     ) -> None:
         self.settings, self._team = settings, team
         self.server_settings = settings.section(ServerSettings)
+        self.choices = StartChoices.of(settings, team)
         self.origins = [_check_origin(each) for each in self.server_settings.origins]
         self.store: RunStore = Upcall(settings=settings, team=team).store
         self.store.database.outage.reports = True
@@ -89,10 +91,12 @@ class Service:
         self.trusted_proxy = TrustedProxy(proxy, settings.users.roles) if proxy is not None else None
         self.background = [] if self.has_fleet else list_background(self.store, settings)
 
-    def app_for(self, caller: Caller, run: Run | None = None, *, review_plan: bool = False) -> Upcall:
+    def app_for(
+        self, caller: Caller, run: Run | None = None, *, chosen: StartChoice | None = None, review_plan: bool = False
+    ) -> Upcall:
         """Return the application with a caller's rights, to continue a run: with the model that it was started with,
-        and its team if that is the built-in one or was named by this account; or to start one, whose plan is to be
-        reviewed if the caller wants that."""
+        and its team if that is the built-in one or was named by this account; or to start one, with what the caller has
+        chosen, whose plan is to be reviewed if they want that."""
         settings, team = self.settings, self._team
         if (
             caller.user is None and settings.users.user is not None
@@ -105,6 +109,9 @@ class Service:
             settings = settings.replace(users={"roles": {**settings.users.roles, caller.role: users}})
         if review_plan:
             settings = settings.replace(planning={"enable_plan_approval": True})
+        if chosen is not None:
+            settings = settings.replace(models={"model": chosen.model or settings.models.model})
+            team = chosen.team or team
         if run is not None:
             settings, team = settings.with_model_of(run.config.team), run.config.select_team(team)
         return Upcall(settings=settings, store=self.store, team=team)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from pathlib import Path
 from typing import Annotated, Self, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, IPvAnyNetwork, model_validator
@@ -27,6 +28,8 @@ def _refuse_taken(value: str) -> str:
 
 
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9-]{1,60}$"), AfterValidator(_refuse_taken)]
+ChoiceName = Annotated[str, Field(pattern=r"^\S(.{0,58}\S)?$")]
+"""What people see of something that they may choose: one line of at most 60 characters."""
 
 
 class TrustedProxySettings(BaseModel, extra="forbid"):
@@ -97,6 +100,31 @@ class ServerSettings(Section):
             effect="the service believes this proxy who somebody is",
         ),
     ] = None
+    models: Annotated[
+        list[ChoiceName],
+        About(
+            "models of the common server that a start may [choose](guides/service.md#what-a-start-may-choose), besides "
+            "`models.model`",
+            when="when some tasks need a larger model",
+        ),
+    ] = []
+    teams: Annotated[
+        dict[ChoiceName, Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")]],
+        About(
+            'teams that may be chosen, by the names that people see: `{shop: "teams.shop:make_team"}`',
+            when="when one service has several teams",
+            effect="imports these functions, whose code runs with your rights",
+        ),
+    ] = {}
+    workspaces: Annotated[
+        dict[ChoiceName, Path],
+        About(
+            "folders that may be chosen for the coder's files, by the names that people see: `{website: "
+            "/srv/website}`; everybody who is let in may choose each",
+            when="when tasks are about existing projects",
+            effect="everybody who is let in may have the coder change the files in these folders",
+        ),
+    ] = {}
     uploads_limit: Annotated[
         AtLeastOne,
         About(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
@@ -28,12 +28,30 @@ ON_EXPIRY: dict[OnExpiry, str] = {
 """What happens to a question that waited long enough, in the words of the page."""
 
 
+_TEXTS = ("expires_after", "on_expiry", "model", "team", "workspace")
+
+
 @dataclass(frozen=True)
 class ServiceChoice:
     """What whoever runs the service has chosen for all runs: of what, and what."""
 
     name: str
     chosen: str
+
+
+@dataclass(frozen=True)
+class ChoiceSelect:
+    """A field of the form with what may be chosen: what it is if nothing is chosen, the names, and the one chosen."""
+
+    label: str
+    default: str
+    options: Sequence[str]
+    chosen: str | None
+
+    @property
+    def name(self) -> str:
+        """The name of the field, as of that of a start."""
+        return self.label.lower()
 
 
 def name_models(settings: Settings) -> str:
@@ -46,6 +64,27 @@ def name_models(settings: Settings) -> str:
 
 def list_fixed(service: Service) -> Sequence[ServiceChoice]:
     """List what a person cannot choose at the start. No address and no folder is named."""
+    fixed = [each for each in _list_defaults(service) if not _offer(service)[each.name]]
+    is_shown = not service.has_own_team and reviews_plans(service.settings)
+    return [*fixed, *([ServiceChoice("Plan", "you are shown it before work begins")] if is_shown else [])]
+
+
+def list_selects(service: Service, wanted: Start) -> Sequence[ChoiceSelect]:
+    """List what a person can choose: that of which there is more than one."""
+    offered = _offer(service)
+    return [
+        ChoiceSelect(each.name, each.chosen, offered[each.name], getattr(wanted, each.name.lower()))
+        for each in _list_defaults(service)
+        if offered[each.name]
+    ]
+
+
+def _offer(service: Service) -> Mapping[str, Sequence[str]]:
+    choices = service.choices
+    return {"Model": choices.models, "Team": [*choices.teams], "Workspace": [*choices.workspaces]}
+
+
+def _list_defaults(service: Service) -> Sequence[ServiceChoice]:
     if service.has_own_team:
         return [ServiceChoice("Team", "one of this service's own, with its models")]
     settings = service.settings
@@ -54,7 +93,6 @@ def list_fixed(service: Service) -> Sequence[ServiceChoice]:
         ServiceChoice("Model", "none: the replies are scripted" if service.is_demo else name_models(settings)),
         ServiceChoice("Team", "the built-in one"),
         ServiceChoice("Workspace", "the folder of this service" if named else "a new folder for this run"),
-        *([ServiceChoice("Plan", "you are shown it before work begins")] if reviews_plans(settings) else []),
     ]
 
 
@@ -75,7 +113,7 @@ def read_start(form: FormData) -> Start:
         CallerError: one of them has no such choice.
     """
     ticked = {name: True for name in ("unattended", "open", "review_plan") if form.get(name)}
-    given = {name: str(form[name]) for name in ("expires_after", "on_expiry") if form.get(name)}
+    given = {name: str(form[name]) for name in _TEXTS if form.get(name)}
     try:
         return Start.model_validate({"task": str(form.get("task", "")), **ticked, **given})
     except ValidationError as error:

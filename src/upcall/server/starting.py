@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from upcall.execution.start_options import check_options
 from upcall.questions.answer import Answer
 from upcall.questions.matching import AnswerValue
 from upcall.runs.steering import SentMessage
-from upcall.server.bodies import Start
+from upcall.server.bodies import OF_SERVICE, Start
+from upcall.server.choices import StartChoice
 from upcall.server.requests import reserve_request
 from upcall.server.service import Caller, Service
 from upcall.server.uploads import Sent, make_task, store_documents
@@ -42,13 +44,15 @@ async def begin_run(
         if await is_begun(service, run_id):
             return run_id
     task = await asyncio.to_thread(make_task, wanted.task, images)
+    chosen, review_plan = await _choose(service, caller, wanted)
     options_given: dict[str, Any] = {
-        **wanted.model_dump(exclude={"task", "review_plan"}),
+        **wanted.model_dump(exclude={"task", *OF_SERVICE}),
+        "workspace": chosen.workspace,
         "user": caller.user,
         "run_id": run_id,
     }
     check_options(options_given)  # Before anything is stored in a folder of this name.
-    app = service.app_for(caller, review_plan=await _wants_review(service, caller, wanted))
+    app = service.app_for(caller, chosen=chosen, review_plan=review_plan)
     try:
         paths = await _keep_documents(service, run_id, documents)
         options = check_options({**options_given, **({"documents": paths} if paths else {})})
@@ -60,18 +64,24 @@ async def begin_run(
     return run_id  # If the same request was made twice at once, this is the run that it began.
 
 
-async def _wants_review(service: Service, caller: Caller, wanted: Start) -> bool:
-    """Return whether the plan of a new run is reviewed: as asked for, else as that of the run that it follows.
+async def _choose(service: Service, caller: Caller, wanted: Start) -> tuple[StartChoice, bool]:
+    """Return what a start chooses, and whether its plan is reviewed: what it says, else as the run that it follows.
 
     Raises:
-        CallerError: nobody would show one.
+        CallerError: something of it cannot be chosen, or nobody would show a plan.
     """
-    if wanted.review_plan and service.has_own_team:
-        raise CallerError("The team of this service makes no plan to review. Leave review_plan out.")
-    if wanted.review_plan is not None or wanted.follows is None or service.has_own_team:
-        return bool(wanted.review_plan)
-    earlier = await service.app_for(caller).get(wanted.follows, user=caller.user)
-    return earlier.config.team is not None and earlier.config.team.enable_plan_approval
+    chosen, review_plan = service.choices.select(wanted), wanted.review_plan
+    if wanted.follows is not None:
+        earlier = await service.app_for(caller).get(wanted.follows, user=caller.user)
+        if wanted.model is None and wanted.team is None:
+            chosen = replace(service.choices.find_chosen(earlier), workspace=chosen.workspace)
+        if review_plan is None and earlier.config.team is not None:
+            review_plan = earlier.config.team.enable_plan_approval
+    if chosen.team is not None or service.has_own_team:
+        if wanted.review_plan:
+            raise CallerError("This team makes no plan to review. Leave review_plan out.")
+        review_plan = False
+    return chosen, bool(review_plan)
 
 
 async def _keep_documents(service: Service, run_id: str, documents: Sequence[Sent]) -> list[Path]:

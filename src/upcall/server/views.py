@@ -100,6 +100,7 @@ async def run_view(service: Service, caller: Caller, run_id: str, before: int | 
     shown = {each.name for each in entries[first:end] if each.kind is EntryKind.QUESTION}
     return {
         "run": run,
+        "chosen": service.choices.name_chosen(run),
         "name": "" if run.restricted else (await read_names(service.store, [run.id])).get(run.id, ""),
         "owned": app.access.owns(run, caller.user),
         "mine": mine,
