@@ -100,6 +100,7 @@ class Upcall(RunReader):
         log: what happened in runs, who did what, what the agents said, and when.
         access: who may do what, and whose a question is.
         holds: which runs an operator keeps from being worked on, why and since when.
+        external: questions of programs outside, and their answers.
         changes: the changes of runs to files, and undoing them.
         plans: the plans that a user approved.
         memory: what later runs know of a user.

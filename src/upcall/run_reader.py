@@ -15,6 +15,7 @@ from upcall.runs.run_filter import EVERY_RUN, RunFilter
 from upcall.runs.run_page import RunPage
 from upcall.storage.store import Listener, RunStore
 from upcall.subjects.access import UserAccess
+from upcall.subjects.external import ExternalQuestions
 from upcall.subjects.holds import RunHolds
 from upcall.subjects.log import RunLog, check_limit
 from upcall.subjects.subject import explain_missing
@@ -30,6 +31,7 @@ class RunReader:
         log: what happened in runs, and what was written.
         access: who may do what.
         holds: which runs an operator keeps from being worked on.
+        external: questions of programs outside, and their answers.
 
     Args:
         settings: name the user if a call does not.
@@ -50,6 +52,7 @@ class RunReader:
         self.log = RunLog(self._access_of)
         self.access = UserAccess(self._access_of)
         self.holds = RunHolds(self._access_of)
+        self.external = ExternalQuestions(self._access_of, settings)
 
     async def get(self, run_id: str, *, user: str | None = None) -> Run:
         """Return the run as it is stored. `run_id` may be the first characters of its id, four or more. For users with

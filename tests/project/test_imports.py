@@ -88,6 +88,13 @@ async def test_looking_at_runs_loads_no_autogen() -> None:
     assert not loaded & {"autogen_agentchat", "autogen_core", "autogen_ext", "openai"}
 
 
+def test_asking_from_a_script_loads_no_autogen() -> None:
+    asked = "ask Which? --default a --deadline 0.01s --store runs.db"
+    loaded = packages_loaded_by(COMMANDS.replace("COMMANDS", repr([asked])))
+    assert "sqlite3" in loaded
+    assert not loaded & {"autogen_agentchat", "autogen_core", "autogen_ext", "openai", "mcp"}
+
+
 def test_terminal_lists_load_when_a_question_is_asked() -> None:
     assert "prompt_toolkit" not in packages_loaded_by(
         "import upcall.ui.cli.main, upcall.ui.terminal.screen, upcall.ui.terminal.inbox"

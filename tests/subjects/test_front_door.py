@@ -38,7 +38,12 @@ def test_front_door_has_at_most_20_methods() -> None:
 
 def test_reader_has_its_subjects_without_a_team() -> None:
     reader = RunReader(Settings.read(None, models={"model": "demo"}), "runs.db")
-    assert {name for name, value in vars(reader).items() if isinstance(value, Subject)} == {"log", "access", "holds"}
+    assert {name for name, value in vars(reader).items() if isinstance(value, Subject)} == {
+        "log",
+        "access",
+        "holds",
+        "external",
+    }
 
 
 @pytest.mark.parametrize(("name", "where"), MOVED)

@@ -42,6 +42,7 @@ from upcall.questions.matching import AnswersInput
 from upcall.runs.call_timings import Timings
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.events import RunResumed, StopRequested
+from upcall.runs.external import close_questions
 from upcall.runs.queued import may_have_queued, show_queued
 from upcall.runs.run import Run
 from upcall.runs.run_changes import record_act
@@ -126,6 +127,8 @@ class Driver:
 
     async def take(self, stored: StoredRun, answers: Sequence[Answer], events: Sequence[Event] = ()) -> Stream:
         """Pass answers to a waiting run, and continue it; where it is held, store them for when it is released."""
+        if stored.run.config.is_external:
+            return await self._close_questions(stored, answers, events)
         if await self.store.holds.find(stored.run) is not None:
             return await self._queue_answers(stored, answers, events)
         await restore_workspace(self.store, stored)
@@ -170,7 +173,13 @@ class Driver:
     async def _queue_answers(
         self, stored: StoredRun, answers: Sequence[Answer], events: Sequence[Event] = ()
     ) -> Stream:
+        if stored.run.config.is_external:
+            return await self._close_questions(stored, answers, events)
         return _chain(events, only(await self.queue(stored, answers)))
+
+    async def _close_questions(self, stored: StoredRun, answers: Sequence[Answer], events: Sequence[Event]) -> Stream:
+        """Store answers for askers outside, who come for them; there is no team to resume."""
+        return _chain(events, only((await self.store.save(stored, close_questions(stored.run, answers))).run))
 
     async def _prepare_job(self, run: Run, version: int) -> Work[None]:
         await self.store.jobs.open()

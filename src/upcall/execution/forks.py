@@ -363,6 +363,8 @@ async def locate_fork(access: RunAccess, run_id: str, question_id: str) -> tuple
     """Find where to fork, and in which run: the shared part of a fork is stored with its original run."""
     require_type("question_id", question_id, str, "the id of a question")
     stored = await access.load_owned(run_id, "fork")
+    if stored.run.config.is_external:
+        raise CallerError(f"The askers of run {stored.run.id} are other programs; a fork could not repeat their work.")
     while True:
         run = stored.run
         checkpoints = await access.store.checkpoints(run.id)

@@ -38,6 +38,8 @@ async def send_message(
         return SentMessage(run.id, new_id, to, await _describe_future(access, run, to))
     if run.is_final:
         raise _refuse_final(run)
+    if run.config.is_external:
+        raise CallerError(f"The askers of run {run.id} are other programs, and read answers to their questions only.")
     if to is not None:
         require_type("to", to, str, "the name of an agent")
     agents = await _list_agents(teams, run)

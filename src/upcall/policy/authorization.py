@@ -173,7 +173,8 @@ class Authorization:
             return run
         own = {question.id for question in self._list_own_answered(run)}
         own |= {question.id for question in run.open_questions if self.may_answer(run, question)}
-        config = RunConfig(team=RootTeamConfig(workspace=Path()) if run.config.team else None)
+        team = RootTeamConfig(workspace=Path()) if run.config.team else None
+        config = RunConfig(team=team, kind=run.config.kind)
         return run.restrict(task=NOT_SHOWN, records=run.records.keep(own), config=config)
 
     @property

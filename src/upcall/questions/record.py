@@ -38,6 +38,7 @@ class QuestionRecord(BaseModel, frozen=True, defer_build=True):
             does not know it. Where the run is resumed from there, the same call asks it anew.
         noted_overdue: whether it was recorded that its time is over; that stands whatever the clock says later.
         reminders: how many reminders were due so far.
+        collected: whether an asker outside has the answer: a call that repeats its question asks anew.
     """
 
     question: Question
@@ -48,6 +49,7 @@ class QuestionRecord(BaseModel, frozen=True, defer_build=True):
     asked_since_checkpoint: bool = False
     noted_overdue: bool = False
     reminders: int = 0
+    collected: bool = False
 
     @model_validator(mode="after")
     def _agrees_with_its_state(self) -> Self:

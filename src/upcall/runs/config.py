@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, Field
 
@@ -26,6 +26,9 @@ DEFAULT_WORKSPACES = "upcall-work"
 def make_absolute(path: str | Path) -> Path:
     """Return a path as it is from any folder. A link in it stays one."""
     return Path(os.path.abspath(Path(path).expanduser()))
+
+
+RunKind: TypeAlias = Literal["team", "external"]
 
 
 class Fact(BaseModel, frozen=True, defer_build=True):
@@ -96,6 +99,7 @@ class RunConfig(ResolutionOptions):
         named_team: that team, where it was named on the command line.
         traceparent: the trace of the run, as a W3C header's value.
         open: whether everybody may read it.
+        kind: who asks in it: a team that this library runs, or programs outside (`upcall.runs.external`).
     """
 
     priority: int = 0
@@ -104,11 +108,17 @@ class RunConfig(ResolutionOptions):
     named_team: NamedTeam | None = None
     traceparent: str | None = None
     open: bool = False
+    kind: RunKind = "team"
+
+    @property
+    def is_external(self) -> bool:
+        """Whether its askers are programs outside, so that no team of it can be built or resumed."""
+        return self.kind == "external"
 
     @property
     def own_team(self) -> bool:
         """Whether the program that started the run brings its team."""
-        return self.team is None
+        return self.team is None and not self.is_external
 
     def select_team(self, own: _Own) -> str | _Own | None:
         """Return what continues with the run: None for the root team, the name of a team that this account named, or

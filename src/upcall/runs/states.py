@@ -1,8 +1,9 @@
 """The status of a run, and what may happen to it: one literal table, and the diagram that is drawn from it.
 
 The rules behind the table: a run that waits for an answer is never completed or failed without one. What ended stays
-as it ended, unless its store was damaged and an operator takes it back to an older checkpoint. `Run.apply` is the only
-code that writes a status; a new run is `FIRST`, and its first event says who begins.
+as it ended, unless its store was damaged and an operator takes it back to an older checkpoint; a run for askers outside
+is completed until one of them asks again. `Run.apply` is the only code that writes a status; a new run is `FIRST`, and
+its first event says who begins.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class RunEvent(StrEnum):
         PLANNING: the clarifier or the planner gets the turn.
         EXECUTING: an agent that does the work, or the caller's own team, gets the turn.
         ASKED: its work pauses until the human answers.
+        ASKED_AGAIN: an asker outside has another question, after all others of the run had their answers.
         COMPLETED: its team ended with a result.
         FAILED: its team ended without one, or it cannot continue.
         CANCELLED: somebody ended it, or nobody answered in time.
@@ -60,6 +62,7 @@ class RunEvent(StrEnum):
     PLANNING = "planning"
     EXECUTING = "executing"
     ASKED = "asked"
+    ASKED_AGAIN = "asked_again"
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -112,7 +115,8 @@ TRANSITIONS: dict[RunStatus, dict[RunEvent, RunStatus]] = {
         _E.EXPIRED: _S.EXPIRED,
         **_TAKE_BACK,
     },
-    _S.COMPLETED: _TAKE_BACK,
+    # Of a run for askers outside nobody knows whether they are done (see `upcall.runs.external`).
+    _S.COMPLETED: {_E.ASKED_AGAIN: _S.AWAITING_CLARIFICATION, **_TAKE_BACK},
     _S.FAILED: {**_BEGIN, _E.CANCELLED: _S.CANCELLED, **_TAKE_BACK},
     _S.CANCELLED: _TAKE_BACK,
     _S.EXPIRED: _TAKE_BACK,
@@ -126,8 +130,9 @@ ANSWERABLE = (_S.AWAITING_CLARIFICATION, *sorted(UNDER_WAY))
 
 
 def is_over(status: RunStatus) -> bool:
-    """Return whether nothing more can happen, unless an operator takes the run back to an older checkpoint."""
-    return TRANSITIONS[status].keys() <= RESTORES
+    """Return whether nothing more can happen, unless an operator takes the run back to an older checkpoint or somebody
+    outside asks again."""
+    return TRANSITIONS[status].keys() <= {*RESTORES, _E.ASKED_AGAIN}
 
 
 def next_status(status: RunStatus, event: RunEvent, run_id: str) -> RunStatus:

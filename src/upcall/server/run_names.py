@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from upcall import identity
-from upcall.app import Upcall
 from upcall.errors import CallerError
 from upcall.policy.authorization import Authorization
 from upcall.runs.run_filter import RunFilter
@@ -18,6 +18,9 @@ from upcall.storage.run_rows import as_searched, name_values
 from upcall.storage.schema import Table, is_made
 from upcall.storage.store import RunStore
 from upcall.text import one_line
+
+if TYPE_CHECKING:
+    from upcall.app import Upcall
 
 MAX_NAME_CHARS = 120
 

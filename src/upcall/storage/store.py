@@ -44,7 +44,7 @@ from upcall.storage.run_rows import (
     put_shown_to,
 )
 from upcall.storage.schema import list_of_run
-from upcall.storage.stored_run import StoredRun
+from upcall.storage.stored_run import EMPTY_CHECKPOINT, StoredHead, StoredRun
 from upcall.storage.uploads import Uploads
 
 if TYPE_CHECKING:
@@ -143,8 +143,23 @@ class RunStore:
             TooLarge: the run or the checkpoint is larger than the store accepts.
         """
         worker = take_lease(LeaseHolder()).dump() if run.working else None
-        row, state = self.prepare_run(run), self.dump_checkpoint(run, checkpoint)
-        log = join_work([self._prepare_log(None, run), also])
+        put = await self._insert(run, self.dump_checkpoint(run, checkpoint), worker, records, also)
+        return StoredRun(run, checkpoint, 1, worker, put)
+
+    async def create_head(self, run: Run) -> StoredHead:
+        """Store a new run on which no team works, with the checkpoint of a team that has done nothing.
+
+        Raises:
+            ConfigurationError: there is a run with this id.
+            TooLarge: the run is larger than the store accepts.
+        """
+        await self._insert(run, EMPTY_CHECKPOINT, None, {}, None)
+        return StoredHead(run, 1)
+
+    async def _insert(
+        self, run: Run, state: bytes, worker: str | None, records: Mapping[str, str], also: Work[object] | None
+    ) -> Mapping[str, bytes]:
+        row, log = self.prepare_run(run), join_work([self._prepare_log(None, run), also])
         small = len(state) < SHORT
         whole = encode(state) if small else await run_in_thread(partial(encode, state))
 
@@ -155,8 +170,7 @@ class RunStore:
             log(connection)
             return read_journal(connection, run.id) if records else {}
 
-        put = await self.database.write(work, small=small)
-        return StoredRun(run, checkpoint, 1, worker, put)
+        return await self.database.write(work, small=small)
 
     async def load(self, run_id: str) -> StoredRun:
         """Load the run with this id, or the only one whose id starts with it (four characters or more).
@@ -166,6 +180,15 @@ class RunStore:
             SchemaMismatch: its stored data is damaged.
         """
         return await self._read_known(run_id, _load)
+
+    async def load_head(self, run_id: str) -> StoredHead:
+        """Load a run without its checkpoint and its journal, and so without AutoGen.
+
+        Raises:
+            UnknownRun: there is none, or there are several.
+            SchemaMismatch: its record is damaged.
+        """
+        return await self._read_known(run_id, _load_head)
 
     async def load_run(self, run_id: str) -> Run:
         """Load only the run, for viewing, with the answers that are queued for it
@@ -237,6 +260,16 @@ class RunStore:
 
         return await self._write(stored, run, checkpoint, worker, end)
 
+    async def save_head(self, head: StoredHead, run: Run) -> StoredHead:
+        """Store the next version of a run on which no team works, as `save` does.
+
+        Raises:
+            RunConflict: the stored version is not the one that `head` has.
+            TooLarge: the run is larger than the store accepts.
+        """
+        await self._update(head.run, head.version, run, None, None, lambda _: {})
+        return StoredHead(run, head.version + 1)
+
     async def claim(
         self,
         stored: StoredRun,
@@ -275,22 +308,34 @@ class RunStore:
         worker: str | None,
         end: Work[Mapping[str, bytes]],
     ) -> StoredRun:
-        version = stored.version + 1
-        row = self.prepare_run(run)
         state = None if checkpoint is None else self.dump_checkpoint(run, checkpoint)
-        log = self._prepare_log(stored.run, run)
+        left = await self._update(stored.run, stored.version, run, state, worker, end)
+        return StoredRun(run, checkpoint or stored.checkpoint, stored.version + 1, worker, left)
+
+    async def _update(
+        self,
+        before: Run,
+        stored_version: int,
+        run: Run,
+        state: bytes | None,
+        worker: str | None,
+        end: Work[Mapping[str, bytes]],
+    ) -> Mapping[str, bytes]:
+        version = stored_version + 1
+        row = self.prepare_run(run)
+        log = self._prepare_log(before, run)
         small = state is None or len(state) < SHORT
         # Before the transaction begins: others wait for its end.
         whole = None if state is None else encode(state) if small else await run_in_thread(partial(encode, state))
 
         def work(connection: Connection) -> Mapping[str, bytes]:
-            more = {"id": run.id, "version": version, "before": stored.version}
+            more = {"id": run.id, "version": version, "before": stored_version}
             update = {**row, **more, **lease_columns(worker)}
             if connection.execute(_UPDATE_RUN, update).rowcount != 1:
                 raise RunConflict(run.id) if is_stored(connection, run.id) else RunGone(run.id, self.name)
-            take_queued(connection, stored.run, run)
-            count_closed(connection, stored.run, run)
-            if _is_shown_otherwise(stored.run, row):
+            take_queued(connection, before, run)
+            count_closed(connection, before, run)
+            if _is_shown_otherwise(before, row):
                 put_shown_to(connection, run.id, row)
             if state is not None and whole is not None:
                 checkpoints.append_checkpoint(connection, run.id, version, state, whole)
@@ -299,8 +344,8 @@ class RunStore:
 
         left = await self.database.write(work, small=small)
         for observe in self.observers.values():
-            observe(stored.run, run)
-        return StoredRun(run, checkpoint or stored.checkpoint, version, worker, left)
+            observe(before, run)
+        return left
 
     def _prepare_log(self, before: Run | None, run: Run) -> Work[None]:
         """Return what logs a change: its events, and what the listeners store with them."""
@@ -439,6 +484,12 @@ def _load(connection: Connection, run_id: str, name: str) -> StoredRun:
     with _explain_unreadable(found, name):
         run, checkpoint = load_run(record, found), checkpoints.load_newest(connection, found)
         return StoredRun(run, checkpoint, version, worker, read_journal(connection, found))
+
+
+def _load_head(connection: Connection, run_id: str, name: str) -> StoredHead:
+    found, record, version, _ = _find_head(connection, run_id, name)
+    with _explain_unreadable(found, name):
+        return StoredHead(load_run(record, found), version)
 
 
 def _load_run(connection: Connection, run_id: str, name: str) -> Run:

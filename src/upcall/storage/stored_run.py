@@ -14,6 +14,19 @@ if TYPE_CHECKING:
     from upcall.runs.checkpoint import Checkpoint
 
 
+EMPTY_CHECKPOINT = b'{"version":1,"team_state":null,"inbox":[],"progress":null,"journal":{},"model_notes":{}}'
+"""What `Checkpoint()` dumped in the first version of its format: of a run on which no team works. To make one loads
+AutoGen; later versions read this one like any other."""
+
+
+@dataclass(frozen=True)
+class StoredHead:
+    """A run as stored, without what its team needs to continue. `version` counts its writes."""
+
+    run: Run
+    version: int
+
+
 @dataclass(frozen=True)
 class StoredRun:
     """A run as stored. `version` counts its writes; a write names the version it follows. `worker` is

@@ -71,7 +71,7 @@ class AppTeam(Subject):
         """
         access = self.access_of(user)
         stored = await access.load_owned(run_id, "check")
-        if stored.run.is_final:
+        if stored.run.is_final or stored.run.config.is_external:
             return ()
         built = await self.factory.build(stored.run)
         built.begin_work()

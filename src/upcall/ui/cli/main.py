@@ -12,9 +12,9 @@ import typer
 from upcall import signals
 from upcall.ui.cli.added_commands import CommandsOnUse, list_sources
 from upcall.ui.cli.command import WRONG_USE, Command, describe_refusal
-from upcall.ui.cli.commands import edit, holds, inspect, memory, run, store, trust
+from upcall.ui.cli.commands import ask, edit, holds, inspect, memory, run, store, trust
 
-OWN = list_sources(run.app, inspect.app, edit.app, holds.app, trust.app, memory=memory.app, store=store.app)
+OWN = list_sources(run.app, ask.app, inspect.app, edit.app, holds.app, trust.app, memory=memory.app, store=store.app)
 """What the core's commands are made of, by name."""
 
 

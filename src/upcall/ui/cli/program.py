@@ -67,9 +67,10 @@ class Program:
     def answer_commands(self, run: Run) -> list[str]:
         """Write an answer command for each open question."""
         several = len(run.questions) > 1
-        return [self._answer_command(run.id, question, several=several) for question in run.questions]
+        return [self.answer_command(run.id, question, several=several) for question in run.questions]
 
-    def _answer_command(self, run_id: str, question: Question, *, several: bool) -> str:
+    def answer_command(self, run_id: str, question: Question, *, several: bool = True) -> str:
+        """Write the command that answers a question; of `several` open ones it is named."""
         example = question.options[0].label if question.options else "your answer"
 
         if question.is_risk:  # A line that is only copied agrees to none.

@@ -136,6 +136,7 @@ class RunCommand(Command):
 
     async def _open_run(self, run_id: str) -> Run:
         run = await self.app.get(run_id)
+        self._has_announced |= run.config.is_external  # No team works on it, so there is nothing to say of one.
         await self.use_settings_of(run.id)
         self.screen.events.begin(run)
         return run

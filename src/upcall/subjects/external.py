@@ -1,0 +1,363 @@
+"""`app.external`: questions of programs outside, and their answers. Nothing here needs AutoGen."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from pydantic import ValidationError
+
+from upcall import identity
+from upcall.errors import CallerError, ConfigurationError, RunConflict, RunNotWaiting, UnknownRun
+from upcall.options import ResolutionOptions
+from upcall.policy.deadlines import end_run, expired_answers, is_due
+from upcall.policy.resolver import AnswerResolver, Moment
+from upcall.questions.answer import Answer, AnsweredBy, Outcome
+from upcall.questions.matching import resolve_id
+from upcall.questions.question import ClarificationType, Question
+from upcall.questions.record import QuestionRecord, QuestionRecords
+from upcall.runs.config import RUN_ID, RunConfig
+from upcall.runs.events import EntryAdded
+from upcall.runs.external import close_questions, collect, find_repeated, settle
+from upcall.runs.run import Run
+from upcall.runs.run_page import is_storable
+from upcall.runs.states import RunStatus
+from upcall.runs.transcript import EntryKind, TranscriptEntry
+from upcall.setting_types import parse_seconds
+from upcall.storage.store import RunStore
+from upcall.storage.stored_run import StoredHead
+from upcall.subjects.subject import Subject
+
+if TYPE_CHECKING:
+    from upcall.settings import Settings
+
+REPEAT_FOR = timedelta(hours=12)
+"""How long an answer is repeated to others who ask the same, in a run that nobody named: it has no end."""
+
+POLL_INTERVALS_S = (0.1, 0.2, 0.4, 1.0)
+"""After how long the store is looked at again; the last one is repeated."""
+
+MAX_CONFLICTS = 1_000
+"""How often others may be faster to write a run; of askers at the same moment one is always served."""
+
+_Change: TypeAlias = Callable[[Run], Awaitable[tuple[QuestionRecords, str]]]
+"""Returns the questions of a run as they are to be, and the id of the one that this is about."""
+
+_OF_FOLDER = re.compile(r"ask-[0-9a-f]{8}(-[0-9]+)?")
+
+
+class Ticket(NamedTuple):
+    """A question of a program outside: the run that it is in, and its id. It is valid as long as the run is stored."""
+
+    run_id: str
+    question_id: str
+
+    def __str__(self) -> str:
+        """Return it as one word, as `read` takes it."""
+        return f"{self.run_id}/{self.question_id}"
+
+    @classmethod
+    def read(cls, text: str) -> Ticket:
+        """Return the ticket that a text is.
+
+        Raises:
+            CallerError: it is none.
+        """
+        run_id, _, question_id = text.strip().partition("/")
+        if not (run_id and question_id and is_storable(text)):
+            raise CallerError(f"{text!r} is not a ticket: that reads RUN/QUESTION.")
+        return cls(run_id, question_id)
+
+
+@dataclass(frozen=True)
+class ExternalQuestions(Subject):
+    """Questions of askers that are no agents of ours: they belong to a run of the kind ``external``.
+
+    Args:
+        settings: who answers before the human is asked, and how long questions wait.
+    """
+
+    settings: Settings
+
+    async def ask(
+        self, question: Question, *, run: str | None = None, call: str | None = None, user: str | None = None
+    ) -> Ticket:
+        """Publish a question, or find it: a call that is repeated before it has its answer does not ask twice.
+
+        Args:
+            question: the question, with the path of its asker.
+            run: the run that it belongs to, by an id that the caller chose; by default the one of this folder.
+            call: an id of the call, for askers that ask in the same words more than once.
+            user: who owns the run.
+
+        Raises:
+            RunNotWaiting: the run was cancelled or has expired.
+            CallerError: it is no run of askers outside.
+            NotAllowed: it is somebody else's.
+        """
+        if call is not None:
+            digest = hashlib.sha256(repr((question.path, question.question, call)).encode(errors="replace"))
+            question = question.model_copy(update={"id": digest.hexdigest()[:12]})
+
+        async def publish(run: Run) -> tuple[QuestionRecords, str]:
+            known = run.records
+            if (same := known.get(question.id) if call is not None else find_repeated(known, question)) is not None:
+                return run.records, same.id
+            resolver = self._resolve(run)
+            if await resolver.answer_to(question) is None:
+                await resolver.decide([question], Moment.AT_DRIVER)
+            return _add_new(run.records, resolver.records), question.id
+
+        return await self._record(publish, run, user)
+
+    async def assume(
+        self, question: Question, assumption: str, *, run: str | None = None, user: str | None = None
+    ) -> Ticket:
+        """Record what an asker assumes instead of asking, for the human to see. Where the answer is known, from a fact
+        or since it was asked before, that is the outcome. The arguments and errors are those of `ask`."""
+
+        async def note(run: Run) -> tuple[QuestionRecords, str]:
+            resolver = self._resolve(run)
+            if await resolver.answer_to(question) is None:
+                why = f"{question.asker} did not ask"
+                assumed = Answer(
+                    question_id=question.id,
+                    text=assumption,
+                    outcome=Outcome.ASSUMED,
+                    by=AnsweredBy.POLICY,
+                    reason=why,
+                )
+                resolver.note(question, assumed)
+            return _add_new(run.records, resolver.records), question.id
+
+        return await self._record(note, run, user)
+
+    async def notify(self, path: tuple[str, ...], text: str, *, run: str, user: str | None = None) -> None:
+        """Add what an asker wants the human to know to the transcript of a run that it has asked in.
+
+        Raises:
+            UnknownRun: there is no such run.
+        """
+        head = await self._load(run, user)
+        entry = TranscriptEntry(EntryKind.MESSAGE, path, identity.now(), text)
+        await self._store.events.append(head.run.id, EntryAdded(segment=0, entry=entry))
+
+    async def look(self, ticket: Ticket, *, user: str | None = None) -> QuestionRecord:
+        """Return a question as it stands. Where its time is over, that has its consequence now.
+
+        Raises:
+            UnknownRun: its run was removed.
+            CallerError: the run has no such question.
+        """
+        while True:
+            head = await self._load(ticket.run_id, user)
+            record = _find_record(head.run, ticket)
+            if record.is_closed or not is_due(head.run):
+                return record
+            answers = expired_answers(head.run)
+            ended = close_questions(head.run, answers) if answers else end_run(head.run, None)
+            try:
+                head = await self._store.save_head(head, ended)
+            except RunConflict:  # Somebody answers it, or looks as well.
+                continue
+            return _find_record(head.run, ticket)
+
+    async def wait(
+        self,
+        ticket: Ticket,
+        seconds: float | None = None,
+        *,
+        user: str | None = None,
+        on_look: Callable[[float], object] = lambda _: None,
+    ) -> Answer | None:
+        """Wait for the answer to a question, and note that the asker has it; None if it is still open after `seconds`.
+        `on_look` is called after each look, with the seconds since the first one."""
+        loop, number = asyncio.get_running_loop(), 0
+        began = loop.time()
+        while (record := await self.look(ticket, user=user)).answer is None:
+            waited = loop.time() - began
+            on_look(waited)
+            left = None if seconds is None else seconds - waited
+            if left is not None and left <= 0:
+                return None
+            pause = POLL_INTERVALS_S[min(number, len(POLL_INTERVALS_S) - 1)]
+            await asyncio.sleep(pause if left is None else min(pause, left))
+            number += 1
+        return await self._collect(ticket, record, user)
+
+    async def _collect(self, ticket: Ticket, record: QuestionRecord, user: str | None) -> Answer | None:
+        while not record.collected:
+            head = await self._load(ticket.run_id, user)
+            record = _find_record(head.run, ticket)
+            try:
+                await self._store.save_head(head, collect(head.run, ticket.question_id))
+                break
+            except RunConflict:
+                continue
+        return record.answer
+
+    # -- the run ------------------------------------------------------------------------------------------------------
+
+    async def _record(self, change: _Change, run: str | None, user: str | None) -> Ticket:
+        """Change the questions of a run, which is made where there is none."""
+        access, conflicts = self.access_of(user), 0
+        if run is not None and not re.fullmatch(RUN_ID, run):
+            raise CallerError(f"{run!r} cannot be the id of a run: use letters, digits, - and _, at most 64.")
+        while True:
+            run_id, head = (run, await self._find(run)) if run else await self._find_of_folder(access.user)
+            before = head.run if head else Run(id=run_id, task=_describe(run), user=access.user)
+            _require_usable(before, is_new=head is None)
+            if not access.rights.owns(before):
+                raise access.rights.refuse_theirs(before)
+            before = before.model_copy(update={"config": self._configure(before.config)})
+            records, question_id = await change(before)
+            if records is before.records:
+                return Ticket(run_id, question_id)
+            after = settle(before, records)
+            try:
+                await (self._store.create_head(after) if head is None else self._store.save_head(head, after))
+            except (RunConflict, ConfigurationError):  # Another asker was faster, maybe to make the run.
+                conflicts += 1
+                if conflicts == MAX_CONFLICTS:
+                    raise
+            else:
+                return Ticket(run_id, question_id)
+
+    async def _find(self, run_id: str) -> StoredHead | None:
+        try:
+            head = await self._store.load_head(run_id)
+        except UnknownRun:
+            return None
+        return head if head.run.id == run_id else None  # Of another one the id begins so.
+
+    async def _find_of_folder(self, user: str | None) -> tuple[str, StoredHead | None]:
+        """Find the run of this folder, behind those that somebody ended: nobody could ask here any more."""
+        digest = hashlib.sha256(repr((user, os.getcwd())).encode(errors="replace")).hexdigest()[:8]
+        for number in count(1):
+            run_id = f"ask-{digest}" if number == 1 else f"ask-{digest}-{number}"
+            head = await self._find(run_id)
+            if head is None or not (head.run.is_final and head.run.status is not RunStatus.COMPLETED):
+                return run_id, head
+        raise AssertionError("numbers do not end")
+
+    async def _load(self, run_id: str, user: str | None) -> StoredHead:
+        head = await self._store.load_head(run_id)
+        if not self.access_of(user).rights.owns(head.run):
+            raise UnknownRun(run_id)
+        return head
+
+    @property
+    def _store(self) -> RunStore:
+        return self.access_of(None).store
+
+    def _configure(self, config: RunConfig) -> RunConfig:
+        """Return the config of a run as the settings are now: it has no start from which it could keep others. An asker
+        that names a deadline means it, unless the settings say what becomes of late questions."""
+        chosen = self.settings.choose(ResolutionOptions)
+        if "on_expiry" not in self.settings.questions.model_fields_set:
+            chosen["on_expiry"] = "assume"
+        facts = [[], [*self.settings.standing_facts()]]
+        return config.model_copy(update={**chosen, "facts": facts, "kind": "external"})
+
+    def _resolve(self, run: Run) -> AnswerResolver:
+        """Return the steps that answer a question before the human is asked."""
+        records = run.records
+        if _OF_FOLDER.fullmatch(run.id):
+            since = identity.now() - REPEAT_FOR
+            records = records.keep([each.id for each in records if not _is_older(each, since)])
+        return AnswerResolver(run.config, records, run.config.facts)
+
+
+def _describe(run: str | None) -> str:
+    return f"Questions of {run}" if run else f"Questions of programs in {os.getcwd()}"
+
+
+def _require_usable(run: Run, *, is_new: bool) -> None:
+    if not (is_new or run.config.is_external):
+        raise CallerError(f"Run {run.id} is one of a team, whose agents ask in it themselves. Name another run.")
+    if run.is_final and run.status is not RunStatus.COMPLETED:
+        raise RunNotWaiting(f"Run {run.id} is {run.status}, so nobody is asked in it any more. Name another run.")
+
+
+def _is_older(record: QuestionRecord, since: datetime) -> bool:
+    return record.answer is not None and record.answer.answered_at < since
+
+
+def _add_new(known: QuestionRecords, decided: QuestionRecords) -> QuestionRecords:
+    return known.add(each for each in decided if each.id not in known)
+
+
+def _find_record(run: Run, ticket: Ticket) -> QuestionRecord:
+    question_id = resolve_id(ticket.question_id, [each.id for each in run.records])
+    record = run.records.get(question_id)
+    if record is None:
+        raise CallerError(f"Run {run.id} has no question {ticket.question_id!r}.")
+    return record
+
+
+# -- what an asker gives ----------------------------------------------------------------------------------------------
+
+
+def describe_question(
+    text: str,
+    *,
+    path: Sequence[str],
+    options: Sequence[str] = (),
+    only: bool = False,
+    reason: str | None = None,
+    default: str | None = None,
+    risk: bool = False,
+    deadline: str | float | None = None,
+) -> Question:
+    """Return the question that an asker outside describes in plain values.
+
+    Args:
+        text: the question.
+        path: its asker, from the outermost agent on; empty names are left out.
+        options: the choices by their labels; empty ones are left out.
+        only: whether nothing but a choice is an answer.
+        reason: why it is asked.
+        default: what is assumed if nobody answers in time.
+        risk: whether it needs the human's own choice.
+        deadline: after how long it expires: seconds, or ``30m``.
+
+    Raises:
+        CallerError: it cannot be asked.
+    """
+    after = None if deadline is None else timedelta(seconds=read_seconds("deadline", deadline))
+    try:
+        return Question.model_validate(
+            {
+                "question": text,
+                "path": tuple(each.strip() for each in path if each.strip()) or ("agent",),
+                "options": [each.strip() for each in options if each.strip()],
+                "allow_free_text": not only,
+                "context": reason or None,
+                "clarification_type": ClarificationType.RISK_CONFIRMATION if risk else ClarificationType.MISSING_INFO,
+                "default": default,
+                "expires_at": None if after is None else identity.now() + after,
+            }
+        )
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, found["loc"]))
+        raise CallerError(f"This cannot be asked{f': {where}' if where else ''}: {found['msg']}") from error
+
+
+def read_seconds(name: str, value: str | float) -> float:
+    """Return a length of time in seconds.
+
+    Raises:
+        CallerError: it is none.
+    """
+    try:
+        return parse_seconds(value)
+    except ValueError as error:
+        raise CallerError(f"{name} = {value!r} is wrong: {error}.") from error

@@ -1,0 +1,114 @@
+"""The command by which programs outside ask: shell scripts, jobs of CI, hooks of other tools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upcall import signals
+from upcall.ui.cli.command import FAILED
+from upcall.ui.cli.help import QUESTIONS
+from upcall.ui.cli.run_command import RunCommand, run_options
+
+if TYPE_CHECKING:
+    from upcall.questions.answer import Answer
+    from upcall.questions.question import Question
+    from upcall.subjects.external import Ticket
+
+app = typer.Typer()
+
+UNANSWERED, DECLINED = 3, 4
+"""Exit statuses: nobody has answered so far; the human does not want to answer."""
+
+
+@app.command(rich_help_panel=QUESTIONS, epilog='Example: upcall ask "Which one?" --options a,b --wait 10m')
+@run_options
+def ask(
+    command: RunCommand,
+    question: Annotated[str | None, typer.Argument(metavar="[QUESTION]", help="The question.")] = None,
+    options: Annotated[str | None, typer.Option(metavar="A,B", help="The choices, separated by commas.")] = None,
+    only: Annotated[bool, typer.Option("--only", help="Take one of the choices and nothing else.")] = False,
+    reason: Annotated[str | None, typer.Option(help="Why you ask.")] = None,
+    default: Annotated[str | None, typer.Option(help="What is assumed if nobody answers in time.")] = None,
+    risk: Annotated[
+        bool, typer.Option("--risk", help="It is about what cannot be undone: a human must agree.")
+    ] = False,
+    deadline: Annotated[str | None, typer.Option(metavar="TIME", help="How long it can be answered: 30m, 2h.")] = None,
+    wait: Annotated[
+        str | None, typer.Option(metavar="TIME", help="How long to wait here: 30s, 10m [for ever].")
+    ] = None,
+    asker: Annotated[str, typer.Option(help="Who asks, from the outermost agent on: lead/coder.")] = "script",
+    run: Annotated[str | None, typer.Option(help="The run that it belongs to, by a name [this folder's].")] = None,
+    call: Annotated[str | None, typer.Option(metavar="ID", help="An id of this call, given again by a retry.")] = None,
+    ticket: Annotated[str | None, typer.Option(help="Fetch the answer to an earlier question.")] = None,
+) -> None:
+    """Ask the human from a script, and print the answer. The status says what came of it: 0 answered, 1 expired or
+    cancelled, 3 nobody has answered so far, 4 declined."""
+    with command:
+        from upcall.errors import CallerError
+        from upcall.subjects.external import Ticket, describe_question, read_seconds
+
+        command.is_watching = True
+        external, seconds = command.reader.external, None if wait is None else read_seconds("--wait", wait)
+        if (question is None) is (ticket is None):
+            raise CallerError('Give a question, or the --ticket of an earlier one: upcall ask "Which one?"')
+        if question is not None:
+            asked = describe_question(
+                question,
+                path=asker.split("/"),
+                options=(options or "").split(","),
+                only=only,
+                reason=reason,
+                default=default,
+                risk=risk,
+                deadline=deadline,
+            )
+            found = signals.run(external.ask(asked, run=run, call=call))
+        else:
+            found = Ticket.read(ticket or "")
+        record = signals.run(external.look(found))
+        if record.answer is None and not command.as_json:
+            command.screen.question(record.question)
+            command.screen.note("Answer it with:")
+            command.screen.note(command.program.answer_command(found.run_id, record.question))
+            command.screen.note("The answer can be fetched with:")
+            command.screen.note(command.program.command("ask", "--ticket", str(found)))
+        answer = signals.run(external.wait(found, seconds))
+        _finish(command, found, record.question, answer)
+
+
+def _finish(command: RunCommand, ticket: Ticket, question: Question, answer: Answer | None) -> None:
+    from upcall.questions.answer import Outcome
+
+    if command.as_json:
+        command.print_json(
+            {
+                "ticket": str(ticket),
+                "run_id": ticket.run_id,
+                "question_id": question.id,
+                "outcome": answer.outcome.value if answer else None,
+                "answer": answer.text if answer else None,
+                "selected": list(answer.selected) if answer else [],
+                "by": answer.by.value if answer else None,
+                "user": answer.user if answer else None,
+                "reason": answer.reason if answer else None,
+            }
+        )
+    elif answer is None:
+        command.screen.note("Nobody has answered so far.")
+    elif answer.outcome in (Outcome.ANSWERED, Outcome.ASSUMED):
+        command.screen.result(answer.text)
+        if answer.reason:
+            command.screen.note(answer.reason)
+    else:
+        command.screen.error(answer.as_text())
+    match answer.outcome if answer else None:
+        case Outcome.ANSWERED | Outcome.ASSUMED:
+            return
+        case Outcome.DECLINED | Outcome.SKIPPED:
+            raise typer.Exit(DECLINED)
+        case None:
+            raise typer.Exit(UNANSWERED)
+        case _:
+            raise typer.Exit(FAILED)
