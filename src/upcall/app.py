@@ -19,10 +19,12 @@ from upcall.config_source import list_known
 from upcall.errors import AnswerRefused, ConfigurationError, RunConflict, RunHeld, RunNotWaiting, require_type
 from upcall.execution.access import RunAccess, require_run_id
 from upcall.execution.asked_topics import recall_topics
+from upcall.execution.budget import begin_budget
 from upcall.execution.driver import Driver, Stream, last, only, stream
 from upcall.execution.follow_ups import find_conversation, follow_up_options
 from upcall.execution.forks import copy_workspace, fork_run, locate_fork
 from upcall.execution.known_plans import find_plan
+from upcall.execution.prices import Prices
 from upcall.execution.run_metrics import record_change
 from upcall.execution.secret_tools import refuse_without_key
 from upcall.execution.sending import request_stop, send_message
@@ -215,7 +217,9 @@ class Upcall(RunReader):
         known = await find_plan(self.store, owner, text) if self._teams.looks_for_plans else None
         config = await recall_topics(self.store, run_id, owner, self._teams.pin(run_id, chosen, known))
         follows = earlier[-1].id if earlier else None
-        run = Run(id=run_id, task=text, user=owner, config=config, follows=follows)
+        budget = begin_budget(self.settings, chosen.get("budget"))
+        run = Run(id=run_id, task=text, user=owner, config=config, follows=follows, budget=budget)
+        Prices.require(self.settings, run)
         run = self._begin_trace(run.apply(self._teams.first_event))
         built = await self._teams.build(run)
         async with built.close_on_error():

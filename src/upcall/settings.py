@@ -24,6 +24,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from upcall import identity
 from upcall.agreements import select_agreed, show_path
+from upcall.budget import UsageLimits
 from upcall.config_source import ConfigSource, describe_wrong, dot_path, list_known, suggest, variable
 from upcall.errors import ConfigurationError
 from upcall.function_blocks import FunctionConfig, apply_blocks
@@ -124,6 +125,10 @@ class QueueSettings(Section):
             short="How many runs of one user at once, across all workers [no limit].",
         ),
     ] = None
+
+
+class BudgetSettings(Section, UsageLimits):
+    """How much a run may use before it pauses and asks whether it may continue."""
 
 
 class QuestionsSettings(Section, ResolutionOptions, TeamAskingOptions):
@@ -252,6 +257,7 @@ class Settings(BaseModel, extra="allow", frozen=True, protected_namespaces=(), d
     store: StoreSettings = StoreSettings()
     queue: QueueSettings = QueueSettings()
     team: TeamSettings = TeamSettings()
+    budget: BudgetSettings = BudgetSettings()
     questions: QuestionsSettings = QuestionsSettings()
     planning: PlanningSettings = PlanningSettings()
     users: UsersSettings = UsersSettings()

@@ -80,7 +80,26 @@ async def test_expiry_of_the_form_is_that_of_the_run() -> None:
     assert (config.expires_after, config.on_expiry) == (7200.0, "cancel")
 
 
-@pytest.mark.parametrize("wrong", [{"expires_after": "soon"}, {"task": " "}])
+async def test_budget_of_the_form_pauses_the_run() -> None:
+    async with serving(models=DEMO) as site, await site.browser("bob") as bob, await site.caller("bob") as api:
+        run = await begin_run(bob, api, task=TASKS[0], budget="3 calls")
+        page = await read(bob, f"/runs/{run['run_id']}")
+    assert "This run has reached its budget (3 calls)" in page
+    assert "Budget: 3 of 3 calls" in page
+
+
+async def test_budget_is_extended_over_the_api() -> None:
+    async with serving(models=DEMO) as site, await site.caller("bob") as api:
+        run = await start(api, TASKS[0], budget={"calls": 3})
+        path = f"/api/runs/{run['run_id']}/answers"
+        wrong = await api.post(path, json={"answers": {run["questions"][0]["id"]: "perhaps"}})
+        run = (await api.post(path, json={"answers": {run["questions"][0]["id"]: "20 calls"}})).json()
+        run = await settle(api, run["run_id"])
+    assert (wrong.status_code, run["budget"]["limits"]) == (422, {"calls": 23})
+    assert run["questions"][0]["question"] == "Which framework?"
+
+
+@pytest.mark.parametrize("wrong", [{"expires_after": "soon"}, {"budget": "much"}, {"task": " "}])
 async def test_refused_start_keeps_what_was_written(wrong: dict[str, str]) -> None:
     async with serving(models=DEMO) as site, await site.browser("bob") as bob, await site.caller("bob") as api:
         fields = {"task": "Build it well", "on_expiry": "fail", "open": "yes", "key": "one"} | wrong

@@ -487,6 +487,19 @@ def test_file_that_is_no_database_is_refused_and_kept() -> None:
     assert Path("letter.txt").read_text().startswith("Dear reader")
 
 
+@pytest.mark.slow
+def test_budget_is_asked_about_and_shown() -> None:
+    run = upcall("run", TASK, "--budget", "3 calls", "--json").json
+    assert (run["status"], run["budget"]["spent"]["calls"]) == ("awaiting_clarification", 3)
+    wrong = upcall("answer", run["run_id"], "perhaps")
+    assert (wrong.status, "'perhaps' is no amount" in wrong.error) == (2, True)
+    stopped = upcall("answer", run["run_id"], "no", "--json").json
+    assert (stopped["status"], stopped["stop_reason"]) == ("completed", "budget")
+    shown = upcall("show", run["run_id"]).out
+    assert "Budget   3 of 3 calls" in shown
+    assert "it was stopped at its budget" in shown
+
+
 @pytest.mark.needs("workspace")
 @pytest.mark.slow
 def test_plan_is_reviewed_over_processes() -> None:

@@ -22,7 +22,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -116,6 +116,8 @@ class Journal:
         self._steering = asyncio.Lock()
         self._in_flight: list[CallPath] = []
         """The model and tool calls under way: who works, with the call at each level, empty for a model's."""
+        self._idle: list[CallPath] = []
+        """Where agents wait until nobody else works."""
         self._counts = {who: len(known) for who, known in self._replies.items()}
         self._exact = exact
         self.report_delivery = on_delivery
@@ -226,10 +228,14 @@ class Journal:
         await self.flush()
         if (steering := current_scope().steering) is not None:
             await steering.stop_if_requested()
-        number = self._counts.get(asker, 0)
+        budget, spent = current_scope().budget, dict[str, str]()
         try:
-            with self._flying((*current_path(), (agent, ""))):
-                reply = _sendable_reply(await (fetch() if archive is None else archive.find_or_request(name, fetch)))
+            async with nullcontext() if budget is None else budget.call():
+                number = self._counts.get(asker, 0)
+                with self._flying((*current_path(), (agent, ""))):
+                    fetched = await (fetch() if archive is None else archive.find_or_request(name, fetch))
+                spent |= {} if budget is None else budget.count(agent, fetched.usage)
+            reply = _sendable_reply(fetched)
             kept = None if notes is None else notes.fields.find(reply.content)
             returned = None if kept is None else kept.to_json()
             text = _dump(ReplyRecord(who=asker, number=number, reply=reply, returned=returned, above=current_path()))
@@ -247,9 +253,9 @@ class Journal:
         self._diverged.add(who)
         self._counts[asker] = number + 1
         if len(text) > MAX_BUFFERED:
-            await self._write({key: text})
+            await self._write({key: text, **spent})
         else:
-            self._write_later({key: text})
+            self._write_later({key: text, **spent})
         self._last[who] = key
         return reply
 
@@ -402,14 +408,19 @@ class Journal:
             self._in_flight.remove(call)
 
     async def wait_until_idle(self, timeout: float) -> bool:
-        """Wait until no model or tool call is under way but those in which the caller itself works; return whether that
+        """Wait until no model or tool call is under way but those in which somebody waits here; return whether that
         came within `timeout` seconds."""
         path, end = current_path(), time.monotonic() + timeout
-        while any(path[: len(each)] != each for each in self._in_flight):
-            if time.monotonic() > end:
-                return False
-            await asyncio.sleep(IDLE_POLL_INTERVAL_S)
-        return True
+        self._idle.append(path)
+        try:
+            # Several may wait, each in a call of its own.
+            while any(all(who[: len(each)] != each for who in self._idle) for each in self._in_flight):
+                if time.monotonic() > end:
+                    return False
+                await asyncio.sleep(IDLE_POLL_INTERVAL_S)
+            return True
+        finally:
+            self._idle.remove(path)
 
     def _is_replaying(self, agent: str) -> bool:
         """Return whether `agent` may have recorded replies before it: all agents' count, as it may work for them."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from autogen_agentchat.base import TaskResult, Team
     from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
     from autogen_core import CancellationToken, FunctionCall
-    from autogen_core.models import CreateResult, FunctionExecutionResult, LLMMessage
+    from autogen_core.models import CreateResult, FunctionExecutionResult, LLMMessage, RequestUsage
 
     from upcall.autogen.answer_queue import AnswerQueue
     from upcall.autogen.journal import Journal
@@ -65,6 +65,16 @@ class Steering(Protocol):
 
     async def stop_if_requested(self) -> None:
         """Return unless the human wants the run to stop: then the work ends here, before a model is called."""
+
+
+class CallBudget(Protocol):
+    """What the model calls of a run may take together: `upcall.execution.budget.BudgetMeter`."""
+
+    def call(self) -> AbstractAsyncContextManager[None]:
+        """Count a call as under way inside; at a limit the work ends here, before the model is called."""
+
+    def count(self, agent: str, used: RequestUsage) -> Mapping[str, str]:
+        """Count a reply to `agent`; return the record of it, to be written with the reply."""
 
 
 class SharedModelCalls(Protocol):
@@ -118,6 +128,7 @@ class RunScope:
         resolver: answers questions before the human is asked.
         answers: the answers that arrive while the team works. Without it, answers come when the team has stopped.
         steering: what the human writes to agents at work.
+        budget: what model calls may take, if the run has a budget.
         changes: records changes of files.
         token: cancels the current segment. AutoGen gives some of its model calls no token, such as the one with which a
             `CodeExecutorAgent` reflects on its results (autogen-agentchat 0.7.5).
@@ -145,6 +156,7 @@ class RunScope:
     resolver: QuestionResolver | None = None
     answers: AnswerQueue | None = None
     steering: Steering | None = None
+    budget: CallBudget | None = None
     changes: ChangeLog | None = None
     token: CancellationToken | None = None
     progress: ProgressListener | None = None

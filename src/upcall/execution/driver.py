@@ -29,6 +29,7 @@ from upcall.execution.compatibility import adapt_checkpoint
 from upcall.execution.deadlines import DeadlineWatcher
 from upcall.execution.in_process import InProcessWorker
 from upcall.execution.outcomes import SegmentOutcome, Stopped, Waiting
+from upcall.execution.prices import Prices
 from upcall.execution.reducer import take_answers
 from upcall.execution.run_result import RunResult
 from upcall.execution.segment import RunSegment, SegmentOptions
@@ -156,11 +157,12 @@ class Driver:
             stored, answers, self._teams.phase_reached(stored.run), self._teams.phase
         )
         version, job = stored.version + 1, None
-        if not run.waiting:
+        is_to_work = not (run.waiting or run.is_final)
+        if is_to_work:
             run = run.apply(RunEvent.SUBMITTED, error=None)
             job = await self._prepare_job(run, version)
         await self.store.claim(stored, run, checkpoint if answers else None, records, also=job)
-        if not run.waiting:
+        if is_to_work:
             self.work_here(run.id, version)
         return run
 
@@ -363,6 +365,7 @@ class Driver:
             keeps_stock_clients=not settings.models.take_over_clients,
             model_calls=self._model_slots,
             server_rules=server_rules,
+            prices=Prices.of(settings, run) if run.budget is not None else Prices(),
         )
         segment = RunSegment(
             stored,

@@ -16,6 +16,7 @@ from upcall.questions.answer import Answer
 from upcall.questions.matching import resolve_id
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
+from upcall.runs.budget import is_about_budget
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.config import RunConfig
 from upcall.runs.file_changes import Change, count_signs, list_standing
@@ -124,6 +125,8 @@ def find_fork_point(
     answer = _answer_to(run, question_id)
     if is_about_unknown_outcome(question):
         raise CallerError(f"Question {question_id} is about a call in doubt; a fork cannot take back what a call did.")
+    if is_about_budget(question):
+        raise CallerError(f"Question {question_id} is about the budget of the run; start another run with another one.")
     if run.records[question_id].asked_since_checkpoint:
         before = tuple(each for each in run.answers if each.question_id != question_id)
         return ForkPoint(question, checkpoints[-1], journal, before)
@@ -162,6 +165,7 @@ def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, begins: Ru
         forked_from=run.id,
         forked_at=point.question.id,
         records=QuestionRecords.build(still_open, [(known[each.question_id], each) for each in answers]),
+        budget=run.budget.begin_anew() if run.budget is not None else None,
         result=None,
         error=None,
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, get_args
 
+from upcall.errors import ConfigurationError
 from upcall.options import AgentName
 from upcall.runs.run import Run, Usage
 from upcall.settings import Price, Settings
@@ -46,6 +47,25 @@ class Prices:
             if name in settings.models.prices:
                 found[agent] = settings.models.prices[name]
         return cls(found, settings.models.currency)
+
+    @classmethod
+    def require(cls, settings: Settings, run: Run) -> None:
+        """Refuse a run whose cost is limited while one of its models has no price.
+
+        Raises:
+            ConfigurationError: it names these models.
+        """
+        if run.budget is None or run.budget.limits.cost is None:
+            return
+        if run.config.own_team:
+            raise ConfigurationError("budget: the cost of a team of one's own is not known here. Limit its tokens.")
+        used, known = settings.with_model_of(run.config.team), cls.of(settings, run).of_agent
+        missing = {used.for_agent(agent).name or "one without a name" for agent in get_args(AgentName)} - {
+            used.for_agent(agent).name for agent in known
+        }
+        if missing:
+            names = ", ".join(sorted(missing))
+            raise ConfigurationError(f"budget: the cost cannot be limited: models.prices has no price of {names}.")
 
     def cost(self, path: str, used: Usage) -> float | None:
         """Return the cost of the agent at a path; None if its model has no price."""

@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, ToolCallExecutionEvent
+from autogen_agentchat.messages import (
+    BaseChatMessage,
+    HandoffMessage,
+    StopMessage,
+    TextMessage,
+    ThoughtEvent,
+    ToolCallExecutionEvent,
+)
 
 from upcall.agents.tool_loop.ask_user import ASK_USER
 from upcall.autogen.empty_replies import explain_empty
@@ -22,6 +29,7 @@ from upcall.autogen.messages import (
     OUTCOME,
     PATH,
     PLAN,
+    STEERING,
     USER,
     Event,
     answer_message,
@@ -30,8 +38,10 @@ from upcall.autogen.messages import (
     extract_questions,
     message_questions,
 )
+from upcall.progress import PROGRESS
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
+from upcall.runs.budget import settle as settle_budget
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.outputs import Classification
 from upcall.runs.plan import ReviewedPlan
@@ -107,6 +117,17 @@ def _read_message(run: Run, message: BaseChatMessage) -> dict[str, Any]:
     return changes | {"execution_path": executed}
 
 
+def find_text_of(event: Event) -> str:
+    """Return what an agent writes to a person in an event, or thinks; empty where it does not."""
+    match event:
+        case ThoughtEvent() if PROGRESS not in event.metadata and STEERING not in event.metadata:
+            return event.content
+        case TextMessage() | StopMessage() if event.source != USER:
+            return event.content
+        case _:
+            return ""
+
+
 # -- the end of the team's work ---------------------------------------------------------------------------------------
 
 
@@ -178,7 +199,7 @@ def take_answers(
             decided[key] = resolve_record(answer, stored.records[key])
     if len(decided) < len(doubts):
         event = RunEvent.ASKED
-    return run.record_answers(answers).apply(event), checkpoint, decided
+    return settle_budget(run.record_answers(answers), answers, event), checkpoint, decided
 
 
 def lacks_result(run: Run) -> bool:

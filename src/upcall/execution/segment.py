@@ -33,20 +33,31 @@ from upcall.autogen import tracing
 from upcall.autogen.attributes import refuse_loss
 from upcall.autogen.concurrency import SegmentToken, SingleReaderQueue, run_to_completion
 from upcall.autogen.internals import without_tracebacks_of, without_tracebacks_of_mcp
-from upcall.autogen.messages import PATH, Event, message_answers, name_text
+from upcall.autogen.messages import PATH, Event, asked_event, message_answers, name_text
 from upcall.autogen.model_errors import describe_team_error
 from upcall.autogen.model_notes import ModelNotes
 from upcall.autogen.ownership import RunOwner
 from upcall.autogen.scope import ProgressListener, RunScope, SharedModelCalls, current_scope, enter_scope
 from upcall.autogen.tool_servers import LostServers
 from upcall.errors import AgentFailed, ModelError, SharedAgent, StoredStateError, StoreUnavailable, UpcallError
+from upcall.execution.budget import BudgetMeter
 from upcall.execution.compatibility import adapt_checkpoint
 from upcall.execution.outcomes import Completed, Failed, SegmentOutcome, Stopped, Waiting
+from upcall.execution.prices import Prices
 from upcall.execution.publisher import QuestionPublisher
-from upcall.execution.reducer import Phase, SegmentState, end_segment, explain_loss, lacks_result, reduce_event
+from upcall.execution.reducer import (
+    Phase,
+    SegmentState,
+    end_segment,
+    explain_loss,
+    find_text_of,
+    lacks_result,
+    reduce_event,
+)
 from upcall.execution.segment_writer import SegmentWriter
 from upcall.execution.steering import RunSteering
 from upcall.policy.resolver import AnswerResolver
+from upcall.runs.budget import ask_about_budget, find_open
 from upcall.runs.run import Run, RunProgress, add_usage
 from upcall.runs.states import RunEvent, RunStatus
 from upcall.storage.queued_answers import AnswersQueued
@@ -83,6 +94,7 @@ class SegmentOptions:
         model_calls: the state shared with all callers of the same models.
         keeps_stock_clients: whether AutoGen's own clients for OpenAI's protocol make their calls themselves.
         server_rules: what model servers are known not to take, by server and model.
+        prices: what tokens cost, for the budget of the run.
     """
 
     traced: bool = False
@@ -93,6 +105,7 @@ class SegmentOptions:
     model_calls: SharedModelCalls | None = None
     keeps_stock_clients: bool = False
     server_rules: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    prices: Prices = field(default_factory=Prices)
 
 
 class RunSegment:
@@ -133,6 +146,13 @@ class RunSegment:
         self.model_notes = ModelNotes(stored.checkpoint.model_notes, options.server_rules)
         self._token = SegmentToken()
         self._steering = RunSteering(store, stored.run.id, self._writer.journal, self._token, since=stops_since)
+        self._meter = (
+            None
+            if stored.run.budget is None
+            else BudgetMeter(stored.run, self._writer.journal, options.prices, self._token)
+        )
+        self._last_text = ""
+        """The last text of an agent."""
         self._interruptions: list[BaseException] = []
         self._lost_servers = LostServers()
         self._started = self._finished = self._discarded = False
@@ -156,11 +176,14 @@ class RunSegment:
                     yield event
             outcome = await run_to_completion(self._pause(team))
         except (asyncio.CancelledError, GeneratorExit) as interruption:
-            await run_to_completion(self._interrupt(team))
-            if not self._is_stopped_by(interruption):
-                raise
-            yield Stopped(self._writer.stored)
-            return
+            if self._is_at_limit(interruption):
+                outcome = await run_to_completion(self._with_queued(self._store_at_limit))
+            else:
+                await run_to_completion(self._interrupt(team))
+                if not self._is_stopped_by(interruption):
+                    raise
+                yield Stopped(self._writer.stored)
+                return
         except StoredStateError as error:
             if self._started or isinstance(error, StoreUnavailable):  # That is no failure of the run.
                 await run_to_completion(self._writer.release())
@@ -174,6 +197,8 @@ class RunSegment:
             outcome = await run_to_completion(self._fail(cause))
         for event in self._questions.open():
             yield event
+        if (about_budget := find_open(outcome.stored.run.records)) is not None:
+            yield asked_event(about_budget, source=about_budget.asker)
         yield outcome
 
     # -- the events of a team at work ---------------------------------------------------------------------------------
@@ -272,6 +297,8 @@ class RunSegment:
         resolver.spent.clear()
         warnings = tuple(dict.fromkeys((*run.warnings, *self._lost_servers.warnings)))
         run = run.update(usage=usage, records=resolver.records, warnings=warnings)
+        if self._meter is not None:
+            run = run.update(budget=self._meter.budget)
         self._state = replace(self._state, run=run)
         return run
 
@@ -347,10 +374,20 @@ class RunSegment:
         return self._end(await self._writer.save(failed), kind)
 
     def _is_stopped_by(self, interruption: BaseException) -> bool:
-        """Return whether the human stopped the run after a step; a caller may leave or cancel in the same moment."""
-        task = asyncio.current_task()
-        is_ours = isinstance(interruption, asyncio.CancelledError) and not (task and task.cancelling())
-        return is_ours and self._steering.is_stopped
+        """Return whether the human stopped the run after a step."""
+        return _is_own(interruption) and self._steering.is_stopped
+
+    def _is_at_limit(self, interruption: BaseException) -> bool:
+        """Return whether the run has reached a limit of its budget."""
+        return _is_own(interruption) and self._meter is not None and self._meter.is_reached and not self._finished
+
+    async def _store_at_limit(self) -> SegmentOutcome:
+        """Store that the run waits at a limit of its budget. There is no checkpoint: it continues with the journal."""
+        run = self._current()
+        run = ask_about_budget(run, self._last_text or (run.budget.found if run.budget else ""))
+        if (question := find_open(run.records)) is not None:
+            self._writer.transcript.add(asked_event(question, source=question.asker))
+        return self._end(await self._writer.save(run), "")
 
     async def _interrupt(self, team: Team) -> None:
         """Release the run when the segment is interrupted. If the team reached its pause at that moment, the pause is
@@ -374,6 +411,7 @@ class RunSegment:
             resolver=self._questions.resolver,
             answers=self._questions.queue,
             steering=self._steering,
+            budget=self._meter,
             changes=writer.changes,
             token=self._token,
             progress=_emit_progress(queue),
@@ -425,6 +463,7 @@ class RunSegment:
         if isinstance(event, BaseChatMessage) and PATH not in event.metadata:
             self._questions.read(event)
         self._state = reduce_event(self._state, event, self._phase)
+        self._last_text = find_text_of(event) or self._last_text
 
     def _name_text(self, piece: ModelClientStreamingChunkEvent) -> Event:
         return name_text(piece, self._writer.pauses, self._writer.transcript.number_text(piece))
@@ -457,6 +496,12 @@ def _emit_progress(queue: SingleReaderQueue[Event | None]) -> ProgressListener:
             loop.call_soon_threadsafe(queue.put_nowait, event)
 
     return emit
+
+
+def _is_own(interruption: BaseException) -> bool:
+    """Return whether the segment itself ended the work; a caller may leave or cancel in the same moment."""
+    task = asyncio.current_task()
+    return isinstance(interruption, asyncio.CancelledError) and not (task and task.cancelling())
 
 
 def _is_in_segment() -> bool:

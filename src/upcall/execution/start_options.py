@@ -16,6 +16,7 @@ from typing_extensions import TypedDict  # pydantic checks no other before Pytho
 
 from upcall import identity
 from upcall.autogen.messages import USER
+from upcall.budget import BudgetInput, read_budget
 from upcall.config_source import describe_wrong, list_known
 from upcall.errors import ConfigurationError
 from upcall.options import OnExpiry
@@ -65,6 +66,9 @@ class StartOptions(TypedDict, total=False):
             `Run.assumptions`; a risk confirmation still waits.
         expires_after: how long each question of the run waits: seconds, or a text like ``2h``.
         on_expiry: what happens after that; see `Upcall.expire`.
+        budget: how much the run may use before it pauses and asks whether it may continue: a text like ``50 calls,
+            200k tokens, 30m, cost 2.50``, or the limits by name. A limit that it does not name is that of the
+            settings.
         priority: runs with a higher priority are taken first by workers; 0 if not given.
         open: whether everybody may read the run; else only its owner and admins do.
         follows: the run that this one follows, or its id. It must have ended. Its conversation, and that of those that
@@ -84,6 +88,7 @@ class StartOptions(TypedDict, total=False):
     unattended: bool | None
     expires_after: Annotated[float | str | timedelta | None, BeforeValidator(_read_duration)]
     on_expiry: OnExpiry | None
+    budget: Annotated[BudgetInput | None, BeforeValidator(read_budget)]
     priority: Annotated[int, BeforeValidator(no_flag), Field(ge=-(2**31), lt=2**31)] | None
     open: bool | None
     follows: Annotated[Run | str | None, PlainValidator(_read_followed)]

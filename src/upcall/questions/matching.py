@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from upcall.budget import parse_budget
 from upcall.errors import AlreadyAnswered, AnswerRefused, UnknownQuestion
 from upcall.identity import means
 from upcall.lazy_pattern import LazyPattern
@@ -24,7 +25,7 @@ from upcall.questions.choices import (
     read_remark,
     set_of_choices,
 )
-from upcall.questions.question import Question
+from upcall.questions.question import BUDGET, Question
 from upcall.questions.secrets import HIDDEN, seal
 from upcall.text import one_line, shorten
 
@@ -142,6 +143,11 @@ def parse_unsealed(question: Question, value: AnswerValue, user: str | None = No
         )
     text = join_choices([*labels, *wrong], (option.label for option in question.options))
     answer = Answer(question_id=question.id, text=text, selected=labels, user=user)
+    if wrong and question.consent is not None and question.consent.act == BUDGET:
+        try:
+            parse_budget(answer.text)
+        except ValueError as problem:
+            raise AnswerRefused(f"{problem}. {_describe_expected(question)}") from problem
     if question.approval is not None and is_edit(answer.text):
         try:
             question.approval.edit(answer.text)

@@ -126,6 +126,10 @@ class Side(StrEnum):
     NO = "no"
 
 
+BUDGET = "budget"
+"""What a run at a limit of its budget asks consent for, and why it ended where that was refused."""
+
+
 class ConsentSubject(BaseModel, frozen=True, defer_build=True):
     """What one yes of the human is about. It holds for this and nothing else.
 

@@ -15,6 +15,7 @@ from upcall.extensions import display
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
+from upcall.runs.budget import RunBudget
 from upcall.runs.config import RunConfig, RunId
 from upcall.runs.json_text import SparseModel
 from upcall.runs.outputs import Classification
@@ -154,6 +155,7 @@ class Run(BaseModel, frozen=True, defer_build=True):
         tools: tool calls, by agent and tool (``lead/coder/write_file``).
         failed_tools: how many of them ended in an error.
         warnings: work that should not be taken as done, each with its agent: ``coder: it changed no file ...``.
+        budget: how much it may use before it asks, and what it has used, if there is a limit.
         config: the settings it was started with and keeps across pauses; never a key.
         restricted: whether this is the view of a user who may see only some of its questions.
         interrupted: whether its work was stopped or killed and nobody continues it; `Upcall.resume` does. This is
@@ -181,6 +183,7 @@ class Run(BaseModel, frozen=True, defer_build=True):
     tools: dict[str, int] = {}
     failed_tools: dict[str, int] = {}
     warnings: tuple[str, ...] = ()
+    budget: RunBudget | None = None
     config: RunConfig = Field(default_factory=RunConfig)
     restricted: bool = Field(default=False, exclude=True)
     interrupted: bool = Field(default=False, exclude=True)
@@ -347,6 +350,7 @@ class Run(BaseModel, frozen=True, defer_build=True):
                 for question, answer in self.assumptions
             ],
             "warnings": list(self.warnings),
+            **({"budget": self.budget.as_json()} if self.budget is not None else {}),
         }
 
     def __str__(self) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, JsonValue
 
+from upcall.budget import UsageLimits
 from upcall.options import OnExpiry
 from upcall.policy.authorization import OpenQuestions
 from upcall.questions.answer import Answer, Outcome
@@ -34,6 +35,8 @@ class Start(Body):
         open: whether everybody who is let in may read the run.
         expires_after: how long each question waits: seconds, or a text like ``2h``.
         on_expiry: what happens then.
+        budget: how much the run may use before it asks: ``50 calls, 200k tokens, 30m, cost 2.50``, or the limits by
+            name.
         user_info: name and email, given to the classifier.
         data_sources: ids of the tools that may be used.
         review_plan: whether the plan is shown for approval before work begins. Where the service does that anyway,
@@ -50,6 +53,7 @@ class Start(Body):
     open: bool | None = None
     expires_after: float | str | None = None
     on_expiry: OnExpiry | None = None
+    budget: str | UsageLimits | None = None
     user_info: dict[str, str] | None = None
     data_sources: list[str] | None = None
     review_plan: bool | None = None
@@ -59,7 +63,7 @@ class Start(Body):
 
     def as_content(self) -> dict[str, Any]:
         """Return what a request with the same key has to say again, as earlier versions noted it."""
-        return self.model_dump(exclude={each for each in OF_SERVICE if getattr(self, each) is None})
+        return self.model_dump(exclude={each for each in (*OF_SERVICE, "budget") if getattr(self, each) is None})
 
 
 OF_SERVICE = ("review_plan", "model", "team", "workspace")
@@ -144,6 +148,7 @@ class RunBody(BaseModel):
     assumptions: list[dict[str, JsonValue]]
     warnings: list[str] = []
     usage: dict[str, dict[str, int]] = {}
+    budget: dict[str, JsonValue] | None = None
 
     @classmethod
     def of(cls, run: Run | DamagedRun, name: str | None = None) -> Self:

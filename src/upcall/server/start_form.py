@@ -28,7 +28,7 @@ ON_EXPIRY: dict[OnExpiry, str] = {
 """What happens to a question that waited long enough, in the words of the page."""
 
 
-_TEXTS = ("expires_after", "on_expiry", "model", "team", "workspace")
+_TEXTS = ("expires_after", "on_expiry", "budget", "model", "team", "workspace")
 
 
 @dataclass(frozen=True)

@@ -295,6 +295,9 @@ class RunStore:
                 raise RunConflict(run.id)
             if also is not None:
                 also(connection)
+            if run.is_final:
+                connection.execute("DELETE FROM upcall_journal WHERE run_id = :run_id", {"run_id": run.id})
+                return {}
             put_records(connection, run.id, records or {})
             return read_journal(connection, run.id) if records else stored.journal
 

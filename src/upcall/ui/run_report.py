@@ -8,7 +8,7 @@ from pathlib import Path
 
 from upcall.execution.prices import Prices
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.question import Question, format_time
+from upcall.questions.question import BUDGET, Question, format_time
 from upcall.questions.secrets import HIDDEN
 from upcall.runs.events import FilesChanged, LogEntry, QuestionAnswered, QuestionAsked, RunStarted, StatusChanged
 from upcall.runs.run import MAX_ROUNDS, Run, Usage
@@ -19,7 +19,7 @@ from upcall.ui.tool_calls import count_cached, list_read
 
 _LABEL = 9
 _LABELS = frozenset(
-    "Run Status Task User Models Started Updated Files Plan Remark Asked Answer Reason Error".split()  # noqa: SIM905
+    "Run Status Task User Budget Models Started Updated Files Plan Remark Asked Answer Reason Error".split()  # noqa: SIM905
 )
 
 
@@ -98,11 +98,13 @@ def _label_text(label: str, text: str) -> list[str]:
 
 SPENT = " (not finished: an agent used up its model calls; raise max_rounds)"
 
+AT_BUDGET = " (not finished: it was stopped at its budget)"
+
 
 def _explain_status(run: Run) -> str:
     if run.interrupted:
         return f" (interrupted, nobody works on it: upcall resume {run.id})"
-    return SPENT if run.stop_reason == MAX_ROUNDS else ""
+    return {MAX_ROUNDS: SPENT, BUDGET: AT_BUDGET}.get(run.stop_reason or "", "")
 
 
 def _head(run: Run, complete: Callable[[str], str]) -> list[str]:
@@ -113,6 +115,7 @@ def _head(run: Run, complete: Callable[[str], str]) -> list[str]:
         *_label_text("Task", run.task),
         *(_label_text("User", run.user) if run.user else []),
         *(_label_text("Open", "everybody may read it") if run.config.open else []),
+        *(_label_text("Budget", run.budget.as_line()) if run.budget else []),
         *(_label_text("Models", models) if (models := describe_models(run)) else []),
         *_label_text("Started", format_time(run.created_at)),
         *_label_text("Updated", format_time(run.updated_at)),

@@ -51,6 +51,12 @@ def run(
     priority: Annotated[
         int | None, typer.Option(help="Submitted runs with a higher priority are taken first [0].")
     ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIMITS", help="Ask before the run uses more: '50 calls, 200k tokens, 30m, cost 2.50' [no limit]."
+        ),
+    ] = None,
     everybody: Annotated[
         bool, typer.Option("--open", help="Everybody may read the run, not only its owner and admins.")
     ] = False,
@@ -60,6 +66,7 @@ def run(
     with command.work(detach=detach):
         options: StartOptions = {"workspace": workspace, "documents": docs or (), "run_id": run_id}
         options["priority"], options["open"] = priority, everybody or None
+        options["budget"] = budget
         if submit:
             command.submit(command.app.submit(task, **options))
         else:

@@ -1,0 +1,147 @@
+"""How much a run may use before it asks, and how people write that: ``50 calls, 200k tokens, 30m, cost 2.50``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic_core import PydanticCustomError
+
+from upcall.lazy_pattern import LazyPattern
+from upcall.setting_types import About, AtLeastOne, Duration, no_flag
+
+HOW_TO_WRITE = "50 calls, 200k tokens, 30m, cost 2.50"
+
+_PART = LazyPattern(
+    r"(?:(calls?|tokens?|cost|time)\s*[=:]?\s*)?(\d+(?:\.\d+)?)\s*([a-z]*?)\s*(calls?|tokens?|cost)?", re.IGNORECASE
+)
+_THOUSANDS = LazyPattern(r"(?<=\d),(?=\d{3}(?!\d))")
+_SEPARATOR = LazyPattern(r"\s*(?:[,;+]|\band\b)\s*")
+_SUFFIXES = {"": 1, "k": 1_000, "m": 1_000_000}
+_TIMES = {"sec": "s", "seconds": "s", "min": "m", "minutes": "m", "hours": "h", **{unit: unit for unit in "smhdw"}}
+
+
+class UsageLimits(BaseModel, frozen=True, extra="forbid", defer_build=True):
+    """How much a run may use before it pauses and asks whether it may continue. None is no limit."""
+
+    calls: Annotated[
+        AtLeastOne | None,
+        About("replies of models, those of all agents together", when="to see what comes of a few", shown="no limit"),
+    ] = None
+    tokens: Annotated[
+        AtLeastOne | None,
+        About(
+            "tokens sent to models and written by them, as their servers count them",
+            when="when tokens are what you pay for, or a long run must not go on unnoticed",
+            shown="no limit",
+        ),
+    ] = None
+    cost: Annotated[
+        Annotated[float, BeforeValidator(no_flag), Field(gt=0, allow_inf_nan=False)] | None,
+        About(
+            "what these tokens cost by `models.prices`, in `models.currency`; each model of the run needs a price",
+            when="to hold the bill",
+            shown="no limit",
+        ),
+    ] = None
+    time: Annotated[
+        Duration | None,
+        About(
+            "how long the run is worked on: seconds, or `30m`, `2h`; while it waits for you no time passes",
+            when="when an agent may go round in circles",
+            shown="no limit",
+        ),
+    ] = None
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The limits that there are, by name."""
+        return {name: value for name, value in self if value is not None}
+
+    def override(self, other: UsageLimits) -> UsageLimits:
+        """Return this budget with the limits of another one where that has some."""
+        return self.model_copy(update={**other.limits})
+
+
+BudgetInput: TypeAlias = UsageLimits | str | Mapping[str, Any]
+"""A budget as a program or a person gives it: one, a text, or its limits by name."""
+
+
+def parse_budget(value: BudgetInput) -> UsageLimits:
+    """Read a budget.
+
+    Raises:
+        ValueError: it is none; the message says how to write one.
+    """
+    if isinstance(value, UsageLimits):
+        return value
+    try:
+        return UsageLimits(**(_read_text(value) if isinstance(value, str) else value))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise ValueError(f"{first['loc'][0]}: {first['msg']}") from error
+
+
+def _read_text(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for part in _SEPARATOR.split(_THOUSANDS.sub("", text.strip())):
+        name, value = _read_part(part)
+        if name in found:
+            raise ValueError(f"{name} is named twice")
+        found[name] = value
+    return found
+
+
+def _read_part(part: str) -> tuple[str, Any]:
+    """Read one amount: ``50 calls``, ``tokens=200k``, ``cost 2.50``, ``30m``."""
+    if (read := _PART.fullmatch(part)) is not None:
+        number, unit = read[2], read[3].lower()
+        match (read[1] or read[4] or "time").lower().rstrip("s"):
+            case "call" | "token" as name if unit in _SUFFIXES:
+                return f"{name}s", round(float(number) * _SUFFIXES[unit])
+            case "cost" if not unit:
+                return "cost", float(number)
+            case "time" if unit in _TIMES:
+                return "time", f"{number}{_TIMES[unit]}"
+    raise ValueError(f"{part!r} is no amount; write it like {HOW_TO_WRITE}")
+
+
+def read_budget(value: object) -> object:
+    """Return a budget from what somebody gave, as a pydantic validator."""
+    if not isinstance(value, UsageLimits | str | Mapping):
+        return value
+    try:
+        return parse_budget(value)
+    except ValueError as error:
+        raise PydanticCustomError("budget", "{problem}", {"problem": str(error)}) from error
+
+
+def format_amount(name: str, amount: float, currency: str = "") -> str:
+    """Write an amount with its unit: ``12 calls``, ``18,400 tokens``, ``41 s``, ``0.03 USD``."""
+    match name:
+        case "calls" | "tokens":
+            return f"{amount:,.0f} {name if amount != 1 else name[:-1]}"
+        case "cost":
+            return f"{amount:.4f} {currency}".rstrip()
+        case _:
+            return _format_time(amount)
+
+
+def format_part(name: str, amount: float, limit: float, currency: str = "") -> str:
+    """Write an amount and its limit: ``12 of 20 calls``, ``41 s of 10 min``."""
+    whole = format_amount(name, limit, currency)
+    return f"{amount:,.0f} of {whole}" if name in ("calls", "tokens") else f"{format_amount(name, amount)} of {whole}"
+
+
+def _format_time(seconds: float) -> str:
+    for size, unit in ((3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f}".removesuffix(".0") + f" {unit}"
+    return f"{seconds:.1f}".removesuffix(".0") + " s"
+
+
+def format_budget(amounts: Mapping[str, float], currency: str = "") -> str:
+    """Write several amounts in one line."""
+    return ", ".join(format_amount(name, amount, currency) for name, amount in amounts.items())

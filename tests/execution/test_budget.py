@@ -1,0 +1,231 @@
+"""A run with a budget pauses at its limit with a question, and the answer continues it at the very model call."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+import budget_process
+import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.base import Team
+from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_agentchat.teams import SelectorGroupChat
+from budget_process import RUN, World
+from conversation import soon
+from forked import run_python
+
+from upcall import Run, RunStatus, Settings, Upcall
+from upcall.budget import UsageLimits, parse_budget
+from upcall.errors import AnswerRefused, CallerError, ConfigurationError
+from upcall.runs.budget import AS_MUCH_AGAIN, STOP
+from upcall.runs.transcript import EntryKind
+from upcall.testing import ScriptedModelClient
+
+WHOLE = 2 + 2 * 4
+"""Calls of the whole run: two of the lead, and four of each coder."""
+
+
+async def start(world: World, budget: str) -> Run:
+    return await soon(world.app.start("Build it", run_id=RUN, budget=budget))
+
+
+# -- at the limit -----------------------------------------------------------------------------------------------------
+
+
+async def test_budget_of_calls_pauses_and_continues(tmp_path: Path, location: str) -> None:
+    world = World(tmp_path, location)
+    run = await start(world, "4 calls")
+    asked = []
+    while run.waiting:
+        (question,) = run.questions
+        asked.append((world.count(), run.budget and run.budget.spent.calls))
+        assert [each.label for each in question.options] == [AS_MUCH_AGAIN, STOP]
+        run = await soon(world.app.answer(RUN, "1"))
+    assert asked == [(4, 4), (8, 8)]
+    assert (run.status, run.result, world.count()) == (RunStatus.COMPLETED, "Done.", WHOLE)
+    assert world.steps() == {"a": [1, 2, 3], "b": [1, 2, 3]}
+
+
+@pytest.mark.parametrize("budget", [f"{count} calls" for count in range(1, WHOLE)])
+async def test_budget_of_calls_is_never_exceeded(tmp_path: Path, budget: str) -> None:
+    world = World(tmp_path)
+    run = await start(world, budget)
+    assert (run.waiting, world.count()) == (True, int(budget.split()[0]))
+
+
+async def test_budget_of_tokens_counts_calls_in_flight(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    run = await start(world, "1 token")
+    while run.waiting and run.budget is not None:
+        before = run.budget.spent.calls
+        run = await soon(world.app.answer(RUN, "1 token"))
+        assert run.budget is not None
+        assert run.budget.spent.calls - before <= 2  # The coders call side by side.
+    assert (run.result, world.count()) == ("Done.", WHOLE)
+
+
+async def test_budget_of_time_passes_while_a_team_works(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    run = await start(world, "time=0.001s")
+    assert run.waiting
+    assert run.budget is not None
+    used = run.budget.spent.time
+    await asyncio.sleep(0.3)  # The wait for a person.
+    run = await soon(world.app.answer(RUN, "1h"))
+    assert run.result == "Done."
+    assert run.budget is not None
+    assert run.budget.limits.time == pytest.approx(used + 3600)
+
+
+async def test_budget_stopped_ends_with_what_there_is(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    await start(world, "6 calls")
+    run = await soon(world.app.answer(RUN, STOP))
+    assert (run.status, run.stop_reason, run.open_questions) == (RunStatus.COMPLETED, "budget", ())
+    assert (run.result or "").startswith("Step ")
+    assert world.count() == 6
+
+
+async def test_budget_question_takes_amounts_alone(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    await start(world, "4 calls")
+    for wrong in ("perhaps", "5", "5 apples", "0 calls"):
+        with pytest.raises(AnswerRefused):
+            await world.app.answer(RUN, wrong)
+    with pytest.raises(CallerError):
+        await world.app.fork(RUN, (await world.app.get(RUN)).questions[0].id, "1")
+    run = await soon(world.app.answer(RUN, "100 calls"))
+    assert (run.result, run.budget and run.budget.limits.calls) == ("Done.", 104)
+
+
+async def test_budget_question_stands_in_the_transcript(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    run = await start(world, "4 calls")
+    entries = (await world.app.log.transcript(RUN)).entries
+    assert (entries[-1].kind, entries[-1].name) == (EntryKind.QUESTION, run.questions[0].id)
+
+
+async def test_unattended_run_waits_at_its_budget(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    run = await soon(world.app.start("Build it", budget={"calls": 4}, unattended=True, on_expiry="assume"))
+    assert (run.waiting, world.count()) == (True, 4)
+
+
+async def test_budget_waits_with_the_question_of_an_agent(tmp_path: Path) -> None:
+    world = World(tmp_path, asks="a")
+    run = await start(world, "4 calls")
+    about_budget = next(each for each in run.questions if each.asker == "upcall")
+    others = [each for each in run.questions if each is not about_budget]
+    for each in others:
+        run = await soon(world.app.answer(RUN, {each.id: "Blue"}))
+        assert run.waiting
+    run = await soon(world.app.answer(RUN, {about_budget.id: "50 calls"}))
+    while run.waiting:
+        run = await soon(world.app.answer(RUN, {run.questions[0].id: "Blue"}))
+    assert run.result == "Done."
+
+
+async def test_budget_counts_agents_at_depth_two(tmp_path: Path) -> None:
+    world = World(tmp_path, deep=True)
+    run = await start(world, "5 calls")
+    assert (run.waiting, world.count()) == (True, 5)
+    run = await soon(world.app.answer(RUN, "100 calls"))
+    assert (run.result, world.count(), run.budget and run.budget.spent.calls) == ("Done.", WHOLE + 2, WHOLE + 2)
+
+
+async def test_budget_counts_stock_agents_and_their_group(tmp_path: Path) -> None:
+    client = ScriptedModelClient(["one", "First.", "two", "Second."])
+
+    def make_team() -> Team:
+        members = [AssistantAgent(name, client, description=name) for name in ("one", "two", "three")]
+        return SelectorGroupChat(members, client, termination_condition=MaxMessageTermination(3))
+
+    app = Upcall(team=make_team, store=str(tmp_path / "runs.db"))
+    run = await soon(app.start("Build it", budget="2 calls"))
+    assert ([each.header for each in run.questions], len(client.requests)) == (["Budget"], 2)
+    run = await soon(app.answer(run.id, "yes"))
+    assert (run.result, len(client.requests)) == ("Second.", 4)
+
+
+# -- over processes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("dies", "repeated"), [("request 4", 1), ("question", 0), ("request 6", 1)])
+async def test_kill_around_the_limit_repeats_one_call(tmp_path: Path, location: str, dies: str, repeated: int) -> None:
+    made = run_python(budget_process.__file__, str(tmp_path), location, dies, "4 calls")
+    assert made.returncode == -signal.SIGKILL, made.stderr
+    world = World(tmp_path, location)
+    run = await world.app.get(RUN)
+    assert run.waiting is (dies == "question")
+    if not run.waiting:
+        run = await soon(world.app.resume(RUN))
+    if run.waiting:  # The process that died in its sixth request had the answer.
+        assert run.budget is not None
+        assert run.budget.spent.calls == 4
+        run = await soon(world.app.answer(RUN, "100 calls"))
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "Done.")
+    assert world.count() == WHOLE + repeated  # The request in which it died.
+    assert world.steps() == {"a": [1, 2, 3], "b": [1, 2, 3]}
+
+
+async def test_budget_counts_over_the_pauses_of_a_run(tmp_path: Path, location: str) -> None:
+    world = World(tmp_path, location, asks="ab")
+    run = await start(world, "4 calls")
+    assert [each.asker for each in run.questions] == ["a", "b"]
+    run = await soon(World(tmp_path, location, asks="ab").app.answer(RUN, {each.id: "Blue" for each in run.questions}))
+    assert ([each.asker for each in run.questions], world.count()) == (["upcall"], 4)
+    assert run.budget is not None
+    assert run.budget.spent.calls == 4
+
+
+async def test_answer_left_to_a_worker_continues_at_the_limit(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    await start(world, "4 calls")
+    await world.app.answer(RUN, "yes", wait=False)
+    await soon(world.app.drain())
+    assert (await world.app.get(RUN)).waiting
+    run = await world.app.answer(RUN, "no", wait=False)
+    assert (run.status, world.count()) == (RunStatus.COMPLETED, 8)
+    await soon(world.app.drain())
+
+
+# -- given and shown --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "budget"),
+    [
+        ("50 calls", UsageLimits(calls=50)),
+        ("calls=50, tokens = 200k; 30m", UsageLimits(calls=50, tokens=200_000, time=1800)),
+        ("1,500,000 tokens and cost 2.50", UsageLimits(tokens=1_500_000, cost=2.5)),
+        ("1.5M tokens", UsageLimits(tokens=1_500_000)),
+        ("1 call, 90 s", UsageLimits(calls=1, time=90)),
+        ("time: 2h", UsageLimits(time=7200)),
+    ],
+)
+def test_budget_is_read_as_people_write_it(text: str, budget: UsageLimits) -> None:
+    assert parse_budget(text) == budget
+
+
+@pytest.mark.parametrize("text", ["", "50", "calls", "5 apples", "5 calls, 6 calls", "-5 calls", "cost 0"])
+def test_budget_refuses_what_is_no_amount(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parse_budget(text)
+
+
+async def test_budget_of_a_start_overrides_the_settings(tmp_path: Path) -> None:
+    settings = Settings(budget={"calls": 4, "time": "1h"})
+    world = World(tmp_path, settings=settings)
+    run = await start(world, "6 calls")
+    assert run.budget is not None
+    assert (run.budget.limits, world.count()) == (UsageLimits(calls=6, time=3600), 6)
+
+
+async def test_budget_of_money_needs_prices(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cost"):
+        await World(tmp_path).app.start("Build it", budget="cost 2")
+    settings = Settings(models={"model": "small", "api_key": "k", "base_url": "http://127.0.0.1:1/v1"})
+    with pytest.raises(ConfigurationError, match="no price of small"):
+        await Upcall(store=str(tmp_path / "b.db"), settings=settings).start("Build it", budget="cost 2")
