@@ -105,7 +105,7 @@ def _read_part(part: str) -> tuple[str, Any]:
                 return "cost", float(number)
             case "time" if unit in _TIMES:
                 return "time", f"{number}{_TIMES[unit]}"
-    raise ValueError(f"{part!r} is no amount; write it like {HOW_TO_WRITE}")
+    raise ValueError(f"{part!r} is not an amount; write it like {HOW_TO_WRITE}")
 
 
 def read_budget(value: object) -> object:

@@ -492,7 +492,7 @@ def test_budget_is_asked_about_and_shown() -> None:
     run = upcall("run", TASK, "--budget", "3 calls", "--json").json
     assert (run["status"], run["budget"]["spent"]["calls"]) == ("awaiting_clarification", 3)
     wrong = upcall("answer", run["run_id"], "perhaps")
-    assert (wrong.status, "'perhaps' is no amount" in wrong.error) == (2, True)
+    assert (wrong.status, "'perhaps' is not an amount" in wrong.error) == (2, True)
     stopped = upcall("answer", run["run_id"], "no", "--json").json
     assert (stopped["status"], stopped["stop_reason"]) == ("completed", "budget")
     shown = upcall("show", run["run_id"]).out

@@ -101,7 +101,7 @@ class RunBudget(BaseModel, frozen=True, defer_build=True):
         raised: dict[str, Any] = {name: getattr(self.spent, name) + more for name, more in more.limits.items()}
         return self.model_copy(update={"limits": self.limits.model_copy(update=raised)})
 
-    def used(self) -> dict[str, float]:
+    def list_used(self) -> dict[str, float]:
         """Return what was used, of what is limited or never free: calls and tokens."""
         names: tuple[str, ...] = ("calls", "tokens", "cost", "time")
         return {name: getattr(self.spent, name) for name in names if name != "cost" or self.limits.cost is not None}
@@ -113,12 +113,12 @@ class RunBudget(BaseModel, frozen=True, defer_build=True):
             format_amount(name, amount, self.currency)
             if name not in limits
             else format_part(name, amount, limits[name], self.currency)
-            for name, amount in self.used().items()
+            for name, amount in self.list_used().items()
         )
 
     def as_json(self) -> dict[str, Any]:
         """Return the limits that hold and what was used, as plain JSON; time in seconds."""
-        spent = {name: round(value, 6) for name, value in self.used().items()}
+        spent = {name: round(value, 6) for name, value in self.list_used().items()}
         return {"limits": dict(self.limits.limits), "spent": spent, "currency": self.currency or None}
 
 
