@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib.util
 import os
 import resource
 import statistics
@@ -18,6 +19,7 @@ AUTOGEN = "import autogen_agentchat"
 AUTOGEN_AGENTS = "import autogen_agentchat.agents, autogen_agentchat.teams"
 UPCALL = "from upcall import PausableAgent, Upcall"
 AGENT = "from upcall import PausableAgent"
+MCP = "import mcp.server"
 COMMANDS = {
     "python -c pass": ["-c", "pass"],
     "import upcall": ["-c", "import upcall"],
@@ -26,6 +28,7 @@ COMMANDS = {
     AUTOGEN_AGENTS: ["-c", AUTOGEN_AGENTS],
     AGENT: ["-c", AGENT],
     UPCALL: ["-c", UPCALL],
+    **({MCP: ["-c", MCP]} if importlib.util.find_spec("mcp") else {}),
 }
 
 """What is measured: by name, arguments for Python."""
@@ -64,6 +67,8 @@ def looking_at(store: Path) -> dict[str, list[str]]:
     asyncio.run(RunStore(store).create(run, Checkpoint()))
     commands = {"upcall list": ["list"], "upcall show RUN": ["show", run.id], "upcall inbox": ["inbox", "--json"]}
     commands["upcall ask"] = ["ask", "Which one?", "--default", "a", "--deadline", "0.001s", "--json"]
+    if importlib.util.find_spec("mcp"):  # A client that leaves at once.
+        commands["upcall mcp --ask"] = ["mcp", "--ask"]
     return {name: ["-m", "upcall", *given, "--store", str(store)] for name, given in commands.items()}
 
 

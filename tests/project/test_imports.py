@@ -7,6 +7,8 @@ import subprocess
 import sys
 from functools import cache
 
+import pytest
+
 import upcall
 from upcall import Run
 from upcall.runs.checkpoint import Checkpoint
@@ -93,6 +95,14 @@ def test_asking_from_a_script_loads_no_autogen() -> None:
     loaded = packages_loaded_by(COMMANDS.replace("COMMANDS", repr([asked])))
     assert "sqlite3" in loaded
     assert not loaded & {"autogen_agentchat", "autogen_core", "autogen_ext", "openai", "mcp"}
+
+
+@pytest.mark.needs("server")
+def test_server_for_askers_loads_no_autogen() -> None:
+    nobody = "import os; os.dup2(os.open(os.devnull, os.O_RDONLY), 0)\n"
+    loaded = packages_loaded_by(nobody + COMMANDS.replace("COMMANDS", "['mcp --ask --store runs.db']"))
+    assert "mcp" in loaded
+    assert not loaded & {"autogen_agentchat", "autogen_core", "autogen_ext", "openai", "fastapi"}
 
 
 def test_terminal_lists_load_when_a_question_is_asked() -> None:

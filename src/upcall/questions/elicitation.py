@@ -114,9 +114,7 @@ def answer_request(params: Mapping[str, Any], server: str, call: str, earlier: i
     try:
         request = _Request.model_validate(params)
     except ValidationError as error:
-        problem = error.errors(include_url=False, include_input=False)[0]
-        what = f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
-        raise UnusableRequest(f"its form cannot be shown ({one_line(what, 200)})") from error
+        raise UnusableRequest(f"its form cannot be shown ({_name_problem(error)})") from error
     where = f" Asked {'again ' if earlier else ''}in the call {call}{f' (number {earlier + 1})' if earlier else ''}."
     if request.mode == "url":
         return _answer_page(request, server, where)
@@ -177,6 +175,44 @@ def _answer_form(request: _Request, params: Mapping[str, Any], server: str, wher
         if value is not None:
             content[name] = value
     return {"action": "accept", "content": content}
+
+
+class ValueForm:
+    """One value that is asked for, described like a field of a form.
+
+    Raises:
+        UnusableRequest: it cannot be asked for.
+    """
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        try:
+            self._field = _Field.model_validate(schema)
+        except ValidationError as error:
+            raise UnusableRequest(f"its schema cannot be asked for ({_name_problem(error)})") from error
+        self._schema = dict(schema)
+        is_flag = self._field.type == "boolean"
+        self._values: dict[str, JsonValue] = {"Yes": True, "No": False} if is_flag else dict(_list_options(self._field))
+
+    @property
+    def labels(self) -> list[str]:
+        """What may be chosen; nothing if any text may be."""
+        return [*self._values]
+
+    @property
+    def several(self) -> bool:
+        """Whether several of them may be chosen."""
+        return self._field.type == "array"
+
+    def read(self, answer: Answer) -> tuple[JsonValue, str | None]:
+        """Return the value that a person gave, and what is wrong with it."""
+        value = _read_value(self._field, answer, self._values)
+        problem = "it is none of the values" if value is None else _find_problem(self._schema, value)
+        return (value, None) if problem is None else (None, problem)
+
+
+def _name_problem(error: ValidationError) -> str:
+    problem = error.errors(include_url=False, include_input=False)[0]
+    return one_line(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}", 200)
 
 
 def _ask_field(

@@ -28,8 +28,8 @@ def settle(run: Run, records: QuestionRecords) -> Run:
     if records.open:
         event = RunEvent.ASKED_AGAIN if is_over else RunEvent.ASKED
         return run.apply(event, records=records, result=None, error=None)
-    question, answer = records.answered[-1]
-    result = f"{question.question}\n{answer.as_text()}"
+    newest = records.answered[-1:]
+    result = next((f"{question.question}\n{answer.as_text()}" for question, answer in newest), None)
     if is_over:
         return run.update(records=records, result=result)
     working = run.apply(RunEvent.EXECUTING)

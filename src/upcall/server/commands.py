@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import secrets
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from upcall import signals
 from upcall.errors import missing_extra
@@ -62,14 +64,36 @@ def serve(command: RunCommand) -> None:
 
 @single_command(SERVICE, "upcall mcp --user alice")
 @with_options(RunCommand, TEAM, MODEL, BASE_URL, STORE, CONFIG, USER, DEBUG)
-def mcp(command: RunCommand) -> None:
-    """Serve runs to an MCP client as tools, over standard input and output."""
+def mcp(
+    command: RunCommand,
+    ask: Annotated[bool, typer.Option("--ask", help="Serve `ask_human` instead: the client's agents ask you.")] = False,
+    run: Annotated[str | None, typer.Option(help="With --ask: the run of the questions [this folder's].")] = None,
+    wait: Annotated[
+        str | None, typer.Option(metavar="TIME", help="With --ask: how long a call waits for its answer [45s].")
+    ] = None,
+) -> None:
+    """Serve runs to an MCP client as tools, over standard input and output; or let the client's agents ask you."""
     with command:
         command.is_watching = True
+        if ask:
+            _serve_askers(command, run, wait)
+            return
         service = _make_service(command)
         from upcall.server.mcp_tools import serve_on_stdio
 
         signals.run(serve_on_stdio(service, command.app.settings.users.user))
+
+
+def _serve_askers(command: RunCommand, run: str | None, wait: str | None) -> None:
+    from upcall.subjects.external import read_seconds
+
+    seconds = None if wait is None else read_seconds("--wait", wait)
+    try:
+        from upcall.server.ask_tools import serve_askers_on_stdio
+    except ImportError as missing:
+        raise missing_extra(f"The service needs {missing.name}", "server") from missing
+    reader = command.reader
+    signals.run(serve_askers_on_stdio(reader.external, reader.store, reader.settings.users.user, run, seconds))
 
 
 def describe_worker(settings: Settings, team: str | None) -> str:

@@ -23,7 +23,6 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from upcall.errors import StoreUnavailable
-from upcall.server.callers import SCOPE_USER
 from upcall.storage.shared_keys import share_key
 from upcall.storage.store import RunStore
 from upcall.text import first_line
@@ -78,6 +77,8 @@ def make_server(name: str, version: str, instructions: str, store: RunStore, loc
     from mcp.server.mcpserver import RequestStateSecurity  # type: ignore[import-not-found,unused-ignore]
 
     def name_caller(context: Any) -> str:
+        from upcall.server.callers import SCOPE_USER  # Over HTTP it is loaded; the server for askers does without.
+
         return local_caller if context.request is None else str(context.request.scope[SCOPE_USER])
 
     codec = _StoredKeyCodec(store)
@@ -117,10 +118,13 @@ class _StoredKeyCodec:
         return payload
 
 
-def make_http_application(server: McpServer) -> ASGIApp:
-    """Return a server as an ASGI application (streamable HTTP)."""
-    given: Mapping[str, Any] = {"transport_security": _SECURITY} if IS_SECOND else {}
-    return server.streamable_http_app(**given)
+def make_http_application(server: McpServer, path: str = "/mcp") -> ASGIApp:
+    """Return a server as an ASGI application (streamable HTTP) at a path."""
+    if IS_SECOND:
+        given: Mapping[str, Any] = {"transport_security": _SECURITY, "streamable_http_path": path}
+        return server.streamable_http_app(**given)
+    server.settings.streamable_http_path = path
+    return server.streamable_http_app()
 
 
 def read_request(context: AnyContext) -> Request | None:
@@ -145,6 +149,19 @@ async def await_reply(request: Awaitable[ElicitResult]) -> ElicitResult:
     except (McpError, ValidationError) as error:
         _log.warning("The client of MCP did not ask its user: %s", first_line(error))
         return ElicitResult(action="cancel")
+
+
+def can_ask_by_form(context: AnyContext) -> bool:
+    """Return whether the client asks its user for us by a form; one that names no way does."""
+    ways = read_elicitation(context)
+    return ways is not None and (ways.form is not None or ways.url is None)
+
+
+def read_client_name(context: AnyContext) -> str:
+    """Return what the client calls itself; empty where it says nothing."""
+    params: Any = context.session.client_params
+    about = getattr(params, "client_info", None) or getattr(params, "clientInfo", None)
+    return str(about.name) if about is not None else ""
 
 
 def takes_requests(context: AnyContext) -> bool:

@@ -12,10 +12,9 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from anyio import ClosedResourceError
-from mcp.types import ElicitResult
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 
@@ -24,14 +23,15 @@ from upcall.errors import AnswerRefused, CallerError, UpcallError
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue, parse_unsealed
 from upcall.questions.question import Question
-from upcall.questions.question_form import QuestionForm, join_fields
 from upcall.runs.run import Run
 from upcall.server.bodies import QuestionList, RunBody, SentBody, Start
+from upcall.server.mcp_forms import describe_fields, read_reply
 from upcall.server.mcp_package import (
     AnyContext,
     McpServer,
     ToolError,
     await_reply,
+    can_ask_by_form,
     make_server,
     read_elicitation,
     read_request,
@@ -201,7 +201,7 @@ class _Conversation:
     @property
     def can_ask(self) -> bool:
         """Whether the client asks its user for us by a form; one that names no way does."""
-        return self._ways is not None and (self._ways.form is not None or self._ways.url is None)
+        return can_ask_by_form(self._context)
 
     @property
     def page(self) -> str | None:
@@ -268,7 +268,7 @@ class _Conversation:
         answers: dict[str, AnswerValue] = {}
         wrong = {each: "" for each in state.forms if each not in replies and each in mine}
         for question_id in (each for each in state.forms if each in replies and replies[each].action != "cancel"):
-            value = _read_reply(replies[question_id], question_id)
+            value = read_reply(replies[question_id], question_id)
             try:
                 if question_id in mine:
                     parse_unsealed(mine[question_id], value, self._caller.user)
@@ -311,7 +311,7 @@ class _Conversation:
         if not questions:
             return RunBody.of(run)
         forms = {
-            each.id: (f"{(wrong or {}).get(each.id, '')}{_describe(each)}", _describe_fields(each))
+            each.id: (f"{(wrong or {}).get(each.id, '')}{each.as_text()}", describe_fields(each))
             for each in questions
             if not each.secret
         }
@@ -368,13 +368,13 @@ class _Conversation:
         for _ in range(MAX_TRIES):
             result = await await_reply(
                 self._context.session.elicit_form(
-                    f"{wrong}{_describe(question)}", _describe_fields(question), self._context.request_id
+                    f"{wrong}{question.as_text()}", describe_fields(question), self._context.request_id
                 )
             )
             if result.action == "cancel":
                 return False
             try:
-                await self._service.answer(self._caller, run_id, {question.id: _read_reply(result, question.id)})
+                await self._service.answer(self._caller, run_id, {question.id: read_reply(result, question.id)})
                 return True
             except AnswerRefused as error:
                 wrong = f"{error}\n\n"
@@ -392,34 +392,5 @@ def _is_refusal(value: AnswerValue) -> bool:
     return isinstance(value, Answer) and value.outcome is Outcome.DECLINED
 
 
-def _describe(question: Question) -> str:
-    return "\n".join([f"{question.introduce()}: {question.question}", *question.details()])
-
-
 def _describe_secret(question: Question) -> str:
     return f"{question.introduce()}: {question.question}\nThis is a secret: type it on upcall's own page."
-
-
-def _describe_fields(question: Question) -> dict[str, Any]:
-    """Describe what the client has to ask for: flat fields, as the protocol requires."""
-    form, fields = QuestionForm.of(question), dict[str, Any]()
-    one = {"type": "string", "enum": form.labels}
-    if form.choices and form.several:
-        fields["chosen"] = {"type": "array", "title": "Several may be chosen", "items": one}
-    elif form.choices:
-        fields["chosen"] = {**one, "title": question.header or "Your choice"}
-    if form.takes_text:
-        fields["own_words"] = {"type": "string", "title": form.text_label}
-    return {"type": "object", "properties": fields, "required": [] if len(fields) > 1 else [*fields]}
-
-
-def _read_reply(reply: ElicitResult, question_id: str) -> AnswerValue:
-    if reply.action == "accept":
-        return _read_fields(reply.content or {})
-    return Answer(question_id=question_id, outcome=Outcome.DECLINED)
-
-
-def _read_fields(content: dict[str, Any]) -> AnswerValue:
-    own = str(content.get("own_words") or "").strip()
-    chosen = content.get("chosen") or []
-    return join_fields(chosen if isinstance(chosen, list) else [str(chosen)], own)

@@ -7,7 +7,7 @@ import ipaddress
 import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import uvicorn
 from fastapi import FastAPI, Request
@@ -26,6 +26,7 @@ from upcall.errors import ConfigurationError, NotAllowed, UpcallError
 from upcall.execution.prometheus import MEDIA_TYPE
 from upcall.server.agui import make_agui
 from upcall.server.api import make_router
+from upcall.server.ask_tools import OutsideAsker, make_ask_mcp
 from upcall.server.bodies import explain_validation
 from upcall.server.callers import SCOPE_USER, Authenticator, NotLoggedIn, identify, limit_json_nodes
 from upcall.server.connections import BoundedProtocol
@@ -40,6 +41,9 @@ from upcall.server.tokens import list_tokens
 from upcall.server.views import prepare_pages
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+ASK_PATH = "/mcp/ask"
+"""Where agents of other programs ask."""
+
 UPLOAD_PATHS = ("/api/runs", "/start", "/agui")
 CLOSE_TIMEOUT_S = 5
 IDLE_TIMEOUT_S = 5
@@ -59,6 +63,10 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
     authenticator = Authenticator(service, operator)
     tools = make_mcp(service, authenticator.identify_tool_call)
     tools_application = make_http_application(tools)
+    asking = make_ask_mcp(
+        service.store, lambda request: _find_asker(service, authenticator, request), explain=explain_to_client
+    )
+    asking_application = make_http_application(asking, ASK_PATH)
     made = FastAPI(
         title="upcall",
         version=upcall.__version__,
@@ -66,7 +74,7 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
         openapi_url=None,  # The pages have a route for it, for those who are let in.
         docs_url=None,
         redoc_url=None,
-        lifespan=lambda _: _work_beside(service, tools.session_manager),
+        lifespan=lambda _: _work_beside(service, tools.session_manager, asking.session_manager),
     )
     made.state.authenticator = authenticator
     made.state.is_demo = service.is_demo
@@ -76,6 +84,7 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
     made.include_router(make_pages(service, authenticator, made.openapi), include_in_schema=False)
 
     made.router.routes.append(Route("/mcp", endpoint=TokensOnly(tools_application, authenticator)))
+    made.router.routes.append(Route(ASK_PATH, endpoint=TokensOnly(asking_application, authenticator)))
 
     @made.get("/healthz", tags=["service"])
     async def check_health() -> JSONResponse:
@@ -117,20 +126,32 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
 
 
 @asynccontextmanager
-async def _work_beside(service: Service, sessions: StreamableHTTPSessionManager) -> AsyncIterator[None]:
+async def _work_beside(service: Service, *sessions: StreamableHTTPSessionManager) -> AsyncIterator[None]:
     """Do the work that no request asks for while the application is up: deadlines, notifications, MCP sessions,
     pages to be ready."""
     watching = asyncio.create_task(service.watch_deadlines())
     sending = asyncio.create_task(service.work_in_background())
     preparing = asyncio.create_task(asyncio.to_thread(prepare_pages))
     try:
-        async with sessions.run():
+        async with AsyncExitStack() as running:
+            for each in sessions:
+                await running.enter_async_context(each.run())
             yield
     finally:
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
         await service.close()
         await asyncio.gather(watching, preparing)
+
+
+async def _find_asker(service: Service, authenticator: Authenticator, request: Request | None) -> OutsideAsker:
+    caller = await authenticator.identify_tool_call(request)
+    return OutsideAsker(service.app_for(caller).external, caller.user)
+
+
+def explain_to_client(error: UpcallError) -> str:
+    """Describe an error to somebody who does not run the service."""
+    return describe(error).detail
 
 
 async def _end_quietly(request: Request, _: Exception) -> Response:

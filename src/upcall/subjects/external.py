@@ -17,10 +17,11 @@ from pydantic import ValidationError
 from upcall import identity
 from upcall.errors import CallerError, ConfigurationError, RunConflict, RunNotWaiting, UnknownRun
 from upcall.options import ResolutionOptions
+from upcall.policy.acceptance import accept
 from upcall.policy.deadlines import end_run, expired_answers, is_due
 from upcall.policy.resolver import AnswerResolver, Moment
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.matching import resolve_id
+from upcall.questions.matching import AnswerValue, resolve_id
 from upcall.questions.question import ClarificationType, Question
 from upcall.questions.record import QuestionRecord, QuestionRecords
 from upcall.runs.config import RUN_ID, RunConfig
@@ -139,15 +140,40 @@ class ExternalQuestions(Subject):
 
         return await self._record(note, run, user)
 
-    async def notify(self, path: tuple[str, ...], text: str, *, run: str, user: str | None = None) -> None:
-        """Add what an asker wants the human to know to the transcript of a run that it has asked in.
+    async def notify(self, path: Sequence[str], text: str, *, run: str | None = None, user: str | None = None) -> str:
+        """Add what an asker wants the human to know to the transcript of its run; return the run's id. The arguments
+        and errors are those of `ask`."""
+
+        async def keep(run: Run) -> tuple[QuestionRecords, str]:
+            return run.records, ""
+
+        run_id, _ = await self._record(keep, run, user)
+        entry = TranscriptEntry(EntryKind.MESSAGE, tuple(path), identity.now(), text)
+        await self._store.events.append(run_id, EntryAdded(segment=0, entry=entry))
+        return run_id
+
+    async def answer(self, ticket: Ticket, value: AnswerValue, *, user: str | None = None) -> None:
+        """Answer a question as `Upcall.answer` does, where the asker's own client asked its user.
 
         Raises:
-            UnknownRun: there is no such run.
+            AnswerError, RunNotWaiting, NotAllowed: nothing was changed.
         """
-        head = await self._load(run, user)
-        entry = TranscriptEntry(EntryKind.MESSAGE, path, identity.now(), text)
-        await self._store.events.append(head.run.id, EntryAdded(segment=0, entry=entry))
+        access = self.access_of(user)
+        while True:
+            head = await self._load(ticket.run_id, user)
+            given = {_find_record(head.run, ticket).id: value}
+            accepted = accept(head.run, given, identity.now(), access=access.rights)
+            if accepted.is_intrusion:
+                await access.record_refusal(head.run.id, "answer")
+            changed = accepted.ended or (close_questions(head.run, accepted.answers) if accepted.answers else None)
+            try:
+                if changed is not None:
+                    await self._store.save_head(head, changed)
+            except RunConflict:
+                continue
+            if accepted.refusal is not None:
+                raise accepted.refusal
+            return
 
     async def look(self, ticket: Ticket, *, user: str | None = None) -> QuestionRecord:
         """Return a question as it stands. Where its time is over, that has its consequence now.
@@ -175,15 +201,16 @@ class ExternalQuestions(Subject):
         seconds: float | None = None,
         *,
         user: str | None = None,
-        on_look: Callable[[float], object] = lambda _: None,
+        on_look: Callable[[float], Awaitable[object]] | None = None,
     ) -> Answer | None:
         """Wait for the answer to a question, and note that the asker has it; None if it is still open after `seconds`.
-        `on_look` is called after each look, with the seconds since the first one."""
+        `on_look` is awaited after each look, with the seconds since the first one."""
         loop, number = asyncio.get_running_loop(), 0
         began = loop.time()
         while (record := await self.look(ticket, user=user)).answer is None:
             waited = loop.time() - began
-            on_look(waited)
+            if on_look is not None:
+                await on_look(waited)
             left = None if seconds is None else seconds - waited
             if left is not None and left <= 0:
                 return None
@@ -218,7 +245,7 @@ class ExternalQuestions(Subject):
                 raise access.rights.refuse_theirs(before)
             before = before.model_copy(update={"config": self._configure(before.config)})
             records, question_id = await change(before)
-            if records is before.records:
+            if head is not None and records is before.records:
                 return Ticket(run_id, question_id)
             after = settle(before, records)
             try:
@@ -311,6 +338,7 @@ def describe_question(
     path: Sequence[str],
     options: Sequence[str] = (),
     only: bool = False,
+    several: bool = False,
     reason: str | None = None,
     default: str | None = None,
     risk: bool = False,
@@ -323,6 +351,7 @@ def describe_question(
         path: its asker, from the outermost agent on; empty names are left out.
         options: the choices by their labels; empty ones are left out.
         only: whether nothing but a choice is an answer.
+        several: whether several may be chosen.
         reason: why it is asked.
         default: what is assumed if nobody answers in time.
         risk: whether it needs the human's own choice.
@@ -339,6 +368,7 @@ def describe_question(
                 "path": tuple(each.strip() for each in path if each.strip()) or ("agent",),
                 "options": [each.strip() for each in options if each.strip()],
                 "allow_free_text": not only,
+                "multi_select": several,
                 "context": reason or None,
                 "clarification_type": ClarificationType.RISK_CONFIRMATION if risk else ClarificationType.MISSING_INFO,
                 "default": default,
