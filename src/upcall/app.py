@@ -271,8 +271,9 @@ class Upcall(RunReader):
     ) -> Run:
         """Fork a run: repeat it from one of its questions with another answer, up to its next pause.
 
-        The original run stays unchanged, and the work before the question is not done again. Any answer can be
-        overruled, even one from a fact, an earlier answer or a parent agent. The fork has its own id, and a copy of
+        The original run stays unchanged, and only the work that depends on the answer is done again; agents that never
+        saw it are not called, and their questions keep their answers. Any answer can be overruled, even one from a
+        fact, an earlier answer or a parent agent. The fork has its own id, and a copy of
         the run's workspace in its present state. `plan_fork` says beforehand what may be done again.
 
         Raises:

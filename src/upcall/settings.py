@@ -103,6 +103,14 @@ class StoreSettings(Section):
             when="to save a few bytes",
         ),
     ] = True
+    journals: Annotated[
+        bool,
+        About(
+            "whether a run keeps each model reply and tool result since its first pause, so that a fork does again "
+            "only what depends on its answer",
+            when="to save a fifth of the bytes of runs that pause often",
+        ),
+    ] = True
 
 
 class QueueSettings(Section):

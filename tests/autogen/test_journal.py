@@ -36,7 +36,8 @@ from places import SUPPORT
 from upcall import Answer, Outcome, Run, RunStatus, Upcall, UserInputRequired, ask, idempotency_key, idempotent
 from upcall.agents import PausableAgent
 from upcall.autogen.group_chats import make_resumable
-from upcall.autogen.journal import REPLY_BUFFER_TIME_S, UNCHECKED_LEASE_TIME_S, Journal
+from upcall.autogen.journal import UNCHECKED_LEASE_TIME_S, Journal
+from upcall.autogen.record_buffer import REPLY_BUFFER_TIME_S
 from upcall.autogen.tool_calls import check_start_time
 from upcall.errors import CallerError, RunConflict, SchemaMismatch, StoreUnavailable
 from upcall.runs.checkpoint import Checkpoint

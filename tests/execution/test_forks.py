@@ -120,7 +120,7 @@ async def test_fork_keeps_earlier_answers_and_asks_later_ones_again(at: int, aga
     run = await bench.app.answer(run.id, "SQLite")
     plan = await bench.app.forks.plan(run.id, ids[at])
     assert (plan.kept_answers, plan.answers_again) == (at, 1 - at)
-    assert plan.tool_calls_again == {"lead/coder/note": len(again), "lead/coder": 1}
+    assert plan.tool_calls_again == {"lead/coder/note": len(again)}  # The lead's call to the coder is open there.
     assert plan.kept_model_calls + sum(plan.model_calls_again.values()) == bench.calls()
     forked = await bench.app.fork(run.id, ids[at], "Other")
     if at == 0:
@@ -148,10 +148,72 @@ async def test_fork_changes_one_of_two_open_questions_answers(together: bool) ->
     assert (forked.status, sorted(texts(forked))) == (RunStatus.COMPLETED, ["Express", "Ornate"])
     assert "Ornate" in str(forked.result)
     forked = await bench.app.fork(run.id, first, "FastAPI")
-    if not together:  # The other was still open when this one was answered.
-        assert [question.id for question in forked.questions] == [second]
-        forked = await bench.app.answer(forked.id, "Plain")
     assert (forked.status, sorted(texts(forked))) == (RunStatus.COMPLETED, ["FastAPI", "Plain"])
+
+
+SIBLINGS = [f"coder{number}" for number in range(10)]
+
+
+def siblings() -> Bench:
+    """Ten agents called in one reply; each takes a note, asks, and takes another; then the lead reports."""
+    calls = Calls([Call(name, {"task": "Code"}) for name in SIBLINGS])
+    each = {name: [note(name), ask(f"What of {name}?"), note(f"{name}-after"), "report"] for name in SIBLINGS}
+    return Bench({"lead": [calls, "report"], **each})
+
+
+@pytest.mark.parametrize("size", [1, 3, 10])
+async def test_fork_calls_no_sibling_that_saw_nothing(size: int) -> None:
+    """`size` questions are answered at a time, so that the siblings end at different pauses (issue 36)."""
+    bench = siblings()
+    run = await bench.app.start("Build it")
+    asked = {question.question: question.id for question in run.questions}
+    while run.questions:
+        run = await bench.app.answer(run.id, {each.id: f"A {each.question}" for each in run.questions[:size]})
+    notes, calls = bench.notes, bench.calls()
+    for name in (SIBLINGS[0], SIBLINGS[4], SIBLINGS[9]):
+        before = len(bench.client.requests)
+        plan = await bench.app.forks.plan(run.id, asked[f"What of {name}?"])
+        assert (plan.model_calls_again, plan.answers_again) == ({f"lead/{name}": 2, "lead": 1}, 0)
+        assert plan.effects == (f'{name}: note({{"text": "{name}-after"}})',)
+        assert plan.tokens_again > 0
+        forked = await bench.app.fork(run.id, asked[f"What of {name}?"], "Other")
+        assert (forked.status, len(forked.answers)) == (RunStatus.COMPLETED, 10)
+        assert str(forked.result) == str(run.result).replace(f"A What of {name}?", "Other")
+        made = [request.system.split(".")[0] for request in bench.client.requests[before:]]
+        assert sorted(made) == sorted([f"You are the {name}"] * 2 + ["You are the lead"])
+        notes = [*notes, f"{name}-after"]
+        assert bench.notes == notes
+    assert bench.calls() == calls + 9
+
+
+async def test_fork_of_a_fork_keeps_what_both_did() -> None:
+    bench = siblings()
+    run = await bench.app.start("Build it")
+    asked = {question.question: question.id for question in run.questions}
+    run = await bench.app.answer(run.id, {each.id: f"A {each.question}" for each in run.questions})
+    one = await bench.app.fork(run.id, asked["What of coder1?"], "Other")
+    at = {question.question: question.id for question in one.answered_questions}
+    calls = bench.calls()
+    two = await bench.app.fork(one.id, at["What of coder2?"], "Another")
+    assert bench.calls() == calls + 3
+    assert sorted(texts(two)) == sorted([*(f"A What of coder{n}?" for n in (0, *range(3, 10))), "Other", "Another"])
+
+
+async def test_fork_is_cut_off_and_continues_without_its_run() -> None:
+    """What it took from its run is in its own journal."""
+    bench = siblings()
+    run = await bench.app.start("Build it")
+    first = run.questions[0].id
+    run = await bench.app.answer(run.id, {each.id: "A" for each in run.questions})
+    calls, replies = bench.calls(), bench.replies
+    bench.replies = {**replies, "lead": [*replies["lead"][:1], Fail(RuntimeError("gone"))]}
+    forked = await bench.app.fork(run.id, first, "Other")
+    assert forked.status is RunStatus.FAILED
+    bench.replies = replies
+    await bench.app.store.delete(run.id)
+    forked = await bench.app.resume(forked.id)
+    assert (forked.status, bench.calls()) == (RunStatus.COMPLETED, calls + 4)
+    assert len(bench.notes) == 21
 
 
 async def test_fork_overrules_a_fact_and_keeps_earlier_work() -> None:

@@ -53,7 +53,7 @@ def _later(turns: int, ring: Callable[[], object]) -> None:
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
     monkeypatch.setattr(
-        "upcall.autogen.journal.REPLY_BUFFER_TIME_S", 60
+        "upcall.autogen.record_buffer.REPLY_BUFFER_TIME_S", 60
     )  # Records share a write, however slow it is here.
     counted = Steps()
     parts = [

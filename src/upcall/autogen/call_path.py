@@ -7,8 +7,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 
 from upcall.questions.question import Question
-
-CallPath = tuple[tuple[str, str], ...]
+from upcall.runs.journal_records import CallPath
 
 _callers: ContextVar[CallPath] = ContextVar("upcall_callers", default=())
 

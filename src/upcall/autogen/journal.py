@@ -10,7 +10,8 @@ A run that was cut off restarts from its last checkpoint. Each model call and to
 - Everything that led to a request is written before the request is made, so that a replay asks for the same.
 - A replay takes an identical request's reply, else the next unused one of the same agent: members that work side by
   side may have received more or fewer of each other's messages this time. A fork takes identical ones alone, because
-  its answers differ.
+  its answers differ; but those of all the work of its run, also of what came after the fork (`EarlierWork`). What does
+  not depend on the answer is thereby found, whoever did it; what does, differs from all that is recorded.
 - What the human writes to an agent at work is recorded where the agent takes it in. A replay takes it in there again,
   and nothing else until the records are used up: whatever came later was not seen by the replies that are recorded.
 - A checkpoint ends a journal; the keys of the next one are made with another epoch.
@@ -25,30 +26,24 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from hashlib import blake2b
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from autogen_core import FunctionCall
 from autogen_core.models import CreateResult, LLMMessage
 from pydantic import BaseModel, ValidationError
 
 from upcall.autogen import tracing
-from upcall.autogen.call_path import CallPath, current_path
-from upcall.autogen.concurrency import run_to_completion
+from upcall.autogen.call_path import current_path
+from upcall.autogen.earlier_calls import EarlierCalls, as_question_id, digest, name_call
 from upcall.autogen.model_notes import Returned
+from upcall.autogen.record_buffer import Check, RecordBuffer, WriteRecords
 from upcall.autogen.scope import current_scope
 from upcall.autogen.tool_calls import StartedLate, ToolCall, check_start_time, current_call, enter_call
 from upcall.errors import ModelReplyInvalid, SchemaMismatch
 from upcall.lazy_pattern import LazyPattern
-from upcall.runs.journal_records import ReplyRecord, ToolOutcome, ToolRecord
+from upcall.runs.journal_records import CallPath, EarlierWork, ReplyRecord, ToolOutcome, ToolRecord
 from upcall.runs.steering import SteeringMessage, TakenMessages
 from upcall.text import replace_surrogates
-
-WriteRecords: TypeAlias = Callable[[Mapping[str, str | None]], Awaitable[None]]
-"""Writes records into the store by their keys; None deletes one."""
-
-Check: TypeAlias = Callable[[Mapping[str, str | None]], None]
-"""Raises for records that can never be written."""
 
 UNCHECKED_LEASE_TIME_S = 0.2
 """A worker that takes longer from recording an intent to running the tool checks whether it still owns the run."""
@@ -58,9 +53,6 @@ STEERING = "steering"
 
 IDLE_POLL_INTERVAL_S = 0.02
 """How often to look whether the calls of others have ended."""
-
-REPLY_BUFFER_TIME_S = 0.02
-"""How long a model's reply waits for a write to join: usually that of the tool call it requests."""
 
 _DURATION_TAKEN = LazyPattern(r"\bafter \d+\.\d s\b")
 """The duration in the result of a command (`upcall.workspace.command_runs`), which is never the same twice."""
@@ -81,6 +73,7 @@ class Journal:
         write: stores new records; it raises if they cannot be stored, and then nothing more may be done.
         check: raises for records that can never be stored: their caller gets the error, and no others are delayed.
         exact: whether a reply is replayed only for an identical request, as in a fork, where an answer differs.
+        earlier: what the run was forked from has done: an identical call is taken from there.
         on_delivery: receives the questions whose answers reached their askers in mid-turn.
     """
 
@@ -93,19 +86,17 @@ class Journal:
         *,
         check: Check = lambda records: None,
         exact: bool = False,
+        earlier: Sequence[EarlierWork] = (),
         on_delivery: Callable[[Sequence[str]], None] = lambda question_ids: None,
     ) -> None:
-        self._run_id, self._epoch, self._records, self._write_to, self._check = run_id, epoch, records, write, check
-        self._new: dict[str, str | None] = {}
-        self._buffer: dict[str, str | None] = {}
-        self._writing = asyncio.Lock()
-        self._timer: asyncio.TimerHandle | None = None
-        self._writer: asyncio.Task[None] | None = None
+        self._run_id, self._epoch, self._records = run_id, epoch, records
+        self._buffer = RecordBuffer(write, check)
         self._taken: set[str] = set()
         self._named: set[str] = set()
         self._started: dict[str, ToolRecord] = {}
         self._last: dict[tuple[Any, ...], str] = {}
         self._replies: dict[str, list[tuple[int, str]]] = {}
+        self._place = 0
         self._unused: dict[str, CallPath] = {}
         """The recorded replies that were not replayed yet, and in which calls they were given."""
         for key, text in records.items():
@@ -113,6 +104,7 @@ class Journal:
                 known = _read(ReplyRecord, text)
                 self._replies.setdefault(known.who, []).append((known.number, key))
                 self._unused[key] = known.above
+                self._place = max(self._place, known.place)
         self._steering = asyncio.Lock()
         self._in_flight: list[CallPath] = []
         """The model and tool calls under way: who works, with the call at each level, empty for a model's."""
@@ -120,74 +112,23 @@ class Journal:
         """Where agents wait until nobody else works."""
         self._counts = {who: len(known) for who, known in self._replies.items()}
         self._exact = exact
+        self.earlier = EarlierCalls(earlier)
         self.report_delivery = on_delivery
         self._diverged: set[tuple[Any, ...]] = set()
 
     @property
     def records(self) -> dict[str, str]:
         """All records since the last checkpoint."""
-        known = {**self._records, **self._new, **self._buffer}
+        known = {**self._records, **self._buffer.records}
         return {key: text for key, text in known.items() if text is not None}
 
-    async def _write(self, records: Mapping[str, str | None]) -> None:
-        """Write records, together with those that were postponed."""
-        self._check(records)
-        self._buffer |= records
-        # A write of nothing is made too: it fails if this worker no longer owns the run.
-        await run_to_completion(self._write_buffer(always=not records))
-
-    def _write_later(self, records: Mapping[str, str | None]) -> None:
-        """Add records to the next write, and write them soon if there is none."""
-        self._check(records)
-        self._buffer |= records
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(REPLY_BUFFER_TIME_S, self._begin_writing)
-
-    def _begin_writing(self) -> None:
-        self._timer = None
-        if self._writer is not None and not self._writer.done():
-            self._write_later({})  # It writes the earlier records.
-        elif self._buffer:
-            self._writer = asyncio.create_task(self._write_soon())
-
-    async def _write_soon(self) -> None:
-        with suppress(Exception):  # They stay in the buffer: the next writer gets the error.
-            await run_to_completion(self._write_buffer())
-
-    async def _write_buffer(self, *, always: bool = False) -> None:
-        """Write the buffer, which all agents share. Records that cannot be written stay in it."""
-        async with self._writing:
-            batch, self._buffer = self._buffer, {}
-            if not batch and not always:
-                return
-            try:
-                await self._write_to(batch)
-            except BaseException:
-                self._buffer = batch | self._buffer
-                raise
-            self._new |= batch
-
     async def flush(self) -> None:
-        """Write all pending records.
-
-        Raises:
-            Whatever the writer raises; the records stay in the buffer.
-        """
-        await self.stop_writing()
-        if self._buffer:
-            await run_to_completion(self._write_buffer())
+        """Write all pending records; see `RecordBuffer.flush`."""
+        await self._buffer.flush()
 
     async def stop_writing(self) -> None:
         """Start no more writes, and wait for the current one: a checkpoint replaces the journal."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.cancel()
-            await asyncio.wait([writer])  # Its write must not land after the checkpoint.
-        async with self._writing:
-            pass
+        await self._buffer.stop()
 
     async def replay_or_request(
         self,
@@ -209,18 +150,22 @@ class Journal:
         Raises:
             ModelReplyInvalid: the reply cannot be stored, so nothing could be resumed from it.
         """
-        request = sorted(_digest(message.model_dump_json()) for message in messages)
+        request = sorted(digest(message.model_dump_json()) for message in messages)
         key = self._key("model", agent, "", [*request, *options])
         who = (*current_path(), agent)
         self._last.pop(who, None)
         archive, notes = current_scope().replies, current_scope().model_notes
         name = self._name_request(messages, [*who, *options]) if archive is not None else ""
-        asker = _digest(json.dumps([self._epoch, who, *options]))
+        asker = digest(json.dumps([self._epoch, who, *options]))
+        known: ReplyRecord | None
         if (there := self._find_recorded(key, asker)) is not None:
-            self._last[who] = there
+            known = _read(ReplyRecord, self._records[there])
             self._taken.add(there)
             self._unused.pop(there, None)
-            known = _read(ReplyRecord, self._records[there])
+        else:
+            known, there = self._take_earlier_reply(key, asker, agent, [*request, *options]), key
+        if known is not None:
+            self._last[who] = there
             if known.returned is not None and notes is not None:
                 notes.fields.keep(known.reply.content, Returned.from_json(known.returned))
             return known.reply
@@ -238,7 +183,17 @@ class Journal:
             reply = _sendable_reply(fetched)
             kept = None if notes is None else notes.fields.find(reply.content)
             returned = None if kept is None else kept.to_json()
-            text = _dump(ReplyRecord(who=asker, number=number, reply=reply, returned=returned, above=current_path()))
+            text = _dump(
+                ReplyRecord(
+                    who=asker,
+                    number=number,
+                    reply=reply,
+                    returned=returned,
+                    above=current_path(),
+                    agent=agent,
+                    place=self._next_place(),
+                )
+            )
         except _NotReadable as error:
             self._taken.discard(key)
             self._named.discard(name)
@@ -253,17 +208,22 @@ class Journal:
         self._diverged.add(who)
         self._counts[asker] = number + 1
         if len(text) > MAX_BUFFERED:
-            await self._write({key: text, **spent})
+            await self._buffer.write({key: text, **spent})
         else:
-            self._write_later({key: text, **spent})
+            self._buffer.write_later({key: text, **spent})
         self._last[who] = key
         return reply
 
+    def _next_place(self) -> int:
+        """Return the number of the next reply in this journal: a call that is made again gets a higher one."""
+        self._place += 1
+        return self._place
+
     def _name_request(self, messages: Sequence[LLMMessage], asker: Sequence[object]) -> str:
         """Return a name for a model request that is the same in another run as long as that run does the same."""
-        digests = sorted(_digest(_DURATION_TAKEN.sub("", message.model_dump_json())) for message in messages)
+        digests = sorted(digest(_DURATION_TAKEN.sub("", message.model_dump_json())) for message in messages)
         number = 0  # Not the segment: chance decides whether an automatic answer comes in it or the next.
-        while (name := _digest(json.dumps([*asker, *digests, number]))) in self._named:
+        while (name := digest(json.dumps([*asker, *digests, number]))) in self._named:
             number += 1
         self._named.add(name)
         return name
@@ -272,6 +232,7 @@ class Journal:
         """Return the key of the recorded reply to a call: of an identical call, else the next unused one of this
         agent."""
         if key in self._records:
+            self.earlier.skip(key)
             return key
         left = [] if self._exact else sorted(self._replies.get(asker, ()))
         return next((each for _, each in left if each not in self._taken), None)
@@ -279,9 +240,24 @@ class Journal:
     def _has_diverged(self, agent: str) -> bool:
         """Return whether `agent`, or one that it works for, has departed from the records: in a fork its calls then
         count as different, even if they look the same."""
+        return self._exact and self._has_departed(agent)
+
+    def _has_departed(self, agent: str) -> bool:
         above = current_path()
         path = [(*above[:depth], above[depth][0]) for depth in range(len(above))]
-        return self._exact and any(who in self._diverged for who in [*path, (*above, agent)])
+        return any(who in self._diverged for who in [*path, (*above, agent)])
+
+    def _take_earlier_reply(self, key: str, asker: str, agent: str, of: Sequence[str]) -> ReplyRecord | None:
+        """Return the reply to an identical request in the earlier work, and record it under this key."""
+        if (text := self.earlier.take("model", [current_path(), agent, "", *of])) is None:
+            return None
+        number = self._counts.get(asker, 0)
+        self._counts[asker] = number + 1
+        known = _read(ReplyRecord, text).model_copy(
+            update={"who": asker, "number": number, "place": self._next_place()}
+        )
+        self._buffer.write_later({key: _dump(known)})
+        return known
 
     async def discard_last_reply(self, agent: str | None = None) -> bool:
         """Discard the last reply to `agent`, or to any, because it is unusable: the next attempt requests a new one.
@@ -290,7 +266,9 @@ class Journal:
         """
         who = next(reversed(self._last), None) if agent is None else (*current_path(), agent)
         if who in self._last:
-            await self._write({self._last[who]: None})  # Where this fails, the next attempt discards the same one.
+            await self._buffer.write(
+                {self._last[who]: None}
+            )  # Where this fails, the next attempt discards the same one.
             self._last.pop(who, None)
             return True
         return False
@@ -319,8 +297,14 @@ class Journal:
         if (text := self._records.get(key)) is not None and not self._has_diverged(agent):
             record = _read(ToolRecord, text)
             if record.outcome is not None:
+                self.earlier.skip(key)
                 self._forget_below((*current_path(), (agent, call_id)))
                 return record.outcome
+        if text is None and not self._has_departed(agent):
+            earlier = self.earlier.take("tool", [current_path(), agent, call_id, tool, given, *answers])
+            if earlier is not None and (outcome := _read(ToolRecord, earlier).outcome) is not None:
+                self._buffer.write_later({key: earlier})
+                return outcome
         above = current_path()
         intent = ToolRecord(
             path=(*(name for name, _ in above), agent),
@@ -328,6 +312,7 @@ class Journal:
             tool=tool,
             arguments=given,
             idempotent=idempotent,
+            place=self._place,
         )
         self._started[key] = intent
         start = time.monotonic()
@@ -339,7 +324,7 @@ class Journal:
                     await tracing.tool_call(agent, tool, call_id, given, partial(self._run_in_time, run, key, start))
                 )
             done = intent.model_copy(update={"outcome": outcome})  # Its content may be any JSON: it can be read back.
-            await self._write({key: done.model_dump_json(exclude_none=True)})
+            await self._buffer.write({key: done.model_dump_json(exclude_none=True)})
         del self._started[key]  # Not if it raised: what it did is unknown, unless its caller abandons it.
         return outcome
 
@@ -351,10 +336,10 @@ class Journal:
         """Write, which shows whether this worker still owns the run. If that fails, the tool call `key` does not run,
         and nothing is in doubt."""
         try:
-            await self._write(records)
+            await self._buffer.write(records)
         except BaseException:
             with suppress(Exception):
-                await self._write({key: None})
+                await self._buffer.write({key: None})
             raise
 
     async def _run_in_time(self, run: Callable[[], Awaitable[ToolOutcome]], key: str, since: float) -> ToolOutcome:
@@ -376,7 +361,7 @@ class Journal:
             if intent.path[: len(names)] == names and intent.calls[: len(calls)] == calls
         ]
         if lost:
-            await self._write(dict.fromkeys(lost))
+            await self._buffer.write(dict.fromkeys(lost))
         for key in lost:
             del self._started[key]
 
@@ -396,7 +381,7 @@ class Journal:
             path = "/".join([*(name for name, _ in current_path()), agent])
             messages = await take(path)
             if messages:
-                await self._write({key: TakenMessages(path=path, messages=tuple(messages)).model_dump_json()})
+                await self._buffer.write({key: TakenMessages(path=path, messages=tuple(messages)).model_dump_json()})
         return messages
 
     @contextmanager
@@ -430,7 +415,7 @@ class Journal:
 
     async def record_delivery(self, question_ids: Sequence[str]) -> None:
         """Record that the agent that asked these questions received the answers in mid-turn."""
-        await self._write({f"delivered:{question_id}": "{}" for question_id in question_ids})
+        await self._buffer.write({f"delivered:{question_id}": "{}" for question_id in question_ids})
         self.report_delivery(question_ids)
 
     def was_delivered(self, question_id: str) -> bool:
@@ -439,12 +424,15 @@ class Journal:
 
     def question_id(self, agent: str, call_id: str, text: str) -> str:
         """Return the id of a question asked by a tool call of `agent`: the same each time the call is made."""
-        return self._key("question", agent, call_id, [text]).removeprefix("question:")[:12]
+        question_id = as_question_id(self._key("question", agent, call_id, [text]))
+        if not self._has_departed(agent):
+            self.earlier.note_question(question_id, [current_path(), agent, call_id, text])
+        return question_id
 
     def _key(self, kind: str, agent: str, call_id: str, of: Sequence[str]) -> str:
         """Return a name for this call, numbered among its repetitions."""
         number, call = 0, [self._epoch, current_path(), agent, call_id, *of]
-        while (key := f"{kind}:{_digest(json.dumps([*call, number]))}") in self._taken:
+        while (key := name_call(kind, [*call, number])) in self._taken:
             number += 1
         self._taken.add(key)
         return key
@@ -485,10 +473,6 @@ def _sendable_value(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {_sendable_value(name): _sendable_value(each) for name, each in value.items()}
     return [_sendable_value(each) for each in value] if isinstance(value, list) else value
-
-
-def _digest(text: str) -> str:
-    return blake2b(text.encode(errors="replace"), digest_size=16).hexdigest()
 
 
 class _NotReadable(Exception):

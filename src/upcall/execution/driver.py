@@ -27,6 +27,7 @@ from upcall.errors import (
 from upcall.execution.access import RunAccess
 from upcall.execution.compatibility import adapt_checkpoint
 from upcall.execution.deadlines import DeadlineWatcher
+from upcall.execution.earlier_work import BranchedWork, load_branched_work
 from upcall.execution.in_process import InProcessWorker
 from upcall.execution.outcomes import SegmentOutcome, Stopped, Waiting
 from upcall.execution.prices import Prices
@@ -328,7 +329,8 @@ class Driver:
                 while is_to_work:
                     built.begin_work()
                     rules = await self._server_rules.read()
-                    segment = self._begin_segment(stored, built, records, rules, claimed)
+                    branch = await load_branched_work(self.store, stored.run)
+                    segment = self._begin_segment(stored, built, records, rules, claimed, branch)
                     async with aclosing(segment.work(built.team, loaded=built.loaded)) as items:
                         async for item in items:
                             if isinstance(item, SegmentOutcome):
@@ -354,6 +356,7 @@ class Driver:
         records: Mapping[str, str],
         server_rules: Mapping[str, Sequence[str]],
         stops_since: int,
+        branch: BranchedWork,
     ) -> RunSegment:
         run, settings = stored.run, self._settings
         options = SegmentOptions(
@@ -361,6 +364,7 @@ class Driver:
             trace_content=captures_content(settings.telemetry.trace_content),
             timed=settings.store.timings,
             keep_transcript=settings.store.transcripts,
+            keep_journals=settings.store.journals,
             server_wait=settings.models.server_wait,
             keeps_stock_clients=not settings.models.take_over_clients,
             model_calls=self._model_slots,
@@ -375,6 +379,7 @@ class Driver:
             records=records,
             options=options,
             stops_since=stops_since,
+            branch=branch,
         )
         self.active[run.id] = segment.timings
         return segment

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from upcall.autogen.messages import ANSWERS, answer_message, message_answers
 from upcall.errors import CallerError, require_type
 from upcall.execution.access import RunAccess
+from upcall.execution.earlier_work import list_work
 from upcall.execution.prices import Prices
 from upcall.questions.answer import Answer
 from upcall.questions.matching import resolve_id
@@ -19,7 +20,9 @@ from upcall.questions.record import QuestionRecords
 from upcall.runs.budget import is_about_budget
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.config import RunConfig
+from upcall.runs.dependence import DependentWork, find_dependent_work, leave_out_repeatable
 from upcall.runs.file_changes import Change, count_signs, list_standing
+from upcall.runs.journal_records import EarlierWork, ToolRecord
 from upcall.runs.run import Run, RunProgress, Usage
 from upcall.runs.states import RunEvent
 from upcall.runs.unknown_outcomes import is_about_unknown_outcome
@@ -41,7 +44,8 @@ class ForkPoint:
     ``checkpoint`` is the pause that it starts from. ``records`` is the journal from there, up to the question and
     beyond: work that does not depend on the answer is found there again. ``before`` are the answers that stay. ``how``
     says how the answer reaches its asker: replacing the one in the checkpoint's inbox, as a new message in it,
-    or looked up by the question's id when the same call asks again.
+    or looked up by the question's id when the same call asks again. ``dependent`` is what of all the run's work may be
+    done again; None if not all of it was kept.
     """
 
     question: Question
@@ -49,6 +53,7 @@ class ForkPoint:
     records: Mapping[str, str] = field(default_factory=dict)
     before: tuple[Answer, ...] = ()
     how: Literal["replaced", "delivered", "found"] = "found"
+    dependent: DependentWork | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,8 @@ class ForkPlan:
         kept_model_calls: model calls that it keeps.
         model_calls_again: model calls that may be made again, by agent.
         tool_calls_again: tool calls that may be made again, by agent and tool.
+        tokens_again: how many tokens these model calls took in the run; 0 where that is not known.
+        effects: the calls among them that are not idempotent, each as ``agent: tool(arguments)``.
     """
 
     question: Question
@@ -72,6 +79,8 @@ class ForkPlan:
     kept_model_calls: int
     model_calls_again: dict[str, int]
     tool_calls_again: dict[str, int]
+    tokens_again: int = 0
+    effects: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the plan as a JSON object for the command line."""
@@ -83,6 +92,8 @@ class ForkPlan:
                 "answers": self.answers_again,
                 "model_calls": self.model_calls_again,
                 "tool_calls": self.tool_calls_again,
+                "tokens": self.tokens_again,
+                "effects": list(self.effects),
             },
         }
 
@@ -93,6 +104,7 @@ class ForkPlan:
         tools = ", ".join(f"{tool} {count}" for tool, count in self.tool_calls_again.items())
         again = [
             _some(calls, "model call") + (f" ({by})" if by else ""),
+            *([f"about {self.tokens_again:,} tokens"] if self.tokens_again else []),
             _some(sum(self.tool_calls_again.values()), "tool call") + (f" ({tools})" if tools else ""),
             _some(self.answers_again, "answer"),
         ]
@@ -101,6 +113,7 @@ class ForkPlan:
             f"{self.question.asker_for_whom()} asked: {self.question.question} - {answer_text}",
             f"Kept: {_some(self.kept_answers, 'other answer')}, {_some(self.kept_model_calls, 'model call')}.",
             f"May be done again: {', '.join(again)}.",
+            *(f"Its first effect stays: {each}" for each in self.effects),
         ]
 
 
@@ -182,22 +195,36 @@ def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, begins: Ru
 
 
 def plan_fork(run: Run, point: ForkPoint) -> ForkPlan:
-    """Return what a fork at `point` keeps, and what may be done again: at most the work since the run's last
-    pause."""
-    then = point.checkpoint.progress or RunProgress()
-    calls = {agent: used.model_calls for agent, used in run.usage.items()}
-    before = {agent: used.model_calls for agent, used in then.usage.items()}
-    answered = _answer_to(run, point.question.id)
-    kept = [each for each in point.before if each.question_id != point.question.id]
+    """Return what a fork at `point` keeps, and what may be done again: what may depend on the answer, or, where not all
+    of the run's work was kept, everything since its pause."""
+    answered, work = _answer_to(run, point.question.id), point.dependent
+    if work is not None:
+        models = Counter("/".join([*(agent for agent, _ in each.above), each.agent]) for each in work.replies)
+        tools = Counter("/".join([*each.path, each.tool]) for each in work.tools.values())
+    else:
+        then = point.checkpoint.progress or RunProgress()
+        calls, before = [
+            Counter({agent: used.model_calls for agent, used in each.usage.items()}) for each in (run, then)
+        ]
+        models, tools = calls - before, Counter(run.tools) - Counter(then.tools)
+    stay = {each.question_id for each in point.before}
+    later = [each for each in run.answers if each.question_id not in stay | {point.question.id}]
+    again = [each for each in later if work is None or work.has_asked(run.asked[each.question_id])]
     return ForkPlan(
         question=point.question,
         answered=answered,
-        kept_answers=len(kept),
-        answers_again=len(run.answers) - len(kept) - (answered is not None),
-        kept_model_calls=sum(before.values()),
-        model_calls_again=dict(Counter(calls) - Counter(before)),
-        tool_calls_again=dict(Counter(run.tools) - Counter(then.tools)),
+        kept_answers=len(run.answers) - len(again) - (answered is not None),
+        answers_again=len(again),
+        kept_model_calls=run.total_usage.model_calls - models.total(),
+        model_calls_again=dict(models),
+        tool_calls_again=dict(tools),
+        tokens_again=0 if work is None else work.count_tokens(),
+        effects=() if work is None else tuple(map(_show_call, work.list_effects())),
     )
+
+
+def _show_call(record: ToolRecord) -> str:
+    return one_line(f"{record.path[-1]}: {show_name(record.tool)}({record.arguments})", _RESULT_CHARS)
 
 
 def copy_workspace(config: RunConfig, old_id: str, new_id: str, named: Path | None) -> RunConfig:
@@ -363,6 +390,19 @@ def _some(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
+def _find_dependent(
+    point: ForkPoint, run_id: str, checkpoints: Sequence[Checkpoint], journal: Mapping[str, str]
+) -> ForkPoint:
+    """Return the point with what may depend on its answer; the calls that are to be made again are no records of it."""
+    later = checkpoints[checkpoints.index(point.checkpoint) + 1 :]
+    if not all(each.journal for each in later):
+        return point
+    since = (point.checkpoint.progress or RunProgress()).name_epoch(run_id)
+    dependent = find_dependent_work(list_work(run_id, checkpoints, journal), point.question, since)
+    (own,) = leave_out_repeatable([EarlierWork(since, point.records)], dependent)
+    return replace(point, records=own.records, dependent=dependent)
+
+
 async def locate_fork(access: RunAccess, run_id: str, question_id: str) -> tuple[Run, ForkPoint]:
     """Find where to fork, and in which run: the shared part of a fork is stored with its original run."""
     require_type("question_id", question_id, str, "the id of a question")
@@ -377,7 +417,7 @@ async def locate_fork(access: RunAccess, run_id: str, question_id: str) -> tuple
             continue
         point = find_fork_point(run, checkpoints, stored.records, question_id)
         if point is not None:
-            return run, point
+            return run, _find_dependent(point, run.id, checkpoints, stored.records)
         if run.forked_from is None:
             raise CallerError(
                 f"Run {run_id} cannot be forked at question {question_id}: what was done before it is no longer stored."

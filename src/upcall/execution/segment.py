@@ -42,6 +42,7 @@ from upcall.autogen.tool_servers import LostServers
 from upcall.errors import AgentFailed, ModelError, SharedAgent, StoredStateError, StoreUnavailable, UpcallError
 from upcall.execution.budget import BudgetMeter
 from upcall.execution.compatibility import adapt_checkpoint
+from upcall.execution.earlier_work import NO_BRANCH, BranchedWork
 from upcall.execution.outcomes import Completed, Failed, SegmentOutcome, Stopped, Waiting
 from upcall.execution.prices import Prices
 from upcall.execution.publisher import QuestionPublisher
@@ -57,6 +58,7 @@ from upcall.execution.reducer import (
 from upcall.execution.segment_writer import SegmentWriter
 from upcall.execution.steering import RunSteering
 from upcall.policy.resolver import AnswerResolver
+from upcall.questions.answer import Answer
 from upcall.runs.budget import ask_about_budget, find_open
 from upcall.runs.run import Run, RunProgress, add_usage
 from upcall.runs.states import RunEvent, RunStatus
@@ -90,6 +92,7 @@ class SegmentOptions:
         trace_content: whether these contain what was written.
         timed: whether the times of their calls are stored.
         keep_transcript: whether their transcripts are stored.
+        keep_journals: whether their checkpoints keep what was done on the way to them.
         server_wait: how many seconds a call waits for a model server that is loading or busy.
         model_calls: the state shared with all callers of the same models.
         keeps_stock_clients: whether AutoGen's own clients for OpenAI's protocol make their calls themselves.
@@ -101,6 +104,7 @@ class SegmentOptions:
     trace_content: bool = False
     timed: bool = True
     keep_transcript: bool = True
+    keep_journals: bool = True
     server_wait: float = 0.0
     model_calls: SharedModelCalls | None = None
     keeps_stock_clients: bool = False
@@ -119,6 +123,7 @@ class RunSegment:
         records: the journal since the checkpoint.
         options: what the program sets for all its segments.
         stops_since: the id in the log behind which a request to stop is meant for this work.
+        branch: what the run that this one was forked from has done, and knows.
     """
 
     def __init__(
@@ -131,14 +136,22 @@ class RunSegment:
         records: Mapping[str, str],
         options: SegmentOptions,
         stops_since: int = 0,
+        branch: BranchedWork = NO_BRANCH,
     ) -> None:
         without_tracebacks_of(ModelError)
         without_tracebacks_of(SharedAgent)
         without_tracebacks_of_mcp(_is_in_segment)
         self._phase, self._options = phase, options
         self._writer = SegmentWriter(
-            stored, store, records, timed=options.timed, keep_transcript=options.keep_transcript
+            stored,
+            store,
+            records,
+            timed=options.timed,
+            keep_transcript=options.keep_transcript,
+            keep_journals=options.keep_journals,
+            earlier=branch.work,
         )
+        self._known_answers = branch.answers
         self._questions = QuestionPublisher(stored.run, resolver)
         begin = stored.checkpoint.progress
         self._state = SegmentState(begin.restore(stored.run) if begin else stored.run)
@@ -324,8 +337,22 @@ class RunSegment:
             # No checkpoint: with the remedy the run continues from the one before.
             return await self._store_failure(explain_loss(self._state.last, lost[0].explain_loss()), "AnswerLost")
         await self._questions.decide_waiting()
+        self._questions.take(self._find_known_answers())
         with self._questions.undo_on_error():
             return await self._store_end(team_state)
+
+    def _find_known_answers(self) -> Sequence[Answer]:
+        """Return the answers that open questions have in the run that this one was forked from. They have one where the
+        same call asks them, so that they do not depend on what is different here."""
+        found = []
+        for record in self._questions.records.open if self._known_answers else ():
+            same = (
+                self._writer.journal.earlier.question_ids(record.id) if record.asked_since_checkpoint else [record.id]
+            )
+            known = next((self._known_answers[each] for each in same if each in self._known_answers), None)
+            if known is not None:
+                found.append(known.model_copy(update={"question_id": record.id}))
+        return found
 
     async def _store_end(self, team_state: dict[str, Any]) -> SegmentOutcome:
         self._questions.cancel_unwaited()

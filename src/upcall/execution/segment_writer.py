@@ -18,8 +18,9 @@ from upcall.execution.transcripts import TranscriptRecorder
 from upcall.questions.answer import Answer
 from upcall.runs.call_timings import Timings
 from upcall.runs.checkpoint import Checkpoint
+from upcall.runs.journal_records import EarlierWork
 from upcall.runs.plan import ApprovedPlan, PlanStatus
-from upcall.runs.run import Run
+from upcall.runs.run import Run, RunProgress
 from upcall.runs.run_changes import record_act
 from upcall.runs.steering import TakenMessages
 from upcall.runs.transcript import EntryKind, TranscriptEntry
@@ -47,28 +48,39 @@ class SegmentWriter:
         records: the journal since the checkpoint.
         timed: whether the times of its calls are stored.
         keep_transcript: whether its transcript is stored.
+        keep_journals: whether the checkpoint keeps what was done on the way to it.
+        earlier: what the run that this one was forked from has done.
     """
 
     def __init__(
-        self, stored: StoredRun, store: RunStore, records: Mapping[str, str], *, timed: bool, keep_transcript: bool
+        self,
+        stored: StoredRun,
+        store: RunStore,
+        records: Mapping[str, str],
+        *,
+        timed: bool,
+        keep_transcript: bool,
+        keep_journals: bool,
+        earlier: Sequence[EarlierWork] = (),
     ) -> None:
         self.stored = stored
         """The run as it was stored last."""
-        self.timings, self._timed = Timings(), timed
+        self.timings, self._timed, self._keeps_journals = Timings(), timed, keep_journals
         self._store, self._keeps_transcript = store, keep_transcript
         run, progress = stored.run, stored.checkpoint.progress
         self.pauses = progress.pauses if progress else 0
         """How many checkpoints there were before."""
         known = [each.id for each in run.records.open if not each.asked_since_checkpoint]
         self.transcript = TranscriptRecorder(run.task, known, keep=keep_transcript)
-        lineage = progress.lineage if progress and progress.lineage else run.id
+        epoch = (progress or RunProgress()).name_epoch(run.id)
         self.journal = Journal(
             run.id,
-            f"{lineage}/{self.pauses}",
+            epoch,
             records,
             self._write_records,
             check=lambda new: store.journal.refuse_large(run.id, new),
-            exact=lineage != run.id,
+            exact=progress is not None and progress.lineage not in (None, run.id),
+            earlier=earlier,
             on_delivery=self.transcript.add_answers,
         )
         brought = [answer for message in stored.checkpoint.inbox for answer in message_answers(message)]
@@ -103,8 +115,9 @@ class SegmentWriter:
         await self._store.journal.write(self.stored, records, also=also)
 
     def journal_beyond(self, run: Run) -> Mapping[str, str]:
-        """Return the journal if the run got answers since its checkpoint; a fork needs it to be at that point again."""
-        return self.journal.records if len(run.answers) > self._answered else {}
+        """Return what the next checkpoint keeps of the journal: a fork finds there what does not depend on its answer.
+        If the run got answers since its checkpoint, a fork cannot be at that point again without it."""
+        return self.journal.records if self._keeps_journals or len(run.answers) > self._answered else {}
 
     async def read_transcript(self) -> None:
         """Continue the transcript of this segment, if it was interrupted before."""

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from autogen_core.models import CreateResult
 from pydantic import BaseModel
+
+CallPath: TypeAlias = tuple[tuple[str, str], ...]
+"""Calls, from the outermost on: who made each, and its id, which is empty for a team's turn."""
 
 
 class ReplyRecord(BaseModel, frozen=True, defer_build=True):
     """A model's reply in the journal: who asked in which form, as a digest, and its number among these. ``returned`` is
     what its server wants back with it (`upcall.autogen.model_notes`). ``above`` are the calls in which it was given,
-    from the outermost on: who made each, and its id."""
+    from the outermost on: who made each, and its id. ``agent`` is who asked, and ``place`` its number among all replies
+    of the journal."""
 
     who: str
     number: int
     reply: CreateResult
     returned: dict[str, Any] | None = None
-    above: tuple[tuple[str, str], ...] = ()
+    above: CallPath = ()
+    agent: str = ""
+    place: int = 0
 
 
 class ToolOutcome(BaseModel, frozen=True, defer_build=True):
@@ -31,7 +39,8 @@ class ToolOutcome(BaseModel, frozen=True, defer_build=True):
 
 
 class ToolRecord(BaseModel, frozen=True, defer_build=True):
-    """A tool call in the journal. Without an ``outcome`` it was begun, and nobody knows what became of it."""
+    """A tool call in the journal. Without an ``outcome`` it was begun, and nobody knows what became of it. ``place`` is
+    that of the last reply before it."""
 
     path: tuple[str, ...]
     calls: tuple[str, ...]
@@ -39,8 +48,18 @@ class ToolRecord(BaseModel, frozen=True, defer_build=True):
     arguments: str
     idempotent: bool
     outcome: ToolOutcome | None = None
+    place: int = 0
 
     @property
     def in_doubt(self) -> bool:
         """Whether it may have taken effect, and must not be made again without the human's word."""
         return self.outcome is None and not self.idempotent
+
+
+@dataclass(frozen=True)
+class EarlierWork:
+    """What was done between two checkpoints of another branch: the records of that journal, and the epoch that their
+    keys were made with."""
+
+    epoch: str
+    records: Mapping[str, str]

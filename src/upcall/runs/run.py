@@ -121,6 +121,10 @@ class RunProgress(SparseModel, frozen=True):
             **{name: getattr(run, name) for name in _FROM_WORK},
         )
 
+    def name_epoch(self, run_id: str) -> str:
+        """Return what the keys of the journal behind this checkpoint of a run are made with: the same in a branch."""
+        return f"{self.lineage or run_id}/{self.pauses}"
+
     def restore(self, run: Run) -> Run:
         """Return the run with what the team's work had reported of it when its checkpoint was taken."""
         return run.model_copy(update={name: getattr(self, name) for name in _FROM_WORK})
