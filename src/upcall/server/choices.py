@@ -120,7 +120,7 @@ def _check_models(settings: Settings, listed: Sequence[str]) -> None:
             "server.models lists models of the common server, and there is none: set models.model, or leave it out."
         )
     if wrong := [each for each in listed if each == DEMO or each in settings.llms]:
-        raise ConfigurationError(f"server.models names {wrong[0]!r}, which is no model of the common server.")
+        raise ConfigurationError(f"server.models names {wrong[0]!r}, which is not a model of the common server.")
 
 
 def _require(kind: str, chosen: str, listed: Iterable[str]) -> None:
