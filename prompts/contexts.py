@@ -248,6 +248,19 @@ class ReminderContext(Context):
 
 
 @dataclass(frozen=True)
+class CompactionContext(Context):
+    """For the notes that replace the older part of a conversation. `earlier` are the notes so far, `steps` what
+    happened since."""
+
+    template: ClassVar[str] = "compaction.j2"
+
+    agent: str
+    steps: str
+    max_words: int
+    earlier: str = ""
+
+
+@dataclass(frozen=True)
 class RepairContext(Context):
     """The one retry after a reply that could not be parsed, with what was wrong with it."""
 

@@ -36,6 +36,7 @@ class CommonOptions(TypedDict):
 
     approve: ApprovalRules
     max_rounds: int
+    compact_at: float
     stream: bool
     user_proxy: str
     prompts: Prompts

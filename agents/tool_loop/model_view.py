@@ -51,7 +51,7 @@ class ModelView:
         Raises:
             AgentFailed: the model context failed.
         """
-        messages: Sequence[LLMMessage] = turn.messages
+        messages = turn.view()
         if (context := self._parts.model_context) is not None:
             messages = await cancellable(view_messages(context, messages, agent=self._parts.name), token)
         several = bool(self._parts.model_client.model_info.get("multiple_system_messages"))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from autogen_agentchat.base import Handoff
 from autogen_agentchat.messages import StructuredMessageFactory
 from autogen_core import ComponentModel
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from upcall.config_source import describe_wrong, list_known
 from upcall.errors import ConfigurationError
@@ -47,6 +47,8 @@ class PausableSettings(BaseModel, frozen=True, defer_build=True):
         nested_timeout: how many seconds a nested agent may work until it pauses or ends, including waits for another
             call of the same team or stock agent; its questions may wait forever. Its call then ends with an error.
         stream: whether text is streamed from the model as it arrives.
+        compact_at: from which share of its model's context on its older messages are replaced by notes, which its model
+            writes; 0 is never. A model whose context is not known is found out about by a refusal of its server.
         metadata: for the program's own use, as in an `AssistantAgent`; a component dump keeps it.
         user_proxy: the name of the `UserProxyAgent` of the outermost group chat.
     """
@@ -65,6 +67,7 @@ class PausableSettings(BaseModel, frozen=True, defer_build=True):
     catch_prose: bool = False
     nested_timeout: float | None = None
     stream: bool = False
+    compact_at: Annotated[float, Field(ge=0, le=1)] = 0.0
     metadata: dict[str, str] = {}
     user_proxy: str = "user"
 
@@ -86,6 +89,7 @@ class PausableOptions(TypedDict, total=False):
     catch_prose: bool
     nested_timeout: float | None
     stream: bool
+    compact_at: float
     metadata: dict[str, str]
     user_proxy: str
 

@@ -22,6 +22,7 @@ from autogen_core.tools import ToolSchema, Workbench
 from pydantic import BaseModel
 
 from upcall.agents.approve import Approve
+from upcall.agents.tool_loop.compaction import Compactor
 from upcall.agents.tool_loop.limits import IN_CIRCLES, REPEATS, Limit, begin_last_words, find_limit
 from upcall.agents.tool_loop.loop import CallRequest, Round, ToolLoopAgent
 from upcall.agents.tool_loop.options import PausableAgentConfig, PausableOptions, read_options
@@ -35,7 +36,7 @@ from upcall.autogen.concurrency import cancellable
 from upcall.autogen.messages import USER, Event, is_question, steering_event, with_warnings
 from upcall.autogen.scope import current_scope, discard_last_reply
 from upcall.autogen.text_calls.reader import TextCalls
-from upcall.errors import ModelReplyInvalid
+from upcall.errors import ConversationTooLong, ModelError, ModelReplyInvalid
 from upcall.prompts import PROMPTS, Prompts
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
@@ -135,6 +136,7 @@ class PausableAgent(ToolLoopAgent[Turn, PausableRequest, TurnEnd], Component[Pau
         parts.require_calls()
         super().__init__(parts)
         self._search = SearchFirst(self._parts)
+        self._compactor = Compactor(self._parts)
 
     @property
     def _turn(self) -> Turn:
@@ -201,8 +203,20 @@ class PausableAgent(ToolLoopAgent[Turn, PausableRequest, TurnEnd], Component[Pau
         known = [] if limit else await self._list_offered(token)
         offered = [] if self._search.begin_answer(turn, known) else known
         messages = await self._view.show(turn, self._view.system_text, token)
+        if window := self._compactor.find_window(turn, messages, offered):
+            for event in await self._compactor.compact(turn, window, token):
+                yield event
+            messages = await self._view.show(turn, self._view.system_text, token)
+        messages = self._compactor.fit(turn, messages, offered)
         shape = self._interpreter.shape(offers_tools=bool(offered))
         yield PausableRequest(messages, offered, known, shape, limit=limit)
+
+    def _recover(self, request: PausableRequest, error: ModelError) -> Sequence[Event]:
+        """Continue with notes where the server refused the conversation as too long."""
+        turn = self._state
+        if isinstance(error, ConversationTooLong) and self._compactor.learn(turn, request.messages, request.offered):
+            return [self._make_thought("(its model refused the conversation as too long)")]
+        raise error
 
     async def _take_steering(self, *, before: LLMMessage | None = None) -> Sequence[Event]:
         """See `ToolLoopAgent`. `before` enters the context first, if there is anything to read."""

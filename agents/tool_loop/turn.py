@@ -19,6 +19,7 @@ from autogen_core.models import (
 from pydantic import BeforeValidator, Field, JsonValue, PlainSerializer
 
 from upcall.agents.resumable import AgentState
+from upcall.agents.tool_loop.ask_user import ASK_USER
 from upcall.autogen.messages import REMINDER, dump_questions, parse_questions
 from upcall.autogen.thoughts import split_thoughts
 from upcall.lazy_pattern import LazyPattern
@@ -122,6 +123,35 @@ def deliver_answers(frames: Iterable[Frame], answers: Sequence[Answer]) -> None:
             frame.answers.extend(mine)
 
 
+class Compaction(SparseModel):
+    """The notes that stand for the older part of a conversation: for the messages before ``end``, but for those whose
+    places are ``kept``. ``answers`` are those of the user to questions that others asked for the agent."""
+
+    notes: str
+    end: int
+    kept: list[int] = Field(default_factory=list)
+    answers: list[str] = Field(default_factory=list)
+
+    def view(self, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
+        """Return the messages as the model sees them."""
+        text = f"Notes on the earlier part of this conversation, which is left out here:\n\n{self.notes}"
+        if self.answers:
+            text += "\n\nWhat the user answered:\n\n" + "\n\n".join(self.answers)
+        kept = [asked for place in self.kept for asked in _keep_asked(messages[place])]
+        return [*kept, UserMessage(content=text, source=REMINDER), *messages[self.end :]]
+
+
+def _keep_asked(message: LLMMessage) -> Iterator[LLMMessage]:
+    """Yield what is kept of a message: of calls and results those that asked the user."""
+    if isinstance(message, AssistantMessage) and not isinstance(message.content, str):
+        calls = [call for call in message.content if call.name == ASK_USER]
+        yield message.model_copy(update={"content": calls, "thought": None})
+    elif isinstance(message, FunctionExecutionResultMessage):
+        yield message.model_copy(update={"content": [each for each in message.content if each.name == ASK_USER]})
+    else:
+        yield message
+
+
 class Turn(AgentState):
     """The call stack of one agent as data, and the context its model sees.
 
@@ -132,7 +162,8 @@ class Turn(AgentState):
     only repeated earlier calls; ``reminded`` contains the reminders to the model. ``cut_off``: the finish reasons of
     the last replies in a row whose calls were cut off. ``calls_natively``: the model has made calls, so its texts are
     not read for any. ``refused``: why its last question could not be asked. ``objected``: the
-    report that it was asked to correct, as JSON.
+    report that it was asked to correct, as JSON. ``compaction``: the notes that its model sees of the older messages.
+    ``window``: how many tokens its model takes, as a refusal has shown.
     """
 
     messages: list[LLMMessage] = Field(default_factory=list)
@@ -151,6 +182,12 @@ class Turn(AgentState):
     began: int = 0
     task: str = ""
     usage: dict[str, Usage] = Field(default_factory=dict)
+    compaction: Compaction | None = None
+    window: int = 0
+
+    def view(self) -> Sequence[LLMMessage]:
+        """Return the messages as the model sees them."""
+        return self.messages if self.compaction is None else self.compaction.view(self.messages)
 
     def add(self, message: LLMMessage) -> None:
         """Add a message to the context, after the open batch if there is one."""

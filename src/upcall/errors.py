@@ -124,6 +124,10 @@ class ModelError(UpcallError):
     """A model call failed. The run is stored as it was before the call and can be resumed."""
 
 
+class ConversationTooLong(ModelError):
+    """The model server refused a request because it is longer than what the model takes."""
+
+
 class ModelAuthenticationError(ModelError):
     """The server refused the key (HTTP 401 or 403)."""
 

@@ -319,6 +319,15 @@ class AgentOptions(ClassifierLimits, PromptLimits):
             when="when a result says that it is not finished",
         ),
     ] = 30
+    compact_at: Annotated[
+        Share,
+        About(
+            "from which share of its model's context on the older messages of lead, coder and researcher are "
+            "replaced by notes, which the model writes; 0 is never. The task, your words, questions and answers "
+            "stay; see [Long conversations](guides/models.md#long-conversations)",
+            when="when notes are made too early, or too late for the server",
+        ),
+    ] = 0.75
     stream: Annotated[
         bool,
         About(

@@ -882,6 +882,7 @@ async def test_every_option_survives_a_dump() -> None:
         "stream": True,
         "metadata": {"team": "red"},
         "user_proxy": "human",
+        "compact_at": 0.5,
     }
     assert given.keys() == PausableSettings.model_fields.keys()
     handoffs = [Handoff(target="tester", message="Over to you")]

@@ -20,6 +20,7 @@ from upcall.prompts.contexts import (
     ClarifierContext,
     ClassifierContext,
     CoderContext,
+    CompactionContext,
     Context,
     Document,
     FeedbackContext,
@@ -69,6 +70,10 @@ RENDERED: dict[str, Context] = {
     "coder": CoderContext(escalates_to=None),
     "coder_executing": CoderContext(escalates_to=None, executes=True),
     "coder_escalating": CoderContext(escalates_to="clarifier"),
+    "compaction": CompactionContext(
+        "coder", "It called read: {}\nThe result of read: 3 files", 120, "- The port is 80."
+    ),
+    "compaction_first": CompactionContext("coder", "It wrote: Done.", 120),
     "first_look": FirstLookContext(),
     "intent_classification": ClassifierContext(
         query="What is CUDA?",

@@ -60,6 +60,7 @@ _SHOWN_CHARS = 500
 USER = "user"
 """The name of the user proxy of the outermost group chat."""
 
+NOTES = "upcall.notes"
 REMINDER = "system"
 """The source of feedback to a model on its own replies, which is not a task."""
 

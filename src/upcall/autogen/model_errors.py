@@ -15,6 +15,7 @@ from types import FrameType
 
 from upcall.errors import (
     AgentFailed,
+    ConversationTooLong,
     ModelAuthenticationError,
     ModelError,
     ModelNotFound,
@@ -205,7 +206,7 @@ def _recognise(error: Exception, agent: str) -> ModelError | None:
             f"make it the base URL. {resume}"
         )
     if _is_overflow(error, status, reason):
-        return ModelError(
+        return ConversationTooLong(
             f"{who} refused the request: the conversation is longer than the model takes{reason}. Give the "
             "agent a model_context that shows less of it, shorten what its tools return, or use a model with a longer "
             f"context. {resume}"

@@ -26,6 +26,7 @@ from upcall.autogen.messages import (
     CLARIFIER_LOG,
     CLASSIFICATION,
     ERROR,
+    NOTES,
     OUTCOME,
     PATH,
     PLAN,
@@ -120,7 +121,7 @@ def _read_message(run: Run, message: BaseChatMessage) -> dict[str, Any]:
 def find_text_of(event: Event) -> str:
     """Return what an agent writes to a person in an event, or thinks; empty where it does not."""
     match event:
-        case ThoughtEvent() if PROGRESS not in event.metadata and STEERING not in event.metadata:
+        case ThoughtEvent() if not {PROGRESS, STEERING, NOTES} & event.metadata.keys():
             return event.content
         case TextMessage() | StopMessage() if event.source != USER:
             return event.content

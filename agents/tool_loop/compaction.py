@@ -1,0 +1,283 @@
+"""Compaction: an agent whose conversation comes near the length that its model takes replaces the older part by notes.
+
+The rules:
+
+- Its messages stay as they are, in its state. Notes are a view of them for its model, like that of a model context.
+- A call and its result are replaced together. Open calls are no part of the messages, so they are never replaced.
+- Kept word for word: the system message, the task, what the user wrote, the questions of the agent and their answers.
+  Answers to questions of its tools and of the agents below it are repeated after the notes.
+- The notes are written by the agent's own model, in calls that the journal records like any other: a replay takes them
+  from there. What these calls read fits the model too, however long a result is: it is read in pieces.
+- New notes are made of the notes so far and of what happened since. There are none where they would gain little.
+- A server may take less than is known of its model, or nothing is known: its refusal says how much it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from autogen_agentchat.messages import ThoughtEvent
+from autogen_core import CancellationToken
+from autogen_core.models import (
+    AssistantMessage,
+    FunctionExecutionResultMessage,
+    LLMMessage,
+    RequestUsage,
+    SystemMessage,
+    UserMessage,
+)
+from autogen_core.tools import ToolSchema
+
+from upcall import identity
+from upcall.agents.tool_loop.ask_user import ASK_USER
+from upcall.agents.tool_loop.parts import PausableParts
+from upcall.agents.tool_loop.turn import Compaction, Turn
+from upcall.autogen.context_window import ContextUse, measure_context
+from upcall.autogen.messages import NOTES, REMINDER, USER
+from upcall.autogen.model_calls import call_model, result_of
+from upcall.autogen.scope import current_scope
+from upcall.autogen.usage import add_usage
+from upcall.errors import ConversationTooLong
+from upcall.text import shorten, shorten_middle
+
+BYTES_PER_TOKEN = 4
+RECENT_SHARE = 0.25
+"""How much of the window the latest messages may take, which stay as they are."""
+
+NOTES_SHARE = 0.2
+PIECE_SHARE = 0.5
+RESULT_SHARE = 0.1
+"""How much of a result the notes are made of, at most, as a share of the window."""
+
+LEAST_GAIN = 0.1
+"""Notes are made where they replace this share of the window or more."""
+
+LEAST_WINDOW = 512
+SHRINK = 0.9
+"""A window that a refusal shows: this share of what was refused."""
+
+_WORDS_PER_TOKEN = 0.6
+_ANSWER_CHARS = 2_000
+
+
+class _OlderPart(NamedTuple):
+    """The part of a conversation that notes are to replace: up to `end`, but for the messages `kept`."""
+
+    window: int
+    end: int
+    kept: list[int]
+    steps: list[str]
+
+
+class Compactor:
+    """Makes the notes of an agent."""
+
+    def __init__(self, parts: PausableParts) -> None:
+        self._parts = parts
+        self._share = parts.settings.compact_at
+
+    def find_window(self, turn: Turn, messages: Sequence[LLMMessage], tools: Sequence[ToolSchema]) -> int:
+        """Return how many tokens the model takes, where the request is too near to that; else 0."""
+        use, window = self._measure(turn, messages, tools)
+        return window if window and use.used > self._share * window else 0
+
+    async def compact(self, turn: Turn, window: int, token: CancellationToken) -> Sequence[ThoughtEvent]:
+        """Replace the older part of the conversation by notes, if there is enough of it; return the event of that.
+
+        Raises:
+            ModelError: the call of the model failed. Nothing has changed.
+        """
+        part = self._find_part(turn, window)
+        while part is not None:
+            try:
+                notes, usage = await self._write_notes(turn, part, token)
+                break
+            except ConversationTooLong:
+                if part.window // 2 < LEAST_WINDOW:
+                    raise
+                turn.window = part.window // 2
+                part = self._find_part(turn, turn.window)
+        if part is None:
+            return ()
+        replaced = part.end - len(part.kept)
+        turn.compaction = Compaction(notes=notes, end=part.end, kept=part.kept, answers=self._list_answers())
+        turn.count_tokens(self._parts.name, usage)
+        content = (
+            f"(its conversation nears the {part.window:,} tokens that its model takes: notes on {replaced} earlier "
+        )
+        return [
+            ThoughtEvent(
+                id=identity.new_message_id(),
+                source=self._parts.name,
+                content=f"{content}messages instead of them)\n{notes}",
+                models_usage=usage,
+                metadata={NOTES: str(part.end)},
+            )
+        ]
+
+    def learn(self, turn: Turn, messages: Sequence[LLMMessage], tools: Sequence[ToolSchema]) -> bool:
+        """Note that the server refused a request as too long; return whether notes can make it shorter."""
+        use, _ = self._measure(turn, messages, tools)
+        window = int(use.used * SHRINK)
+        if not self._share or window < LEAST_WINDOW or self._find_part(turn, window) is None:
+            return False
+        turn.window = window
+        return True
+
+    def fit(self, turn: Turn, messages: list[LLMMessage], tools: Sequence[ToolSchema]) -> list[LLMMessage]:
+        """Return the messages with the longest results shortened, where they would not fit the model as they are."""
+        use, window = self._measure(turn, messages, tools)
+        if not window or use.used <= window * SHRINK:
+            return messages
+        limit = int(window * RECENT_SHARE * BYTES_PER_TOKEN)
+        return [_shorten_results(each, limit) for each in messages]
+
+    def _measure(
+        self, turn: Turn, messages: Sequence[LLMMessage], tools: Sequence[ToolSchema]
+    ) -> tuple[ContextUse, int]:
+        """Return how much a request takes, and how much the model takes; 0 if it is unknown, or nothing is to be done
+        about it."""
+        use = measure_context(self._parts.model_client, messages, tools) if self._share else None
+        if use is None:
+            return ContextUse(0, 0), 0
+        return use, min((each for each in (use.window, turn.window) if each), default=0)
+
+    # -- what is replaced ---------------------------------------------------------------------------------------------
+
+    def _find_part(self, turn: Turn, window: int) -> _OlderPart | None:
+        """Find what notes are to replace, if there is enough."""
+        begin, messages = turn.compaction.end if turn.compaction else 0, turn.messages
+        end = self._find_end(messages, begin, int(window * RECENT_SHARE))
+        kept = self._list_kept(turn, end)
+        room = int(window * RESULT_SHARE * BYTES_PER_TOKEN)
+        steps = [line for number in range(begin, end) for line in _describe(messages[number], room, number in kept)]
+        replaced = [messages[number] for number in range(begin, end) if number not in kept]
+        use = measure_context(self._parts.model_client, replaced)
+        if not steps or use is None or use.used < window * LEAST_GAIN:
+            return None
+        return _OlderPart(window, end, kept, steps)
+
+    def _find_end(self, messages: Sequence[LLMMessage], begin: int, room: int) -> int:
+        """Return where the latest messages begin that have `room` tokens, at least the last call with its result."""
+        end, taken = len(messages), 0
+        for number in range(len(messages) - 1, begin, -1):
+            use = measure_context(self._parts.model_client, [messages[number]])
+            taken += use.used if use else 0
+            if taken > room and end < len(messages):
+                break
+            if not isinstance(messages[number], FunctionExecutionResultMessage):
+                end = number
+        return end
+
+    def _list_kept(self, turn: Turn, end: int) -> list[int]:
+        """List the messages before `end` that stay word for word."""
+        messages, users = turn.messages, {USER, self._parts.settings.user_proxy}
+        given = [number for number, each in enumerate(messages[:end]) if _is_given(each)]
+        kept = {*(turn.compaction.kept if turn.compaction else ()), *given[:1]}
+        kept |= {*[number for number in given if number >= turn.began][:1]}
+        for number, message in enumerate(messages[:end]):
+            if isinstance(message, SystemMessage):
+                kept.add(number)
+            elif isinstance(message, UserMessage) and message.source in users:
+                kept.add(number)
+                before = messages[number - 1] if number else message
+                kept |= (
+                    {number - 1} if isinstance(before, AssistantMessage) and isinstance(before.content, str) else set()
+                )
+            elif isinstance(message, AssistantMessage) and _asks(message):
+                kept |= {number, number + 1}
+        return sorted(each for each in kept if each < end)
+
+    def _list_answers(self) -> list[str]:
+        """List what the user answered to tools and agents below this one, with the questions; never a secret."""
+        resolver, name = current_scope().resolver, self._parts.name
+        return [
+            f"{question.question}\n{shorten(answer.as_text(), _ANSWER_CHARS)}"
+            for question, answer in (resolver.answered if resolver else ())
+            if name in question.path and not question.secret and (question.tool or question.path[-1] != name)
+        ]
+
+    # -- the notes ----------------------------------------------------------------------------------------------------
+
+    async def _write_notes(self, turn: Turn, part: _OlderPart, token: CancellationToken) -> tuple[str, RequestUsage]:
+        from upcall.prompts.contexts import CompactionContext
+
+        parts, window = self._parts, part.window
+        notes, usage = (
+            turn.compaction.notes if turn.compaction else "",
+            RequestUsage(prompt_tokens=0, completion_tokens=0),
+        )
+        limit = int(window * NOTES_SHARE * BYTES_PER_TOKEN)
+        for steps in _group(part.steps, int(window * PIECE_SHARE * BYTES_PER_TOKEN)):
+            words = int(window * NOTES_SHARE * _WORDS_PER_TOKEN)
+            prompt = parts.prompts.render(CompactionContext(parts.name, steps, words, notes))
+            call = call_model(
+                parts.model_client,
+                [UserMessage(content=prompt, source=REMINDER)],
+                agent=parts.name,
+                cancellation_token=token,
+            )
+            reply = await result_of(call)
+            usage = add_usage(usage, reply.usage)
+            written = reply.content.strip() if isinstance(reply.content, str) else ""
+            # A model may write nothing; what happened is better than that.
+            notes = shorten_middle(written or f"{notes}\n{steps}".strip(), limit)
+        return notes, usage
+
+
+def _is_given(message: LLMMessage) -> bool:
+    return isinstance(message, UserMessage) and message.source != REMINDER
+
+
+def _asks(message: AssistantMessage) -> bool:
+    return not isinstance(message.content, str) and any(call.name == ASK_USER for call in message.content)
+
+
+def _describe(message: LLMMessage, room: int, is_kept: bool) -> Iterator[str]:
+    """Describe a message for the notes, but for what is kept of it."""
+    match message:
+        case AssistantMessage(content=str() as text):
+            if not is_kept:
+                yield f"It wrote: {text}"
+        case AssistantMessage(content=list() as calls):
+            if message.thought:
+                yield f"It thought: {shorten_middle(message.thought, room)}"
+            for call in calls:
+                if call.name != ASK_USER:
+                    yield f"It called {call.name}: {shorten_middle(call.arguments, room)}"
+        case FunctionExecutionResultMessage():
+            for result in message.content:
+                if result.name != ASK_USER:
+                    failed = ", an error" if result.is_error else ""
+                    yield f"The result of {result.name}{failed}: {shorten_middle(result.content, room)}"
+        case UserMessage():
+            if not is_kept and message.source != REMINDER:
+                yield f"{message.source} wrote: {message.content if isinstance(message.content, str) else '(an image)'}"
+        case _:
+            return
+
+
+def _group(steps: Iterable[str], room: int) -> Iterator[str]:
+    """Group steps into texts of at most `room` bytes, in their order."""
+    group: list[str] = []
+    size = 0
+    for step in steps:
+        step = shorten_middle(step, room // 2) if len(step.encode()) > room // 2 else step
+        if group and size + len(step.encode()) > room:
+            yield "\n".join(group)
+            group, size = [], 0
+        group.append(step)
+        size += len(step.encode()) + 1
+    if group:
+        yield "\n".join(group)
+
+
+def _shorten_results(message: LLMMessage, limit: int) -> LLMMessage:
+    if not isinstance(message, FunctionExecutionResultMessage):
+        return message
+    each = limit // len(message.content)
+    shortened = [
+        result.model_copy(update={"content": shorten_middle(result.content, each)}) for result in message.content
+    ]
+    return message.model_copy(update={"content": shortened})
