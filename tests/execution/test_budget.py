@@ -11,7 +11,8 @@ import pytest
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import Team
 from autogen_agentchat.conditions import MaxMessageTermination
-from autogen_agentchat.teams import SelectorGroupChat
+from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat
+from autogen_agentchat.tools import AgentTool
 from budget_process import RUN, World
 from conversation import soon
 from forked import run_python
@@ -19,9 +20,10 @@ from forked import run_python
 from upcall import Run, RunStatus, Settings, Upcall
 from upcall.budget import UsageLimits, parse_budget
 from upcall.errors import AnswerRefused, CallerError, ConfigurationError
+from upcall.execution.demo import TASKS
 from upcall.runs.budget import AS_MUCH_AGAIN, STOP
 from upcall.runs.transcript import EntryKind
-from upcall.testing import ScriptedModelClient
+from upcall.testing import Call, Calls, Reply, Request, ScriptedModelClient
 
 WHOLE = 2 + 2 * 4
 """Calls of the whole run: two of the lead, and four of each coder."""
@@ -147,6 +149,50 @@ async def test_budget_counts_stock_agents_and_their_group(tmp_path: Path) -> Non
     assert ([each.header for each in run.questions], len(client.requests)) == (["Budget"], 2)
     run = await soon(app.answer(run.id, "yes"))
     assert (run.result, len(client.requests)) == ("Second.", 4)
+
+
+async def test_budget_pauses_stock_agents_side_by_side(tmp_path: Path) -> None:
+    def reply(request: Request) -> Reply:
+        if "the lead" not in request.system:
+            return "Coded."
+        calls = [Call(name, {"task": "Code"}, id=name) for name in ("a", "b")]
+        return "Done." if request.tool_results else Calls(calls)
+
+    client = ScriptedModelClient(reply)
+
+    def make_team() -> Team:
+        coders = [AssistantAgent(name, client, description="c", system_message="Code.") for name in ("a", "b")]
+        tools = [AgentTool(each, return_value_as_last_message=True) for each in coders]
+        lead = AssistantAgent("lead", client, tools=tools, system_message="You are the lead.", reflect_on_tool_use=True)
+        return RoundRobinGroupChat([lead], max_turns=1)
+
+    app = Upcall(team=make_team, store=str(tmp_path / "runs.db"))
+    run = await soon(app.start("Build it", budget="1 call"))  # Each coder waits in a call of its own.
+    assert ([each.header for each in run.questions], len(client.requests)) == (["Budget"], 1)
+    run = await soon(app.answer(run.id, "50 calls"))
+    assert (run.result, len(client.requests)) == ("Done.", 4)
+
+
+async def test_budget_of_money_goes_by_the_prices(tmp_path: Path) -> None:
+    settings = Settings(models={"model": "demo", "prices": {"demo": {"prompt": 1000, "completion": 1000}}})
+    app = Upcall(store=str(tmp_path / "runs.db"), settings=settings)
+    run = await soon(app.start(TASKS[0], budget="cost 1.50"))
+    assert ([each.header for each in run.questions], run.budget and run.budget.currency) == (["Budget"], "USD")
+    assert run.budget is not None
+    assert run.budget.spent.cost == pytest.approx(run.budget.spent.tokens / 1000)
+    assert " of 1.5000 USD" in (run.questions[0].context or "")
+
+
+async def test_fork_begins_its_budget_anew(tmp_path: Path) -> None:
+    world = World(tmp_path, asks="ab")
+    run = await start(world, "4 calls")
+    first = run.questions[0]
+    run = await soon(world.app.answer(RUN, {each.id: "Blue" for each in run.questions}))
+    run = await soon(world.app.answer(RUN, "1"))
+    fork = await soon(world.app.fork(RUN, first.id, "Red"))
+    assert fork.budget is not None
+    assert (fork.result, fork.budget.limits) == ("Done.", UsageLimits(calls=4))
+    assert fork.budget.spent.calls == world.count() - 8  # What it takes over is paid for.
 
 
 # -- over processes ---------------------------------------------------------------------------------------------------

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import httpx
 import pytest
+from lab import CHROMIUM, chromium
+from looks import look
 from services import one_agent, serving, settle, start
 from test_inbox_page import read
+from test_web_browser import log_in
 from test_web_security import find_csrf
 
 from upcall.execution.demo import TASKS
@@ -126,3 +129,18 @@ async def test_start_page_names_model_and_no_folder(tmp_path: Path) -> None:
     assert "<dd>the folder of this service</dd>" in page
     assert (str(tmp_path) in page, "models.internal" in page) == (False, False)
     assert "<dd>one of this service&#39;s own, with its models</dd>" in own
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
+async def test_person_extends_a_budget_in_a_browser() -> None:
+    async with chromium() as browser, serving(models=DEMO) as site:
+        page = await log_in(browser, f"{site.url}/login?token=the-operator")
+        await page.goto(f"{site.url}/start")
+        await page.get_by_label("What is to be done?").fill(TASKS[0])
+        await page.get_by_label("Ask before the run uses more than").fill("3 calls")
+        await page.get_by_role("button", name="Start", exact=True).click()
+        await page.get_by_text("This run has reached its budget").first.wait_for()
+        await look(page, "budget")
+        await page.get_by_role("button", name="Continue with as much again").first.click()
+        await page.get_by_text("Budget: 6 of 6 calls").first.wait_for()
