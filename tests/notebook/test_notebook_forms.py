@@ -40,6 +40,7 @@ from upcall.questions.record import QuestionRecords
 from upcall.runs.plan import PlanStep, ReviewedPlan
 from upcall.runs.states import RunEvent
 from upcall.runs.transcript import EntryKind, Transcript, TranscriptEntry
+from upcall.subjects.external import describe_question
 from upcall.testing import Call, Calls, Fail, Reply, ScriptedModelClient
 from upcall.ui.diagrams import tree
 
@@ -432,6 +433,19 @@ async def test_unknown_run_is_one_line() -> None:
     form = app_with()[0].form("nothing")
     assert await form.settle() is None
     assert "nothing" in wording(form)
+
+
+async def test_form_answers_an_asker_outside() -> None:
+    app = Upcall(store="runs.db", settings=Settings.read(None))
+    asked = describe_question("Which framework?", path=["lead", "coder"], options=["Express", "FastAPI"])
+    ticket = await app.external.ask(asked, run="shop")
+    form = app.form("shop")
+    await form.settle()
+    found(form.widget, RadioButtons)[0].index = 1
+    assert (await clicked(form, "Answer")).status is RunStatus.COMPLETED
+    answer = await app.external.wait(ticket, 0)
+    assert answer is not None
+    assert answer.selected == ("FastAPI",)
 
 
 async def test_form_starts_a_run_and_shows_it_live() -> None:

@@ -25,11 +25,13 @@ from upcall.notifications import sender
 from upcall.notifications.attempt import Attempt
 from upcall.notifications.config import NotificationsSettings
 from upcall.notifications.outbox import DeliveryState, Outbox
+from upcall.run_reader import RunReader
 from upcall.runs.run import Run
 from upcall.runs.states import RunStatus
 from upcall.storage.connection import Connection
 from upcall.storage.export import export_run
 from upcall.storage.maintenance import prune
+from upcall.subjects.external import describe_question
 
 LONG = 100_000.0
 """Longer than any wait between two attempts."""
@@ -47,6 +49,18 @@ async def test_change_is_delivered_signed(location: str) -> None:
         assert body["data"] == {"run_id": stored.run.id, "status": "initializing", "user": "alice"}
         assert (await hooks.send(later=LONG), len(server.requests)) == (0, 1)
         assert [each.state for each in await Outbox(hooks.store.database).list()] == [DeliveryState.DELIVERED]
+
+
+async def test_question_of_an_asker_outside_is_delivered(location: str) -> None:
+    with receiving() as server:
+        hooks = Hooks(location, server)
+        external = RunReader(Settings.read(None), hooks.store).external
+        ticket = await external.ask(describe_question("Which port?", path=["lead", "coder"]), run="shop")
+        await external.answer(ticket, "80")
+        await hooks.send()
+        assert hooks.events == ["run.started", "question.asked", "question.answered", "run.completed"]
+        asked = verify(server.requests[1])["data"]["question"]
+    assert (asked["id"], asked["path"]) == (ticket.question_id, ["lead", "coder"])
 
 
 async def test_webhook_delivery_and_change_are_stored_together(location: str) -> None:

@@ -215,7 +215,7 @@ def make_ask_mcp(
     ) -> str:
         """Let the human know something that needs no answer. It is in the transcript of the run."""
         async with let_in(context) as asker:
-            names = path or [read_client_name(context) or "agent"]
+            names = path or [read_client_name(context)]
             run_id = await asker.questions.notify(names, text, run=run, user=asker.user)
             return f"The human finds it in run {run_id}."
 

@@ -22,7 +22,7 @@ from upcall.policy.deadlines import end_run, expired_answers, is_due
 from upcall.policy.resolver import AnswerResolver, Moment
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.matching import AnswerValue, resolve_id
-from upcall.questions.question import ClarificationType, Question
+from upcall.questions.question import MAX_QUESTION_CHARS, ClarificationType, Question
 from upcall.questions.record import QuestionRecord, QuestionRecords
 from upcall.runs.config import RUN_ID, RunConfig
 from upcall.runs.events import EntryAdded
@@ -35,6 +35,7 @@ from upcall.setting_types import parse_seconds
 from upcall.storage.store import RunStore
 from upcall.storage.stored_run import StoredHead
 from upcall.subjects.subject import Subject
+from upcall.text import CONTROLS, one_line
 
 if TYPE_CHECKING:
     from upcall.settings import Settings
@@ -47,6 +48,9 @@ POLL_INTERVALS_S = (0.1, 0.2, 0.4, 1.0)
 
 MAX_CONFLICTS = 1_000
 """How often others may be faster to write a run; of askers at the same moment one is always served."""
+
+MAX_DEPTH, MAX_NAME_CHARS = 20, 80
+"""How many names the path of an asker has, and how long one is."""
 
 _Change: TypeAlias = Callable[[Run], Awaitable[tuple[QuestionRecords, str]]]
 """Returns the questions of a run as they are to be, and the id of the one that this is about."""
@@ -124,6 +128,8 @@ class ExternalQuestions(Subject):
         """Record what an asker assumes instead of asking, for the human to see. Where the answer is known, from a fact
         or since it was asked before, that is the outcome. The arguments and errors are those of `ask`."""
 
+        _refuse_long("The assumption", assumption)
+
         async def note(run: Run) -> tuple[QuestionRecords, str]:
             resolver = self._resolve(run)
             if await resolver.answer_to(question) is None:
@@ -144,11 +150,13 @@ class ExternalQuestions(Subject):
         """Add what an asker wants the human to know to the transcript of its run; return the run's id. The arguments
         and errors are those of `ask`."""
 
+        _refuse_long("The text", text)
+
         async def keep(run: Run) -> tuple[QuestionRecords, str]:
             return run.records, ""
 
         run_id, _ = await self._record(keep, run, user)
-        entry = TranscriptEntry(EntryKind.MESSAGE, tuple(path), identity.now(), text)
+        entry = TranscriptEntry(EntryKind.MESSAGE, read_path(path), identity.now(), text)
         await self._store.events.append(run_id, EntryAdded(segment=0, entry=entry))
         return run_id
 
@@ -365,7 +373,7 @@ def describe_question(
         return Question.model_validate(
             {
                 "question": text,
-                "path": tuple(each.strip() for each in path if each.strip()) or ("agent",),
+                "path": read_path(path),
                 "options": [each.strip() for each in options if each.strip()],
                 "allow_free_text": not only,
                 "multi_select": several,
@@ -379,6 +387,24 @@ def describe_question(
         found = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, found["loc"]))
         raise CallerError(f"This cannot be asked{f': {where}' if where else ''}: {found['msg']}") from error
+
+
+def read_path(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the path of an asker outside, each name as one line: a line break in it could pass for a line of ours.
+
+    Raises:
+        CallerError: it is too deep.
+    """
+    visible = [CONTROLS.sub("", one_line(each, MAX_NAME_CHARS)) for each in names]
+    path = tuple(each for each in visible if each)
+    if len(path) > MAX_DEPTH:
+        raise CallerError(f"The asker's path has {len(path)} names; at most {MAX_DEPTH} are taken.")
+    return path or ("agent",)
+
+
+def _refuse_long(what: str, text: str) -> None:
+    if not text.strip() or len(text) > MAX_QUESTION_CHARS or not is_storable(text):
+        raise CallerError(f"{what} must have 1 to {MAX_QUESTION_CHARS:,} characters, and none that cannot be stored.")
 
 
 def read_seconds(name: str, value: str | float) -> float:
