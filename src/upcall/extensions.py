@@ -25,6 +25,7 @@ ExtensionPoint: TypeAlias = Literal[
     "forms",
     "gauges",
     "listeners",
+    "pages",
     "roles",
     "settings",
     "tables",
@@ -43,6 +44,8 @@ ExtensionPoint: TypeAlias = Literal[
 ``user``, which returns a `upcall.run_form.RunForm`.
 ``gauges``: functions that read numbers for metrics in a transaction of the store, `upcall.storage.gauges.Gauge` each.
 ``listeners``: functions that make a `upcall.storage.store.Listener` of the settings, or None.
+``pages``: functions that make `upcall.added_pages.AddedPages` of the settings, or None; the operator and admins see
+them in a browser.
 ``roles``: kinds of work in the root team, by the names of their agents: a class derived from `upcall.teams.Role`.
 ``settings``: a section of the settings, a `upcall.setting_types.Section` whose fields all have defaults.
 ``tables``: a `upcall.storage.schema.Table` of the store, or several.

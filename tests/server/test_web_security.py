@@ -64,6 +64,8 @@ DECISIONS = {
     "GET /start": Right.KNOWN,
     "POST /start": Right.KNOWN,
     "GET /docs": Right.KNOWN,
+    "GET /added/{name}": Right.KNOWN,
+    "GET /added/{name}/{page:path}": Right.KNOWN,
     "GET /openapi.json": Right.KNOWN,
     "POST /mcp": Right.KNOWN,
     "POST /api/runs": Right.KNOWN,

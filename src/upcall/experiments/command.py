@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from upcall import signals
-from upcall.errors import CallerError, ConfigurationError
+from upcall.errors import CallerError
 from upcall.ui.cli.command import FAILED, Command, quiet_autogen
 from upcall.ui.cli.options import AS_JSON, DEBUG, STORE, Given, single_command, with_options
 from upcall.ui.cli.program import Program
@@ -43,27 +43,6 @@ class ExperimentCommand(Command):
 
         experiment = Experiment.read(file)
         return experiment.model_copy(update={"store": self.store}) if self.store else experiment
-
-    def read_other(self, file: Path) -> Experiment:
-        """Read the experiment to compare with, and find its results: where its own start keeps them, which is the
-        current folder, or that of its file.
-
-        Raises:
-            ConfigurationError: there are none.
-        """
-        found = self.read(file)
-        if found.store is not None and "://" in found.store:
-            return found
-        places = dict.fromkeys([found.home, file.parent / found.home])
-        for place in places:
-            store = file.parent / found.store if found.store and place != found.home else found.store
-            if (Path(store) if store else place / "runs.db").exists():
-                return found.model_copy(update={"folder": place, "store": str(store) if store else None})
-        looked = " and ".join(str(each) for each in places)
-        raise ConfigurationError(
-            f"There are no results of {found.name} to compare with: no runs in {looked}. Run it first: upcall "
-            f"experiment {file}"
-        )
 
     def explain_stop(self) -> None:
         """See `Command`."""
@@ -119,8 +98,10 @@ def experiment(
             train_scorer(command, chosen, train)
             return
         refuse_reports(report or [])
+        from upcall.experiments.stored import read_stored
+
         samples = needs_samples(report or [])
-        other = signals.run(command.read_other(compare).load(samples=samples)) if compare is not None else None
+        other = signals.run(read_stored(compare, command.store).load(samples=samples)) if compare is not None else None
         if dry_run:
             results = signals.run(chosen.load(samples=samples))
         else:

@@ -10,6 +10,9 @@ from pathlib import Path
 from upcall.errors import ConfigurationError, StoredStateError
 from upcall.trees import remove_tree
 
+LOOK_S = 0.1
+"""How long a start waits for those who only look whether the folder is held."""
+
 
 class ExperimentBusy(StoredStateError):
     """The experiment is already running, in this process or in another. Nothing was started."""
@@ -34,7 +37,9 @@ def hold_folder(folder: Path) -> Iterator[None]:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             # A database that stays empty. Its lock ends with the process on every system, and works within one too.
-            lock = held.enter_context(closing(sqlite3.connect(folder / "lock.db", timeout=0, isolation_level=None)))
+            lock = held.enter_context(
+                closing(sqlite3.connect(folder / "lock.db", timeout=LOOK_S, isolation_level=None))
+            )
             lock.execute("BEGIN EXCLUSIVE")
         except sqlite3.Error as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
@@ -43,6 +48,18 @@ def hold_folder(folder: Path) -> Iterator[None]:
         except OSError as error:
             raise ConfigurationError(f"The folder {folder} cannot be used: {error.strerror or error}.") from error
         yield
+
+
+def is_held(folder: Path) -> bool:
+    """Return whether somebody works in a folder."""
+    try:
+        with closing(
+            sqlite3.connect(f"{(folder / 'lock.db').resolve().as_uri()}?mode=ro", uri=True, timeout=0)
+        ) as lock:
+            lock.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.Error as error:
+        return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+    return False
 
 
 def choose_store(named: str | None, folder: Path, *, replay: bool) -> tuple[str, Path]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
+from types import MappingProxyType
 
 from jinja2 import Environment
 from markupsafe import Markup
@@ -88,10 +89,10 @@ class Plot:
         return round(210 - 190 * value / self.y_max, 2)
 
 
-def render_page(results: Results, other: Results | None = None) -> str:
-    """Return the page, optionally beside another experiment, sample by sample."""
+def render_page(results: Results, other: Results | None = None, links: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return the page, optionally beside another experiment, sample by sample; with links to other pages, by what they
+    are called."""
     cells = list(results.cells)
-    script = files("upcall.experiments").joinpath("templates/report.js").read_text("utf-8")
     compared = sort_comparisons(match_samples(results.samples, other.samples if other is not None else ()))
     return _templates().get_template("report.html").render(
         results=results,
@@ -113,9 +114,21 @@ def render_page(results: Results, other: Results | None = None) -> str:
         has_prices=any(each.money for each in results.records),
         most=_choose_cut(compared),
         link=link_run,
-        script=Markup(script),
-        script_hash=b64encode(sha256(script.encode()).digest()).decode(),
+        links=links,
+        script=Markup(_script()),
+        policy=page_policy(),
     )  # fmt: skip
+
+
+def page_policy() -> str:
+    """Return the Content-Security-Policy of the page: it runs its own script, by its hash, and fetches nothing."""
+    script_hash = b64encode(sha256(_script().encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{script_hash}'"
+
+
+@cache
+def _script() -> str:
+    return files("upcall.experiments").joinpath("templates/report.js").read_text("utf-8")
 
 
 def sort_comparisons(compared: Sequence[Comparison]) -> list[Comparison]:

@@ -22,6 +22,7 @@ from upcall.questions.question_form import join_fields
 from upcall.runs.plan_edits import find_review, write_review
 from upcall.runs.run import Run
 from upcall.runs.states import RunStatus
+from upcall.server.added import find_pages, list_added, send_page
 from upcall.server.api import Filter
 from upcall.server.bodies import Start
 from upcall.server.callers import Authenticator, CurrentUser, is_same_origin
@@ -72,7 +73,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
     _add_doors(router, authenticator)
 
     def frame(caller: Caller) -> PageFrame:
-        return PageFrame(caller, service.is_demo)
+        return PageFrame(caller, service.is_demo, list_added(service, caller))
 
     async def show_inbox(
         caller: Caller,
@@ -292,6 +293,15 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         lines = await app.forks.diff(one, other, user=caller.user)
         runs = [await app.get(each, user=caller.user) for each in (one, other)]
         return HTMLResponse(render("compare.html", frame(caller), lines=lines, runs=runs))
+
+    @router.get("/added/{name}")
+    async def list_pages(name: str, caller: CurrentUser) -> Response:
+        pages = find_pages(service, caller, name)
+        return HTMLResponse(render("added.html", frame(caller), pages=pages, name=name, entries=await pages.list()))
+
+    @router.get("/added/{name}/{page:path}")
+    async def show_added(request: Request, name: str, page: str, caller: CurrentUser) -> Response:
+        return await send_page(find_pages(service, caller, name), page, f"/added/{name}", request.query_params)
 
     @router.get("/openapi.json")
     async def show_description(caller: CurrentUser) -> Response:

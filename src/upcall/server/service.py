@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from upcall import identity
+from upcall.added_pages import AddedPages
 from upcall.app import Upcall
 from upcall.errors import ConfigurationError, StoreUnavailable, UpcallError
 from upcall.execution.background import list_background
@@ -17,6 +19,7 @@ from upcall.execution.model_clients import uses_demo
 from upcall.execution.prometheus import PrometheusMetrics
 from upcall.execution.start_options import StartOptions, TaskInput
 from upcall.execution.team_factory import MakeTeam
+from upcall.extensions import find_added, load_added
 from upcall.policy.authorization import ADMIN
 from upcall.questions.matching import AnswersInput
 from upcall.runs.run import Run
@@ -89,6 +92,11 @@ class Service:
         self.closing = asyncio.Event()
         proxy = self.server_settings.trusted_proxy
         self.trusted_proxy = TrustedProxy(proxy, settings.users.roles) if proxy is not None else None
+        self.added: Mapping[str, AddedPages] = {
+            name: made
+            for name in sorted(find_added("pages"))
+            if (made := load_added("pages", name)(settings)) is not None
+        }
         self.background = [] if self.has_fleet else list_background(self.store, settings)
 
     def app_for(

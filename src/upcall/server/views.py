@@ -47,10 +47,12 @@ MAX_TEXT_CHARS = 20_000
 
 @dataclass(frozen=True)
 class PageFrame:
-    """What every page knows: who is looking at it, and whether the scripted demo plays the models."""
+    """What every page knows: who is looking at it, whether the scripted demo plays the models, and what packages add
+    to the navigation: titles and addresses."""
 
     caller: Caller | None
     is_demo: bool
+    added: Sequence[tuple[str, str]] = ()
 
     @property
     def csrf(self) -> str:
