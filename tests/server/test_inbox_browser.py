@@ -71,6 +71,17 @@ async def test_question_asked_since_the_last_look_is_marked() -> None:
         await expect(page.locator(".new")).to_have_count(0)
 
 
+async def test_link_to_answer_several_comes_with_the_second_question() -> None:
+    async with browsing() as (site, page):
+        await ask(site, "Which port?")
+        await page.goto(site.url)
+        await expect(page.locator("article")).to_have_count(1)
+        link = page.get_by_role("link", name="Answer several at once")
+        await expect(link).to_have_count(0)
+        await ask(site, "Which color?")
+        await expect(link).to_be_visible()
+
+
 async def test_new_questions_are_counted_on_other_pages() -> None:
     async with browsing() as (site, page):
         await page.goto(f"{site.url}/runs")

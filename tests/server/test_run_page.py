@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -14,9 +15,12 @@ from services import Site, one_agent, serving, settle, start
 from stores import FIRST
 
 from upcall import Run, identity
+from upcall.errors import WorkspaceMissing
 from upcall.runs.states import RunStatus
 from upcall.runs.transcript import EntryKind, TranscriptEntry
 from upcall.server.page_words import name_page_actions
+from upcall.server.problems import describe
+from upcall.server.server_folders import hide_folders
 from upcall.server.service import Caller
 from upcall.server.views import MAX_ENTRIES
 from upcall.storage.transcripts import write_transcript
@@ -199,6 +203,33 @@ async def test_page_of_a_run_names_no_folder() -> None:
         pages = [await show(alice, f"/runs/{each.id}") for each in (run, failed)]
     assert [str(run.workspace) in page for page in pages] == [False, False]
     assert "(the run&#39;s folder) is missing." in pages[1]
+
+
+async def test_no_text_of_a_page_names_folders(tmp_path: Path) -> None:
+    path = str(tmp_path / "notes" / "a<b")
+    quoted = f"Read `{tmp_path}/x.md`, {tmp_path}-2 and {path}"
+    entries = [
+        message(quoted),
+        TranscriptEntry(EntryKind.CALL, ("lead",), identity.now(), f'{{"path": "{path}"}}', name="read", number=2),
+        TranscriptEntry(EntryKind.RESULT, ("lead",), identity.now(), f"{path}: not found", name="read", number=3),
+        TranscriptEntry(EntryKind.THOUGHT, ("lead",), identity.now(), f"It is in {tmp_path}.", number=4),
+    ]
+    async with serving() as site, await site.browser("alice") as alice:
+        page = await show(alice, f"/runs/{await store_entries(site, 'alice', *entries)}")
+    assert page.count("(a folder of this service)") >= 4
+    assert page.replace(f"{tmp_path}-2", "").count(str(tmp_path)) == 0
+    assert f"{tmp_path}-2" in page
+
+
+def test_problem_of_a_missing_workspace_names_no_folder() -> None:
+    detail = describe(WorkspaceMissing("abc", Path("/data/shop"))).detail
+    assert ("in its workspace (the run's folder): it does not exist" in detail, "/data" in detail) == (True, False)
+
+
+def test_hidden_folders_stay_in_fields_that_are_sent() -> None:
+    page = '<p title="/srv/site">/srv/site/a &amp; /srv/sites</p><textarea>/srv/site</textarea>'
+    hidden = hide_folders(page, {Path("/srv/site"): "(the folder site)", Path("/srv/site/a"): "(an inner one)"})
+    assert hidden == '<p title="/srv/site">(an inner one) &amp; /srv/sites</p><textarea>/srv/site</textarea>'
 
 
 def test_scripts_and_styles_stay_below_60_kilobytes() -> None:

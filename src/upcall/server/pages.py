@@ -61,9 +61,7 @@ def show_problem(request: Request, problem: Problem) -> Response:
         return respond(problem)
     if problem.status == 401:
         return RedirectResponse("/login", 303)
-    return HTMLResponse(
-        render("problem.html", PageFrame(None, request.app.state.is_demo), problem=problem), problem.status
-    )
+    return HTMLResponse(render("problem.html", request.app.state.frame, problem=problem), problem.status)
 
 
 def make_pages(service: Service, authenticator: Authenticator, describe_api: Callable[[], dict[str, Any]]) -> APIRouter:
@@ -73,7 +71,7 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
     _add_doors(router, authenticator)
 
     def frame(caller: Caller) -> PageFrame:
-        return PageFrame(caller, service.is_demo, list_added(service, caller))
+        return PageFrame(caller, service.is_demo, list_added(service, caller), service.folders)
 
     async def show_inbox(
         caller: Caller,
@@ -321,7 +319,7 @@ def _add_doors(router: APIRouter, authenticator: Authenticator) -> None:
     async def show_login(request: Request, token: str = "") -> Response:
         if token and authenticator.may_log_in_by_link(request, token):
             return await _log_in(request, token)
-        return HTMLResponse(render("login.html", PageFrame(None, request.app.state.is_demo), wrong=False))
+        return HTMLResponse(render("login.html", request.app.state.frame, wrong=False))
 
     @router.post("/login")
     async def log_in(request: Request, token: FormText) -> Response:
@@ -333,7 +331,7 @@ def _add_doors(router: APIRouter, authenticator: Authenticator) -> None:
         entered = RedirectResponse("/", 303)
         if await authenticator.log_in(request, entered, token):
             return entered
-        return HTMLResponse(render("login.html", PageFrame(None, request.app.state.is_demo), wrong=True), 401)
+        return HTMLResponse(render("login.html", request.app.state.frame, wrong=True), 401)
 
     @router.post("/logout")
     async def log_out(request: Request, caller: CurrentUser) -> Response:

@@ -13,6 +13,7 @@ from upcall import errors
 from upcall.server.callers import Forged, NotLoggedIn
 from upcall.server.events import TooManyStreams
 from upcall.server.requests import KeyReused
+from upcall.server.server_folders import OF_RUN
 from upcall.storage.uploads import UploadsFull
 
 MEDIA_TYPE = "application/problem+json"
@@ -75,7 +76,10 @@ def describe(error: Exception, *, to_operator: bool = False) -> Problem:
         if not isinstance(error, errors.StoreUnavailable):  # The store itself reports that, once.
             _log.warning("%s: %s", type(error).__name__, error)
         return make_problem(type(error).__name__, status, CLOSED)
-    return make_problem(type(error).__name__, status, str(error))
+    text = str(error)
+    if isinstance(error, errors.WorkspaceMissing):
+        text = text.replace(str(error.folder), OF_RUN)
+    return make_problem(type(error).__name__, status, text)
 
 
 def make_problem(name: str, status: int, detail: str) -> Problem:

@@ -38,7 +38,7 @@ from upcall.server.pages import make_pages, show_problem
 from upcall.server.problems import describe, make_problem, respond
 from upcall.server.service import Service
 from upcall.server.tokens import list_tokens
-from upcall.server.views import prepare_pages
+from upcall.server.views import PageFrame, prepare_pages
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 ASK_PATH = "/mcp/ask"
@@ -77,7 +77,7 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
         lifespan=lambda _: _work_beside(service, tools.session_manager, asking.session_manager),
     )
     made.state.authenticator = authenticator
-    made.state.is_demo = service.is_demo
+    made.state.frame = PageFrame(None, service.is_demo, folders=service.folders)
     streams = Streams()
     made.include_router(make_router(service, authenticator, streams))
     made.include_router(make_agui(service, authenticator, streams))

@@ -28,6 +28,7 @@ from upcall.runs.states import RunStatus
 from upcall.runs.steering import SentMessage
 from upcall.server.background import BackgroundWork
 from upcall.server.choices import StartChoice, StartChoices
+from upcall.server.server_folders import name_folders
 from upcall.server.settings import ServerSettings
 from upcall.server.trusted_proxy import TrustedProxy
 from upcall.settings import Settings
@@ -82,9 +83,10 @@ class Service:
     ) -> None:
         self.settings, self._team = settings, team
         self.server_settings = settings.section(ServerSettings)
-        self.choices = StartChoices.of(settings, team)
         self.origins = [_check_origin(each) for each in self.server_settings.origins]
         self.store: RunStore = Upcall(settings=settings, team=team).store
+        self.choices = StartChoices.of(settings, team)
+        self.folders = name_folders(settings, self.store.file, self.choices.workspaces)
         self.store.database.outage.reports = True
         self.metrics = PrometheusMetrics(settings)
         self.store.observers["service"] = self.metrics.observe

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -29,6 +29,7 @@ from upcall.server.conversation import SUMMARY_CHARS, ConversationPart, Conversa
 from upcall.server.events import read_position
 from upcall.server.page_words import name_page_actions
 from upcall.server.run_names import name_task, read_names
+from upcall.server.server_folders import hide_folders
 from upcall.server.service import Caller, Service
 from upcall.text import escape_controls, one_line, shorten
 from upcall.ui.listings import name_status
@@ -47,12 +48,13 @@ MAX_TEXT_CHARS = 20_000
 
 @dataclass(frozen=True)
 class PageFrame:
-    """What every page knows: who is looking at it, whether the scripted demo plays the models, and what packages add
-    to the navigation: titles and addresses."""
+    """What every page knows: who is looking at it, whether the scripted demo plays the models, what packages add to
+    the navigation (titles and addresses), and the folders that no page shows."""
 
     caller: Caller | None
     is_demo: bool
     added: Sequence[tuple[str, str]] = ()
+    folders: Mapping[Path, str] = field(default_factory=dict)
 
     @property
     def csrf(self) -> str:
@@ -66,8 +68,10 @@ class PageFrame:
 
 
 def render(template: str, page: PageFrame, **values: Any) -> str:
-    """Render a page."""
-    return _templates().get_template(template).render(page=page, **values)
+    """Render a page. No folder of the service and of the shown runs is on it."""
+    html = _templates().get_template(template).render(page=page, **values)
+    runs = [*values.get("runs", ()), *([values["run"]] if "run" in values else [])]
+    return hide_folders(html, page.folders, runs)
 
 
 def prepare_pages() -> None:
@@ -223,9 +227,8 @@ def name_topic(question: Question) -> str:
     return _brief((question.header or "") if "\n" in question.question else question.question) or "Question"
 
 
-def _hint(text: object, folder: Path | None = None) -> str:
-    words = name_page_actions(_clean(text))
-    return words if folder is None else words.replace(str(folder), "(the run's folder)")
+def _hint(text: object) -> str:
+    return name_page_actions(_clean(text))
 
 
 def _when(at: datetime) -> Markup:
