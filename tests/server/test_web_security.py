@@ -68,6 +68,7 @@ DECISIONS = {
     "GET /added/{name}/{page:path}": Right.KNOWN,
     "GET /openapi.json": Right.KNOWN,
     "POST /mcp": Right.KNOWN,
+    "POST /mcp/ask": Right.KNOWN,
     "POST /api/runs": Right.KNOWN,
     "GET /api/runs": Right.KNOWN,
     "GET /api/questions": Right.KNOWN,
