@@ -285,6 +285,23 @@ async def test_both_sides_killed_in_the_wait_find_the_answer(depth: int) -> None
 
 
 @pytest.mark.slow
+async def test_two_killed_askers_share_one_answer() -> None:
+    askers = [("lead/coder", "Which port?"), ("lead/tester", "Please tell me: which port?")]
+    first = [begin(*each) for each in askers]
+    await open_question()
+    while len((await reader().get("work")).open_questions) < 2:
+        assert all(each.poll() is None for each in first)
+        await asyncio.sleep(0.05)
+    for each in first:
+        kill(each)
+    assert len(await reader().inbox()) == 1
+    await app().answer("work", "80")
+    again = [begin(*each) for each in askers]
+    assert [each.communicate(timeout=120)[0] for each in again] == ["answered 80\n"] * 2
+    assert len((await reader().get("work")).records) == 2
+
+
+@pytest.mark.slow
 async def test_twenty_rounds_of_cut_calls_lose_nothing() -> None:
     async with serving() as site:
         for number in range(20):
