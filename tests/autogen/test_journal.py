@@ -37,7 +37,7 @@ from upcall import Answer, Outcome, Run, RunStatus, Upcall, UserInputRequired, a
 from upcall.agents import PausableAgent
 from upcall.autogen.group_chats import make_resumable
 from upcall.autogen.journal import UNCHECKED_LEASE_TIME_S, Journal
-from upcall.autogen.record_buffer import REPLY_BUFFER_TIME_S
+from upcall.autogen.record_buffer import REPLY_BUFFER_TIME_S, RecordBuffer
 from upcall.autogen.tool_calls import check_start_time
 from upcall.errors import CallerError, RunConflict, SchemaMismatch, StoreUnavailable
 from upcall.runs.checkpoint import Checkpoint
@@ -567,6 +567,23 @@ async def test_journal_keeps_the_newer_record_after_failed_writes() -> None:
     resume.set()
     assert await soon(discarding)
     assert (list(written[-1].values()), journal.records) == ([None], {})
+
+
+async def test_records_under_way_to_the_store_count() -> None:
+    """A checkpoint that is written at that moment keeps them."""
+    begun, end = asyncio.Event(), asyncio.Event()
+
+    async def write(records: Mapping[str, str | None]) -> None:
+        begun.set()
+        await end.wait()
+
+    buffer = RecordBuffer(write, lambda records: None)
+    writing = asyncio.create_task(buffer.write({"model:1": "a reply"}))
+    await begun.wait()
+    assert buffer.records == {"model:1": "a reply"}
+    end.set()
+    await writing
+    assert buffer.records == {"model:1": "a reply"}
 
 
 async def test_journal_writes_a_reply_that_arrives_during_another(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ class RecordBuffer:
 
     def __init__(self, write: WriteRecords, check: Check) -> None:
         self._write_to, self._check = write, check
-        self._written: dict[str, str | None] = {}
+        self._sent: dict[str, str | None] = {}
         self._buffer: dict[str, str | None] = {}
         self._writing = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
@@ -41,7 +41,7 @@ class RecordBuffer:
     @property
     def records(self) -> dict[str, str | None]:
         """All records that it was given; None for a deleted one."""
-        return {**self._written, **self._buffer}
+        return {**self._sent, **self._buffer}
 
     async def write(self, records: Mapping[str, str | None]) -> None:
         """Write records, together with those that were postponed."""
@@ -74,12 +74,12 @@ class RecordBuffer:
             batch, self._buffer = self._buffer, {}
             if not batch and not always:
                 return
+            self._sent |= batch  # Before it is written: whoever asks for all records meanwhile gets these too.
             try:
                 await self._write_to(batch)
             except BaseException:
                 self._buffer = batch | self._buffer
                 raise
-            self._written |= batch
 
     async def flush(self) -> None:
         """Write all pending records.
