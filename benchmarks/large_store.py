@@ -115,6 +115,8 @@ async def measure_lists(store: RunStore) -> dict[str, Any]:
             )
     owned, failed = RunFilter(owner="user-1"), RunFilter(frozenset({RunStatus.FAILED}))
     found["list of a user with three runs, operator"] = await measure(lambda: app.list(limit=50, only=owned))
+    nobody = RunFilter(agent="nobody")
+    found["list of an agent that no run has, operator"] = await measure(lambda: app.list(limit=50, only=nobody))
     found["list of a rare status, operator"] = await measure(lambda: app.list(limit=50, only=failed))
     return found
 

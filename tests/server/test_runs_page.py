@@ -22,6 +22,8 @@ PAGE = {"Accept": "text/html"}
         ("?status=completed", True),
         ("?text=&status=&owner=&older_than=", True),
         ("?text=BUILD&owner=bob", True),
+        ("?agent=agent", True),
+        ("?agent=nobody", False),
         ("?status=failed", False),
         ("?text=no+such+task&older_than=1d", False),
     ],

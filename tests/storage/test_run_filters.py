@@ -13,7 +13,7 @@ from upcall.errors import CallerError
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.config import RunConfig
-from upcall.runs.run import Run
+from upcall.runs.run import Run, Usage
 from upcall.runs.run_filter import RunFilter, parse_filter
 from upcall.runs.run_page import EVERYBODY, Viewer
 from upcall.runs.states import RunStatus
@@ -42,7 +42,8 @@ async def fill(location: str) -> RunStore:
     store = RunStore(location)
     await add(store, "old", 90, "Mend the\nLogin page", user="alice", status=RunStatus.COMPLETED)
     await add(store, "new", 1, "Write 100% of the docs", user="alice", status=RunStatus.FAILED)
-    await add(store, "his", 2, "Mend the LOGIN form", user="bob", status=RunStatus.COMPLETED)
+    worked = {"lead-2/coder": Usage(model_calls=1)}
+    await add(store, "his", 2, "Mend the LOGIN form", user="bob", status=RunStatus.COMPLETED, usage=worked)
     await add(store, "operators", 3, "Say login", status=RunStatus.QUEUED)
     await add(store, "reviewed", 4, "Hide the login", user="bob", **asked("role:reviewer"))
     await add(store, "open", 5, "Open the login", user="bob", config=RunConfig(open=True))
@@ -61,6 +62,11 @@ async def fill(location: str) -> RunStore:
         ({"text": "100% of"}, "new"),
         ({"text": "10_% of"}, ""),
         ({"text": "OPERA"}, "operators"),
+        ({"agent": "lead"}, "reviewed"),
+        ({"agent": "coder"}, "his"),
+        ({"agent": "ledger/lead"}, ""),
+        ({"agent": "code"}, ""),
+        ({"agent": "coder", "owner": "alice"}, ""),
         ({"older_than": "1h"}, "old"),
         ({"newer_than": "150s"}, "new his"),
         ({"owner": "bob", "statuses": ["completed"], "text": "form"}, "his"),
@@ -81,6 +87,9 @@ async def test_filter_lets_through_what_fits_all_of_it(wanted: dict[str, Any], f
         (ALICE, RunFilter(text="login"), "open old"),
         (BOB, RunFilter(text="login"), "his reviewed open"),
         (ALICE, RunFilter(text="form", named=frozenset({"old", "his", "reviewed"})), "old"),
+        # Nor who works at it.
+        (ALICE, RunFilter(agent="lead"), ""),
+        (BOB, RunFilter(agent="lead"), "reviewed"),
         (ALICE, RunFilter(owner="bob"), "reviewed open"),
         (ALICE, RunFilter(statuses=frozenset({RunStatus.AWAITING_CLARIFICATION})), "reviewed"),
     ],

@@ -21,6 +21,7 @@ class RunFilter:
         owner: started by this user.
         text: with this text in the first part of the task, or at the beginning of the id (four characters or more);
             capitals and line breaks make no difference.
+        agent: at which an agent of this name worked or asked.
         named: the ids of those that fit the text by a name that they have elsewhere.
         changed_before: not changed since then.
         changed_after: changed since then.
@@ -29,6 +30,7 @@ class RunFilter:
     statuses: frozenset[RunStatus] | None = None
     owner: str | None = None
     text: str | None = None
+    agent: str | None = None
     named: frozenset[str] = frozenset()
     changed_before: datetime | None = None
     changed_after: datetime | None = None
@@ -42,6 +44,7 @@ def parse_filter(
     statuses: Iterable[str] = (),
     owner: str | None = None,
     text: str | None = None,
+    agent: str | None = None,
     older_than: str | None = None,
     newer_than: str | None = None,
     now: datetime,
@@ -52,6 +55,7 @@ def parse_filter(
         statuses: names of statuses.
         owner: who started the run.
         text: a part of the task.
+        agent: the name of an agent that worked or asked in it, at any depth.
         older_than: for how long the run has not changed: ``30d``, ``12h``, ``90m``; as `upcall store prune` takes it.
         newer_than: within which time it has changed.
         now: the time from which these count.
@@ -63,13 +67,14 @@ def parse_filter(
     named = [each for each in statuses if each]
     if unknown := [each for each in named if each not in known]:
         raise CallerError(f"There is no status {unknown[0]!r}. There are: {', '.join(known)}.")
-    for what, value in (("owner", owner), ("text", text)):
+    for what, value in (("owner", owner), ("text", text), ("agent", agent)):
         if value is not None and not is_storable(value):
             raise CallerError(f"The {what} contains what no text contains: a NUL, or bytes that are not UTF-8.")
     return RunFilter(
         statuses=frozenset(map(RunStatus, named)) if named else None,
         owner=owner or None,
         text=text if text and text.strip() else None,
+        agent=(agent or "").strip() or None,
         changed_before=parse_age(older_than, "older_than", now),
         changed_after=parse_age(newer_than, "newer_than", now),
     )

@@ -210,6 +210,9 @@ def read_filter(
         str | None,
         Query(max_length=500, description="With this text in the task or the name, or at the beginning of the id."),
     ] = None,
+    agent: Annotated[
+        str | None, Query(max_length=500, description="At which an agent of this name worked or asked.")
+    ] = None,
     older_than: Annotated[str | None, Query(description="Not changed for so long: 30d, 12h, 90m.")] = None,
     newer_than: Annotated[str | None, Query(description="Changed within this time.")] = None,
 ) -> RunFilter:
@@ -219,7 +222,7 @@ def read_filter(
         CallerError: there is no such status, or no such length of time.
     """
     ages = {"older_than": older_than, "newer_than": newer_than}
-    return parse_filter(statuses=status, owner=owner, text=text, **ages, now=identity.now())
+    return parse_filter(statuses=status, owner=owner, text=text, agent=agent, **ages, now=identity.now())
 
 
 Filter = Annotated[RunFilter, Depends(read_filter)]

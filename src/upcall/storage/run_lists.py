@@ -4,7 +4,9 @@ read."""
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby, islice
@@ -19,6 +21,7 @@ from upcall.runs.run import Run
 from upcall.runs.run_filter import EVERY_RUN, RunFilter
 from upcall.runs.run_page import EVERYBODY, DamagedRun, RunPage, Viewer, is_storable
 from upcall.runs.states import WORKING
+from upcall.storage.compression import Damaged, decode
 from upcall.storage.connection import Connection, database_errors
 from upcall.storage.databases import is_unreadable
 from upcall.storage.run_rows import as_searched, list_numbers, load_run, name_values
@@ -50,8 +53,9 @@ class _Source:
         table: the table, with what it is called in a statement.
         key: the columns that they are sorted by: the time, and the id.
         where: which rows.
-        fits: whether a filter lets a row through.
+        fits: whether a filter lets a row through, as far as columns say it.
         values: what is named in these.
+        agent: the agent that a run is wanted with, which only its record says.
     """
 
     table: str
@@ -59,6 +63,7 @@ class _Source:
     where: Sequence[str]
     fits: str
     values: Mapping[str, Any]
+    agent: str | None = None
 
 
 def list_runs(
@@ -153,26 +158,27 @@ def sees_whole(viewer: Viewer | None) -> tuple[str, dict[str, str]]:
 def _list_sources(connection: Connection, viewer: Viewer | None, only: RunFilter) -> list[_Source]:
     """List where a list of runs comes from: the shortest index for what is wanted, and for a viewer one for each way by
     which runs are theirs to see."""
-    key, (fits, values) = ("created_at", "id"), _as_condition(connection, only)
+    key, (fits, values), agent = ("created_at", "id"), _as_condition(connection, only), only.agent
     if viewer is not None:
-        own = _Source("upcall_runs", key, ["owner = :viewer"], fits, {**values, "viewer": viewer.user})
+        own = _Source("upcall_runs", key, ["owner = :viewer"], fits, {**values, "viewer": viewer.user}, agent)
         return [own, *(_list_shown(name, only, fits, values) for name in sorted(viewer.names))]
     if only.owner is not None:
-        return [_Source("upcall_runs", key, ["owner = :owner"], fits, values)]
+        return [_Source("upcall_runs", key, ["owner = :owner"], fits, values, agent)]
     if only.statuses is not None:
         numbers = [list_numbers([each]) for each in only.statuses]
-        return [_Source("upcall_runs", key, [f"status = {number}"], fits, values) for number in numbers]
-    return [_Source("upcall_runs", key, [], fits, values)]
+        return [_Source("upcall_runs", key, [f"status = {number}"], fits, values, agent) for number in numbers]
+    return [_Source("upcall_runs", key, [], fits, values, agent)]
 
 
 def _list_shown(name: str, only: RunFilter, fits: str, values: Mapping[str, Any]) -> _Source:
-    """Return where the runs come from that are shown to a name. The task of one is searched where everybody may read
-    it: to whom a question is assigned the task is not shown."""
-    if only.text is not None and name != EVERYBODY:
+    """Return where the runs come from that are shown to a name. The task of one and its agents are searched where
+    everybody may read it: to whom a question is assigned they are not shown."""
+    if (only.text is not None or only.agent is not None) and name != EVERYBODY:
         fits = "1 = 0"
     elif only != EVERY_RUN:
         fits = f"(SELECT {fits} FROM upcall_runs WHERE id = run_id)"
-    return _Source("upcall_shown_to", ("created_at", "run_id"), ["name = :name"], fits, {**values, "name": name})
+    key, shown = ("created_at", "run_id"), {**values, "name": name}
+    return _Source("upcall_shown_to", key, ["name = :name"], fits, shown, only.agent)
 
 
 def _as_condition(connection: Connection, only: RunFilter) -> tuple[str, dict[str, Any]]:
@@ -224,10 +230,23 @@ def _walk(connection: Connection, source: _Source, direction: str, start: tuple[
             f"ORDER BY {at} {direction}, {run_id} {direction} LIMIT {AT_ONCE}",
             {**source.values, **({} if start is None else {"at": start[0], "id": start[1]})},
         ).fetchall()
-        yield from (_Row(each[0], each[1], bool(each[2])) for each in rows)
+        fitting = {each[1] for each in rows if each[2]}
+        if source.agent is not None:
+            fitting = _find_with_agent(connection, fitting, source.agent)
+        yield from (_Row(each[0], each[1], each[1] in fitting) for each in rows)
         if len(rows) < AT_ONCE:
             return
         start = rows[-1][:2]
+
+
+def _find_with_agent(connection: Connection, ids: Collection[str], agent: str) -> set[str]:
+    """Find the runs at which an agent worked or asked. Only their records say it; most are unpacked, and not parsed."""
+    written, found = json.dumps(agent, ensure_ascii=False)[1:-1].encode(errors="replace"), set[str]()
+    for run_id, record in read_records(connection, sorted(ids)).items():
+        with suppress(Damaged, SchemaMismatch):  # A list without a filter names the damaged ones.
+            if written in decode(record) and agent in load_run(record, run_id).agents:
+                found.add(run_id)
+    return found
 
 
 def _choose(rows: Iterator[_Row], limit: int | None) -> tuple[list[_Row], _Row | None]:

@@ -21,7 +21,7 @@
   const timeOf = (item) => Date.parse(item.dataset.at);
 
   // Of a search, or a later page, only some are seen.
-  const CHOOSE = ["text", "owner", "asker", "status", "older_than", "newer_than", "after", "before"];
+  const CHOOSE = ["text", "owner", "asker", "agent", "status", "older_than", "newer_than", "after", "before"];
   const isPart = () => [...new URLSearchParams(location.search)].some(([name, value]) => value && CHOOSE.includes(name));
 
   const look = (times) => {

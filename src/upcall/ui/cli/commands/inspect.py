@@ -37,6 +37,9 @@ def list_runs(
     status: Annotated[list[str] | None, typer.Option(help="Only runs with this status; repeatable.")] = None,
     owner: Annotated[str | None, typer.Option(metavar="USER", help="Only runs that this user started.")] = None,
     text: Annotated[str | None, typer.Option(help="Only runs with this text in their task.")] = None,
+    agent: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only runs in which this agent worked or asked.")
+    ] = None,
     older_than: Annotated[
         str | None, typer.Option(metavar="AGE", help="Only runs that have not changed for this long: 30d, 12h, 90m.")
     ] = None,
@@ -54,6 +57,7 @@ def list_runs(
             statuses=status or (),
             owner=owner,
             text=text,
+            agent=agent,
             older_than=older_than,
             newer_than=newer_than,
             now=identity.now(),
@@ -73,6 +77,7 @@ def list_runs(
             for name, value in (
                 ("owner", owner),
                 ("text", text),
+                ("agent", agent),
                 ("older-than", older_than),
                 ("newer-than", newer_than),
             ):
