@@ -256,12 +256,6 @@ class Run(BaseModel, frozen=True, defer_build=True):
         return sorted(assumed, key=lambda pair: -(pair[0].weight or 0))
 
     @property
-    def agents(self) -> frozenset[str]:
-        """The names of the agents that worked or asked, at any depth."""
-        paths = [*(tuple(each.split("/")) for each in self.usage), *(each.question.path for each in self.records)]
-        return frozenset(name for path in (*paths, self.execution_path) for name in path)
-
-    @property
     def total_usage(self) -> Usage:
         """The total usage of all its agents."""
         return Usage.total(self.usage.values())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from upcall.errors import CallerError
+from upcall.runs.run import Run
 from upcall.runs.run_page import is_storable
 from upcall.runs.states import RunStatus
 from upcall.setting_types import parse_seconds
@@ -37,6 +38,12 @@ class RunFilter:
 
 
 EVERY_RUN = RunFilter()
+
+
+def list_agents(run: Run) -> frozenset[str]:
+    """Return the names of the agents that worked or asked in a run, at any depth."""
+    paths = [*(each.split("/") for each in run.usage), *(each.question.path for each in run.records)]
+    return frozenset(name for path in (*paths, run.execution_path) for name in path)
 
 
 def parse_filter(

@@ -18,7 +18,7 @@ from upcall.errors import CallerError, SchemaMismatch, UnknownRun
 from upcall.questions.answer import Answer
 from upcall.runs import queued
 from upcall.runs.run import Run
-from upcall.runs.run_filter import EVERY_RUN, RunFilter
+from upcall.runs.run_filter import EVERY_RUN, RunFilter, list_agents
 from upcall.runs.run_page import EVERYBODY, DamagedRun, RunPage, Viewer, is_storable
 from upcall.runs.states import WORKING
 from upcall.storage.compression import Damaged, decode
@@ -244,7 +244,7 @@ def _find_with_agent(connection: Connection, ids: Collection[str], agent: str) -
     written, found = json.dumps(agent, ensure_ascii=False)[1:-1].encode(errors="replace"), set[str]()
     for run_id, record in read_records(connection, sorted(ids)).items():
         with suppress(Damaged, SchemaMismatch):  # A list without a filter names the damaged ones.
-            if written in decode(record) and agent in load_run(record, run_id).agents:
+            if written in decode(record) and agent in list_agents(load_run(record, run_id)):
                 found.add(run_id)
     return found
 
