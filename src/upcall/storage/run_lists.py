@@ -324,6 +324,8 @@ def batch_ids(ids: Iterable[str]) -> Iterator[list[str]]:
 
 def read_records(connection: Connection, ids: Sequence[str]) -> dict[str, bytes]:
     """Read the records of some runs, as far as the file can be read."""
+    if not ids:
+        return {}
     try:
         return _select_records(connection, ids)
     except database_errors() as error:
