@@ -650,12 +650,10 @@ async def test_question_never_becomes_a_result_or_a_task(model: Model) -> None:
 @pytest.mark.needs("workspace")
 @SCENARIO
 async def test_checkpoint_has_a_question_only_at_a_pause(model: Model) -> None:
-    """The call, both frames that wait, and the words and the data of the hand-off; no member keeps a copy. The journal
-    has the reply that made the call."""
+    """The call, both frames that wait, and the words and the data of the hand-off; no member keeps a copy."""
     app = new_app(model())
-    checkpoint = (await app.store.load((await app.start(TASK)).id)).checkpoint
-    assert checkpoint.model_copy(update={"journal": {}}).dump().count("Which framework?") == 5
-    assert str(checkpoint.journal).count("Which framework?") == 1
+    stored = await app.store.load((await app.start(TASK)).id)
+    assert stored.checkpoint.dump().count("Which framework?") == 5
 
 
 @pytest.mark.needs("workspace")

@@ -116,8 +116,10 @@ class SegmentWriter:
 
     def journal_beyond(self, run: Run) -> Mapping[str, str]:
         """Return what the next checkpoint keeps of the journal: a fork finds there what does not depend on its answer.
-        If the run got answers since its checkpoint, a fork cannot be at that point again without it."""
-        return self.journal.records if self._keeps_journals or len(run.answers) > self._answered else {}
+        If the run got answers since its checkpoint, a fork cannot be at that point again without it; if it has paused
+        before, a fork at an earlier question does not do that work again."""
+        has_answers = len(run.answers) > self._answered
+        return self.journal.records if has_answers or (self._keeps_journals and self.pauses > 0) else {}
 
     async def read_transcript(self) -> None:
         """Continue the transcript of this segment, if it was interrupted before."""
