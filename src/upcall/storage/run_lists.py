@@ -240,7 +240,7 @@ def _walk(connection: Connection, source: _Source, direction: str, start: tuple[
 
 
 def _find_with_agent(connection: Connection, ids: Collection[str], agent: str) -> set[str]:
-    """Find the runs at which an agent worked or asked. Only their records say it; most are unpacked, and not parsed."""
+    """Find the runs at which an agent worked or asked. Only their records say it; most of these are not parsed."""
     written, found = json.dumps(agent, ensure_ascii=False)[1:-1].encode(errors="replace"), set[str]()
     for run_id, record in read_records(connection, sorted(ids)).items():
         with suppress(Damaged, SchemaMismatch):  # A list without a filter names the damaged ones.
