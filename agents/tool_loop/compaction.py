@@ -5,7 +5,8 @@ The rules:
 - Its messages stay as they are, in its state. Notes are a view of them for its model, like that of a model context.
 - A call and its result are replaced together. Open calls are no part of the messages, so they are never replaced.
 - Kept word for word: the system message, the task, what the user wrote, the questions of the agent and their answers.
-  Answers to questions of its tools and of the agents below it are repeated after the notes.
+  Answers to questions of its tools and of the agents below it, and what was answered where a call was not simply
+  approved, are repeated after the notes.
 - The notes are written by the agent's own model, in calls that the journal records like any other: a replay takes them
   from there. What these calls read fits the model too, however long a result is: it is read in pieces.
 - New notes are made of the notes so far and of what happened since. There are none where they would gain little.
@@ -39,6 +40,9 @@ from upcall.autogen.model_calls import call_model, result_of
 from upcall.autogen.scope import current_scope
 from upcall.autogen.usage import add_usage
 from upcall.errors import ConversationTooLong
+from upcall.questions.answer import Answer
+from upcall.questions.approval import Allowed, read_decision
+from upcall.questions.question import Question
 from upcall.text import shorten, shorten_middle
 
 BYTES_PER_TOKEN = 4
@@ -101,7 +105,9 @@ class Compactor:
         if part is None:
             return ()
         replaced = part.end - len(part.kept)
-        turn.compaction = Compaction(notes=notes, end=part.end, kept=part.kept, answers=self._list_answers())
+        turn.compaction = Compaction(
+            notes=notes, end=part.end, kept=part.kept, answers=self._list_answers(turn, part.end)
+        )
         turn.count_tokens(self._parts.name, usage)
         content = (
             f"(its conversation nears the {part.window:,} tokens that its model takes: notes on {replaced} earlier "
@@ -117,10 +123,13 @@ class Compactor:
         ]
 
     def learn(self, turn: Turn, messages: Sequence[LLMMessage], tools: Sequence[ToolSchema]) -> bool:
-        """Note that the server refused a request as too long; return whether notes can make it shorter."""
+        """Note that the server refused a request as too long; return whether notes, or shorter results, can make it
+        shorter."""
         use, _ = self._measure(turn, messages, tools)
         window = int(use.used * SHRINK)
-        if not self._share or window < LEAST_WINDOW or self._find_part(turn, window) is None:
+        if not self._share or window < LEAST_WINDOW:
+            return False
+        if self._find_part(turn, window) is None and _shorten_all(messages, window) == [*messages]:
             return False
         turn.window = window
         return True
@@ -130,8 +139,7 @@ class Compactor:
         use, window = self._measure(turn, messages, tools)
         if not window or use.used <= window * SHRINK:
             return messages
-        limit = int(window * RECENT_SHARE * BYTES_PER_TOKEN)
-        return [_shorten_results(each, limit) for each in messages]
+        return _shorten_all(messages, window)
 
     def _measure(
         self, turn: Turn, messages: Sequence[LLMMessage], tools: Sequence[ToolSchema]
@@ -168,7 +176,7 @@ class Compactor:
                 break
             if not isinstance(messages[number], FunctionExecutionResultMessage):
                 end = number
-        return end
+        return end if end < len(messages) else begin
 
     def _list_kept(self, turn: Turn, end: int) -> list[int]:
         """List the messages before `end` that stay word for word."""
@@ -189,13 +197,23 @@ class Compactor:
                 kept |= {number, number + 1}
         return sorted(each for each in kept if each < end)
 
-    def _list_answers(self) -> list[str]:
-        """List what the user answered to tools and agents below this one, with the questions; never a secret."""
+    def _list_answers(self, turn: Turn, end: int) -> list[str]:
+        """List what the user answered, with the questions, while calls were made that the notes replace: to their tools
+        and the agents below, and where a call was not approved as it was; never a secret. No answer that came later:
+        in a replay, that too is known."""
         resolver, name = current_scope().resolver, self._parts.name
+        made = {
+            result.call_id
+            for message in turn.messages[:end]
+            if isinstance(message, FunctionExecutionResultMessage)
+            for result in message.content
+        }
         return [
             f"{question.question}\n{shorten(answer.as_text(), _ANSWER_CHARS)}"
             for question, answer in (resolver.answered if resolver else ())
-            if name in question.path and not question.secret and (question.tool or question.path[-1] != name)
+            if any(agent == name and call in made for agent, call in zip(question.path, question.calls, strict=False))
+            and not question.secret
+            and (question.tool or question.path[-1] != name or _restricts(question, answer))
         ]
 
     # -- the notes ----------------------------------------------------------------------------------------------------
@@ -228,6 +246,11 @@ class Compactor:
 
 def _is_given(message: LLMMessage) -> bool:
     return isinstance(message, UserMessage) and message.source != REMINDER
+
+
+def _restricts(question: Question, answer: Answer) -> bool:
+    """Return whether the user did not simply allow a call."""
+    return question.approval is not None and read_decision(question.approval, answer) != Allowed()
 
 
 def _asks(message: AssistantMessage) -> bool:
@@ -271,6 +294,11 @@ def _group(steps: Iterable[str], room: int) -> Iterator[str]:
         size += len(step.encode()) + 1
     if group:
         yield "\n".join(group)
+
+
+def _shorten_all(messages: Iterable[LLMMessage], window: int) -> list[LLMMessage]:
+    limit = int(window * RECENT_SHARE * BYTES_PER_TOKEN)
+    return [_shorten_results(each, limit) for each in messages]
 
 
 def _shorten_results(message: LLMMessage, limit: int) -> LLMMessage:

@@ -16,8 +16,17 @@ from forked import run_python
 
 from upcall import Run, RunStatus, Upcall
 from upcall.agents.tool_loop.turn import Compaction
+from upcall.autogen.scope import RunScope, enter_scope
+from upcall.options import ResolutionOptions
+from upcall.policy.resolver import AnswerResolver
+from upcall.questions.answer import Answer
+from upcall.questions.question import Question
+from upcall.questions.record import QuestionRecords
 from upcall.runs.transcript import EntryKind
 from upcall.testing import LoopbackServer
+
+IN_TIME = {"c2": True, "c20": False}
+"""Calls, and whether their answers came before the notes were made; in a replay all answers are known."""
 
 Serve = Callable[[Reader], str]
 
@@ -101,6 +110,30 @@ async def test_compaction_keeps_answers_to_tools_and_nested_agents(tmp_path: Pat
     _, run = await read_all(reader, serve(reader), tmp_path)
     assert (run.result, reader.refused) == ("All read.", 0)
     assert "COLOUR-7?" in json.dumps(reader.last)
+
+
+async def test_compaction_keeps_why_a_call_was_refused(tmp_path: Path, serve: Serve) -> None:
+    reader = Reader(calls=60, asks="approval")
+    _, run = await read_all(reader, serve(reader), tmp_path)
+    assert (run.result, reader.noted > 0) == ("Read.", True)
+    assert "COLOUR-deploy()" in json.dumps(reader.last)
+
+
+async def test_second_refusal_keeps_the_last_call(tmp_path: Path, serve: Serve) -> None:
+    reader = Reader(calls=4, long=4, words=16_000, known=None)
+    _, run = await read_all(reader, serve(reader), tmp_path)
+    assert (run.result, reader.refused) == ("Read.", 2)
+    assert (reader.last[-1]["role"], reader.last[-1]["tool_call_id"]) == ("tool", "c4")
+
+
+async def test_notes_name_no_answer_to_a_later_call(tmp_path: Path, serve: Serve) -> None:
+    reader = Reader(calls=20, asks="")
+    asked = [Question(question=f"Colour of {call}?", path=("reader",), calls=(call,), tool="read") for call in IN_TIME]
+    records = QuestionRecords.build((), [(each, Answer(question_id=each.id, text="Blue")) for each in asked])
+    with enter_scope(RunScope(resolver=AnswerResolver(ResolutionOptions(), records))):
+        await soon(reader.team(serve(reader))().run(task=TASK))
+    assert reader.noted > 0
+    assert [each.question in json.dumps(reader.last) for each in asked] == [*IN_TIME.values()]
 
 
 async def test_compaction_is_an_event_of_the_transcript(tmp_path: Path, serve: Serve) -> None:

@@ -51,8 +51,9 @@ class Reader:
         known: how many tokens the agent knows it to take.
         compact_at: the option of the agent.
         several: how many parts a reply reads.
-        asks: whether the ``model`` asks the user, or its ``tool``.
+        asks: whether the ``model`` asks the user, or its ``tool``, or a call needs an ``approval``.
         long: the part that is longer than the model takes.
+        words: how long that part is.
         notes: whether it writes notes at all.
         nested: whether it works for another agent.
         dies: the part in which the process is killed.
@@ -64,6 +65,7 @@ class Reader:
     several: int = 1
     asks: str = "model"
     long: int = 0
+    words: int = 8_000
     notes: bool = True
     nested: bool = False
     dies: int = 0
@@ -82,7 +84,8 @@ class Reader:
                 "reader",
                 client,
                 system_message="You are the reader.",
-                tools=[self.read],
+                tools=[self.read, self.deploy],
+                approve=["deploy"],
                 compact_at=self.compact_at,
                 max_rounds=300,
             )
@@ -112,6 +115,8 @@ class Reader:
         first = (number - 1) * self.several + 1
         if first > self.calls:
             return "Read."
+        if self.asks == "approval" and first == 7:
+            return Call("deploy", {}, id="c7")
         if self.asks == "model" and {5, 90} & {*range(first, first + self.several)}:
             part = 5 if first <= 5 else 90
             return Call("ask_user", {"question": f"Which colour for part {part}?"}, id=f"c{first}")
@@ -124,7 +129,11 @@ class Reader:
         if part == 7 and self.asks == "tool":
             await ask("Which colour for part 7?")
         fact = f"FACT-{part} is w{part} " if part % 10 == 0 else ""
-        return fact + f"filler {part} " * (8_000 if part == self.long else 120)
+        return fact + f"filler {part} " * (self.words if part == self.long else 120)
+
+    async def deploy(self) -> str:
+        """Deploy what was read."""
+        return "Deployed."
 
     read = idempotent(read)  # type: ignore[assignment]
 
