@@ -14,13 +14,16 @@ from scenario import TASK
 from services import Site, one_agent, serving, settle, start
 from stores import FIRST
 
-from upcall import Run, identity
+from upcall import Run, Settings, identity
 from upcall.errors import WorkspaceMissing
+from upcall.questions.question import ClarificationType, Question
+from upcall.questions.record import QuestionRecords
+from upcall.runs.config import RootTeamConfig, RunConfig
 from upcall.runs.states import RunStatus
 from upcall.runs.transcript import EntryKind, TranscriptEntry
 from upcall.server.page_words import name_page_actions
 from upcall.server.problems import describe
-from upcall.server.server_folders import hide_folders
+from upcall.server.server_folders import hide_folders, name_folders
 from upcall.server.service import Caller
 from upcall.server.views import MAX_ENTRIES
 from upcall.storage.transcripts import write_transcript
@@ -50,6 +53,10 @@ async def store_entries(site: Site, user: str, *entries: TranscriptEntry) -> str
 
 def message(text: str, number: int = 1) -> TranscriptEntry:
     return TranscriptEntry(EntryKind.MESSAGE, ("lead",), identity.now(), text, number=number)
+
+
+def works_in(folder: Path) -> RunConfig:
+    return RunConfig(team=RootTeamConfig(workspace=folder))
 
 
 @asynccontextmanager
@@ -205,20 +212,33 @@ async def test_page_of_a_run_names_no_folder() -> None:
     assert "(the run&#39;s folder) is missing." in pages[1]
 
 
-async def test_no_text_of_a_page_names_folders(tmp_path: Path) -> None:
-    path = str(tmp_path / "notes" / "a<b")
-    quoted = f"Read `{tmp_path}/x.md`, {tmp_path}-2 and {path}"
-    entries = [
-        message(quoted),
-        TranscriptEntry(EntryKind.CALL, ("lead",), identity.now(), f'{{"path": "{path}"}}', name="read", number=2),
-        TranscriptEntry(EntryKind.RESULT, ("lead",), identity.now(), f"{path}: not found", name="read", number=3),
-        TranscriptEntry(EntryKind.THOUGHT, ("lead",), identity.now(), f"It is in {tmp_path}.", number=4),
-    ]
+async def test_pages_show_words_of_agents_and_people_exactly(tmp_path: Path) -> None:
+    command = f"rm -rf {tmp_path}/data {Path.home()}/data"
+    asked = Question(
+        question=f"May I run {command}?", path=("lead",), clarification_type=ClarificationType.RISK_CONFIRMATION
+    )
+    run = Run(
+        task=command,
+        user="alice",
+        status=RunStatus.AWAITING_CLARIFICATION,
+        records=QuestionRecords.build([asked]),
+        config=works_in(tmp_path / "data"),
+    )
     async with serving() as site, await site.browser("alice") as alice:
-        page = await show(alice, f"/runs/{await store_entries(site, 'alice', *entries)}")
-    assert page.count("(a folder of this service)") >= 4
-    assert page.replace(f"{tmp_path}-2", "").count(str(tmp_path)) == 0
-    assert f"{tmp_path}-2" in page
+        await site.service.store.create(run, FIRST)
+        result = TranscriptEntry(EntryKind.RESULT, ("lead",), identity.now(), f"Done: {command}", number=2)
+        await site.service.store.database.write(write_transcript(run.id, 0, [message(command), result]))
+        pages = [await show(alice, path) for path in ("/", "/runs", f"/runs/{run.id}")]
+    assert [(command in page, "folder)" in page) for page in pages] == [(True, False)] * 3
+    assert (f"May I run {command}?" in pages[0], f"Done: {command}" in pages[2]) == (True, True)
+
+
+async def test_errors_of_runs_name_folders_to_the_operator(tmp_path: Path) -> None:
+    run = Run(task="Look", user="alice", status=RunStatus.FAILED, error=f"{tmp_path}/upcall.db is missing.")
+    async with serving() as site, await site.browser("alice") as alice, await site.caller() as operator:
+        await site.service.store.create(run, FIRST)
+        pages = [await show(each, f"/runs/{run.id}") for each in (alice, operator)]
+    assert [str(tmp_path) in page for page in pages] == [False, True]
 
 
 def test_problem_of_a_missing_workspace_names_no_folder() -> None:
@@ -226,10 +246,28 @@ def test_problem_of_a_missing_workspace_names_no_folder() -> None:
     assert ("in its workspace (the run's folder): it does not exist" in detail, "/data" in detail) == (True, False)
 
 
-def test_hidden_folders_stay_in_fields_that_are_sent() -> None:
-    page = '<p title="/srv/site">/srv/site/a &amp; /srv/sites</p><textarea>/srv/site</textarea>'
-    hidden = hide_folders(page, {Path("/srv/site"): "(the folder site)", Path("/srv/site/a"): "(an inner one)"})
-    assert hidden == '<p title="/srv/site">(an inner one) &amp; /srv/sites</p><textarea>/srv/site</textarea>'
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("/srv/site/a, '/srv/site'. /srv/site/b.py", "(an inner one), '(the folder site)'. (the folder site)/b.py"),
+        ("/srv/site: it is gone; `/srv/site/a.`", "(the folder site): it is gone; `(an inner one).`"),
+        ("/srv/sites /srv/site-2 /srv/site.old", None),
+        ("https://example.org/srv/site/x file:///srv/site backup:/srv/site", None),
+        ("/backup/srv/site ~/srv/site ../srv/site $HOME/srv/site", None),
+        ("route /app of https://example.org/app", None),
+    ],
+)
+def test_errors_hide_whole_folders_only(text: str, hidden: str | None) -> None:
+    folders = {Path("/srv/site"): "(the folder site)", Path("/srv/site/a"): "(an inner one)"}
+    assert hide_folders(text, folders, Run(task="Look", config=works_in(Path("/app")))) == (hidden or text)
+
+
+def test_folders_of_a_service_have_names_of_their_own(tmp_path: Path) -> None:
+    folders = name_folders(Settings.read(None), tmp_path / "store" / "upcall.db", {"site": Path("/srv/site")})
+    assert {"(the home folder)", "(the service's folder)", "(the store's folder)", "(the folder site)"} <= {
+        *folders.values()
+    }
+    assert len({*folders.values()}) == len(folders)
 
 
 def test_scripts_and_styles_stay_below_60_kilobytes() -> None:

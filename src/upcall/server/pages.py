@@ -71,7 +71,8 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
     _add_doors(router, authenticator)
 
     def frame(caller: Caller) -> PageFrame:
-        return PageFrame(caller, service.is_demo, list_added(service, caller), service.folders)
+        folders = None if service.is_operator(caller) else service.folders
+        return PageFrame(caller, service.is_demo, list_added(service, caller), folders)
 
     async def show_inbox(
         caller: Caller,

@@ -77,7 +77,7 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
         lifespan=lambda _: _work_beside(service, tools.session_manager, asking.session_manager),
     )
     made.state.authenticator = authenticator
-    made.state.frame = PageFrame(None, service.is_demo, folders=service.folders)
+    made.state.frame = PageFrame(None, service.is_demo)
     streams = Streams()
     made.include_router(make_router(service, authenticator, streams))
     made.include_router(make_agui(service, authenticator, streams))

@@ -1,49 +1,49 @@
-"""The folders of the machine that serves, which no page shows: whoever reads one sees what the folder is instead.
+"""The folders of the machine that serves, which no error or warning of a run names to those who do not run the service:
+they read what the folder is instead.
 
-They are replaced in the finished page, so that no text passes by: what models wrote, results of tools, errors. What
-stands in a form and is sent back stays as it is, and so do attributes.
+Only these texts are changed. What agents, tools and people wrote is shown as they wrote it: a person decides on it, and
+a command whose folder is hidden cannot be judged. What is wrong with a request is not changed either: it repeats what
+the caller gave, and a folder hidden there would confirm a guess.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from markupsafe import escape
-
-from upcall.lazy_pattern import LazyPattern
 from upcall.runs.run import Run
 from upcall.settings import Settings
 from upcall.state_folder import find_state_folder
 from upcall.teams import load_roles
 
 OF_RUN = "(the run's folder)"
-OF_SERVICE = "(a folder of this service)"
 
-_KEPT = LazyPattern(r"(<textarea\b.*?</textarea>|<[^>]*>)", re.DOTALL)
+_BEFORE = r"(?<![^\s'\"`(\[{<=,;|])"
+_AFTER = r"(?!\.*[^\s/\\.,;:!?'\"`)\]}>|])"
+"""Around a folder: what is no part of a longer path, of a name or of an address."""
 
 
 def name_folders(settings: Settings, store_file: Path | None, workspaces: Mapping[str, Path]) -> Mapping[Path, str]:
-    """Return the folders of a service, and what is shown in their place. Those at the top of the file system are none:
-    their names are words."""
-    named = [kind.pin(settings).get("workspace") for kind in load_roles()]
-    known = [Path.cwd(), Path.home(), find_state_folder(), store_file and store_file.parent, *named]
-    found = {Path(os.path.abspath(each)): OF_SERVICE for each in known if each is not None}
-    found |= {folder: f"(the folder {name})" for name, folder in workspaces.items()}
-    return {folder: words for folder, words in found.items() if len(folder.parts) > 2}
+    """Return the folders of a service, each with a name of its own to be shown instead."""
+    pinned = [kind.pin(settings).get("workspace") for kind in load_roles()]
+    known = {
+        "(the home folder)": Path.home(),
+        "(the state folder)": find_state_folder(),
+        "(the store's folder)": store_file and store_file.parent,
+        "(the service's folder)": Path.cwd(),
+        "(the workspace)": next((each for each in pinned if each is not None), None),
+        **{f"(the folder {name})": folder for name, folder in workspaces.items()},
+    }
+    return {Path(os.path.abspath(folder)): name for name, folder in known.items() if folder is not None}
 
 
-def hide_folders(html: str, folders: Mapping[Path, str], runs: Iterable[Run] = ()) -> str:
-    """Return a page with what its texts name of these folders, and of those of runs, replaced."""
-    names = {str(folder): words for folder, words in folders.items()}
-    names |= {str(run.workspace): OF_RUN for run in runs if run.workspace is not None}
-    shown = {str(escape(folder)): str(escape(words)) for folder, words in names.items()}
-    if not any(folder in html for folder in shown):
-        return html
-    longest_first = sorted(shown, key=len, reverse=True)
-    pattern = re.compile(rf"({'|'.join(map(re.escape, longest_first))})(?![\w-])")
-    parts = _KEPT.split(html)
-    parts[::2] = [pattern.sub(lambda match: shown[match[1]], text) for text in parts[::2]]
-    return "".join(parts)
+def hide_folders(text: str, folders: Mapping[Path, str], run: Run | None = None) -> str:
+    """Return a text with the names of these folders, and of that of a run, instead of the folders. Those at the top of
+    the file system stay: their names are words."""
+    shown = {**folders, run.workspace: OF_RUN} if run is not None and run.workspace is not None else folders
+    names = {str(folder): name for folder, name in shown.items() if len(folder.parts) > 2}
+    longest_first = sorted(names, key=len, reverse=True)
+    pattern = rf"{_BEFORE}({'|'.join(map(re.escape, longest_first))}){_AFTER}"
+    return re.sub(pattern, lambda found: names[found[1]], text) if names else text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -49,12 +49,12 @@ MAX_TEXT_CHARS = 20_000
 @dataclass(frozen=True)
 class PageFrame:
     """What every page knows: who is looking at it, whether the scripted demo plays the models, what packages add to
-    the navigation (titles and addresses), and the folders that no page shows."""
+    the navigation (titles and addresses), and the folders that it does not name (`None`: it names all)."""
 
     caller: Caller | None
     is_demo: bool
     added: Sequence[tuple[str, str]] = ()
-    folders: Mapping[Path, str] = field(default_factory=dict)
+    folders: Mapping[Path, str] | None = None
 
     @property
     def csrf(self) -> str:
@@ -66,12 +66,14 @@ class PageFrame:
         """Who is looking at it, in words; None before login."""
         return None if self.caller is None else self.caller.user or "you"
 
+    def hide_folders(self, text: str, run: Run | None = None) -> str:
+        """Return an error or a warning of a run without folders of this machine."""
+        return text if self.folders is None else hide_folders(text, self.folders, run)
+
 
 def render(template: str, page: PageFrame, **values: Any) -> str:
-    """Render a page. No folder of the service and of the shown runs is on it."""
-    html = _templates().get_template(template).render(page=page, **values)
-    runs = [*values.get("runs", ()), *([values["run"]] if "run" in values else [])]
-    return hide_folders(html, page.folders, runs)
+    """Render a page."""
+    return _templates().get_template(template).render(page=page, **values)
 
 
 def prepare_pages() -> None:
