@@ -15,7 +15,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core.tools import FunctionTool
 from scenario import upcall
 
-from upcall import Run, RunStatus, Settings, Upcall
+from upcall import Run, RunStatus, Settings, Upcall, idempotent
 from upcall import ask as ask_user
 from upcall.agents import PausableAgent
 from upcall.errors import AnswerRefused, CallerError, UnknownRun
@@ -576,3 +576,89 @@ async def test_tree_of_many_branches_loads_only_what_it_shows(monkeypatch: pytes
     rows = await bench.app.forks.tree(made[-1].id)
     assert [row.run.id for row in rows] == [run.id, made[-1].id, made[0].id]
     assert len(loaded) <= 3 + 2  # The run itself, and the one above it.
+
+
+DEPLOY_STEPS: dict[str, list[Reply]] = {
+    "lead": [ask("Which color?"), Call("deploy", {}, "call_1"), "report"],
+    "nested": [ask("Which color?"), Call("coder", {"task": "Code"}, "call_1"), "report"],
+    "coder": [ask("Which port?"), Call("deploy", {}, "call_1"), "done"],
+}
+
+
+@pytest.mark.parametrize("who", ["lead", "nested"])
+async def test_departed_agent_makes_its_calls_behind_a_pause(who: str) -> None:
+    """The server gives the same ids again; the human allows the act in the branch, and it is done there."""
+    deployed = list[str]()
+
+    async def deploy() -> str:
+        """Deploy."""
+        deployed.append("once")
+        return f"deployed {len(deployed)}"
+
+    def respond(request: Request) -> Reply:
+        steps = DEPLOY_STEPS["coder" if "You are the coder." in request.system else who]
+        reply = steps[sum(each["role"] == "assistant" for each in request.messages)]
+        return str([*request.tool_results.values()]) if reply == "report" else reply
+
+    def agent(name: str, *nested: PausableAgent) -> PausableAgent:
+        texts = f"You are the {name}."
+        return PausableAgent(
+            name, client, system_message=texts, tools=[deploy], approve=["deploy"] if not nested else [], agents=nested
+        )
+
+    client = ScriptedModelClient(respond)
+    app = Upcall(
+        team=lambda: RoundRobinGroupChat([agent("lead", *[agent("coder")] * (who == "nested"))], max_turns=1),
+        store="runs.db",
+    )
+    run = await finish(app, await app.start("Go"), "red")
+    assert deployed == ["once"]
+    question = next(each for each in run.answered_questions if each.question == "Which color?")
+    forked = await finish(app, await app.fork(run.id, question.id, "blue"), "blue")
+    assert (forked.status, deployed) == (RunStatus.COMPLETED, ["once"] * 2)
+
+
+async def finish(app: Upcall, run: Run, color: str) -> Run:
+    """Answer each question: allow what is to be approved."""
+    while run.questions:
+        (question,) = run.questions
+        run = await app.answer(run.id, "1" if question.approval else color)
+    return run
+
+
+@pytest.mark.parametrize("ids", [("call_0", "call_0"), ("one", "two"), ("", "")])
+async def test_idempotent_tool_looks_again_at_what_changed(ids: tuple[str, str]) -> None:
+    """Where a server numbers calls anew in each reply, it is their order that tells which reply made which."""
+    written, seen = list[str](), list[str]()
+
+    async def save(text: str) -> str:
+        """Save."""
+        written.append(text)
+        return "saved"
+
+    @idempotent
+    async def look() -> str:
+        """Look."""
+        seen.append(written[-1])
+        return seen[-1]
+
+    def respond(request: Request) -> Reply:
+        number, results = (
+            sum(each["role"] == "assistant" for each in request.messages),
+            [*request.tool_results.values()],
+        )
+        if "You are the coder." in request.system:
+            return [ask("Which color?"), Call("save", {"text": results[0]}) if results else "", "done"][number]
+        return [Call("coder", {"task": "Paint"}, ids[0]), Call("look", {}, ids[1]), f"end {results[-1:]}"][number]
+
+    def team() -> Team:
+        coder = PausableAgent("coder", client, system_message="You are the coder.", tools=[save])
+        return RoundRobinGroupChat([PausableAgent("lead", client, tools=[look], agents=[coder])], max_turns=1)
+
+    client = ScriptedModelClient(respond)
+    app = Upcall(team=team, store="runs.db")
+    run = await app.answer((await app.start("Go")).id, "red")
+    plan = await app.forks.plan(run.id, run.answered_questions[0].id)
+    assert plan.tool_calls_again == {"lead/coder/save": 1, "lead/look": 1}
+    forked = await app.fork(run.id, run.answered_questions[0].id, "blue")
+    assert (forked.result, seen) == ("end ['blue']", ["red", "blue"])

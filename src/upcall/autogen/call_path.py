@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 
 from upcall.questions.question import Question
-from upcall.runs.journal_records import CallPath
+from upcall.runs.call_paths import CallPath
 
 _callers: ContextVar[CallPath] = ContextVar("upcall_callers", default=())
 

@@ -11,7 +11,8 @@ A run that was cut off restarts from its last checkpoint. Each model call and to
 - A replay takes an identical request's reply, else the next unused one of the same agent: members that work side by
   side may have received more or fewer of each other's messages this time. A fork takes identical ones alone, because
   its answers differ; but those of all the work of its run, also of what came after the fork (`EarlierWork`). What does
-  not depend on the answer is thereby found, whoever did it; what does, differs from all that is recorded.
+  not depend on the answer is thereby found, whoever did it. An agent that asks its model something new has departed:
+  from then on its tool calls, and those below it, are its own, whatever they look like, over pauses and kills.
 - What the human writes to an agent at work is recorded where the agent takes it in. A replay takes it in there again,
   and nothing else until the records are used up: whatever came later was not seen by the replies that are recorded.
 - A checkpoint ends a journal; the keys of the next one are made with another epoch.
@@ -41,7 +42,8 @@ from upcall.autogen.scope import current_scope
 from upcall.autogen.tool_calls import StartedLate, ToolCall, check_start_time, current_call, enter_call
 from upcall.errors import ModelReplyInvalid, SchemaMismatch
 from upcall.lazy_pattern import LazyPattern
-from upcall.runs.journal_records import CallPath, EarlierWork, ReplyRecord, ToolOutcome, ToolRecord
+from upcall.runs.call_paths import CallPath
+from upcall.runs.journal_records import EarlierWork, ReplyRecord, ToolOutcome, ToolRecord
 from upcall.runs.steering import SteeringMessage, TakenMessages
 from upcall.text import replace_surrogates
 
@@ -74,6 +76,7 @@ class Journal:
         check: raises for records that can never be stored: their caller gets the error, and no others are delayed.
         exact: whether a reply is replayed only for an identical request, as in a fork, where an answer differs.
         earlier: what the run was forked from has done: an identical call is taken from there.
+        departed: the agents that had departed from that work before this segment.
         on_delivery: receives the questions whose answers reached their askers in mid-turn.
     """
 
@@ -87,6 +90,7 @@ class Journal:
         check: Check = lambda records: None,
         exact: bool = False,
         earlier: Sequence[EarlierWork] = (),
+        departed: Sequence[CallPath] = (),
         on_delivery: Callable[[Sequence[str]], None] = lambda question_ids: None,
     ) -> None:
         self._run_id, self._epoch, self._records = run_id, epoch, records
@@ -113,6 +117,9 @@ class Journal:
         self._counts = {who: len(known) for who, known in self._replies.items()}
         self._exact = exact
         self.earlier = EarlierCalls(earlier)
+        self._is_fork = exact or bool(earlier)
+        self.departed: dict[CallPath, None] = dict.fromkeys(departed)
+        """The agents that have departed from the earlier work, each with the calls in which it did."""
         self.report_delivery = on_delivery
         self._diverged: set[tuple[Any, ...]] = set()
 
@@ -162,6 +169,8 @@ class Journal:
             known = _read(ReplyRecord, self._records[there])
             self._taken.add(there)
             self._unused.pop(there, None)
+            if known.own:
+                self._depart(agent)
         else:
             known, there = self._take_earlier_reply(key, asker, agent, [*request, *options]), key
         if known is not None:
@@ -192,6 +201,7 @@ class Journal:
                     above=current_path(),
                     agent=agent,
                     place=self._next_place(),
+                    own=self._is_fork or None,
                 )
             )
         except _NotReadable as error:
@@ -206,6 +216,7 @@ class Journal:
             self._named.discard(name)
             raise
         self._diverged.add(who)
+        self._depart(agent)
         self._counts[asker] = number + 1
         if len(text) > MAX_BUFFERED:
             await self._buffer.write({key: text, **spent})
@@ -240,12 +251,18 @@ class Journal:
     def _has_diverged(self, agent: str) -> bool:
         """Return whether `agent`, or one that it works for, has departed from the records: in a fork its calls then
         count as different, even if they look the same."""
-        return self._exact and self._has_departed(agent)
-
-    def _has_departed(self, agent: str) -> bool:
         above = current_path()
         path = [(*above[:depth], above[depth][0]) for depth in range(len(above))]
-        return any(who in self._diverged for who in [*path, (*above, agent)])
+        return self._exact and any(who in self._diverged for who in [*path, (*above, agent)])
+
+    def _depart(self, agent: str) -> None:
+        if self._is_fork:
+            self.departed[(*current_path(), (agent, ""))] = None
+
+    def _has_departed(self, agent: str) -> bool:
+        """Return whether `agent`, or one that it works for, has departed from the earlier work."""
+        above = (*current_path(), (agent, ""))
+        return any((*above[:depth], (above[depth][0], "")) in self.departed for depth in range(len(above)))
 
     def _take_earlier_reply(self, key: str, asker: str, agent: str, of: Sequence[str]) -> ReplyRecord | None:
         """Return the reply to an identical request in the earlier work, and record it under this key."""
@@ -294,13 +311,16 @@ class Journal:
         self._last.pop((*current_path(), agent), None)
         given = json.dumps(arguments, sort_keys=True, default=str)
         key = self._key("tool", agent, call_id, [tool, given, *answers])
-        if (text := self._records.get(key)) is not None and not self._has_diverged(agent):
+        text, has_departed = self._records.get(key), self._has_departed(agent)
+        if text is not None:
             record = _read(ToolRecord, text)
-            if record.outcome is not None:
+            if has_departed and self._exact and not record.own:
+                text = None  # The run's, of a call that only looks the same.
+            elif record.outcome is not None:
                 self.earlier.skip(key)
                 self._forget_below((*current_path(), (agent, call_id)))
                 return record.outcome
-        if text is None and not self._has_departed(agent):
+        if text is None and not has_departed:
             earlier = self.earlier.take("tool", [current_path(), agent, call_id, tool, given, *answers])
             if earlier is not None and (outcome := _read(ToolRecord, earlier).outcome) is not None:
                 self._buffer.write_later({key: earlier})
@@ -313,6 +333,7 @@ class Journal:
             arguments=given,
             idempotent=idempotent,
             place=self._place,
+            own=self._is_fork or None,
         )
         self._started[key] = intent
         start = time.monotonic()

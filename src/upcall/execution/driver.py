@@ -27,7 +27,7 @@ from upcall.errors import (
 from upcall.execution.access import RunAccess
 from upcall.execution.compatibility import adapt_checkpoint
 from upcall.execution.deadlines import DeadlineWatcher
-from upcall.execution.earlier_work import BranchedWork, load_branched_work
+from upcall.execution.earlier_work import NO_BRANCH, BranchedWork, load_branched_work
 from upcall.execution.in_process import InProcessWorker
 from upcall.execution.outcomes import SegmentOutcome, Stopped, Waiting
 from upcall.execution.prices import Prices
@@ -67,6 +67,9 @@ if TYPE_CHECKING:
 HOLD_RECHECK_INTERVAL_S = 30.0
 """After how long a held run is looked at again; a release with workers lets it continue at once."""
 
+MAX_KEPT_BRANCHES = 8
+"""Of how many forks the work of their runs is kept between segments."""
+
 Stream: TypeAlias = AsyncGenerator[Event | Run, None]
 """Events, followed by the `Run`."""
 
@@ -88,6 +91,7 @@ class Driver:
         self.here = InProcessWorker(self.advance_queued, settings.queue.concurrency)
         self._model_slots = ModelSlots(store.database, settings.models.model_limits, store.leases.seconds)
         self._server_rules = ServerRules(store.database)
+        self._branches: dict[str, BranchedWork] = {}
         self.active: dict[str, Timings] = {}
         """The times of the calls in progress, by run."""
 
@@ -329,7 +333,7 @@ class Driver:
                 while is_to_work:
                     built.begin_work()
                     rules = await self._server_rules.read()
-                    branch = await load_branched_work(self.store, stored.run)
+                    branch = await self._load_branch(stored.run)
                     segment = self._begin_segment(stored, built, records, rules, claimed, branch)
                     async with aclosing(segment.work(built.team, loaded=built.loaded)) as items:
                         async for item in items:
@@ -348,6 +352,16 @@ class Driver:
             self.active.pop(run_id, None)
             await built.close()
         yield RunResult.of(stored.run.model_copy(update={"interrupted": is_stopped}))
+
+    async def _load_branch(self, run: Run) -> BranchedWork:
+        """Load what a fork has from the runs above it, once for its next segments here."""
+        if run.forked_from is None:
+            return NO_BRANCH
+        if run.id not in self._branches:
+            if len(self._branches) >= MAX_KEPT_BRANCHES:
+                del self._branches[next(iter(self._branches))]
+            self._branches[run.id] = await load_branched_work(self.store, run)
+        return self._branches[run.id]
 
     def _begin_segment(
         self,

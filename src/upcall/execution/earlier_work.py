@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
 
+from upcall.autogen.messages import message_answers
 from upcall.errors import UnknownRun
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.dependence import find_dependent_work, leave_out_repeatable
 from upcall.runs.journal_records import EarlierWork
 from upcall.runs.run import Run, RunProgress
+from upcall.storage.databases import run_in_thread
 from upcall.storage.store import RunStore
 
 
@@ -38,22 +41,27 @@ NO_BRANCH = BranchedWork()
 
 async def load_branched_work(store: RunStore, run: Run) -> BranchedWork:
     """Load what a fork has from the runs above it; nothing for a run that is no fork. What was removed since is
-    missing, and is done again."""
+    missing, and is done again.
+
+    Its own run comes first. Of the runs above that one only the replies count: they answer the same request, whatever
+    was done since.
+    """
     work: list[EarlierWork] = []
     answers: dict[str, Answer] = {}
-    seen = {run.id}
+    seen, first = {run.id}, True
     while run.forked_from is not None and run.forked_from not in seen:
-        left, seen = run.forked_at, seen | {run.forked_from}
+        fork, seen = run, seen | {run.forked_from}
         try:
             stored = await store.load(run.forked_from)
         except UnknownRun:
             break
         run = stored.run
-        done = list_work(run.id, await store.checkpoints(run.id), stored.records)
-        if done and (question := run.asked.get(left or "")) is not None:
-            done = leave_out_repeatable(done, find_dependent_work(done, question, done[0].epoch))
-        work += done
-        answers = {each.question_id: each for each in run.answers if _is_kept(run, each, left)} | answers
+        above, own = await store.bare_checkpoints(run.id), await store.bare_checkpoints(fork.id)
+        done = await run_in_thread(partial(_list_kept, fork, run, above, stored.records, own[:1]))
+        work += done if first else map(_keep_replies, done)
+        if first:
+            answers = {each.question_id: each for each in run.answers if _is_kept(run, each, fork.forked_at)}
+        first = False
     return BranchedWork(work, answers)
 
 
@@ -67,6 +75,30 @@ def list_work(run_id: str, checkpoints: Sequence[Checkpoint], journal: Mapping[s
     if checkpoints:
         found[_name_epoch(run_id, checkpoints[-1])] = journal
     return [EarlierWork(epoch, records) for epoch, records in found.items() if records]
+
+
+def is_asked_before(question_id: str, checkpoint: Checkpoint) -> bool:
+    """Return whether a question was asked before a checkpoint, which waits for its answer or brings it."""
+    brought = {each.question_id for message in checkpoint.inbox for each in message_answers(message)}
+    return question_id in brought or question_id in (checkpoint.progress or RunProgress()).open
+
+
+def _list_kept(
+    fork: Run, run: Run, checkpoints: Sequence[Checkpoint], journal: Mapping[str, str], first: Sequence[Checkpoint]
+) -> list[EarlierWork]:
+    """List the work of a run without the calls that its fork makes again, whatever they look like."""
+    work, question = list_work(run.id, checkpoints, journal), run.asked.get(fork.forked_at or "")
+    if not work or question is None:
+        return work
+    if first:
+        since, is_open = _name_epoch(fork.id, first[0]), is_asked_before(question.id, first[0])
+    else:
+        since, is_open = work[0].epoch, False
+    return leave_out_repeatable(work, find_dependent_work(work, question, since, is_open=is_open))
+
+
+def _keep_replies(work: EarlierWork) -> EarlierWork:
+    return EarlierWork(work.epoch, {key: text for key, text in work.records.items() if key.startswith("model:")})
 
 
 def _name_epoch(run_id: str, checkpoint: Checkpoint) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from upcall.autogen.messages import ANSWERS, answer_message, message_answers
 from upcall.errors import CallerError, require_type
 from upcall.execution.access import RunAccess
-from upcall.execution.earlier_work import list_work
+from upcall.execution.earlier_work import is_asked_before, list_work
 from upcall.execution.prices import Prices
 from upcall.questions.answer import Answer
 from upcall.questions.matching import resolve_id
@@ -189,7 +189,11 @@ def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, begins: Ru
         inbox.append(answer_message([answer], target=point.question.path[0], questions=[point.question]))
     lineage = progress.lineage or run.id
     start = point.checkpoint.model_copy(
-        update={"inbox": tuple(inbox), "progress": progress.model_copy(update={"lineage": lineage}), "journal": {}}
+        update={
+            "inbox": tuple(inbox),
+            "progress": progress.model_copy(update={"lineage": lineage, "departed": ()}),
+            "journal": {},
+        }
     )
     return forked.apply(begins), start
 
@@ -209,7 +213,11 @@ def plan_fork(run: Run, point: ForkPoint) -> ForkPlan:
         models, tools = calls - before, Counter(run.tools) - Counter(then.tools)
     stay = {each.question_id for each in point.before}
     later = [each for each in run.answers if each.question_id not in stay | {point.question.id}]
-    again = [each for each in later if work is None or work.has_asked(run.asked[each.question_id])]
+    open_then = (
+        point.checkpoint.progress or RunProgress()
+    ).open  # What was asked before does not depend on the answer.
+    new = [each for each in later if each.question_id not in open_then]
+    again = [each for each in new if work is None or work.has_asked(run.asked[each.question_id])]
     return ForkPlan(
         question=point.question,
         answered=answered,
@@ -398,7 +406,9 @@ def _find_dependent(
     if not all(each.journal for each in later):
         return point
     since = (point.checkpoint.progress or RunProgress()).name_epoch(run_id)
-    dependent = find_dependent_work(list_work(run_id, checkpoints, journal), point.question, since)
+    is_open = point.how != "found" or is_asked_before(point.question.id, point.checkpoint)
+    work = list_work(run_id, checkpoints, journal)
+    dependent = find_dependent_work(work, point.question, since, is_open=is_open)
     (own,) = leave_out_repeatable([EarlierWork(since, point.records)], dependent)
     return replace(point, records=own.records, dependent=dependent)
 

@@ -81,6 +81,7 @@ class SegmentWriter:
             check=lambda new: store.journal.refuse_large(run.id, new),
             exact=progress is not None and progress.lineage not in (None, run.id),
             earlier=earlier,
+            departed=progress.departed if progress else (),
             on_delivery=self.transcript.add_answers,
         )
         brought = [answer for message in stored.checkpoint.inbox for answer in message_answers(message)]

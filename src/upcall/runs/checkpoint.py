@@ -74,6 +74,19 @@ class Checkpoint(BaseModel, frozen=True, ser_json_inf_nan="constants", defer_bui
             raise _explain_damage(run_id) from error
 
     @classmethod
+    def load_bare(cls, text: str | bytes, run_id: str) -> Checkpoint:
+        """Give the checkpoint that `text` holds without the state of its team, by far the largest part of most.
+
+        Raises:
+            NewerFormat, SchemaMismatch: as from `load`.
+        """
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise _explain_damage(run_id) from error
+        return cls.from_json({**data, "team_state": None} if isinstance(data, dict) else data, run_id)
+
+    @classmethod
     def from_json(cls, data: Any, run_id: str) -> Checkpoint:
         """Give the checkpoint that `as_json` gave, of this or an earlier version, as plain JSON values.
 

@@ -9,12 +9,14 @@ It is a bound: a request that turns out the same all the same finds its reply in
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 from upcall.questions.question import Question
-from upcall.runs.journal_records import CallPath, EarlierWork, ReplyRecord, ToolRecord
+from upcall.runs.call_paths import CallPath
+from upcall.runs.journal_records import EarlierWork, ReplyRecord, ToolRecord
 
 _Place: TypeAlias = tuple[int, int]
 """Which journal a reply is in, and its place there."""
@@ -27,17 +29,17 @@ class DependentWork:
     Attributes:
         replies: the replies that may be another with another answer.
         tools: the tool calls that may be, by their keys.
-        calls: the calls that the dependent replies made, each with the place of the first that made it: ids may repeat.
+        chain: what came after the question.
     """
 
-    replies: Sequence[ReplyRecord] = ()
-    tools: Mapping[str, ToolRecord] = field(default_factory=dict)
-    calls: Mapping[CallPath, _Place] = field(default_factory=dict)
+    replies: Sequence[ReplyRecord]
+    tools: Mapping[str, ToolRecord]
+    chain: Chain
 
     def has_asked(self, question: Question) -> bool:
-        """Return whether a question came of it. Of one that no call asked that is not known."""
-        of_question = tuple(zip(question.path, question.calls, strict=False))
-        return len(of_question) < len(question.path) or _is_within(of_question, None, self.calls)
+        """Return whether a question may have come of it. Of one that no call asked that is not known."""
+        calls = tuple(zip(question.path, question.calls, strict=False))
+        return len(calls) < len(question.path) or self.chain.may_make(calls)
 
     def count_tokens(self) -> int:
         """Count the tokens that the dependent replies took, which is about what others will take."""
@@ -49,17 +51,20 @@ class DependentWork:
         return [record for record in self.tools.values() if not record.idempotent and record.outcome is not None]
 
 
-def find_dependent_work(work: Sequence[EarlierWork], question: Question, since: str) -> DependentWork:
+def find_dependent_work(
+    work: Sequence[EarlierWork], question: Question, since: str, *, is_open: bool = False
+) -> DependentWork:
     """Find what may depend on the answer to a question.
 
     Args:
         work: all the work of its run, oldest first.
         question: the question.
-        since: the epoch in which it was asked, or behind which it was answered.
+        since: the epoch in which it was asked or answered.
+        is_open: whether it was asked before that epoch.
     """
     begin = next((number for number, each in enumerate(work) if each.epoch == since), len(work))
     replies = sorted(_read_replies(work), key=lambda pair: pair[0])
-    chain = _Chain(question, replies, begin)
+    chain = Chain(question, replies, begin, is_open=is_open)
     dependent = [reply for place, reply in replies if chain.takes(place, reply)]
     tools = {
         key: record
@@ -68,7 +73,7 @@ def find_dependent_work(work: Sequence[EarlierWork], question: Question, since: 
         for key, text in each.records.items()
         if key.startswith("tool:") and chain.takes_call(number, record := ToolRecord.model_validate_json(text))
     }
-    return DependentWork(dependent, tools, chain.redone)
+    return DependentWork(dependent, tools, chain)
 
 
 def leave_out_repeatable(work: Sequence[EarlierWork], dependent: DependentWork) -> list[EarlierWork]:
@@ -88,40 +93,82 @@ def _read_replies(work: Sequence[EarlierWork]) -> Iterator[tuple[_Place, ReplyRe
                 yield (number, reply.place), reply
 
 
-class _Chain:
-    """The calls from the outermost agent down to the one that asked, and what came after each."""
+class _Made(NamedTuple):
+    place: _Place
+    depends: bool
+    calls: Sequence[str]
 
-    def __init__(self, question: Question, replies: Sequence[tuple[_Place, ReplyRecord]], begin: int) -> None:
+
+class Chain:
+    """The calls from the outermost agent down to the one that asked, and what came after each.
+
+    What is done inside a call was made by the last reply of its caller before it: a caller waits for its calls. Their
+    ids would not tell, since some servers number them anew in every reply.
+
+    Args:
+        question: the question.
+        replies: all replies of the run, in order.
+        begin: the number of the journal in which it was asked or answered.
+        is_open: whether it was asked before that journal.
+    """
+
+    def __init__(
+        self, question: Question, replies: Sequence[tuple[_Place, ReplyRecord]], begin: int, *, is_open: bool
+    ) -> None:
         self._calls: CallPath = tuple(zip(question.path, question.calls, strict=False))
-        self._anchors = [(begin, -1)] * (len(question.path) + 1)
+        self._made: dict[CallPath, list[_Made]] = {}
+        """The replies that were looked at, in order, by who made them in which calls."""
+        self._anchors: list[_Place] = [(begin, -1)] * (len(question.path) + 1)
         """Level by level, the reply that made the call of the chain: only what comes behind it saw the answer."""
-        self.redone: dict[CallPath, _Place] = {}
-        """The calls of the replies that were taken."""
-        for level, (agent, call_id) in enumerate(self._calls):
-            made = [
-                place
-                for place, reply in replies
-                if (reply.above, reply.agent) == (self._calls[:level], agent)
-                and call_id in _list_calls(reply)
-                and place[0] <= begin
-            ]
-            # Ids may repeat: of those that were open at the pause the last one is meant.
-            before = [place for place in made if place[0] < begin]
+        until = (begin, -1) if is_open else self._find_asking(question, replies, begin)
+        for level in reversed(range(len(self._calls))):
+            who = (self._calls[:level], self._calls[level][0])
+            made = [place for place, reply in replies if (reply.above, reply.agent) == who and place <= until]
             if made:
-                self._anchors[level] = before[-1] if before else made[0]
+                self._anchors[level] = until = made[-1]
+
+    def _find_asking(self, question: Question, replies: Sequence[tuple[_Place, ReplyRecord]], begin: int) -> _Place:
+        """Find the reply that asked in this journal; the place before all of it where that is not certain."""
+        *above, (agent, call_id) = self._calls or (("", ""),)
+        found = [
+            place
+            for place, reply in replies
+            if place[0] == begin
+            and (reply.above, reply.agent) == (tuple(above), agent)
+            and call_id in _list_calls(reply)
+        ]
+        return found[0] if len(found) == 1 and len(self._calls) == len(question.path) else (begin, -1)
 
     def takes(self, place: _Place, reply: ReplyRecord) -> bool:
         """Return whether a reply may depend on the answer; to be called in the order of the replies."""
-        if not _is_within(reply.above, place, self.redone) and not self._is_behind(place, reply.above):
-            return False
-        for call_id in _list_calls(reply):
-            self.redone.setdefault((*reply.above, (reply.agent, call_id)), place)
-        return True
+        depends = self._is_within(place, reply.above) or self._is_behind(place, reply.above)
+        self._made.setdefault((*reply.above, (reply.agent, "")), []).append(_Made(place, depends, _list_calls(reply)))
+        return depends
 
     def takes_call(self, number: int, record: ToolRecord) -> bool:
         """Return whether a tool call in a journal may depend on the answer, once all replies were looked at."""
-        call = tuple(zip(record.path, record.calls, strict=False))
-        return _is_within(call, (number, record.place), self.redone)
+        return self._is_within((number, record.place), tuple(zip(record.path, record.calls, strict=False)))
+
+    def may_make(self, calls: CallPath) -> bool:
+        """Return whether a call may be made by a reply that depends, whenever it is; by its id, where that is known."""
+        for level, (_, call_id) in enumerate(calls):
+            made = self._of_caller(calls, level)
+            of_id = [each for each in made if call_id in each.calls]
+            if any(each.depends for each in of_id or made):
+                return True
+        return False
+
+    def _is_within(self, place: _Place, calls: CallPath) -> bool:
+        """Return whether something was done inside calls one of which a dependent reply made."""
+        for level in range(len(calls)):
+            made = self._of_caller(calls, level)
+            before = bisect_right(made, place, key=lambda each: each.place)
+            if before and made[before - 1].depends:
+                return True
+        return False
+
+    def _of_caller(self, calls: CallPath, level: int) -> Sequence[_Made]:
+        return self._made.get((*calls[:level], (calls[level][0], "")), ())
 
     def _is_behind(self, place: _Place, above: CallPath) -> bool:
         """Return whether a reply comes behind the chain's call at the level where it leaves the chain. There it is the
@@ -131,12 +178,6 @@ class _Chain:
             level += 1
         is_beside = level < len(above) and above[level][1] != ""
         return not is_beside and level < len(self._anchors) and place > self._anchors[level]
-
-
-def _is_within(above: CallPath, place: _Place | None, calls: Mapping[CallPath, _Place]) -> bool:
-    """Return whether something was done inside one of the calls, and not before it was made."""
-    begun = [calls[above[:depth]] for depth in range(1, len(above) + 1) if above[:depth] in calls]
-    return any(place is None or place >= each for each in begun)
 
 
 def _list_calls(reply: ReplyRecord) -> list[str]:

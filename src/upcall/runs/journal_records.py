@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from autogen_core.models import CreateResult
 from pydantic import BaseModel
 
-CallPath: TypeAlias = tuple[tuple[str, str], ...]
-"""Calls, from the outermost on: who made each, and its id, which is empty for a team's turn."""
+from upcall.runs.call_paths import CallPath
 
 
 class ReplyRecord(BaseModel, frozen=True, defer_build=True):
     """A model's reply in the journal: who asked in which form, as a digest, and its number among these. ``returned`` is
     what its server wants back with it (`upcall.autogen.model_notes`). ``above`` are the calls in which it was given,
     from the outermost on: who made each, and its id. ``agent`` is who asked, and ``place`` its number among all replies
-    of the journal."""
+    of the journal. A fork's ``own`` reply is one that its run has not."""
 
     who: str
     number: int
@@ -26,6 +25,7 @@ class ReplyRecord(BaseModel, frozen=True, defer_build=True):
     above: CallPath = ()
     agent: str = ""
     place: int = 0
+    own: bool | None = None
 
 
 class ToolOutcome(BaseModel, frozen=True, defer_build=True):
@@ -40,7 +40,7 @@ class ToolOutcome(BaseModel, frozen=True, defer_build=True):
 
 class ToolRecord(BaseModel, frozen=True, defer_build=True):
     """A tool call in the journal. Without an ``outcome`` it was begun, and nobody knows what became of it. ``place`` is
-    that of the last reply before it."""
+    that of the last reply before it. A fork's ``own`` call is one that it made itself."""
 
     path: tuple[str, ...]
     calls: tuple[str, ...]
@@ -49,6 +49,7 @@ class ToolRecord(BaseModel, frozen=True, defer_build=True):
     idempotent: bool
     outcome: ToolOutcome | None = None
     place: int = 0
+    own: bool | None = None
 
     @property
     def in_doubt(self) -> bool:

@@ -16,6 +16,7 @@ from upcall.questions.answer import Answer, Outcome
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.budget import RunBudget
+from upcall.runs.call_paths import CallPath
 from upcall.runs.config import RunConfig, RunId
 from upcall.runs.json_text import SparseModel
 from upcall.runs.outputs import Classification
@@ -96,12 +97,15 @@ class RunProgress(SparseModel, frozen=True):
         answered: how many answers the run had.
         open: the ids of the questions that were waiting.
         lineage: the run that a branch was forked from, until it has a checkpoint of its own.
+        departed: the agents of a branch that have asked their models what those of its run have not, each last in the
+            calls in which it did.
     """
 
     pauses: int = 0
     answered: int = 0
     open: tuple[str, ...] = ()
     lineage: str | None = None
+    departed: tuple[CallPath, ...] = ()
     classification: Classification | None = None
     clarifier_log: str = ""
     plan: ReviewedPlan | None = None

@@ -23,15 +23,16 @@ if TYPE_CHECKING:
     from upcall.runs.checkpoint import Checkpoint
 
 
-def parse_checkpoint(text: bytes, run_id: str) -> Checkpoint:
-    """Return the checkpoint in a JSON text. It is loaded here, with AutoGen: lists and reports of runs need none.
+def parse_checkpoint(text: bytes, run_id: str, *, bare: bool = False) -> Checkpoint:
+    """Return the checkpoint in a JSON text, or a `bare` one without the state of its team. It is loaded here, with
+    AutoGen: lists and reports of runs need none.
 
     Raises:
         SchemaMismatch: it has another version, or is damaged.
     """
     from upcall.runs.checkpoint import Checkpoint
 
-    return Checkpoint.load(text, run_id)
+    return Checkpoint.load_bare(text, run_id) if bare else Checkpoint.load(text, run_id)
 
 
 def append_checkpoint(connection: Connection, run_id: str, version: int, text: bytes, whole: bytes) -> None:

@@ -226,6 +226,10 @@ class RunStore:
         """Load all checkpoints of a run, oldest first, without damaged ones."""
         return await self.database.read(partial(_load_checkpoints, run_id=run_id))
 
+    async def bare_checkpoints(self, run_id: str) -> Sequence[Checkpoint]:
+        """Load all checkpoints of a run without the states of their teams, oldest first, without damaged ones."""
+        return await self.database.read(partial(_load_checkpoints, run_id=run_id, bare=True))
+
     async def versions(self, run_id: str) -> list[int]:
         """List the versions of a run that have a checkpoint, oldest first."""
         return await self.database.read(partial(checkpoints.list_versions, run_id=run_id))
@@ -540,6 +544,6 @@ def find_id(connection: Connection, run_id: str, name: str) -> str:
     return found[0]
 
 
-def _load_checkpoints(connection: Connection, *, run_id: str) -> Sequence[Checkpoint]:
+def _load_checkpoints(connection: Connection, *, run_id: str, bare: bool = False) -> Sequence[Checkpoint]:
     texts = [text for _, text in checkpoints.read_texts(connection, run_id) if not isinstance(text, Damaged)]
-    return [checkpoints.parse_checkpoint(text, run_id) for text in reversed(texts)]
+    return [checkpoints.parse_checkpoint(text, run_id, bare=bare) for text in reversed(texts)]
