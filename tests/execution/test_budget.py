@@ -17,7 +17,7 @@ from budget_process import RUN, World
 from conversation import soon
 from forked import run_python
 
-from upcall import Run, RunStatus, Settings, Upcall
+from upcall import PausableAgent, Run, RunStatus, Settings, Upcall
 from upcall.budget import UsageLimits, parse_budget
 from upcall.errors import AnswerRefused, CallerError, ConfigurationError
 from upcall.execution.demo import TASKS
@@ -55,6 +55,47 @@ async def test_budget_of_calls_is_never_exceeded(tmp_path: Path, budget: str) ->
     world = World(tmp_path)
     run = await start(world, budget)
     assert (run.waiting, world.count()) == (True, int(budget.split()[0]))
+
+
+async def test_call_cut_off_at_a_limit_is_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have taken effect, so that it is not simply made again once the budget was raised."""
+    monkeypatch.setattr("upcall.execution.budget.IDLE_TIMEOUT_S", 0.2)
+    begun, is_sending = list[str](), asyncio.Event()
+
+    async def send() -> str:
+        """Send it."""
+        begun.append("sent")
+        is_sending.set()
+        if len(begun) == 1:
+            await asyncio.Event().wait()
+        return "sent"
+
+    async def look() -> str:
+        """Look until it is being sent."""
+        await is_sending.wait()
+        return "seen"
+
+    def respond(request: Request) -> Reply:
+        number = sum(each["role"] == "assistant" for each in request.messages)
+        if "You are a." in request.system:
+            return [Call("send"), "a: done"][number]
+        if "You are b." in request.system:
+            return [Call("look"), "b: done"][number]
+        return Calls([Call("a", {"task": "Do it"}), Call("b", {"task": "Do it"})]) if number == 0 else "Done."
+
+    def team() -> Team:
+        a = PausableAgent("a", client, system_message="You are a.", tools=[send])
+        b = PausableAgent("b", client, system_message="You are b.", tools=[look])
+        return RoundRobinGroupChat([PausableAgent("lead", client, agents=[a, b])], max_turns=1)
+
+    client = ScriptedModelClient(respond)
+    app = Upcall(team=team, store="runs.db")
+    run = await soon(app.start("Do it", budget="3 calls"))
+    headers = [each.header for each in run.questions]
+    assert (sorted(map(str, headers)), begun) == (["Budget", "Call in doubt"], ["sent"])
+    given = {each.id: "Do not run it again" if each.header == "Call in doubt" else "20 calls" for each in run.questions}
+    run = await soon(app.answer(run.id, given))
+    assert (run.status, run.result, begun) == (RunStatus.COMPLETED, "Done.", ["sent"])
 
 
 async def test_budget_of_tokens_counts_calls_in_flight(tmp_path: Path) -> None:

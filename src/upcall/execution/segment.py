@@ -33,6 +33,7 @@ from upcall.autogen import tracing
 from upcall.autogen.attributes import refuse_loss
 from upcall.autogen.concurrency import SegmentToken, SingleReaderQueue, run_to_completion
 from upcall.autogen.internals import without_tracebacks_of, without_tracebacks_of_mcp
+from upcall.autogen.journal import find_in_doubt
 from upcall.autogen.messages import PATH, Event, asked_event, message_answers, name_text
 from upcall.autogen.model_errors import describe_team_error
 from upcall.autogen.model_notes import ModelNotes
@@ -62,6 +63,7 @@ from upcall.questions.answer import Answer
 from upcall.runs.budget import ask_about_budget, find_open
 from upcall.runs.run import Run, RunProgress, add_usage
 from upcall.runs.states import RunEvent, RunStatus
+from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
 from upcall.storage.queued_answers import AnswersQueued
 from upcall.storage.store import RunStore
 from upcall.storage.stored_run import StoredRun
@@ -411,8 +413,9 @@ class RunSegment:
         return _is_own(interruption) and self._meter is not None and self._meter.is_reached and not self._finished
 
     async def _store_at_limit(self) -> SegmentOutcome:
-        """Store that the run waits at a limit of its budget. There is no checkpoint: it continues with the journal."""
-        run = self._current()
+        """Store that the run waits at a limit of its budget. There is no checkpoint: it continues with the journal. What
+        was waited for in vain, and cut off, is in doubt."""
+        run = ask_about_unknown_outcomes(self._current(), find_in_doubt(self._writer.journal.records))
         run = ask_about_budget(run, self._last_text or (run.budget.found if run.budget else ""))
         if (question := find_open(run.records)) is not None:
             self._writer.transcript.add(asked_event(question, source=question.asker))
