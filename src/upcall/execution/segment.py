@@ -413,8 +413,8 @@ class RunSegment:
         return _is_own(interruption) and self._meter is not None and self._meter.is_reached and not self._finished
 
     async def _store_at_limit(self) -> SegmentOutcome:
-        """Store that the run waits at a limit of its budget. There is no checkpoint: it continues with the journal. What
-        was waited for in vain, and cut off, is in doubt."""
+        """Store that the run waits at a limit of its budget. There is no checkpoint: it continues with the journal.
+        What was waited for in vain, and cut off, is in doubt."""
         run = ask_about_unknown_outcomes(self._current(), find_in_doubt(self._writer.journal.records))
         run = ask_about_budget(run, self._last_text or (run.budget.found if run.budget else ""))
         if (question := find_open(run.records)) is not None:
