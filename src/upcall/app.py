@@ -248,6 +248,7 @@ class Upcall(RunReader):
             QuestionExpired: the question has expired; `on_expiry` says what happens instead.
             NotAllowed: somebody else has to answer a question; nothing was changed.
             TeamMismatch: the run cannot continue with this team; nothing was changed. `check` says beforehand.
+            ConfigurationError: its cost is limited, and a model has no price here; nothing was changed.
             RunConflict: another process has the run.
         """
         return await last(stream(self.driver.answer(run_id, answer, self._access_of(user), wait=wait)))
@@ -281,6 +282,7 @@ class Upcall(RunReader):
             NotAllowed: the question is assigned to somebody else.
             CallerError: the run did not ask it, or it cannot be answered differently.
             TeamMismatch: the fork cannot continue with this team.
+            ConfigurationError: the run's cost is limited, and a model has no price here.
             RunHeld: an operator holds runs like this one; no fork was stored.
         """
         stream = self.fork_stream(run_id, question_id, answer, user=user, workspace=workspace, new_id=new_id)
@@ -319,6 +321,7 @@ class Upcall(RunReader):
         (chosen,) = match_answers(given, (point.question,), (), access.user, ())
         begins = self._teams.phase(point.question.path[0] if point.question.path else "")
         forked, checkpoint = fork_run(run, point, chosen, forked_id, begins)
+        Prices.require(self.settings, forked)
         await restore_workspace(self.store, await self.store.load(run.id))
         stored, built = await self.driver.load_team(StoredRun(forked, checkpoint, 0))
         async with built.close_on_error():

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
 from upcall.lazy_pattern import LazyPattern
 from upcall.setting_types import About, AtLeastOne, Duration, no_flag
 
-HOW_TO_WRITE = "50 calls, 200k tokens, 30m, cost 2.50"
+_EXAMPLES = {"calls": "50 calls", "tokens": "200k tokens", "time": "30m", "cost": "cost 2.50"}
+HOW_TO_WRITE = ", ".join(_EXAMPLES.values())
+
+MAX_CHARS = 200
+"""How long a budget may be: anybody who may answer writes one, and its patterns try a long text in many ways."""
+
+MAX_AMOUNT = 10**15
+"""More calls, tokens or money than any run takes. Numbers without a bound cannot all be shown and stored."""
 
 _PART = LazyPattern(
     r"(?:(calls?|tokens?|cost|time)\s*[=:]?\s*)?(\d+(?:\.\d+)?)\s*([a-z]*?)\s*(calls?|tokens?|cost)?", re.IGNORECASE
@@ -55,6 +62,13 @@ class UsageLimits(BaseModel, frozen=True, extra="forbid", defer_build=True):
         ),
     ] = None
 
+    @field_validator("calls", "tokens", "cost")
+    @classmethod
+    def _refuse_absurd(cls, amount: float | None) -> float | None:
+        if amount is not None and amount > MAX_AMOUNT:
+            raise PydanticCustomError("budget", f"at most {MAX_AMOUNT:,}")
+        return amount
+
     @property
     def limits(self) -> dict[str, float]:
         """The limits that there are, by name."""
@@ -84,7 +98,26 @@ def parse_budget(value: BudgetInput) -> UsageLimits:
         raise ValueError(f"{first['loc'][0]}: {first['msg']}") from error
 
 
+def parse_addition(text: str, reached: Collection[str]) -> UsageLimits:
+    """Read what is to be added to the limits that a run has reached: an amount of each, and of no other.
+
+    Raises:
+        ValueError: it is not that; the message says how to write it.
+    """
+    added = parse_budget(text)
+    if {*added.limits} != {*reached}:
+        raise ValueError(f"{text!r} does not raise what is reached; write it like {show_example(reached)}")
+    return added
+
+
+def show_example(names: Collection[str]) -> str:
+    """Show how amounts of some limits are written."""
+    return ", ".join(text for name, text in _EXAMPLES.items() if name in names)
+
+
 def _read_text(text: str) -> dict[str, Any]:
+    if len(text) > MAX_CHARS:
+        raise ValueError(f"a budget has at most {MAX_CHARS} characters; write it like {HOW_TO_WRITE}")
     found: dict[str, Any] = {}
     for part in _SEPARATOR.split(_THOUSANDS.sub("", text.strip())):
         name, value = _read_part(part)

@@ -18,7 +18,7 @@ from conversation import soon
 from forked import run_python
 
 from upcall import PausableAgent, Run, RunStatus, Settings, Upcall
-from upcall.budget import UsageLimits, parse_budget
+from upcall.budget import MAX_AMOUNT, UsageLimits, parse_budget
 from upcall.errors import AnswerRefused, CallerError, ConfigurationError
 from upcall.execution.demo import TASKS
 from upcall.runs.budget import AS_MUCH_AGAIN, STOP
@@ -134,13 +134,22 @@ async def test_budget_stopped_ends_with_what_there_is(tmp_path: Path) -> None:
 async def test_budget_question_takes_amounts_alone(tmp_path: Path) -> None:
     world = World(tmp_path)
     await start(world, "4 calls")
-    for wrong in ("perhaps", "5", "5 apples", "0 calls"):
+    others = ("50k tokens", "10 calls, cost 0.01", "1h", "9" * 400 + " calls", "9" * 190 + " calls")
+    for wrong in ("perhaps", "5", "5 apples", "0 calls", *others):
         with pytest.raises(AnswerRefused):
             await world.app.answer(RUN, wrong)
     with pytest.raises(CallerError):
         await world.app.fork(RUN, (await world.app.get(RUN)).questions[0].id, "1")
     run = await soon(world.app.answer(RUN, "100 calls"))
     assert (run.result, run.budget and run.budget.limits.calls) == ("Done.", 104)
+
+
+async def test_budget_raised_beyond_bounds_is_still_read(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    await start(world, "4 calls")
+    await soon(world.app.answer(RUN, f"{MAX_AMOUNT} calls"))
+    run = await World(tmp_path).app.get(RUN)
+    assert (run.result, run.budget and run.budget.limits.calls) == ("Done.", MAX_AMOUNT)
 
 
 async def test_budget_question_stands_in_the_transcript(tmp_path: Path) -> None:
@@ -224,6 +233,21 @@ async def test_budget_of_money_goes_by_the_prices(tmp_path: Path) -> None:
     assert " of 1.5000 USD" in (run.questions[0].context or "")
 
 
+async def test_budget_of_money_continues_only_with_prices(tmp_path: Path) -> None:
+    priced = {"model": "demo", "prices": {"demo": {"prompt": 1000, "completion": 1000}}}
+    known = ({"model": "demo"}, priced)
+    apps = [Upcall(store=str(tmp_path / "runs.db"), settings=Settings(models=each)) for each in known]
+    run = await soon(apps[1].start(TASKS[0], budget="cost 1.50"))
+    with pytest.raises(ConfigurationError, match="no price of demo"):
+        await soon(apps[0].answer(run.id, AS_MUCH_AGAIN))
+    assert (await apps[1].get(run.id)).questions == run.questions
+    run = await soon(apps[1].answer(run.id, "cost 1000"))
+    asked = run.questions[0]
+    await soon(apps[1].answer(run.id, {asked.id: "1"}))
+    with pytest.raises(ConfigurationError, match="no price of demo"):
+        await soon(apps[0].fork(run.id, asked.id, "2"))
+
+
 async def test_fork_begins_its_budget_anew(tmp_path: Path) -> None:
     world = World(tmp_path, asks="ab")
     run = await start(world, "4 calls")
@@ -296,7 +320,11 @@ def test_budget_is_read_as_people_write_it(text: str, budget: UsageLimits) -> No
     assert parse_budget(text) == budget
 
 
-@pytest.mark.parametrize("text", ["", "50", "calls", "5 apples", "5 calls, 6 calls", "-5 calls", "cost 0"])
+NO_AMOUNTS = ["", "50", "calls", "5 apples", "5 calls, 6 calls", "-5 calls", "cost 0"]
+NO_AMOUNTS += ["9" * 400 + " tokens", "9" * 190 + " tokens", "1" + " " * 20_000 + "x y", "cost " + "9" * 400]
+
+
+@pytest.mark.parametrize("text", NO_AMOUNTS)
 def test_budget_refuses_what_is_no_amount(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_budget(text)

@@ -90,10 +90,12 @@ class BudgetMeter:
     def count(self, agent: str, used: TokenCounts) -> Mapping[str, str]:
         """See `upcall.autogen.scope.CallBudget`."""
         usage = Usage().plus(used.prompt_tokens, used.completion_tokens)
+        cost = self._prices.cost(agent, usage)
+        assert cost is not None or self._budget.limits.cost is None, "`Prices.require` was not called"
         self._spent = Spent(
             calls=self._spent.calls + 1,
             tokens=self._spent.tokens + usage.tokens,
-            cost=self._spent.cost + (self._prices.cost(agent, usage) or 0.0),
+            cost=self._spent.cost + (cost or 0.0),
             time=self.budget.spent.time,
         )
         return {RECORD: SpentRecord(run=self._run_id, spent=self._spent).model_dump_json()}

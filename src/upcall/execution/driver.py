@@ -143,6 +143,7 @@ class Driver:
             run, checkpoint, records = take_answers(
                 stored, answers, self._teams.phase_reached(stored.run), self._teams.phase
             )
+            self._require_prices(run)
             claim = await self.store.claim(stored, run, checkpoint, records)
         return self.advance(claim, built, claim.records, events)
 
@@ -297,11 +298,21 @@ class Driver:
                     again = replace(stored, run=run.apply(reached, error=None))
                     going_on, checkpoint, _ = take_answers(again, add_expired(run, answers), reached, self._teams.phase)
                     going_on = ask_about_unknown_outcomes(going_on, in_doubt)
+                    self._require_prices(going_on)
                     changed = checkpoint if checkpoint is not stored.checkpoint else None
                     claim = await self.store.claim(stored, going_on, changed, also=also)
         asked = claim.run.questions if claim.run.waiting else ()
         events = [asked_event(question, source=question.asker) for question in asked]
         return self.advance(claim, built, claim.records, events)
+
+    def _require_prices(self, run: Run) -> None:
+        """Refuse to continue a run whose cost is limited where the prices of its models are unknown.
+
+        Raises:
+            ConfigurationError: it names these models.
+        """
+        if run.working:
+            Prices.require(self._settings, run)
 
     async def load_team(self, stored: StoredRun) -> tuple[StoredRun, BuiltTeam]:
         """Return the run adapted to its team, and the team that has loaded it.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from upcall.budget import parse_budget
+from upcall.budget import parse_addition
 from upcall.errors import AlreadyAnswered, AnswerRefused, UnknownQuestion
 from upcall.identity import means
 from upcall.lazy_pattern import LazyPattern
@@ -145,7 +145,7 @@ def parse_unsealed(question: Question, value: AnswerValue, user: str | None = No
     answer = Answer(question_id=question.id, text=text, selected=labels, user=user)
     if wrong and question.consent is not None and question.consent.act == BUDGET:
         try:
-            parse_budget(answer.text)
+            parse_addition(answer.text, question.consent.subject.split(","))
         except ValueError as problem:
             raise AnswerRefused(f"{problem}. {_describe_expected(question)}") from problem
     if question.approval is not None and is_edit(answer.text):

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from upcall.budget import UsageLimits, format_amount, format_budget, format_part, parse_budget
+from upcall.budget import (
+    MAX_AMOUNT,
+    UsageLimits,
+    format_amount,
+    format_budget,
+    format_part,
+    parse_budget,
+    show_example,
+)
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import (
     BUDGET,
@@ -24,6 +32,7 @@ from upcall.questions.question import (
 )
 from upcall.questions.record import QuestionRecord, QuestionRecords
 from upcall.runs.states import RunEvent
+from upcall.setting_types import MAX_DURATION_S
 from upcall.text import shorten
 
 if TYPE_CHECKING:
@@ -98,7 +107,10 @@ class RunBudget(BaseModel, frozen=True, defer_build=True):
 
     def add(self, more: UsageLimits) -> RunBudget:
         """Return the budget with amounts added to what was spent, so that there is as much to spend again."""
-        raised: dict[str, Any] = {name: getattr(self.spent, name) + more for name, more in more.limits.items()}
+        raised: dict[str, Any] = {
+            name: min(getattr(self.spent, name) + amount, MAX_DURATION_S if name == "time" else MAX_AMOUNT)
+            for name, amount in more.limits.items()
+        }
         return self.model_copy(update={"limits": self.limits.model_copy(update=raised)})
 
     def list_used(self) -> dict[str, float]:
@@ -183,7 +195,7 @@ def _question(budget: RunBudget) -> Question:
     context = f"Used so far: {budget.as_line()}." + (f"\nThe last text of its agents: {found}" if found else "")
     return Question(
         question=f"This run has reached its budget ({format_budget(reached, budget.currency)}). May it continue? "
-        "You can also write another amount, such as 10 calls, 50k tokens or 15m.",
+        f"You can also write another amount, such as {show_example(reached)}.",
         header="Budget",
         clarification_type=ClarificationType.RISK_CONFIRMATION,
         context=context[:MAX_QUESTION_CHARS],
