@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,22 @@ async def test_page_has_samples_and_links_to_others() -> None:
     assert [each for each in ("<b>game</b>", "upcall transcript", "runs.db") if each in page] == []
     beside = await render(pages, "first", beside="second")
     assert beside.count('<section aria-label="second">') == 4
+
+
+async def test_stored_results_are_shown_without_their_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    beside = Path("study").absolute()
+    beside.mkdir()
+    module, path = beside / "gone_world.py", beside / "first.yaml"
+    module.write_text("from trial_world import make_team, reply")
+    path.write_text(FILE.replace("trial_world", "gone_world"))
+    with monkeypatch.context() as inside:
+        inside.chdir(beside)
+        await Experiment.read(path).run()
+    module.unlink()
+    monkeypatch.delitem(sys.modules, "gone_world")
+    pages = pages_of(path)
+    assert (await pages.list())[0].about == "2 tasks, 1 team, 2 policies, 1 model: 4 trials"
+    assert (await render(pages, "first")).count('<article class="sample"') == 4
 
 
 @pytest.mark.parametrize(("name", "query"), [("none", {}), ("first", {"beside": "none"}), ("../first", {})])

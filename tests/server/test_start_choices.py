@@ -76,6 +76,27 @@ async def test_chosen_team_works_on_follow_ups_too() -> None:
     assert (done["result"], after["questions"][0]["question"]) == ("Tested on 3.12", "Which Python?")
 
 
+async def test_follow_up_of_a_chosen_team_takes_no_workspace() -> None:
+    listed = {"teams": TESTERS, "workspaces": {"site": "site"}}
+    async with serving(models=DEMO, server=listed) as site, await site.caller("bob") as api:
+        run = await start(api, "Test it", team="testers")
+        await answer(api, run, "3.12")
+        more = {"task": "Again", "follows": run["run_id"], "workspace": "site"}
+        refused = await api.post("/api/runs", json=more)
+        begun = (await api.get("/api/runs")).json()["runs"]
+    assert (refused.status_code, len(begun)) == (400, 1)
+    assert refused.json()["detail"].startswith("The team 'testers' has models and folders of its own.")
+
+
+async def test_page_repeats_a_refused_folder_without_confirming_it(tmp_path: Path) -> None:
+    listed = {"workspaces": {"The website": tmp_path / "website"}}
+    async with serving(models=DEMO, server=listed) as site, await site.browser("bob") as bob:
+        refused = [await begin(bob, task=TASK, workspace=str(each)) for each in (tmp_path / "website", "/srv/none")]
+    assert [each.status_code for each in refused] == [400, 400]
+    assert f"There is no workspace &#39;{tmp_path}/website&#39; to choose." in refused[0].text
+    assert "There is no workspace &#39;/srv/none&#39; to choose." in refused[1].text
+
+
 @pytest.mark.needs("workspace")
 async def test_chosen_workspace_is_shown_by_its_name(tmp_path: Path) -> None:
     folder = tmp_path / "website"

@@ -105,16 +105,22 @@ class Experiment(Spec):
     pages: str | None = None
     clock: Annotated[datetime, AfterValidator(_as_utc)] = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
-    def __init__(self, source: ConfigSource | None = None, /, **fields: Any) -> None:
+    def __init__(self, source: ConfigSource | None = None, /, *, imports: bool = True, **fields: Any) -> None:
         try:
             super().__init__(**fields)
         except ValidationError as error:
             raise ConfigurationError(_explain(error, source or ConfigSource("Experiment", fields))) from error
         self._check()
+        if imports:
+            self._import_functions()
 
     @classmethod
-    def read(cls, path: Path | str) -> Experiment:
+    def read(cls, path: Path | str, *, imports: bool = True) -> Experiment:
         """Return the experiment of a YAML file; relative paths of tasks start at the file's folder.
+
+        Args:
+            path: the file.
+            imports: whether functions that it names are imported, to see that they exist; no stored result needs them.
 
         Raises:
             ConfigurationError: the file cannot be read, or something in it is wrong; with its line.
@@ -129,12 +135,13 @@ class Experiment(Spec):
             ]
         elif isinstance(tasks, dict) and isinstance(tasks.get("file"), str):
             data["tasks"] = {**tasks, "file": Path(path).parent / tasks["file"]}
-        return cls(source, **data)
+        return cls(source, imports=imports, **data)
 
-    def _check(self) -> None:
-        """Refuse what is wrong before anything runs."""
+    def _import_functions(self) -> None:
+        """Refuse what cannot be imported before anything runs."""
         for policy in self.policies:
-            policy.check()
+            if policy.function is not None:
+                find_function(policy.function, f"The policy {policy.name}:")
         for name, team in self.teams.items():
             if team.team is not None:
                 find_function(team.team, f"The team {name}:")
@@ -142,6 +149,14 @@ class Experiment(Spec):
             for named in (model.client, model.replies):
                 if isinstance(named, str):
                     find_function(named, f"The model {name}:")
+        for task in self.all_tasks:
+            if task.expect is not None and task.expect.function is not None:
+                find_function(task.expect.function, f"The check of task {task.id}:")
+
+    def _check(self) -> None:
+        """Refuse what is wrong before anything runs."""
+        for policy in self.policies:
+            policy.check()
         for what, named in (
             ("judge", self.judge),
             ("user.model", self.user.model),

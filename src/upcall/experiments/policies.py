@@ -110,9 +110,7 @@ class PolicySpec(BaseModel, frozen=True, extra="forbid"):
         Raises:
             ConfigurationError: lists the defined names.
         """
-        if self.function is not None:
-            find_function(self.function, f"The policy {self.name}:")
-        elif not self.settings:
+        if self.function is None and not self.settings:
             self._find()
 
     def for_task(self, task: Task) -> Policy:

@@ -36,7 +36,7 @@ def read_stored(file: Path, store: str | None = None) -> Experiment:
     """
     from upcall.experiments.experiment import Experiment
 
-    found = Experiment.read(file)
+    found = Experiment.read(file, imports=False)
     found = found.model_copy(update={"store": store}) if store else found
     if found.store is not None and "://" in found.store:
         return found

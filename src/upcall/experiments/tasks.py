@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_v
 
 from upcall.config_source import describe_wrong, dot_path, list_known, suggest
 from upcall.errors import ConfigurationError, missing_extra
-from upcall.experiments.functions import Named, find_function
+from upcall.experiments.functions import Named
 from upcall.questions.question import Question
 from upcall.words import MEANING
 
@@ -199,7 +199,7 @@ def parse_task(fields: Mapping[str, Any], where: str) -> Task:
 
 
 def check_tasks(tasks: Sequence[Task]) -> None:
-    """Refuse an empty list, tasks with the same id, and functions that cannot be imported.
+    """Refuse an empty list, and tasks with the same id.
 
     Raises:
         ConfigurationError: says which.
@@ -209,9 +209,6 @@ def check_tasks(tasks: Sequence[Task]) -> None:
     twice, count = Counter(task.id for task in tasks).most_common(1)[0]
     if count > 1:
         raise ConfigurationError(f"Two tasks have the id {twice!r}; give each one of its own.")
-    for task in tasks:
-        if task.expect is not None and task.expect.function is not None:
-            find_function(task.expect.function, f"The check of task {task.id}:")
 
 
 def _is_fact(name: str) -> bool:

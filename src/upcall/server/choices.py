@@ -79,15 +79,25 @@ class StartChoices:
         """
         if wanted.team is not None:
             _require("team", wanted.team, self.teams)
-            if wanted.model is not None or wanted.workspace is not None:
-                raise CallerError(
-                    f"The team {wanted.team!r} has models and folders of its own. Leave out model and workspace."
-                )
         if wanted.model is not None and wanted.model != self.common_model:
             _require("model", wanted.model, self.models)
         if wanted.workspace is not None:
             _require("workspace", wanted.workspace, self.workspaces)
-        return StartChoice(wanted.model, self.teams.get(wanted.team or ""), self.workspaces.get(wanted.workspace or ""))
+        chosen = StartChoice(
+            wanted.model, self.teams.get(wanted.team or ""), self.workspaces.get(wanted.workspace or "")
+        )
+        self.refuse_misfit(chosen)
+        return chosen
+
+    def refuse_misfit(self, chosen: StartChoice) -> None:
+        """Refuse a model or a folder for a team with its own.
+
+        Raises:
+            CallerError: names the team.
+        """
+        if chosen.team is not None and (chosen.model is not None or chosen.workspace is not None):
+            name = _name_of(chosen.team, self.teams)
+            raise CallerError(f"The team {name!r} has models and folders of its own. Leave out model and workspace.")
 
     def find_chosen(self, run: Run) -> StartChoice:
         """Return the model and the team that a run was started with, as far as they may be chosen: for one that follows

@@ -75,6 +75,7 @@ async def _choose(service: Service, caller: Caller, wanted: Start) -> tuple[Star
         earlier = await service.app_for(caller).get(wanted.follows, user=caller.user)
         if wanted.model is None and wanted.team is None:
             chosen = replace(service.choices.find_chosen(earlier), workspace=chosen.workspace)
+            service.choices.refuse_misfit(chosen)
         if review_plan is None and earlier.config.team is not None:
             review_plan = earlier.config.team.enable_plan_approval
     if chosen.team is not None or service.has_own_team:
