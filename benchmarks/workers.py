@@ -155,6 +155,8 @@ async def kill_workers(fleet: Fleet, options: argparse.Namespace) -> dict[str, A
         fleet.start()
     answering = asyncio.create_task(fleet.answer_all())
     submitting = asyncio.create_task(fleet.submit(options.runs, options.rate))
+    while not await fleet.app.store.exists():  # The first submit makes the tables, on a busy machine after a while.
+        await asyncio.sleep(0.05)
     alive, watching, began = list(fleet.workers), list[asyncio.Task[None]](), time.monotonic()
     for number in range(options.kills):
         if options.disk and number in (options.kills // 3, options.kills * 2 // 3):
