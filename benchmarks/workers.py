@@ -150,13 +150,12 @@ def _asked(run: Run) -> list[str]:
 async def kill_workers(fleet: Fleet, options: argparse.Namespace) -> dict[str, Any]:
     """Kill and stop workers while runs are submitted and answered; return what was found."""
     chosen, taken_over = random.Random(options.seed), list[float]()
+    await fleet.app.list(limit=1)  # It makes the tables, in which runs are counted below.
     fleet.environment["FLEET_MODEL_DELAY_S"] = "0.2"
     for _ in range(options.workers):
         fleet.start()
     answering = asyncio.create_task(fleet.answer_all())
     submitting = asyncio.create_task(fleet.submit(options.runs, options.rate))
-    while not await fleet.app.store.exists():  # The first submit makes the tables, on a busy machine after a while.
-        await asyncio.sleep(0.05)
     alive, watching, began = list(fleet.workers), list[asyncio.Task[None]](), time.monotonic()
     for number in range(options.kills):
         if options.disk and number in (options.kills // 3, options.kills * 2 // 3):
