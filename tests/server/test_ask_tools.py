@@ -20,6 +20,7 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ElicitRequestParams, ElicitResult, TextContent
 from places import SUPPORT
+from scenario import upcall
 from services import Site, serving
 from test_web_security import find_csrf
 
@@ -140,6 +141,47 @@ async def test_askers_over_http_share_a_question_by_meaning() -> None:
 
 
 @pytest.mark.slow
+async def test_sessions_without_a_run_share_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ask_tools.make_ask_mcp.__kwdefaults__, "wait", 0.01)
+    async with (
+        serving() as site,
+        over_http(site) as session,
+        over_http(site) as other,
+        await site.caller("alice") as api,
+    ):
+        ticket = (await call(session, "ask_human", **PORT))["ticket"]
+        await app().answer(ticket.partition("/")[0], "8080", user="alice")
+        assert (await call(session, "ask_human", question="Which port?"))["text"] == "8080"
+        assert (await call(other, "ask_human", question="Which port?", path=["website"]))["status"] == "waiting"
+        assert (await call(other, "get_answer", ticket=ticket))["text"] == "8080"
+        assert os.getcwd() not in (await api.get("/api/runs")).text
+
+
+@pytest.mark.slow
+async def test_client_in_the_home_folder_has_a_run_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", os.getcwd())
+    tickets = []
+    for _ in range(2):
+        async with (
+            stdio_client(serve("", "0.01s")) as (read, write),
+            ClientSession(read, write) as session,
+        ):
+            await session.initialize()
+            tickets.append((await call(session, "ask_human", **PORT))["ticket"])
+    assert tickets[0] != tickets[1]
+
+
+@pytest.mark.slow
+async def test_ticket_of_a_call_gives_the_value_too() -> None:
+    schema = {"type": "integer"}
+    async with on_stdio(wait="0.01s") as session:
+        body = await call(session, "ask_human", **PORT, schema=schema)
+        assert "the same schema" in body["text"]
+        await app().answer("work", "80")
+        assert (await call(session, "get_answer", ticket=body["ticket"], schema=schema))["value"] == 80
+
+
+@pytest.mark.slow
 async def test_question_over_http_is_its_own_users() -> None:
     async with serving() as site:
         async with over_http(site, "alice") as session:
@@ -212,6 +254,90 @@ async def test_user_of_the_client_can_leave_it_to_others() -> None:
         assert (await asked)["text"] == "80"
 
 
+class SlowUser(User):
+    """A user who replies when they are let."""
+
+    def __init__(self, *replies: ElicitResult) -> None:
+        super().__init__(*replies)
+        self.let = asyncio.Event()
+
+    async def __call__(self, _: Any, params: ElicitRequestParams) -> ElicitResult:
+        reply = await super().__call__(_, params)
+        await self.let.wait()
+        return reply
+
+
+class OpenCalls:
+    """Calls of a service in this process that hardly wait; it counts those that end without an answer. The client of
+    the package takes no result while its user is asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        monkeypatch.setitem(ask_tools.make_ask_mcp.__kwdefaults__, "wait", 0.01)
+        make = ask_tools.AnswerBody.of
+
+        def note(ticket: Any, answer: Any, form: Any = None) -> ask_tools.AnswerBody:
+            self.count += answer is None
+            return make(ticket, answer, form)
+
+        monkeypatch.setattr(ask_tools.AnswerBody, "of", note)
+
+    async def reach(self, count: int) -> None:
+        """Wait until so many have ended."""
+        async with asyncio.timeout(60):
+            while self.count < count:
+                await asyncio.sleep(0.01)
+
+
+async def fetch(session: ClientSession, ticket: str, **more: Any) -> Any:
+    """Fetch an answer, in as many calls as it takes."""
+    async with asyncio.timeout(60):
+        while (body := await call(session, "get_answer", ticket=ticket, **more))["status"] == "waiting":
+            pass
+    return body
+
+
+@pytest.mark.slow
+async def test_reply_to_a_form_counts_after_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    human, calls = SlowUser(ElicitResult(action="accept", content={"own_words": "9090"})), OpenCalls(monkeypatch)
+    async with serving() as site, over_http(site, human=human) as session:
+        first = asyncio.create_task(call(session, "ask_human", **PORT, run="work"))
+        await calls.reach(1)
+        again = asyncio.create_task(call(session, "ask_human", **PORT, run="work"))
+        await calls.reach(2)
+        human.let.set()
+        answered = await fetch(session, (await first)["ticket"])
+        assert ((await first)["status"], (await again)["ticket"]) == ("waiting", answered["ticket"])
+    assert (answered["text"], answered["by"], len(human.asked)) == ("9090", "human", 1)
+
+
+@pytest.mark.slow
+async def test_late_reply_that_fits_nothing_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    human = SlowUser(*(ElicitResult(action="accept", content={"chosen": each}) for each in ("Maybe", "Yes")))
+    ship, calls = {"question": "Ship it?", "schema": {"type": "boolean"}, "run": "work"}, OpenCalls(monkeypatch)
+    async with serving() as site, over_http(site, human=human) as session, asyncio.timeout(60):
+        first = asyncio.create_task(call(session, "ask_human", **ship))
+        await calls.reach(1)
+        human.let.set()
+        ticket = (await first)["ticket"]
+        while (body := await call(session, "ask_human", **ship))["status"] == "waiting":
+            pass
+    assert (body["ticket"], body["value"], len(human.asked)) == (ticket, True, 2)
+
+
+@pytest.mark.slow
+async def test_reply_counts_after_its_call_was_cut() -> None:
+    human = SlowUser(ElicitResult(action="accept", content={"own_words": "9090"}))
+    async with serving() as site, over_http(site, human=human) as session:
+        cut = asyncio.create_task(call(session, "ask_human", **PORT, run="work"))
+        question_id = await open_question("work", "alice")
+        while not human.asked:
+            await asyncio.sleep(0.01)
+        cut.cancel()
+        human.let.set()
+        assert (await fetch(session, f"work/{question_id}"))["text"] == "9090"
+
+
 @pytest.mark.slow
 async def test_assumption_and_notice_reach_the_human() -> None:
     async with on_stdio() as session:
@@ -256,6 +382,11 @@ async def test_answer_that_misfits_its_schema_is_named() -> None:
         await answered_in("work", "a few", "alice")
         body = await asking
     assert (body["value"], "does not fit the schema" in body["text"]) == (None, True)
+
+
+def test_options_of_askers_need_the_server_for_them() -> None:
+    ended = upcall("mcp", "--run", "shop")
+    assert (ended.status, "add --ask" in ended.error) == (2, True)
 
 
 def begin(path: str, question: str) -> subprocess.Popen[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -20,7 +21,7 @@ from upcall.subjects.external import Ticket, describe_question
 
 
 def reader(**settings: object) -> RunReader:
-    return RunReader(Settings.read(None, store={"path": "runs.db"}, **settings))  # type: ignore[arg-type]
+    return RunReader(Settings.read(None, **({"store": {"path": "runs.db"}} | settings)))  # type: ignore[arg-type]
 
 
 def app(**settings: object) -> Upcall:
@@ -105,6 +106,33 @@ async def test_risk_is_asked_anew_after_its_answer_is_taken() -> None:
     assert await asker.wait(second, 0) is None
 
 
+async def test_risk_fetched_by_a_short_ticket_is_asked_anew() -> None:
+    asker, risk = reader().external, question("Delete it?", options=["Yes", "No"], risk=True)
+    first = await asker.ask(risk, run="nightly")
+    await app().answer("nightly", "Yes")
+    assert await asker.wait(Ticket("nightly", first.question_id[:6]), 0) is not None
+    assert await asker.ask(question("Delete it?", options=["Yes", "No"], risk=True), run="nightly") != first
+
+
+async def test_sessions_of_clients_share_no_run() -> None:
+    one, other = (reader().external.of_session(each) for each in ("a", "b"))
+    first = await one.ask(question(), user="alice")
+    await app().answer(first.run_id, "80", user="alice")
+    second = await other.ask(question(), user="alice")
+    assert (await one.ask(question(path=("tester",)), user="alice")).run_id == first.run_id != second.run_id
+    assert await other.wait(second, 0, user="alice") is None
+
+
+async def test_client_without_session_asks_in_new_runs() -> None:
+    tickets = [await reader().external.of_session(None).ask(question()) for _ in range(2)]
+    assert tickets[0].run_id != tickets[1].run_id
+
+
+async def test_task_of_a_folder_names_no_path() -> None:
+    ticket = await reader().external.ask(question())
+    assert (await reader().get(ticket.run_id)).task == f"Questions of programs in {Path.cwd().name}"
+
+
 async def test_calls_with_ids_of_their_own_are_asked_apart() -> None:
     asker = reader().external
     risks = [question("Delete it?", options=["Yes", "No"], risk=True) for _ in range(3)]
@@ -183,6 +211,12 @@ async def test_notice_of_an_outside_asker_is_in_the_transcript() -> None:
     assert "I took port 80." in str(await reader().log.transcript("nightly"))
 
 
+async def test_notice_is_refused_where_no_text_is_kept() -> None:
+    asker = reader(store={"path": "runs.db", "transcripts": False}).external
+    with pytest.raises(CallerError, match=r"store\.transcripts"):
+        await asker.notify(("lead",), "I took port 80.", run="nightly")
+
+
 async def test_outside_asker_is_refused_a_run_of_a_team() -> None:
     await reader().store.create_head(Run(id="team-run", task="Build it"))
     with pytest.raises(CallerError, match="one of a team"):
@@ -195,6 +229,26 @@ async def test_outside_asker_is_refused_a_run_of_somebody_else() -> None:
         await reader().external.ask(question(), run="nightly", user="bob")
     with pytest.raises(UnknownRun):
         await reader().external.look(Ticket("nightly", "0"), user="bob")
+
+
+async def test_refusal_tells_no_status_of_somebody_elses_run() -> None:
+    await reader().external.ask(question(), run="nightly", user="alice")
+    await app().cancel("nightly", user="alice")
+    await reader().store.create_head(Run(id="team-run", task="Build it", user="alice"))
+    for run in ("nightly", "team-run"):
+        with pytest.raises(NotAllowed, match="somebody else"):
+            await reader().external.ask(question(), run=run, user="bob")
+
+
+async def test_ticket_tells_no_user_of_store_or_runs() -> None:
+    await reader().external.ask(question(), run="nightly", user="alice")
+    problems = []
+    for run_id in ("nightly", "unknown"):
+        with pytest.raises(UnknownRun) as refused:
+            await reader().external.look(Ticket(run_id, "0"), user="bob")
+        problems.append(str(refused.value).replace(run_id, "..."))
+    assert problems[0] == problems[1]
+    assert "runs.db" not in problems[0]
 
 
 async def test_external_run_cannot_be_forked_or_spoken_to() -> None:

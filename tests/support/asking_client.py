@@ -18,8 +18,8 @@ WAIT = "0.5s"
 
 
 def serve(run: str, wait: str = WAIT) -> StdioServerParameters:
-    """Return how the server is started."""
-    arguments = ["-m", "upcall", "mcp", "--ask", "--run", run, "--wait", wait]
+    """Return how the server is started; without the name of a run where `run` is empty."""
+    arguments = ["-m", "upcall", "mcp", "--ask", "--wait", wait, *(["--run", run] if run else [])]
     return StdioServerParameters(command=sys.executable, args=arguments, env={**os.environ})
 
 

@@ -75,6 +75,11 @@ async def test_ticket_of_a_script_fetches_its_answer() -> None:
         (("Which?", "--wait", "soon"), "a length of time"),
         (("Which?", "--run", "../up"), "cannot be the id of a run"),
         (("--ticket", "ci"), "not a ticket"),
+        (("--ticket", "ci/1", "--risk"), "leave out --risk"),
+        (("--ticket", "ci/1", "--run", "ci"), "leave out --run"),
+        (("Which?", "--only"), "--only needs --options"),
+        (("Which?", "--default", "a"), "give a --deadline"),
+        (("Which?", "--only", "--options", "a,b", "--default", "c", "--deadline", "1h"), "one of the --options: a, b"),
     ],
 )
 def test_wrong_use_of_ask_is_refused(arguments: tuple[str, ...], problem: str) -> None:
@@ -106,6 +111,24 @@ async def test_script_waits_for_an_answer_from_another_process() -> None:
         assert upcall("answer", "ci", "a").status == 0
         assert asking.communicate() == ("a\n", None)
         assert asking.returncode == 0
+
+
+@pytest.mark.slow
+def test_stopped_script_with_json_leaves_its_ticket() -> None:
+    command = [sys.executable, "-m", "upcall", "ask", "Which one?", "--run", "ci", "--json"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as asking:
+        assert asking.stderr is not None
+        while "--ticket ci/" not in (line := asking.stderr.readline()):
+            assert asking.poll() is None
+        asking.terminate()
+        asking.communicate()
+    assert upcall("answer", "ci", "a").status == 0
+    assert upcall("ask", "--ticket", line.split()[-1]).out == "a\n"
+
+
+def test_default_counts_by_the_deadline_of_the_settings() -> None:
+    ended = upcall("ask", "Which one?", "--default", "a", UPCALL_QUESTIONS__EXPIRES_AFTER="0.01")
+    assert (ended.status, ended.out) == (0, "a\n")
 
 
 async def test_script_is_answered_by_a_fact_of_the_settings() -> None:

@@ -9,9 +9,11 @@ in the middle of the call, since that of 2026-07-28 by input that the result req
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 from mcp.types import ElicitResult
@@ -39,6 +41,7 @@ from upcall.server.mcp_package import (
 )
 from upcall.storage.store import RunStore
 from upcall.subjects.external import ExternalQuestions, Ticket, describe_question
+from upcall.text import first_line
 
 WAIT_TIMEOUT_S = 45.0
 """How long a call waits for the answer, if nobody says otherwise; many clients give up after a minute."""
@@ -48,6 +51,11 @@ MAX_TRIES = 3
 """How often a client's user is asked one question, when the answers do not fit it."""
 
 ANSWER_KEY = "answer"
+
+SESSION_HEADER = "mcp-session-id"
+"""By which a client over HTTP says in which session it calls; since 2026-07-28 there are none."""
+
+_log = logging.getLogger(__name__)
 
 INSTRUCTIONS = (
     "Ask the human here whatever you need to know from them, however deep you are nested: do not guess. Say with each "
@@ -70,7 +78,7 @@ class AnswerBody(BaseModel, frozen=True):
         status: its outcome; ``waiting`` if there is none yet.
         text: what to make of it, in a sentence; the answer itself where there is one.
         selected: the labels of the options that were chosen.
-        value: the answer as the schema of the call describes it.
+        value: the answer as the schema of the call describes it; None without a schema.
         by: who answered.
         ticket: by which `get_answer` finds it.
     """
@@ -86,7 +94,8 @@ class AnswerBody(BaseModel, frozen=True):
     def of(cls, ticket: Ticket, answer: Answer | None, form: ValueForm | None = None) -> AnswerBody:
         """Return the body for an answer, or for none so far."""
         if answer is None:
-            text = f"Nobody has answered so far. Call get_answer with the ticket {ticket}."
+            same = " and the same schema" if form else ""
+            text = f"Nobody has answered so far. Call get_answer with the ticket {ticket}{same}."
             return cls(status="waiting", text=text, ticket=str(ticket))
         text, value, problem = answer.as_text(), None, None
         if form is not None and answer.outcome in (Outcome.ANSWERED, Outcome.ASSUMED):
@@ -132,16 +141,22 @@ def make_ask_mcp(
         store: where the questions are.
         find_asker: identifies the caller by the HTTP request, if there is one.
         local_caller: by which name a client on standard input is known.
-        run: the run of calls that name none; by default that of the folder.
+        run: the run of calls that name none; by default each session over HTTP has one of its own, and a client on
+            standard input that of the folder.
         wait: how long a call waits for its answer, in seconds.
         explain: describes an error to a client.
     """
     made = make_server("upcall-ask", upcall.__version__, INSTRUCTIONS, store, local_caller)
+    forms = _OpenForms()
 
     @asynccontextmanager
     async def let_in(context: AnyContext) -> AsyncIterator[OutsideAsker]:
+        request = read_request(context)
         try:
-            yield await find_asker(read_request(context))
+            asker = await find_asker(request)
+            if request is not None:  # The folder is the service's: askers in it have nothing in common.
+                asker = replace(asker, questions=asker.questions.of_session(request.headers.get(SESSION_HEADER)))
+            yield asker
         except UpcallError as error:
             raise ToolError(explain(error)) from error
 
@@ -177,7 +192,7 @@ def make_ask_mcp(
                 risk=risk,
                 deadline=deadline,
             )
-            conversation = _AskCall(asker, context, wait)
+            conversation = _AskCall(asker, context, forms, wait)
             if (state := conversation.state) is not None:
                 return await conversation.take_reply(state, form)
             ticket = await asker.questions.ask(asked, run=run, call=call, user=asker.user)
@@ -185,11 +200,15 @@ def make_ask_mcp(
 
     @made.tool()
     async def get_answer(
-        context: AnyContext, ticket: Annotated[str, Field(description="The ticket of an earlier result.")]
+        context: AnyContext,
+        ticket: Annotated[str, Field(description="The ticket of an earlier result.")],
+        schema: Annotated[
+            dict[str, Any] | None, Field(description="The schema of the earlier call: without it there is no `value`.")
+        ] = None,
     ) -> AnswerBody:
         """Fetch the answer to an earlier question, and wait for it for a while."""
         async with let_in(context) as asker:
-            return await _AskCall(asker, context, wait).fetch(Ticket.read(ticket))
+            return await _AskCall(asker, context, forms, wait).fetch(Ticket.read(ticket), _read_schema(schema))
 
     @made.tool()
     async def assume(
@@ -204,7 +223,7 @@ def make_ask_mcp(
         async with let_in(context) as asker:
             asked = describe_question(question, path=path or [read_client_name(context)])
             ticket = await asker.questions.assume(asked, assumption, run=run, user=asker.user)
-            return await _AskCall(asker, context, 0).fetch(ticket)
+            return await _AskCall(asker, context, forms, 0).fetch(ticket)
 
     @made.tool()
     async def notify(
@@ -227,6 +246,9 @@ async def serve_askers_on_stdio(
 ) -> None:
     """Serve the client on standard input and output until it disconnects."""
 
+    if Path.cwd() in (Path.home(), Path(Path.cwd().anchor)):  # Where desktop programs start servers: of no project.
+        questions = questions.of_session(None)
+
     async def find_asker(_: Request | None) -> OutsideAsker:
         return OutsideAsker(questions, user)
 
@@ -246,11 +268,34 @@ class _AskState(BaseModel, frozen=True):
     tries: int = 0
 
 
+class _OpenForms:
+    """The questions that clients show their users. No client can be made to close a form, and people take longer than
+    calls do: it stays open behind the call that showed it, is not shown twice, and its reply counts whenever it comes.
+    With the session it ends."""
+
+    def __init__(self) -> None:
+        self._shown: dict[tuple[int, Ticket], asyncio.Task[None]] = {}
+
+    def show(self, session: object, ticket: Ticket, ask: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+        """Ask a question in a client, unless it is asked there already; return what takes the reply."""
+        key = id(session), ticket  # What takes the reply refers to the session, so no other one gets its id.
+        if key not in self._shown:
+            self._shown[key] = asyncio.create_task(ask())
+            self._shown[key].add_done_callback(lambda task: self._close(key, task))
+        return self._shown[key]
+
+    def _close(self, key: tuple[int, Ticket], task: asyncio.Task[None]) -> None:
+        del self._shown[key]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.warning("What the user of a client replied to %s was not taken: %s", key[1], first_line(error))
+
+
 class _AskCall:
     """One call of a tool, and a user at the client who may be asked in it."""
 
-    def __init__(self, asker: OutsideAsker, context: AnyContext, wait: float) -> None:
-        self._asker, self._context, self._wait_s = asker, context, wait
+    def __init__(self, asker: OutsideAsker, context: AnyContext, forms: _OpenForms, wait: float) -> None:
+        self._asker, self._context, self._forms, self._wait_s = asker, context, forms, wait
+        self._is_over = False
         sealed, self._replies = read_retry(context)
         if sealed is None and self._replies:
             raise CallerError("The input came without the requestState that it was required with. Send both.")
@@ -309,17 +354,20 @@ class _AskCall:
 
     async def _ask_and_wait(self, ticket: Ticket, question: Question) -> Answer | None:
         """Ask the client's user in the middle of the call, until the answer comes from them or by another door."""
-        asking = asyncio.create_task(self._ask(ticket, question))
+        asking = self._forms.show(self._context.session, ticket, lambda: self._ask(ticket, question))
         waiting = asyncio.create_task(self._wait(ticket))
         try:
             await asyncio.wait([asking, waiting], return_when=asyncio.FIRST_COMPLETED)
-            if asking.done():
+            if asking.done() and not asking.cancelled():
                 asking.result()
-            return await waiting
+            answer = await waiting
+            if answer is not None:
+                asking.cancel()
+            return answer
         finally:
-            for task in (asking, waiting):
-                task.cancel()
-            await asyncio.gather(asking, waiting, return_exceptions=True)
+            self._is_over = True
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
 
     async def _ask(self, ticket: Ticket, question: Question) -> None:
         wrong = ""
@@ -327,7 +375,7 @@ class _AskCall:
             message, fields = f"{wrong}{question.as_text()}", describe_fields(question)
             reply = await await_reply(self._context.session.elicit_form(message, fields, self._context.request_id))
             wrong = "" if reply.action == "cancel" else await self._answer(ticket, reply, question)
-            if not wrong:
+            if not wrong or self._is_over:  # Over HTTP no request reaches the client behind a call that is over.
                 return
 
 

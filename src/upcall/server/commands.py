@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from upcall import signals
-from upcall.errors import missing_extra
+from upcall.errors import CallerError, missing_extra
 from upcall.ui.cli.help import SERVICE
 from upcall.ui.cli.options import (
     BASE_URL,
@@ -78,6 +78,8 @@ def mcp(
         if ask:
             _serve_askers(command, run, wait)
             return
+        if run is not None or wait is not None:
+            raise CallerError("--run and --wait are about the questions of the client's agents: add --ask.")
         service = _make_service(command)
         from upcall.server.mcp_tools import serve_on_stdio
 

@@ -7,9 +7,10 @@ import hashlib
 import os
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
@@ -55,7 +56,7 @@ MAX_DEPTH, MAX_NAME_CHARS = 20, 80
 _Change: TypeAlias = Callable[[Run], Awaitable[tuple[QuestionRecords, str]]]
 """Returns the questions of a run as they are to be, and the id of the one that this is about."""
 
-_OF_FOLDER = re.compile(r"ask-[0-9a-f]{8}(-[0-9]+)?")
+_UNNAMED = re.compile(r"(ask|mcp)-[0-9a-f]{8}(-[0-9]+)?")
 
 
 class Ticket(NamedTuple):
@@ -87,9 +88,19 @@ class ExternalQuestions(Subject):
 
     Args:
         settings: who answers before the human is asked, and how long questions wait.
+        session: whose run is that of questions which name none; by default it is the folder's.
     """
 
     settings: Settings
+    session: str | None = None
+
+    def of_session(self, session: str | None) -> ExternalQuestions:
+        """Return the same for a client whose folder is nobody's piece of work, or is not here.
+
+        Args:
+            session: an id of its session; if there is none, what names no run is asked in a run of its own.
+        """
+        return replace(self, session=identity.new_id() if session is None else session)
 
     async def ask(
         self, question: Question, *, run: str | None = None, call: str | None = None, user: str | None = None
@@ -98,7 +109,7 @@ class ExternalQuestions(Subject):
 
         Args:
             question: the question, with the path of its asker.
-            run: the run that it belongs to, by an id that the caller chose; by default the one of this folder.
+            run: the run that it belongs to, by an id that the caller chose; by default that of this session or folder.
             call: an id of the call, for askers that ask in the same words more than once.
             user: who owns the run.
 
@@ -148,9 +159,15 @@ class ExternalQuestions(Subject):
 
     async def notify(self, path: Sequence[str], text: str, *, run: str | None = None, user: str | None = None) -> str:
         """Add what an asker wants the human to know to the transcript of its run; return the run's id. The arguments
-        and errors are those of `ask`."""
+        and errors are those of `ask`.
+
+        Raises:
+            CallerError: no text may be stored, so nobody would ever see it.
+        """
 
         _refuse_long("The text", text)
+        if not self.settings.store.transcripts:
+            raise CallerError("The settings keep no transcripts (store.transcripts), so nobody would see this. Ask it.")
 
         async def keep(run: Run) -> tuple[QuestionRecords, str]:
             return run.records, ""
@@ -232,7 +249,7 @@ class ExternalQuestions(Subject):
             head = await self._load(ticket.run_id, user)
             record = _find_record(head.run, ticket)
             try:
-                await self._store.save_head(head, collect(head.run, ticket.question_id))
+                await self._store.save_head(head, collect(head.run, record.id))
                 break
             except RunConflict:
                 continue
@@ -246,11 +263,11 @@ class ExternalQuestions(Subject):
         if run is not None and not re.fullmatch(RUN_ID, run):
             raise CallerError(f"{run!r} cannot be the id of a run: use letters, digits, - and _, at most 64.")
         while True:
-            run_id, head = (run, await self._find(run)) if run else await self._find_of_folder(access.user)
-            before = head.run if head else Run(id=run_id, task=_describe(run), user=access.user)
-            _require_usable(before, is_new=head is None)
+            run_id, head = (run, await self._find(run)) if run else await self._find_unnamed(access.user)
+            before = head.run if head else Run(id=run_id, task=self._describe(run), user=access.user)
             if not access.rights.owns(before):
                 raise access.rights.refuse_theirs(before)
+            _require_usable(before, is_new=head is None)
             before = before.model_copy(update={"config": self._configure(before.config)})
             records, question_id = await change(before)
             if head is not None and records is before.records:
@@ -272,19 +289,31 @@ class ExternalQuestions(Subject):
             return None
         return head if head.run.id == run_id else None  # Of another one the id begins so.
 
-    async def _find_of_folder(self, user: str | None) -> tuple[str, StoredHead | None]:
-        """Find the run of this folder, behind those that somebody ended: nobody could ask here any more."""
-        digest = hashlib.sha256(repr((user, os.getcwd())).encode(errors="replace")).hexdigest()[:8]
+    async def _find_unnamed(self, user: str | None) -> tuple[str, StoredHead | None]:
+        """Find the run of this session or folder, behind those that somebody ended: nobody could ask there any more."""
+        kind, place = ("ask", os.getcwd()) if self.session is None else ("mcp", self.session)
+        digest = hashlib.sha256(repr((user, place)).encode(errors="replace")).hexdigest()[:8]
         for number in count(1):
-            run_id = f"ask-{digest}" if number == 1 else f"ask-{digest}-{number}"
+            run_id = f"{kind}-{digest}" if number == 1 else f"{kind}-{digest}-{number}"
             head = await self._find(run_id)
             if head is None or not (head.run.is_final and head.run.status is not RunStatus.COMPLETED):
                 return run_id, head
         raise AssertionError("numbers do not end")
 
+    def _describe(self, run: str | None) -> str:
+        """Return the task of a run. Of a folder it names no more than the last part: others see it too."""
+        place = f"programs in {Path.cwd().name or '/'}" if self.session is None else "an MCP client"
+        return f"Questions of {run or place}"
+
     async def _load(self, run_id: str, user: str | None) -> StoredHead:
-        head = await self._store.load_head(run_id)
-        if not self.access_of(user).rights.owns(head.run):
+        rights = self.access_of(user).rights
+        try:
+            head = await self._store.load_head(run_id)
+        except UnknownRun as unknown:
+            if rights.unlimited:
+                raise
+            raise UnknownRun(run_id) from unknown  # The reason may name the store, or others' runs.
+        if not rights.owns(head.run):
             raise UnknownRun(run_id)
         return head
 
@@ -304,14 +333,10 @@ class ExternalQuestions(Subject):
     def _resolve(self, run: Run) -> AnswerResolver:
         """Return the steps that answer a question before the human is asked."""
         records = run.records
-        if _OF_FOLDER.fullmatch(run.id):
+        if _UNNAMED.fullmatch(run.id):
             since = identity.now() - REPEAT_FOR
             records = records.keep([each.id for each in records if not _is_older(each, since)])
         return AnswerResolver(run.config, records, run.config.facts)
-
-
-def _describe(run: str | None) -> str:
-    return f"Questions of {run}" if run else f"Questions of programs in {os.getcwd()}"
 
 
 def _require_usable(run: Run, *, is_new: bool) -> None:
@@ -386,7 +411,8 @@ def describe_question(
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, found["loc"]))
-        raise CallerError(f"This cannot be asked{f': {where}' if where else ''}: {found['msg']}") from error
+        problem = found["msg"].removeprefix("Value error, ")
+        raise CallerError(f"This cannot be asked{f': {where}' if where else ''}: {problem}") from error
 
 
 def read_path(names: Sequence[str]) -> tuple[str, ...]:

@@ -12,6 +12,8 @@ from upcall.ui.cli.help import QUESTIONS
 from upcall.ui.cli.run_command import RunCommand, run_options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from upcall.questions.answer import Answer
     from upcall.questions.question import Question
     from upcall.subjects.external import Ticket
@@ -30,7 +32,7 @@ def ask(
     options: Annotated[str | None, typer.Option(metavar="A,B", help="The choices, separated by commas.")] = None,
     only: Annotated[bool, typer.Option("--only", help="Take one of the choices and nothing else.")] = False,
     reason: Annotated[str | None, typer.Option(help="Why you ask.")] = None,
-    default: Annotated[str | None, typer.Option(help="What is assumed if nobody answers in time.")] = None,
+    default: Annotated[str | None, typer.Option(help="What is assumed if nobody answers by the deadline.")] = None,
     risk: Annotated[
         bool, typer.Option("--risk", help="It is about what cannot be undone: a human must agree.")
     ] = False,
@@ -54,10 +56,13 @@ def ask(
         if (question is None) is (ticket is None):
             raise CallerError('Give a question, or the --ticket of an earlier one: upcall ask "Which one?"')
         if question is not None:
+            choices = [each.strip() for each in (options or "").split(",") if each.strip()]
+            may_expire = bool(deadline) or command.reader.settings.questions.expires_after is not None
+            _require_sense(choices, only=only, default=default, may_expire=may_expire)
             asked = describe_question(
                 question,
                 path=asker.split("/"),
-                options=(options or "").split(","),
+                options=choices,
                 only=only,
                 reason=reason,
                 default=default,
@@ -66,16 +71,37 @@ def ask(
             )
             found = signals.run(external.ask(asked, run=run, call=call))
         else:
+            ignored = {"--options": options, "--only": only, "--reason": reason, "--default": default, "--risk": risk}
+            ignored |= {"--deadline": deadline, "--run": run, "--call": call}
+            if names := [name for name, value in ignored.items() if value]:
+                raise CallerError(f"--ticket fetches the answer to a question that was asked: leave out {names[0]}.")
             found = Ticket.read(ticket or "")
         record = signals.run(external.look(found))
-        if record.answer is None and not command.as_json:
-            command.screen.question(record.question)
-            command.screen.note("Answer it with:")
-            command.screen.note(command.program.answer_command(found.run_id, record.question))
+        if record.answer is None:
+            if not command.as_json:
+                command.screen.question(record.question)
+                command.screen.note("Answer it with:")
+                command.screen.note(command.program.answer_command(found.run_id, record.question))
             command.screen.note("The answer can be fetched with:")
             command.screen.note(command.program.command("ask", "--ticket", str(found)))
         answer = signals.run(external.wait(found, seconds))
         _finish(command, found, record.question, answer)
+
+
+def _require_sense(options: Sequence[str], *, only: bool, default: str | None, may_expire: bool) -> None:
+    """Refuse options of the command that would have no effect.
+
+    Raises:
+        CallerError: one would have none.
+    """
+    from upcall.errors import CallerError
+
+    if only and not options:
+        raise CallerError("--only needs --options to choose from.")
+    if default is not None and not may_expire:
+        raise CallerError("--default is assumed when the time is over: give a --deadline too.")
+    if only and default is not None and default.casefold() not in map(str.casefold, options):
+        raise CallerError(f"With --only, the --default must be one of the --options: {', '.join(options)}.")
 
 
 def _finish(command: RunCommand, ticket: Ticket, question: Question, answer: Answer | None) -> None:
