@@ -158,7 +158,7 @@ async def test_sessions_without_a_run_share_no_answer(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
-async def test_client_in_the_home_folder_has_a_run_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_in_the_home_folder_has_its_own_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", os.getcwd())
     tickets = []
     for _ in range(2):
