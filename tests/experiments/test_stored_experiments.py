@@ -183,4 +183,4 @@ async def test_person_reads_an_experiment_in_the_service(services: Any) -> None:
         await page.get_by_role("link", name="All samples").click()
         await page.get_by_role("link", name="All experiments").click()
         await expect(page.get_by_role("heading", name="Experiments")).to_be_visible()
-    assert refused == []
+        assert refused == []

@@ -198,6 +198,19 @@ async def test_assumption_of_an_outside_asker_is_listed() -> None:
     assert [(each.id, answer.text) for each, answer in run.assumptions] == [(ticket.question_id, "80")]
 
 
+async def test_assumption_is_no_answer_to_who_asks_later() -> None:
+    asker = reader().external
+    assumed = await asker.assume(question(), "80", run="nightly")
+    asked = await asker.ask(question(), run="nightly")
+    assert asked != assumed
+    assert await asker.wait(asked, 0) is None
+
+
+async def test_risk_is_never_assumed() -> None:
+    with pytest.raises(CallerError, match="A risk is not assumed"):
+        await reader().external.assume(question("Delete it?", options=["Yes", "No"], risk=True), "Yes", run="nightly")
+
+
 async def test_assumption_gives_way_to_a_known_answer() -> None:
     asker = reader(questions={"facts": {"Which port?": "8080"}}).external
     answer = await asker.wait(await asker.assume(question(), "80", run="nightly"), 0)

@@ -137,8 +137,13 @@ class ExternalQuestions(Subject):
         self, question: Question, assumption: str, *, run: str | None = None, user: str | None = None
     ) -> Ticket:
         """Record what an asker assumes instead of asking, for the human to see. Where the answer is known, from a fact
-        or since it was asked before, that is the outcome. The arguments and errors are those of `ask`."""
+        or since it was asked before, that is the outcome. The arguments and errors are those of `ask`.
 
+        Raises:
+            CallerError: it is about a risk, which is never assumed.
+        """
+        if question.is_risk:
+            raise CallerError("A risk is not assumed: ask, and the human decides.")
         _refuse_long("The assumption", assumption)
 
         async def note(run: Run) -> tuple[QuestionRecords, str]:
@@ -153,7 +158,8 @@ class ExternalQuestions(Subject):
                     reason=why,
                 )
                 resolver.note(question, assumed)
-            return _add_new(run.records, resolver.records), question.id
+            noted = run.model_copy(update={"records": _add_new(run.records, resolver.records)})
+            return collect(noted, question.id).records, question.id  # Who asks the same later asks the human.
 
         return await self._record(note, run, user)
 
