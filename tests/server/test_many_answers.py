@@ -156,7 +156,8 @@ async def test_refused_form_stays_live_with_what_is_filled_in() -> None:
         second = await start(api)
         await expect(page.locator("article")).to_have_count(2)
         await expect(page.get_by_label("Or in your own words").first).to_have_value("7")
-        await api.post(f"/api/runs/{second['run_id']}/cancel")
+        cancelled = await api.post(f"/api/runs/{second['run_id']}/cancel")
+        assert cancelled.status_code == 200, cancelled.text
         await expect(page.locator("article")).to_have_count(1)
 
 

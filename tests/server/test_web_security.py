@@ -420,7 +420,8 @@ async def test_strangers_and_users_learn_nothing_of_the_store() -> None:
 @pytest.mark.slow
 async def test_browser_changes_nothing_for_another_page(site: Site) -> None:
     run, question = await store_run(site)
-    posts = [path.replace("RUN", run) for method, path in [*ROUTES, *OF_NO_RUN] if method == "POST" and path != "/mcp"]
+    of_pages = [path for method, path in [*ROUTES, *OF_NO_RUN] if method == "POST" and not path.startswith("/mcp")]
+    posts = [path.replace("RUN", run) for path in of_pages]
     async with await site.browser("alice") as alice:
         for path in posts:
             for headers in ({}, {"X-CSRF-Token": "wrong"}, {"Origin": "http://evil.example"}, {"Origin": "http://["}):
