@@ -168,7 +168,7 @@
         button.hidden = true;
       });
     }
-    let known = null;
+    let known = null, later;
     const source = new EventSource(address);
     source.addEventListener("questions", (event) => {
       const ids = JSON.parse(event.data).questions;
@@ -179,6 +179,9 @@
         note.addEventListener("click", () => window.focus());
       }
       refresh();
+      // The page may have had a question that came and went between two events, which have the same ids then.
+      clearTimeout(later);
+      later = setTimeout(refresh, 3000);
     });
   };
 
