@@ -336,7 +336,7 @@ class Upcall(RunReader):
             forked = ask_about_unknown_outcomes(forked, find_in_doubt(point.records))
         await built.close()
         with record_act(RunForked(user=access.user, run=run.id, question=point.question.id)):
-            shared = point.checkpoint.progress.pauses if point.checkpoint.progress else 0
+            shared = point.checkpoint.reached.pauses
             copied = partial(copy_entries, run_id=run.id, new_id=forked_id, before=shared)
             branched = RunBranched(user=access.user, run=forked_id, question=point.question.id)
             also = join_work([copied, partial(append_event, run_id=run.id, event=branched)])

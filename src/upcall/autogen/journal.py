@@ -249,8 +249,8 @@ class Journal:
         return next((each for _, each in left if each not in self._taken), None)
 
     def _has_diverged(self, agent: str) -> bool:
-        """Return whether `agent`, or one that it works for, has departed from the records: in a fork its calls then
-        count as different, even if they look the same."""
+        """Return whether `agent`, or one that it works for, has asked its model something new in this part of a fork:
+        what the human wrote to it is then not that of the records."""
         above = current_path()
         path = [(*above[:depth], above[depth][0]) for depth in range(len(above))]
         return self._exact and any(who in self._diverged for who in [*path, (*above, agent)])
@@ -283,9 +283,8 @@ class Journal:
         """
         who = next(reversed(self._last), None) if agent is None else (*current_path(), agent)
         if who in self._last:
-            await self._buffer.write(
-                {self._last[who]: None}
-            )  # Where this fails, the next attempt discards the same one.
+            # Where this fails, the next attempt discards the same one.
+            await self._buffer.write({self._last[who]: None})
             self._last.pop(who, None)
             return True
         return False

@@ -219,6 +219,11 @@ def message_answers(message: BaseChatMessage) -> list[Answer]:
         ) from error
 
 
+def list_answers(messages: Iterable[BaseChatMessage]) -> list[Answer]:
+    """Return the answers that all these messages carry, such as those of a checkpoint's inbox."""
+    return [answer for message in messages for answer in message_answers(message)]
+
+
 def asked_event(question: Question, *, source: str) -> UserInputRequestedEvent:
     """Return the event that announces a new question in a stream: its request id is the question's id (decision
     X12)."""

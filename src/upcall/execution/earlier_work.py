@@ -12,13 +12,13 @@ from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
 
-from upcall.autogen.messages import message_answers
+from upcall.autogen.messages import list_answers
 from upcall.errors import UnknownRun
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.dependence import find_dependent_work, leave_out_repeatable
 from upcall.runs.journal_records import EarlierWork
-from upcall.runs.run import Run, RunProgress
+from upcall.runs.run import Run
 from upcall.storage.databases import run_in_thread
 from upcall.storage.store import RunStore
 
@@ -48,20 +48,23 @@ async def load_branched_work(store: RunStore, run: Run) -> BranchedWork:
     """
     work: list[EarlierWork] = []
     answers: dict[str, Answer] = {}
-    seen, first = {run.id}, True
+    begin, seen, own = run, {run.id}, await store.bare_checkpoints(run.id)
     while run.forked_from is not None and run.forked_from not in seen:
-        fork, seen = run, seen | {run.forked_from}
+        fork = run
+        seen.add(run.forked_from)
         try:
             stored = await store.load(run.forked_from)
         except UnknownRun:
             break
         run = stored.run
-        above, own = await store.bare_checkpoints(run.id), await store.bare_checkpoints(fork.id)
+        above = await store.bare_checkpoints(run.id)
         done = await run_in_thread(partial(_list_kept, fork, run, above, stored.records, own[:1]))
-        work += done if first else map(_keep_replies, done)
-        if first:
+        if fork is begin:
+            work += done
             answers = {each.question_id: each for each in run.answers if _is_kept(run, each, fork.forked_at)}
-        first = False
+        else:
+            work += map(_keep_replies, done)
+        own = above
     return BranchedWork(work, answers)
 
 
@@ -70,17 +73,17 @@ def list_work(run_id: str, checkpoints: Sequence[Checkpoint], journal: Mapping[s
     kept."""
     found: dict[str, Mapping[str, str]] = {}
     for before, after in pairwise(checkpoints):
-        if (before.progress or RunProgress()).pauses != (after.progress or RunProgress()).pauses:
-            found[_name_epoch(run_id, before)] = after.journal  # Otherwise it is the same pause, with its answers.
+        if before.reached.pauses != after.reached.pauses:  # Else it is the same pause, with its answers.
+            found[before.reached.name_epoch(run_id)] = after.journal
     if checkpoints:
-        found[_name_epoch(run_id, checkpoints[-1])] = journal
+        found[checkpoints[-1].reached.name_epoch(run_id)] = journal
     return [EarlierWork(epoch, records) for epoch, records in found.items() if records]
 
 
 def is_asked_before(question_id: str, checkpoint: Checkpoint) -> bool:
     """Return whether a question was asked before a checkpoint, which waits for its answer or brings it."""
-    brought = {each.question_id for message in checkpoint.inbox for each in message_answers(message)}
-    return question_id in brought or question_id in (checkpoint.progress or RunProgress()).open
+    brought = {each.question_id for each in list_answers(checkpoint.inbox)}
+    return question_id in brought or question_id in checkpoint.reached.open
 
 
 def _list_kept(
@@ -91,7 +94,7 @@ def _list_kept(
     if not work or question is None:
         return work
     if first:
-        since, is_open = _name_epoch(fork.id, first[0]), is_asked_before(question.id, first[0])
+        since, is_open = first[0].reached.name_epoch(fork.id), is_asked_before(question.id, first[0])
     else:
         since, is_open = work[0].epoch, False
     return leave_out_repeatable(work, find_dependent_work(work, question, since, is_open=is_open))
@@ -99,10 +102,6 @@ def _list_kept(
 
 def _keep_replies(work: EarlierWork) -> EarlierWork:
     return EarlierWork(work.epoch, {key: text for key, text in work.records.items() if key.startswith("model:")})
-
-
-def _name_epoch(run_id: str, checkpoint: Checkpoint) -> str:
-    return (checkpoint.progress or RunProgress()).name_epoch(run_id)
 
 
 def _is_kept(run: Run, answer: Answer, left: str | None) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from upcall.autogen.messages import ANSWERS, answer_message, message_answers
+from upcall.autogen.messages import ANSWERS, answer_message, list_answers, message_answers
 from upcall.errors import CallerError, require_type
 from upcall.execution.access import RunAccess
 from upcall.execution.earlier_work import is_asked_before, list_work
@@ -23,7 +23,7 @@ from upcall.runs.config import RunConfig
 from upcall.runs.dependence import DependentWork, find_dependent_work, leave_out_repeatable
 from upcall.runs.file_changes import Change, count_signs, list_standing
 from upcall.runs.journal_records import EarlierWork, ToolRecord
-from upcall.runs.run import Run, RunProgress, Usage
+from upcall.runs.run import Run, Usage
 from upcall.runs.states import RunEvent
 from upcall.runs.unknown_outcomes import is_about_unknown_outcome
 from upcall.storage.change_log import StoredChanges
@@ -146,7 +146,7 @@ def find_fork_point(
     if answer is None:
         return ForkPoint(question, checkpoints[-1], before=_before(run, checkpoints[-1]), how="delivered")
     for checkpoint in checkpoints:
-        if any(question_id in {each.question_id for each in message_answers(message)} for message in checkpoint.inbox):
+        if question_id in {each.question_id for each in list_answers(checkpoint.inbox)}:
             return ForkPoint(question, checkpoint, before=_before(run, checkpoint, question_id), how="replaced")
     last = checkpoints[-1].progress
     if run.is_final and last is not None and question_id in last.open:  # The run ended while its asker waited.
@@ -163,7 +163,7 @@ def find_fork_point(
 def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, begins: RunEvent) -> tuple[Run, Checkpoint]:
     """Return a new run with everything that `run` had before the question, and `answer` to it; `begins` says whose
     turn it is."""
-    progress = point.checkpoint.progress or RunProgress()
+    progress = point.checkpoint.reached
     answers = (*(each for each in point.before if each.question_id != answer.question_id), answer)
     known = run.asked
     answered = {each.question_id for each in answers}
@@ -201,23 +201,19 @@ def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, begins: Ru
 def plan_fork(run: Run, point: ForkPoint) -> ForkPlan:
     """Return what a fork at `point` keeps, and what may be done again: what may depend on the answer, or, where not all
     of the run's work was kept, everything since its pause."""
-    answered, work = _answer_to(run, point.question.id), point.dependent
+    answered, then, work = _answer_to(run, point.question.id), point.checkpoint.reached, point.dependent
     if work is not None:
         models = Counter("/".join([*(agent for agent, _ in each.above), each.agent]) for each in work.replies)
         tools = Counter("/".join([*each.path, each.tool]) for each in work.tools.values())
+        tokens, effects = work.count_tokens(), tuple(map(_show_call, work.list_effects()))
     else:
-        then = point.checkpoint.progress or RunProgress()
-        calls, before = [
-            Counter({agent: used.model_calls for agent, used in each.usage.items()}) for each in (run, then)
-        ]
-        models, tools = calls - before, Counter(run.tools) - Counter(then.tools)
-    stay = {each.question_id for each in point.before}
-    later = [each for each in run.answers if each.question_id not in stay | {point.question.id}]
-    open_then = (
-        point.checkpoint.progress or RunProgress()
-    ).open  # What was asked before does not depend on the answer.
-    new = [each for each in later if each.question_id not in open_then]
-    again = [each for each in new if work is None or work.has_asked(run.asked[each.question_id])]
+        models = _count_model_calls(run.usage) - _count_model_calls(then.usage)
+        tools = Counter(run.tools) - Counter(then.tools)
+        tokens, effects = 0, ()
+    # What was open at the pause was asked before, and does not depend on the answer.
+    stay = {point.question.id, *then.open, *(each.question_id for each in point.before)}
+    later = [each for each in run.answers if each.question_id not in stay]
+    again = [each for each in later if work is None or work.has_asked(run.asked[each.question_id])]
     return ForkPlan(
         question=point.question,
         answered=answered,
@@ -226,9 +222,13 @@ def plan_fork(run: Run, point: ForkPoint) -> ForkPlan:
         kept_model_calls=run.total_usage.model_calls - models.total(),
         model_calls_again=dict(models),
         tool_calls_again=dict(tools),
-        tokens_again=0 if work is None else work.count_tokens(),
-        effects=() if work is None else tuple(map(_show_call, work.list_effects())),
+        tokens_again=tokens,
+        effects=effects,
     )
+
+
+def _count_model_calls(usage: Mapping[str, Usage]) -> Counter[str]:
+    return Counter({agent: used.model_calls for agent, used in usage.items()})
 
 
 def _show_call(record: ToolRecord) -> str:
@@ -376,9 +376,8 @@ def _answer_to(run: Run, question_id: str) -> Answer | None:
 def _before(run: Run, checkpoint: Checkpoint, but: str | None = None) -> tuple[Answer, ...]:
     """Return the answers that the run had when it continued from a checkpoint: earlier ones, and those in its
     inbox."""
-    brought = [each for message in checkpoint.inbox for each in message_answers(message)]
-    counted = run.answers[: checkpoint.progress.answered if checkpoint.progress else 0]
-    ids = {each.question_id for each in (*counted, *brought)} - {but}
+    counted = run.answers[: checkpoint.reached.answered]
+    ids = {each.question_id for each in (*counted, *list_answers(checkpoint.inbox))} - {but}
     return tuple(each for each in run.answers if each.question_id in ids)
 
 
@@ -405,8 +404,7 @@ def _find_dependent(
     later = checkpoints[checkpoints.index(point.checkpoint) + 1 :]
     if not all(each.journal for each in later):
         return point
-    since = (point.checkpoint.progress or RunProgress()).name_epoch(run_id)
-    is_open = point.how != "found" or is_asked_before(point.question.id, point.checkpoint)
+    since, is_open = point.checkpoint.reached.name_epoch(run_id), is_asked_before(point.question.id, point.checkpoint)
     work = list_work(run_id, checkpoints, journal)
     dependent = find_dependent_work(work, point.question, since, is_open=is_open)
     (own,) = leave_out_repeatable([EarlierWork(since, point.records)], dependent)

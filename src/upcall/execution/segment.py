@@ -367,8 +367,7 @@ class RunSegment:
         if lacks_result(run) and (await self._discard_last_reply() or not self._writer.journal.records):
             return self._end(await self._writer.save(run), "NoResult")
         # Otherwise the journal would bring the team to the same end again: it continues behind it.
-        progress = RunProgress.of(run, self._writer.pauses + 1)
-        progress = progress.model_copy(update={"departed": tuple(self._writer.journal.departed)})
+        progress = RunProgress.of(run, self._writer.pauses + 1, self._writer.journal.departed)
         kept = {"progress": progress, "model_notes": self.model_notes.to_json()}
         stored = await self._writer.save(run, checkpoint.model_copy(update=kept), also=also)
         return self._end(stored, "NoResult" if lacks_result(run) else "AgentError")

@@ -12,7 +12,7 @@ from functools import partial
 
 from upcall import identity
 from upcall.autogen.journal import STEERING, Journal
-from upcall.autogen.messages import message_answers
+from upcall.autogen.messages import list_answers
 from upcall.errors import StoredStateError
 from upcall.execution.transcripts import TranscriptRecorder
 from upcall.questions.answer import Answer
@@ -20,7 +20,7 @@ from upcall.runs.call_timings import Timings
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.journal_records import EarlierWork
 from upcall.runs.plan import ApprovedPlan, PlanStatus
-from upcall.runs.run import Run, RunProgress
+from upcall.runs.run import Run
 from upcall.runs.run_changes import record_act
 from upcall.runs.steering import TakenMessages
 from upcall.runs.transcript import EntryKind, TranscriptEntry
@@ -67,25 +67,23 @@ class SegmentWriter:
         """The run as it was stored last."""
         self.timings, self._timed, self._keeps_journals = Timings(), timed, keep_journals
         self._store, self._keeps_transcript = store, keep_transcript
-        run, progress = stored.run, stored.checkpoint.progress
-        self.pauses = progress.pauses if progress else 0
+        run, reached = stored.run, stored.checkpoint.reached
+        self.pauses = reached.pauses
         """How many checkpoints there were before."""
         known = [each.id for each in run.records.open if not each.asked_since_checkpoint]
         self.transcript = TranscriptRecorder(run.task, known, keep=keep_transcript)
-        epoch = (progress or RunProgress()).name_epoch(run.id)
         self.journal = Journal(
             run.id,
-            epoch,
+            reached.name_epoch(run.id),
             records,
             self._write_records,
             check=lambda new: store.journal.refuse_large(run.id, new),
-            exact=progress is not None and progress.lineage not in (None, run.id),
+            exact=reached.lineage not in (None, run.id),
             earlier=earlier,
-            departed=progress.departed if progress else (),
+            departed=reached.departed,
             on_delivery=self.transcript.add_answers,
         )
-        brought = [answer for message in stored.checkpoint.inbox for answer in message_answers(message)]
-        self._answered = (progress.answered if progress else 0) + len(brought)
+        self._answered = reached.answered + len(list_answers(stored.checkpoint.inbox))
         self._saving = asyncio.Lock()
         self._renewed = self._written = asyncio.get_running_loop().time()
         self._entries: int | None = 0

@@ -35,6 +35,11 @@ class Checkpoint(BaseModel, frozen=True, ser_json_inf_nan="constants", defer_bui
     journal: dict[str, str] = {}
     model_notes: dict[str, Any] = {}
 
+    @property
+    def reached(self) -> RunProgress:
+        """What the team's work had reported of the run; nothing where that was not kept."""
+        return self.progress or RunProgress()
+
     def thread(self) -> list[Mapping[str, Any]]:
         """List what the members of the outermost team said, oldest first, as dumped messages; empty before the first
         turn.

@@ -116,12 +116,14 @@ class RunProgress(SparseModel, frozen=True):
     warnings: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, run: Run, pauses: int) -> Self:
-        """Return what the team's work has reported of a run, with the number of checkpoints so far."""
+    def of(cls, run: Run, pauses: int, departed: Iterable[CallPath] = ()) -> Self:
+        """Return what the team's work has reported of a run, with the number of checkpoints so far, and the agents that
+        have departed."""
         return cls(
             pauses=pauses,
             answered=len(run.records.closed),
             open=tuple(each.id for each in run.records.open),
+            departed=tuple(departed),
             **{name: getattr(run, name) for name in _FROM_WORK},
         )
 

@@ -24,7 +24,7 @@ from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.config import DEFAULT_WORKSPACES
 from upcall.runs.events import EntryAdded, FilesChanged, LogEvent, RunImported, parse_event
 from upcall.runs.file_changes import digest
-from upcall.runs.run import Run, RunProgress
+from upcall.runs.run import Run
 from upcall.storage import checkpoints
 from upcall.storage import store as stores
 from upcall.storage.change_log import put_contents, read_contents
@@ -153,7 +153,7 @@ async def import_run(
 
 def _keep_lineage(state: Checkpoint, run_id: str) -> Checkpoint:
     """Return the checkpoint of a run under another id: its journal is looked up under the id it was written with."""
-    progress = state.progress or RunProgress()
+    progress = state.reached
     return state.model_copy(update={"progress": progress.model_copy(update={"lineage": progress.lineage or run_id})})
 
 
