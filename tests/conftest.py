@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import itertools
 import os
 import signal
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from weakref import WeakSet
 
 import loopback_only
 import pytest
@@ -31,21 +29,6 @@ if _CHILDREN not in (paths := os.environ.get("PYTHONPATH", "").split(os.pathsep)
     os.environ["PYTHONPATH"] = os.pathsep.join([_CHILDREN, *filter(None, paths)])
 
 _NUMBERS = itertools.count()
-
-_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
-"""The event loops that were made since the last test."""
-
-
-class _NotedLoops(asyncio.DefaultEventLoopPolicy):
-    """Notes each loop that anybody makes."""
-
-    def new_event_loop(self) -> asyncio.AbstractEventLoop:
-        loop = super().new_event_loop()
-        _loops.add(loop)
-        return loop
-
-
-asyncio.set_event_loop_policy(_NotedLoops())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -77,21 +60,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     needed = [guest for mark in item.iter_markers("needs") for guest in mark.args]
     if missing := [guest for guest in needed if not is_here(guest)]:
         pytest.skip(f"without {', '.join(missing)}")
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown() -> Iterator[None]:
-    """Fail the test that left an event loop open: its warning comes when it is collected, and fails another test."""
-    yield
-    left = [loop for loop in _loops if not loop.is_closed() and loop not in _sync_loops()]
-    _loops.clear()
-    assert not left, f"left open: {left}"
-
-
-def _sync_loops() -> Collection[object]:
-    """Return the loops that `upcall.run_sync` keeps until the process ends."""
-    loaded = sys.modules.get("upcall.sync")
-    return vars(loaded)["_loops"].values() if loaded else ()
 
 
 @pytest.fixture(autouse=True)
