@@ -326,7 +326,11 @@ class Toolset:
 
     def ask_for(self, frame: Frame, asked: Mapping[str, Any]) -> None:
         """Let a call wait for its tool's question; a question that cannot be asked becomes an error's text."""
-        own = {name: asked[name] for name in ("id", "secret", "tool", "options", "consent") if name in asked}
+        own = {
+            name: asked[name]
+            for name in ("id", "secret", "tool", "options", "consent", "answer_schema")
+            if name in asked
+        }
         if "secret" in own:
             require_key(f"Tool {frame.call.name!r} of agent {self._agent!r} asks for a secret")
         try:

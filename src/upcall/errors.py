@@ -6,7 +6,7 @@ Waiting for the human, a spent budget and a refusal by the human are results, no
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,10 @@ class CallerError(UpcallError):
 
 class ConfigurationError(CallerError):
     """A setting, a file or an argument is missing or wrong."""
+
+
+class UnusableSchema(CallerError, ValueError):
+    """No form can show the schema of an answer; the text says why."""
 
 
 class TeamNotBuilt(ConfigurationError):
@@ -110,6 +114,14 @@ class UnknownQuestion(AnswerError):
 
 class AnswerRefused(AnswerError):
     """The question does not accept this answer."""
+
+
+class FieldsRefused(AnswerRefused):
+    """Fields of a form do not fit; ``problems`` are the messages by field, "" for the whole."""
+
+    def __init__(self, message: str, problems: Mapping[str, str]) -> None:
+        super().__init__(message)
+        self.problems = dict(problems)
 
 
 class QuestionExpired(AnswerRefused):
@@ -281,7 +293,8 @@ class UserInputRequired(PortableError):
     `context` and `clarification_type` are those of the question. With `again` the answer is not the result: the tool is
     called again and gets it from `upcall.ask`, or a `secret` one from `upcall.ask_secret`; both functions ask this
     way. `consent` (a `ConsentSubject`) is what a yes to a tool of upcall's own is about. `allow_free_text` and
-    `multi_select` are those of the question; None is its own default.
+    `multi_select` are those of the question; None is its own default. `schema` is the type or JSON schema of an answer
+    of several fields.
     """
 
     def __init__(
@@ -296,6 +309,7 @@ class UserInputRequired(PortableError):
         consent: Any = None,
         allow_free_text: bool | None = None,
         multi_select: bool | None = None,
+        schema: Any = None,
     ) -> None:
         super().__init__(f"User input required: {question}")
         self.request_id = identity.new_id()
@@ -308,6 +322,7 @@ class UserInputRequired(PortableError):
         self.consent = consent
         self.allow_free_text = allow_free_text
         self.multi_select = multi_select
+        self.schema = schema
 
 
 class AskedOutsideTool(UserInputRequired, UpcallError):

@@ -101,7 +101,7 @@ class Session:
 
     def _python(self, block: Block) -> None:
         source = "\n" * block.line + block.source
-        code = compile(source, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        code = compile(source, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
         with contextlib.redirect_stdout(io.StringIO()) as out:
             if "notebook" in block.words:
                 self._runner.run(self._cell(code))

@@ -20,7 +20,7 @@ from upcall.options import ResolutionOptions
 from upcall.policy.duplicates import OriginalIndex, repeat_answer, share_secrets
 from upcall.policy.facts import has_answer
 from upcall.policy.routing import find_assignee
-from upcall.policy.same_question import QuestionKey, is_same_question, question_key
+from upcall.policy.same_question import QuestionKey, have_same_fields, is_same_question, question_key
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.choices import read_default
 from upcall.questions.matching import parse_answer, parse_unsealed
@@ -249,6 +249,8 @@ def may_repeat(asked: Question, answer: Answer, question: Question) -> bool:
     nobody else.
     """
     if asked.is_risk or not share_secrets(asked, question) or asked.assignee != question.assignee:
+        return False
+    if not have_same_fields(asked, question):
         return False
     if answer.outcome is Outcome.DECLINED:
         return answer.by is AnsweredBy.HUMAN

@@ -108,6 +108,8 @@ def is_same_question(one: Question, other: Question) -> bool:
 
 def _same_form(one: Question, other: Question) -> bool:
     """Return whether an answer that one question accepts means the same as an answer to the other."""
+    if not have_same_fields(one, other):
+        return False
     if not one.options and not other.options:
         return True
     if one.multi_select != other.multi_select:
@@ -115,6 +117,14 @@ def _same_form(one: Question, other: Question) -> bool:
     if one.options and other.options:
         return option_labels(one) == option_labels(other) and one.allow_free_text == other.allow_free_text
     return one.allow_free_text and other.allow_free_text
+
+
+def have_same_fields(one: Question, other: Question) -> bool:
+    """Return whether an answer has no fields in both questions, or the same in both, asked for the same reason: that
+    may be what was wrong with the answer before."""
+    if one.answer_schema is None and other.answer_schema is None:
+        return True
+    return (one.answer_schema, one.context) == (other.answer_schema, other.context)
 
 
 def option_labels(question: Question) -> set[str]:

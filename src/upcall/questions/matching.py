@@ -6,14 +6,19 @@ changes nothing.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel
+from pydantic_core import to_json
 
 from upcall.budget import parse_addition
-from upcall.errors import AlreadyAnswered, AnswerRefused, UnknownQuestion
+from upcall.errors import AlreadyAnswered, AnswerRefused, FieldsRefused, UnknownQuestion
 from upcall.identity import means
 from upcall.lazy_pattern import LazyPattern
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
+from upcall.questions.answer_form import AnswerForm, InvalidFields
 from upcall.questions.approval import is_edit
 from upcall.questions.choices import (
     OwnWords,
@@ -29,8 +34,9 @@ from upcall.questions.question import BUDGET, Question
 from upcall.questions.secrets import HIDDEN, seal
 from upcall.text import one_line, shorten
 
-AnswerValue: TypeAlias = str | int | Sequence[str | int] | Answer
-"""An option (label, number or id), several of them, free text, or a whole `Answer` (to skip or decline)."""
+AnswerValue: TypeAlias = str | int | Sequence[str | int] | Mapping[str, Any] | BaseModel | Answer
+"""An option (label, number or id), several of them, free text, the object of an answer with several fields, or a whole
+`Answer` (to skip or decline)."""
 
 AnswersInput: TypeAlias = AnswerValue | Mapping[str, AnswerValue]
 """One value where one question is open, a reply like ``1. Express; 2. yes``, or one value for each question id."""
@@ -69,7 +75,7 @@ def match_answers(
         AlreadyAnswered: a different second answer to a question.
         ConfigurationError: a question is secret, and there is no key to seal its answer with.
     """
-    by_id = given if isinstance(given, Mapping) else _assign(given, open_questions)
+    by_id = _assign(given, open_questions, answered)
     open_by_id = {question.id: question for question in open_questions}
     closed_by_id = {question.id: question for question in closed}
     earlier = {answer.question_id: answer for answer in answered}
@@ -121,9 +127,12 @@ def parse_unsealed(question: Question, value: AnswerValue, user: str | None = No
         AnswerRefused: no text, an empty one or one that is too long, something that is not an option where only options
             count, a number beyond the options, several options where one is to be chosen, an outcome that the human
             cannot give, or an `Answer` to another question.
+        FieldsRefused: fields of its answer do not fit.
     """
     if isinstance(value, Answer):
         return _read_outcome(question, value, user)
+    if (form := question.answer_form) is not None:
+        return Answer(question_id=question.id, text=_read_object(question, form, value), user=user)
     parts = _read_parts(question, value)
     if not parts:
         raise AnswerRefused(f"The answer to {question.id} is empty. {_describe_expected(question)}")
@@ -167,8 +176,15 @@ def resolve_id(named: str, known: Sequence[str]) -> str:
 # -- one value, and one question or several ---------------------------------------------------------------------------
 
 
-def _assign(given: AnswerValue, open_questions: Sequence[Question]) -> Mapping[str, AnswerValue]:
-    """Say which questions one value is for: the one it names, the only one, those it numbers, or all of one asker."""
+def _assign(
+    given: AnswersInput, open_questions: Sequence[Question], answered: Sequence[Answer]
+) -> Mapping[str, AnswerValue]:
+    """Say which questions a value is for: those it names, the only one, those it numbers, or all of one asker."""
+    if isinstance(given, Mapping):
+        known = [*(each.id for each in open_questions), *(each.question_id for each in answered)]
+        is_object = len(open_questions) == 1 and open_questions[0].answer_schema is not None
+        named = any(means(name, each) for name in given for each in known)
+        return {open_questions[0].id: given} if is_object and not named else given
     if isinstance(given, Answer) and given.question_id:
         return {given.question_id: given}
     if len(open_questions) == 1:
@@ -234,6 +250,7 @@ def _answers_all(text: str, open_questions: Sequence[Question]) -> bool:
     return all(
         (each.path, each.calls, each.assignee) == (first.path, first.calls, first.assignee)
         and each.allow_free_text
+        and each.answer_schema is None
         and not (each.secret or each.is_risk)
         and find_option(each, text.strip()) is None
         for each in open_questions
@@ -258,13 +275,17 @@ def _seal_answer(question: Question, answer: Answer) -> Answer:
     return answer.model_copy(update={"text": seal(answer.text), "selected": (), "sealed": True})
 
 
-def list_parts(value: str | int | Sequence[str | int]) -> list[str]:
-    """List the texts of a value, numbers written out."""
+def list_parts(value: str | int | Sequence[str | int] | Mapping[str, Any] | BaseModel) -> list[str]:
+    """List the texts of a value, numbers written out; an object is one."""
+    if isinstance(value, Mapping | BaseModel):
+        return [_write_object(value)]
     given = [value] if isinstance(value, str | int) else value
     return [part if isinstance(part, str) else _as_text(part) for part in given]
 
 
-def _read_parts(question: Question, value: str | int | Sequence[str | int]) -> list[str]:
+def _read_parts(
+    question: Question, value: str | int | Sequence[str | int] | Mapping[str, Any] | BaseModel
+) -> list[str]:
     """Read the texts in `value`, trimmed, without empty ones."""
     given = [value] if isinstance(value, str | int) else value
     if not isinstance(given, list | tuple) or not all(map(_is_readable, given)):
@@ -278,6 +299,34 @@ def _read_parts(question: Question, value: str | int | Sequence[str | int]) -> l
         raise AnswerRefused(f"The answer to {question.id} is not valid text (UTF-8); type it again.")
     read = [read_numbers(question, text) for text in texts]
     return [OwnWords(part.strip()) if isinstance(part, OwnWords) else part.strip() for part in read if part.strip()]
+
+
+def _write_object(value: Mapping[str, Any] | BaseModel) -> str:
+    return to_json(value, by_alias=True, fallback=str).decode(errors="replace")
+
+
+def _read_object(question: Question, form: AnswerForm, value: AnswerValue) -> str:
+    """Read the fields of an answer, from an object or the text of one, as the text that is stored."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json", by_alias=True)
+    if isinstance(value, list | tuple) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, str):
+        _refuse_long(question.id, [value])
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            value = ""
+    if not isinstance(value, Mapping):
+        raise AnswerRefused(f"The answer to {question.id} is not a JSON object. {_describe_expected(question)}")
+    try:
+        text = json.dumps(form.check(value), ensure_ascii=False)
+    except InvalidFields as error:
+        raise FieldsRefused(f"The answer to {question.id} does not fit: {error}", error.problems) from error
+    _refuse_long(question.id, [text])
+    if not is_text(text):
+        raise AnswerRefused(f"The answer to {question.id} is not valid text (UTF-8); type it again.")
+    return text
 
 
 def _is_readable(part: object) -> bool:
@@ -359,6 +408,8 @@ def _quote(value: object) -> str:
 
 
 def _describe_expected(question: Question) -> str:
+    if (form := question.answer_form) is not None:
+        return f"Fields: {'; '.join(form.describe())}."
     if not question.options:
         return "Answer in your own words, or decline the question."
     listed = ", ".join(f"{number}. {option.label}" for number, option in enumerate(question.options, start=1))

@@ -14,6 +14,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    JsonValue,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -22,6 +23,7 @@ from pydantic.alias_generators import to_camel
 
 from upcall import identity
 from upcall.lazy_pattern import LazyPattern
+from upcall.questions.answer_form import AnswerForm
 from upcall.questions.tool_call import PendingCall
 from upcall.text import CONTROLS, one_line
 
@@ -44,6 +46,7 @@ class _Words(NamedTuple):
     behalf: str
     needs_to_know: str
     reason: str
+    fields: str
     own_words: str
     several: str
     skip: str
@@ -57,6 +60,7 @@ _ENGLISH = _Words(
     behalf=" (for {})",
     needs_to_know=" needs to know",
     reason="Reason: ",
+    fields="Answer with a JSON object of these fields:",
     own_words="Or answer in your own words.",
     several="Several may be chosen, separated by commas.",
     skip="This question may be skipped.",
@@ -69,6 +73,7 @@ _CHINESE = _Words(
     behalf="（代 {}）",
     needs_to_know="想知道",
     reason="原因：",
+    fields="请用包含以下字段的 JSON 对象回答：",
     own_words="也可以用自己的话回答。",
     several="可以多选，用逗号分隔。",
     skip="这个问题可以跳过。",
@@ -216,6 +221,7 @@ class Question(BaseModel, defer_build=True):
         assignee: who should answer it: a user's name or ``role:NAME``; None means the owner of the run. The driver
             sets it by the rules of the settings, whatever a model or a message says.
         detail: the part of the task it is about, if the asker says so.
+        answer_schema: the JSON schema of an answer of several fields, whose text is the JSON object then.
         weight: how much asking is worth, between 0 and 1, if the asker weighs that (`upcall.agents.asking.weights`).
     """
 
@@ -248,6 +254,7 @@ class Question(BaseModel, defer_build=True):
     assignee: str | None = None
     detail: Detail | None = None
     weight: Annotated[float, Field(ge=0, le=1)] | None = None
+    answer_schema: dict[str, JsonValue] | None = None
 
     @field_validator("options", mode="before")
     @classmethod
@@ -278,6 +285,10 @@ class Question(BaseModel, defer_build=True):
         ids = [option.id for option in self.options if option.id is not None]
         if len(ids) > len(set(ids)):
             raise ValueError(f"two options have the same id: {', '.join(sorted(ids))}")
+        if self.answer_schema is not None:
+            if self.options or self.multi_select or self.secret or self.approval or self.consent:
+                raise ValueError("an answer of several fields goes with no options, secret, approval or consent")
+            AnswerForm.of(self.answer_schema)
         if not self.options and not self.allow_free_text:
             raise ValueError("without options, allow_free_text must be true")
         return self
@@ -291,6 +302,11 @@ class Question(BaseModel, defer_build=True):
     def is_risk(self) -> bool:
         """Whether only the human's own choice answers it."""
         return self.clarification_type is ClarificationType.RISK_CONFIRMATION
+
+    @property
+    def answer_form(self) -> AnswerForm | None:
+        """The fields of its answer, if that has several."""
+        return None if self.answer_schema is None else AnswerForm.of(self.answer_schema)
 
     def raise_through(self, agent: str, call_id: str) -> Question:
         """Return the same question one level further up: asked on behalf of `agent`'s tool call `call_id`."""
@@ -320,6 +336,8 @@ class Question(BaseModel, defer_build=True):
         """Return the lines below the question: reason, numbered options, and how it may be answered."""
         words = _words_for(self.question)
         lines = [f"  {words.reason}{self.context}"] if self.context else []
+        if (form := self.answer_form) is not None:
+            lines += [f"  {words.fields}", *(f"  - {line}" for line in form.describe())]
         lines += [f"  {number}. {option.as_line()}" for number, option in enumerate(self.options, start=1)]
         if self.options and self.allow_free_text:
             lines.append(f"  {words.own_words}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from upcall.questions.answer_form import AnswerForm
 from upcall.questions.matching import AnswerValue
 from upcall.questions.question import Option, Question
 from upcall.questions.tool_call import PendingCall
@@ -20,11 +21,12 @@ class QuestionForm:
     Attributes:
         choices: the options to choose from. A secret has none: a list would show which one is chosen.
         several: whether an answer may have several parts.
-        takes_text: whether there is a field for text; without choices there always is.
+        takes_text: whether there is a field for text; without choices and fields there always is.
         hidden: whether the text stays hidden while it is typed, and afterwards.
         may_skip: whether the asker can continue with its best judgement.
         call: the tool call whose arguments may be changed, if it is about one.
         needs_own_choice: whether nothing may be chosen beforehand, and no key typed before counts.
+        answer: the fields of an answer that has several; nothing else is filled in then.
     """
 
     choices: tuple[Option, ...]
@@ -34,19 +36,21 @@ class QuestionForm:
     may_skip: bool
     call: PendingCall | None
     needs_own_choice: bool
+    answer: AnswerForm | None = None
 
     @classmethod
     def of(cls, question: Question) -> QuestionForm:
         """Return the form of a question."""
-        choices = () if question.secret else question.options
+        choices, answer = () if question.secret else question.options, question.answer_form
         return cls(
             choices=choices,
             several=question.multi_select and not question.secret,
-            takes_text=question.allow_free_text or not choices,
+            takes_text=answer is None and (question.allow_free_text or not choices),
             hidden=question.secret,
             may_skip=not question.required,
             call=question.approval,
             needs_own_choice=question.is_risk,
+            answer=answer,
         )
 
     @property

@@ -10,18 +10,22 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
-from typing import Any
+from itertools import count
+from typing import Any, TypeVar, overload
 
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from upcall.errors import AskedOutsideTool, UserInputRequired
-from upcall.questions.answer import Answer
+from upcall.questions.answer import Answer, Outcome
+from upcall.questions.answer_form import AnswerForm, describe_type, set_defaults
 from upcall.questions.question import ClarificationType, ConsentSubject, Option, Question
 from upcall.questions.secrets import HIDDEN
 from upcall.questions.threads import start_threads_in_context
 from upcall.text import one_line, replace_surrogates
 from upcall.tracebacks import walk_causes
+
+T = TypeVar("T")
 
 _LEAST_HIDDEN = 4
 """A shorter secret is not looked for in results: it would be found in ordinary words."""
@@ -118,7 +122,8 @@ def name_question(question: Question) -> str:
     only. In a consent the digest of what it is about stands for the context, which is cut and may name a file here."""
     options = [(each.label, each.description) for each in question.options]
     about = question.consent
-    read = [question.question, about.subject if about else question.context, options]
+    read: list[Any] = [question.question, about.subject if about else question.context, options]
+    read += [] if question.answer_schema is None else [question.answer_schema]
     digest = blake2b(json.dumps(read).encode(), digest_size=16).hexdigest()
     return f"{_begin_names(about.act)}{digest}" if about else digest
 
@@ -135,35 +140,108 @@ def _name(asked: UserInputRequired) -> str:
             "context": asked.context,
             "options": asked.options,
             "consent": asked.consent,
+            "answer_schema": None if asked.schema is None else describe_type(asked.schema),
         }
         return name_question(Question.model_validate(fields))
     except ValidationError:
         return ""
 
 
+@overload
 def ask(
     question: str,
     options: Sequence[str | Option] = (),
     *,
     context: str | None = None,
     clarification_type: ClarificationType | str = ClarificationType.MISSING_INFO,
-) -> Answer:
+) -> Answer: ...
+
+
+@overload
+def ask(
+    question: str,
+    *,
+    schema: type[T],
+    context: str | None = None,
+    clarification_type: ClarificationType | str = ClarificationType.MISSING_INFO,
+) -> T | Answer: ...
+
+
+@overload
+def ask(
+    question: str,
+    *,
+    schema: Mapping[str, Any],
+    context: str | None = None,
+    clarification_type: ClarificationType | str = ClarificationType.MISSING_INFO,
+) -> dict[str, Any] | Answer: ...
+
+
+def ask(
+    question: str,
+    options: Sequence[str | Option] = (),
+    *,
+    schema: type[Any] | Mapping[str, Any] | None = None,
+    context: str | None = None,
+    clarification_type: ClarificationType | str = ClarificationType.MISSING_INFO,
+) -> Any:
     """Return the human's answer to a question of this tool, whatever its outcome, even if it was declined or
-    expired.
+    expired. With a `schema` that is an instance of the type, or a dict, and an `Answer` only where there is none.
 
     For tools of a `PausableAgent`. Without an answer yet it raises `UserInputRequired`: the call waits, and the
     tool is called again, from its beginning and with the same arguments, once the answer is there. Therefore ask before
-    changing anything. An answer counts only for the same question, context and options: if these differ
+    changing anything. An answer counts only for the same question, context and options (or fields): if these differ
     the second time (a file that is shown has changed), the question is asked again. Only the human's own choice answers
     a ``risk_confirmation``.
+
+    Args:
+        question: the question.
+        options: the choices, where one of them is the answer.
+        schema: the form of an answer of several fields: a pydantic model (or a dataclass), or a JSON schema. Its fields
+            are texts, numbers, dates, flags, choices and lists of these, nested one level at most. What the model
+            refuses by rules of its own is asked again, with its message.
+        context: why it is asked.
+        clarification_type: what kind of question it is.
 
     Raises:
         UserInputRequired: the question has to be asked. A tool that catches it is called again all the same.
         AskedOutsideTool: no tool call can wait here.
+        UnusableSchema: no form can show the schema.
     """
     chosen = [Option.model_validate(each) for each in options]
     kind = ClarificationType(clarification_type)
+    if schema is not None:
+        return _ask_fields(question, schema, context, kind)
     return find_answer(UserInputRequired(question, chosen, context=context, clarification_type=kind.value, again=True))
+
+
+def _ask_fields(question: str, schema: Any, context: str | None, kind: ClarificationType) -> Any:
+    described = describe_type(schema)
+    AnswerForm.of(described)
+    about = context
+    for number in count(1):  # Each answer that the type refuses makes it another question: this ends at an open one.
+        needed = UserInputRequired(question, context=about, clarification_type=kind.value, again=True, schema=described)
+        answer = find_answer(needed)
+        if answer.outcome not in (Outcome.ANSWERED, Outcome.ASSUMED):
+            return answer
+        values = json.loads(answer.text)
+        try:
+            return values if isinstance(schema, Mapping) else TypeAdapter(schema).validate_json(answer.text)
+        except ValidationError as error:
+            about = _explain_refusal(error, number, context)
+            described = set_defaults(described, values)
+    raise AssertionError("numbers do not end")
+
+
+def _explain_refusal(error: ValidationError, number: int, context: str | None) -> str:
+    """Say what a type refuses of an answer, in the context of the question that asks again."""
+    problems = []
+    for each in error.errors(include_url=False, include_input=False)[:5]:
+        where = ".".join(map(str, each["loc"]))
+        message = each["msg"].removeprefix("Value error, ")
+        problems.append(one_line(f"{where}: {message}" if where else message, 300))
+    times = "" if number == 1 else f" ({number} times so far)"
+    return f"What was answered does not fit{times}: {'; '.join(problems)}." + (f"\n{context}" if context else "")
 
 
 def ask_consent(question: str, options: Sequence[Option], consent: ConsentSubject, *, context: str) -> Answer:
@@ -252,6 +330,8 @@ def question_fields(needed: UserInputRequired, tool: str) -> dict[str, Any]:
     more: dict[str, Any] = {"context": needed.context, "clarification_type": needed.clarification_type}
     more |= {"allow_free_text": needed.allow_free_text, "multi_select": needed.multi_select}
     own: dict[str, Any] = {"tool": tool, **({"secret": True} if needed.secret else {})} if needed.again else {}
+    if needed.schema is not None:
+        own["answer_schema"] = describe_type(needed.schema)
     if needed.consent is not None:
         own["consent"] = needed.consent.model_dump(mode="json")
     return {**fields, **{name: value for name, value in more.items() if value is not None}, **own}

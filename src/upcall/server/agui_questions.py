@@ -39,6 +39,8 @@ def describe_interrupt(question: Question, name: str, call: str | None) -> Inter
 def describe_answer(question: Question) -> dict[str, Any]:
     """Describe the answers that a question accepts, as a JSON schema."""
     form = QuestionForm.of(question)
+    if question.answer_schema is not None:
+        return question.answer_schema
     if form.call is not None:
         return _describe_decision(form.call)
     text: dict[str, Any] = {"type": "string", "minLength": 1}
@@ -72,10 +74,12 @@ def read_payload(question: Question, entry: ResumeEntry) -> AnswerValue:
     form = QuestionForm.of(question)
     if form.call is not None:
         return _read_decision(question, form.call, given)
-    if isinstance(given, str):
+    if isinstance(given, str) or (isinstance(given, dict) and question.answer_schema is not None):
         return given
     if isinstance(given, list) and all(isinstance(each, str) for each in given):
         return given
+    if question.answer_schema is not None:
+        raise AnswerRefused(f"The payload for question {question.id} is not an answer: send an object of its fields.")
     expected = "a list of texts" if form.several else "a text"
     raise AnswerRefused(f"The payload for question {question.id} is not an answer: send {expected}.")
 

@@ -25,7 +25,7 @@ from upcall.errors import AlreadyAnswered, AnswerRefused, CallerError, QuestionE
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.elicitation import UnusableRequest, ValueForm
 from upcall.questions.question import Question
-from upcall.server.mcp_forms import describe_fields, read_reply
+from upcall.server.mcp_forms import as_message, describe_fields, read_reply
 from upcall.server.mcp_package import (
     AnyContext,
     McpServer,
@@ -327,14 +327,16 @@ class _AskCall:
         return is_theirs and can_ask_by_form(self._context)
 
     def _require(self, state: _AskState, question: Question, wrong: str = "") -> AnswerBody:
-        forms = {ANSWER_KEY: (f"{wrong}{question.as_text()}", describe_fields(question))}
+        reply = (self._replies or {}).get(ANSWER_KEY)
+        forms = {ANSWER_KEY: (f"{wrong}{as_message(question)}", describe_fields(question, reply))}
         required: AnswerBody = require_input(forms, {}, state.model_dump_json())  # The package passes it through.
         return required
 
     async def _answer(self, ticket: Ticket, reply: ElicitResult, question: Question) -> str:
         """Answer a question with what the user replied; return what is wrong with it, if they can mend that."""
         try:
-            await self._asker.questions.answer(ticket, read_reply(reply, question.id), user=self._asker.user)
+            value = read_reply(reply, question.id, question)
+            await self._asker.questions.answer(ticket, value, user=self._asker.user)
         except (AlreadyAnswered, QuestionExpired):  # What came of it is the result all the same.
             return ""
         except AnswerRefused as error:
@@ -370,9 +372,9 @@ class _AskCall:
             await asyncio.gather(waiting, return_exceptions=True)
 
     async def _ask(self, ticket: Ticket, question: Question) -> None:
-        wrong = ""
+        wrong, reply = "", None
         for _ in range(MAX_TRIES):
-            message, fields = f"{wrong}{question.as_text()}", describe_fields(question)
+            message, fields = f"{wrong}{as_message(question)}", describe_fields(question, reply)
             reply = await await_reply(self._context.session.elicit_form(message, fields, self._context.request_id))
             wrong = "" if reply.action == "cancel" else await self._answer(ticket, reply, question)
             if not wrong or self._is_over:  # Over HTTP no request reaches the client behind a call that is over.

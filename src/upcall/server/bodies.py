@@ -81,8 +81,9 @@ class Without(Body):
         return Answer(question_id=question_id, outcome=Outcome(self.outcome), text=self.text)
 
 
-Value = str | int | list[str | int] | Without
-"""An option (label, number or id), several of them, own words, or none of it."""
+Value = str | int | list[str | int] | Without | dict[str, JsonValue]
+"""An option (label, number or id), several of them, own words, none of it, or the object of an answer with several
+fields."""
 
 
 class Answers(Body):

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Literal, TypeAlias
 
 from anyio import ClosedResourceError
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, JsonValue
 from starlette.requests import Request
 
 import upcall
@@ -25,7 +25,7 @@ from upcall.questions.matching import AnswerValue, parse_unsealed
 from upcall.questions.question import Question
 from upcall.runs.run import Run
 from upcall.server.bodies import QuestionList, RunBody, SentBody, Start
-from upcall.server.mcp_forms import describe_fields, read_reply
+from upcall.server.mcp_forms import as_message, describe_fields, read_reply
 from upcall.server.mcp_package import (
     AnyContext,
     McpServer,
@@ -104,7 +104,10 @@ def make_mcp(service: Service, find_caller: FindCaller) -> McpServer:
         run_id: str,
         question_id: str,
         answer: Annotated[
-            str | list[str], Field(description="What the user said: an option, several of them, or their own words.")
+            str | list[str] | dict[str, JsonValue],
+            Field(
+                description="What the user said: an option, several of them, their own words, or an object of fields."
+            ),
         ] = "",
         outcome: Annotated[
             Literal["answered", "skipped", "declined"], Field(description="Whether the user answered at all.")
@@ -268,7 +271,7 @@ class _Conversation:
         answers: dict[str, AnswerValue] = {}
         wrong = {each: "" for each in state.forms if each not in replies and each in mine}
         for question_id in (each for each in state.forms if each in replies and replies[each].action != "cancel"):
-            value = read_reply(replies[question_id], question_id)
+            value = read_reply(replies[question_id], question_id, mine.get(question_id))
             try:
                 if question_id in mine:
                     parse_unsealed(mine[question_id], value, self._caller.user)
@@ -310,8 +313,12 @@ class _Conversation:
         """
         if not questions:
             return RunBody.of(run)
+        replies = self._replies or {}
         forms = {
-            each.id: (f"{(wrong or {}).get(each.id, '')}{each.as_text()}", describe_fields(each))
+            each.id: (
+                f"{(wrong or {}).get(each.id, '')}{as_message(each)}",
+                describe_fields(each, replies.get(each.id)),
+            )
             for each in questions
             if not each.secret
         }
@@ -364,17 +371,18 @@ class _Conversation:
 
     async def _ask(self, run_id: str, question: Question) -> bool:
         """Ask the user one question of a run, and answer it; return False if they leave it open."""
-        wrong = ""
+        wrong, result = "", None
         for _ in range(MAX_TRIES):
             result = await await_reply(
                 self._context.session.elicit_form(
-                    f"{wrong}{question.as_text()}", describe_fields(question), self._context.request_id
+                    f"{wrong}{as_message(question)}", describe_fields(question, result), self._context.request_id
                 )
             )
             if result.action == "cancel":
                 return False
             try:
-                await self._service.answer(self._caller, run_id, {question.id: read_reply(result, question.id)})
+                value = read_reply(result, question.id, question)
+                await self._service.answer(self._caller, run_id, {question.id: value})
                 return True
             except AnswerRefused as error:
                 wrong = f"{error}\n\n"

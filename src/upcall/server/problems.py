@@ -58,12 +58,14 @@ class Problem(BaseModel):
         title: the kind in words.
         status: the HTTP status.
         detail: what, which value, and what to do, in one line or a few.
+        fields: what is wrong with the fields of an answer, by their names.
     """
 
     type: str
     title: str
     status: int
     detail: str
+    fields: dict[str, str] | None = None
 
 
 def describe(error: Exception, *, to_operator: bool = False) -> Problem:
@@ -79,7 +81,8 @@ def describe(error: Exception, *, to_operator: bool = False) -> Problem:
     text = str(error)
     if isinstance(error, errors.WorkspaceMissing):
         text = text.replace(str(error.folder), OF_RUN)
-    return make_problem(type(error).__name__, status, text)
+    problem = make_problem(type(error).__name__, status, text)
+    return problem.model_copy(update={"fields": error.problems}) if isinstance(error, errors.FieldsRefused) else problem
 
 
 def make_problem(name: str, status: int, detail: str) -> Problem:
@@ -96,4 +99,4 @@ def make_problem(name: str, status: int, detail: str) -> Problem:
 def respond(problem: Problem) -> JSONResponse:
     """Send a problem."""
     headers = {"WWW-Authenticate": "Bearer"} if problem.status == 401 else None
-    return JSONResponse(problem.model_dump(), problem.status, headers, MEDIA_TYPE)
+    return JSONResponse(problem.model_dump(exclude_none=True), problem.status, headers, MEDIA_TYPE)

@@ -1,0 +1,640 @@
+"""`AnswerForm`: the fields of an answer that a JSON schema describes, and the one check of what is filled in.
+
+A form is flat, since every door draws it so: one nested level stands in it by dotted names (``address.city``). What a
+form cannot show is refused where it is asked for. The check is pydantic's, on a model that is made of the fields: it
+reads what people type (``3``, ``yes``, ``2026-01-31``) and what programs send.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from enum import StrEnum
+from functools import cached_property, lru_cache
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic_core import SchemaError
+
+from upcall.errors import UnusableSchema
+from upcall.text import one_line
+
+MAX_FIELDS = 50
+"""More fields than this are refused: nobody fills them in."""
+
+MAX_SCHEMA_CHARS = 40_000
+
+_MAX_REFERENCES = 10
+_UNSUPPORTED = (
+    *("not", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "patternProperties"),
+    *("propertyNames", "minProperties", "maxProperties", "contains", "prefixItems", "unevaluatedProperties"),
+)
+_BOUNDS = {"minimum": "ge", "maximum": "le", "exclusiveMinimum": "gt", "exclusiveMaximum": "lt"}
+_NUMBER_RULES = {**_BOUNDS, "multipleOf": "multiple_of"}
+_TEXT_RULES = {"minLength": "min_length", "maxLength": "max_length", "pattern": "pattern"}
+_LIST_RULES = {"minItems": "min_length", "maxItems": "max_length"}
+
+
+class FieldKind(StrEnum):
+    """What a field takes."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    INTEGER = "whole number"
+    FLAG = "yes or no"
+    DATE = "date"
+    TIME = "time"
+    DATE_TIME = "date and time"
+    CHOICE = "choice"
+
+
+_FORMATS = {"date": FieldKind.DATE, "time": FieldKind.TIME, "date-time": FieldKind.DATE_TIME}
+_TYPES = {"number": FieldKind.NUMBER, "integer": FieldKind.INTEGER, "boolean": FieldKind.FLAG}
+_EXAMPLES = {
+    FieldKind.DATE: "2026-01-31",
+    FieldKind.TIME: "14:30",
+    FieldKind.DATE_TIME: "2026-01-31T14:30",
+}
+_PYTHON: Mapping[FieldKind, Any] = {
+    FieldKind.TEXT: str,
+    FieldKind.NUMBER: Annotated[float, Field(allow_inf_nan=False)],
+    FieldKind.INTEGER: int,
+    FieldKind.FLAG: bool,
+    FieldKind.DATE: date,
+    FieldKind.TIME: time,
+    FieldKind.DATE_TIME: datetime,
+}
+
+
+class InvalidFields(ValueError):
+    """What was filled in does not fit; ``problems`` are the messages by field, "" for the whole."""
+
+    def __init__(self, problems: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{name}: {each}" if name else each for name, each in problems.items()))
+        self.problems = dict(problems)
+
+
+@dataclass(frozen=True)
+class FormField:
+    """One field of a form.
+
+    Attributes:
+        name: its name; of a nested field dotted, as ``address.city``.
+        title: what it is called.
+        group: what the object is called that it is nested in.
+        description: what it means; may be empty.
+        kind: what it takes.
+        required: whether what it belongs to is not complete without it.
+        in_optional: whether that may be left out as a whole.
+        default: what stands in it at first; None for nothing.
+        choices: what can be chosen, each value with its title; yes and no for a flag.
+        several: whether it takes several values.
+        rules: the bounds of each value, by the words of JSON schema; of the list by ``minItems`` and ``maxItems``.
+        format: the format of a text, such as ``email``.
+        nullable: whether null may stand in it.
+    """
+
+    name: str
+    title: str
+    group: str = ""
+    description: str = ""
+    kind: FieldKind = FieldKind.TEXT
+    required: bool = False
+    in_optional: bool = False
+    default: JsonValue = None
+    choices: tuple[tuple[JsonValue, str], ...] = ()
+    several: bool = False
+    rules: tuple[tuple[str, Any], ...] = ()
+    format: str | None = None
+    nullable: bool = False
+
+    @property
+    def must_fill(self) -> bool:
+        """Whether the form cannot be sent without it."""
+        return self.required and not self.in_optional
+
+    @property
+    def label(self) -> str:
+        """What stands before it."""
+        return f"{self.group}: {self.title}" if self.group else self.title
+
+    @property
+    def labels(self) -> list[str]:
+        """The titles of the choices."""
+        return [title for _, title in self.choices]
+
+    @property
+    def example(self) -> str:
+        """How a value is written, where that is not plain."""
+        return _EXAMPLES.get(self.kind, "")
+
+    @property
+    def default_labels(self) -> list[str]:
+        """The titles of the choices that are made at first."""
+        chosen = self.default if isinstance(self.default, list) else [self.default]
+        return [title for value, title in self.choices if any(_is_same(value, each) for each in chosen)]
+
+    @property
+    def default_text(self) -> str:
+        """The default as it is written into the field."""
+        return self.show(self.default)
+
+    def show(self, value: JsonValue) -> str:
+        """Write a value of the field as a person does."""
+        if value is None:
+            return ""
+        each = value if isinstance(value, list) else [value]
+        titles = {json.dumps(known): title for known, title in self.choices}
+        return ", ".join(
+            titles.get(json.dumps(one)) or (one if isinstance(one, str) else json.dumps(one)) for one in each
+        )
+
+    def describe(self) -> str:
+        """Say in a line what it takes: ``whole number, 1 to 30``."""
+        rules = dict(self.rules)
+        parts = [self._name_kind()]
+        low, high = rules.get("minimum"), rules.get("maximum")
+        if low is not None and high is not None:
+            parts.append(f"{low} to {high}")
+        elif low is not None or high is not None:
+            parts.append(f"at least {low}" if high is None else f"at most {high}")
+        parts += [f"more than {rules['exclusiveMinimum']}"] if "exclusiveMinimum" in rules else []
+        parts += [f"less than {rules['exclusiveMaximum']}"] if "exclusiveMaximum" in rules else []
+        parts += [f"such as {self.example}"] if self.example else []
+        if self.default not in (None, []):
+            parts.append(f"at first {one_line(self.default_text, 200)}")
+        elif not self.must_fill:
+            parts.append("may be left empty")
+        return ", ".join(parts)
+
+    def _name_kind(self) -> str:
+        if self.choices and self.kind is not FieldKind.FLAG:
+            return f"{'some' if self.several else 'one'} of {one_line(' | '.join(self.labels), 600)}"
+        if self.several:
+            return "a list, separated by commas" if self.kind is FieldKind.TEXT else f"a list of {self.kind}s"
+        return self.format or self.kind.value
+
+    def check(self, given: str | Sequence[str]) -> JsonValue:
+        """Return the value that was filled in; None for nothing.
+
+        Raises:
+            InvalidFields: it does not fit.
+        """
+        if not given or (isinstance(given, str) and not given.strip()):
+            if self.must_fill:
+                raise InvalidFields({self.name: "Field required"})
+            return None
+        try:
+            return self._adapter.dump_python(self._adapter.validate_python(given), mode="json")  # type: ignore[no-any-return]
+        except ValidationError as error:
+            raise InvalidFields({self.name: _first_message(error)}) from error
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        return TypeAdapter(self.annotation)
+
+    @property
+    def annotation(self) -> Any:
+        """Its type, as pydantic checks it."""
+        rules = dict(self.rules)
+        one: Any = (
+            Literal[tuple(value for value, _ in self.choices)] if self.kind is FieldKind.CHOICE else _PYTHON[self.kind]
+        )
+        names = {**_NUMBER_RULES, **_TEXT_RULES}
+        if own := {names[each]: value for each, value in rules.items() if each in names}:
+            one = Annotated[one, Field(**own)]
+        if self.format:
+            one = Annotated[one, AfterValidator(self._check_format)]
+        one = Annotated[one, BeforeValidator(self._read)]
+        if self.several:
+            size = {_LIST_RULES[each]: value for each, value in rules.items() if each in _LIST_RULES}
+            one = Annotated[list[one], Field(**size), BeforeValidator(_split)]
+            one = Annotated[one, AfterValidator(_refuse_repeated)] if "uniqueItems" in rules else one
+        return one | None if self.nullable else one
+
+    def _read(self, value: Any) -> Any:
+        """Refuse what pydantic would take for another thing than it is, and find a choice by its title."""
+        if isinstance(value, str):
+            value = value.strip() if self.kind is not FieldKind.TEXT else value
+        match self.kind:
+            case FieldKind.NUMBER | FieldKind.INTEGER if isinstance(value, bool):
+                raise ValueError("Input should be a number")
+            case FieldKind.DATE if not (isinstance(value, str) and "-" in value[1:]):
+                raise ValueError(f"Input should be a date, such as {self.example}")
+            case FieldKind.TIME | FieldKind.DATE_TIME if not (isinstance(value, str) and ":" in value):
+                raise ValueError(f"Input should be a {self.kind}, such as {self.example}")
+            case FieldKind.FLAG if not isinstance(value, str | bool):
+                raise ValueError("Input should be true or false")
+        return self._find_choice(value)
+
+    def _find_choice(self, value: Any) -> Any:
+        if any(_is_same(known, value) for known, _ in self.choices) or not isinstance(value, str):
+            return value
+        folded = value.casefold()
+        named = [known for known, title in self.choices if folded in (title.casefold(), json.dumps(known).casefold())]
+        return named[0] if len(named) == 1 else value
+
+    def _check_format(self, value: Any) -> Any:
+        from jsonschema import FormatChecker
+        from jsonschema.exceptions import FormatError
+
+        try:
+            FormatChecker().check(value, self.format or "")
+        except FormatError as error:
+            raise ValueError(error.message) from error
+        return value
+
+
+@dataclass(frozen=True)
+class AnswerForm:
+    """The form of an answer.
+
+    Attributes:
+        fields: in the order of the schema, nested ones in the place of what they are nested in.
+        optional_groups: the names of what may be left out with all its fields.
+        nullable_groups: those of them in whose place null may stand.
+    """
+
+    fields: tuple[FormField, ...]
+    optional_groups: frozenset[str] = frozenset()
+    nullable_groups: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, schema: Mapping[str, Any]) -> AnswerForm:
+        """Return the form that a JSON schema describes.
+
+        Raises:
+            UnusableSchema: no form can show it.
+        """
+        try:
+            text = json.dumps(schema, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UnusableSchema("the schema is not JSON") from error
+        if len(text) > MAX_SCHEMA_CHARS:
+            raise UnusableSchema(f"the schema has {len(text):,} characters; at most {MAX_SCHEMA_CHARS:,} are taken")
+        return _read_form(text)
+
+    def check(self, given: Mapping[str, Any]) -> dict[str, JsonValue]:
+        """Return what was filled in as the answer's object. Nested fields may stand in it by their dotted names too.
+
+        Raises:
+            InvalidFields: a field is missing, unknown or does not fit.
+        """
+        try:
+            filled = self._model.model_validate(self.nest(given))
+        except ValidationError as error:
+            raise InvalidFields(_list_problems(error)) from error
+        return filled.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+    def take(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what stands in the fields of a form that was sent, by their names, without those that are empty; null
+        where an empty one would get its default otherwise."""
+        used = {name.partition(".")[0] for name, value in given.items() if "." in name and not _is_blank(value)}
+        taken: dict[str, Any] = {}
+        for name, value in given.items():
+            field, (group, dot, _) = self._by_name.get(name), name.partition(".")
+            if not _is_blank(value):
+                taken[name] = value
+            elif field is not None and field.nullable and field.default is not None and (not dot or group in used):
+                taken[name] = None
+        return taken
+
+    def nest(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an object in which each nested field stands in its own object."""
+        nested: dict[str, Any] = {}
+        for name, value in given.items():
+            group, dot, inner = name.partition(".")
+            if dot and name in self._by_name:
+                place = nested.setdefault(group, {})
+                if isinstance(place, dict):
+                    place[inner] = value
+            elif isinstance(value, Mapping) and isinstance(nested.get(name), dict):
+                nested[name] = {**value, **nested[name]}
+            else:
+                nested[name] = dict(value) if isinstance(value, Mapping) else value
+        return nested
+
+    def flatten(self, values: Mapping[str, Any]) -> dict[str, JsonValue]:
+        """Return the values of an answer by the names of the fields."""
+        flat: dict[str, JsonValue] = {}
+        for name, value in values.items():
+            if isinstance(value, Mapping):
+                flat |= {f"{name}.{inner}": each for inner, each in value.items()}
+            else:
+                flat[name] = value
+        return {name: value for name, value in flat.items() if name in self._by_name}
+
+    def describe(self) -> list[str]:
+        """Return a line for each field: its name, what it takes, and what it means."""
+        return [self._describe_field(field) for field in self.fields]
+
+    def _describe_field(self, field: FormField) -> str:
+        line = f"{field.name} ({field.describe()})"
+        meaning = field.description or (
+            field.title if field.title.casefold() != _make_title(field.name).casefold() else ""
+        )
+        return f"{line}: {meaning}" if meaning else line
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, FormField]:
+        return {field.name: field for field in self.fields}
+
+    @cached_property
+    def _model(self) -> type[BaseModel]:
+        groups: dict[str, list[FormField]] = {}
+        for field in self.fields:
+            groups.setdefault(field.name.partition(".")[0] if "." in field.name else "", []).append(field)
+        top: dict[str, Any] = {}
+        for number, name in enumerate(each for each in groups if each):
+            kind: Any = _make_model([(field.name.partition(".")[2], field) for field in groups[name]])
+            kind = kind | None if name in self.nullable_groups else kind
+            top[f"group_{number}"] = (
+                kind,
+                Field(default=... if name not in self.optional_groups else None, alias=name),
+            )
+        return _make_model([(field.name, field) for field in groups.get("", [])], **top)
+
+
+def _make_model(fields: Sequence[tuple[str, FormField]], **more: Any) -> type[BaseModel]:
+    own: dict[str, Any] = {
+        f"field_{number}": (field.annotation, Field(default=... if field.required else None, alias=name))
+        for number, (name, field) in enumerate(fields)
+    }
+    config = ConfigDict(extra="forbid", str_strip_whitespace=True, protected_namespaces=())
+    return create_model("Filled", __config__=config, **own, **more)
+
+
+_MESSAGES = {"extra_forbidden": "There is no such field", "model_type": "Input should be an object"}
+"""Instead of pydantic's, which speak of the model that is made of the form."""
+
+
+def _list_problems(error: ValidationError) -> dict[str, str]:
+    problems: dict[str, str] = {}
+    for each in error.errors(include_url=False, include_input=False):
+        names = [str(part) for part in each["loc"] if isinstance(part, str)]
+        message = _MESSAGES.get(each["type"], each["msg"])
+        problems.setdefault(one_line(".".join(names[:2]), 200), _clean_message(message))
+    return problems
+
+
+def _first_message(error: ValidationError) -> str:
+    return _clean_message(error.errors(include_url=False, include_input=False)[0]["msg"])
+
+
+def _clean_message(message: str) -> str:
+    return one_line(message.removeprefix("Value error, "), 300)
+
+
+def _split(value: Any) -> Any:
+    """Read a list in a text: as JSON, or separated by commas or lines."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("["):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            pass
+    return [part.strip() for part in value.replace("\n", ",").split(",") if part.strip()]
+
+
+def _refuse_repeated(values: list[Any]) -> list[Any]:
+    if len({json.dumps(each, default=str) for each in values}) < len(values):
+        raise ValueError("Each value may stand in the list once")
+    return values
+
+
+def _is_blank(value: Any) -> bool:
+    return value is None or value == [] or (isinstance(value, str) and not value.strip())
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+# -- reading a schema -------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=200)
+def _read_form(text: str) -> AnswerForm:
+    root: dict[str, Any] = json.loads(text)
+    reader = _SchemaReader(root)
+    top, _ = reader.simplify(root, "the schema")
+    fields: list[FormField] = []
+    optional, nullable = set[str](), set[str]()
+    for name, schema, required in _list_properties(top, "the schema"):
+        plain, may_be_null = reader.simplify(schema, name)
+        if plain.get("type") != "object" and "properties" not in plain:
+            fields.append(reader.read_field(name, schema, required=required))
+            continue
+        optional |= {name} - ({name} if required else set())
+        nullable |= {name} if may_be_null else set()
+        begun = plain.get("default") or {}
+        for inner, each, inner_required in _list_properties(plain, name):
+            each = {**each, "default": begun[inner]} if isinstance(begun, dict) and inner in begun else each
+            fields.append(
+                reader.read_field(
+                    f"{name}.{inner}",
+                    each,
+                    required=inner_required,
+                    in_optional=not required,
+                    group=_title_of(plain, name),
+                )
+            )
+    if not 0 < len(fields) <= MAX_FIELDS:
+        raise UnusableSchema(f"a form has 1 to {MAX_FIELDS} fields, and this one {len(fields)}")
+    form = AnswerForm(tuple(fields), frozenset(optional), frozenset(nullable))
+    try:
+        form._model.model_fields  # noqa: B018 - built now, so that what pydantic cannot check is refused here.
+    except (SchemaError, PydanticUserError, PydanticSchemaGenerationError, TypeError, ValueError) as error:
+        raise UnusableSchema(f"the schema cannot be checked: {one_line(str(error), 200)}") from error
+    return form
+
+
+def _list_properties(schema: Mapping[str, Any], where: str) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
+    properties, required = schema.get("properties"), schema.get("required") or ()
+    if not isinstance(properties, dict) or not properties:
+        raise UnusableSchema(f"{where} has no fields: an object with properties is needed")
+    if isinstance(schema.get("additionalProperties"), dict):
+        raise UnusableSchema(f"{where} has fields without a name (additionalProperties)")
+    for name, each in properties.items():
+        if not isinstance(each, dict):
+            raise UnusableSchema(f"{name}: a schema is needed")
+        if not name or "." in name or one_line(name) != name:
+            raise UnusableSchema(f"{name!r} cannot be the name of a field: it is empty, or has a dot or a line break")
+        yield name, each, name in required
+
+
+@dataclass(frozen=True)
+class _SchemaReader:
+    root: Mapping[str, Any]
+
+    def simplify(self, schema: Mapping[str, Any], where: str) -> tuple[dict[str, Any], bool]:
+        """Return a schema without references and without null, and whether null was in it."""
+        found, nullable = self._resolve(schema, where), False
+        for word in ("anyOf", "oneOf", "allOf"):
+            if word not in found:
+                continue
+            kinds = [self._resolve(each, where) for each in found[word]]
+            others = [each for each in kinds if each.get("type") != "null"]
+            nullable |= len(others) < len(kinds)
+            rest = {key: value for key, value in found.items() if key != word}
+            if len(others) == 1:
+                found = {**others[0], **rest}
+            elif word != "allOf" and all("const" in each for each in others):
+                found = {**rest, "oneOf": others}
+            elif {each.get("type") for each in others} == {"number", "string"}:  # How pydantic writes Decimal.
+                found = {**next(each for each in others if each["type"] == "number"), **rest}
+            else:
+                raise UnusableSchema(f"{where} may be of several kinds ({word}), which no form shows")
+        if isinstance(found.get("type"), list):
+            kinds_named = [each for each in found["type"] if each != "null"]
+            nullable |= len(kinds_named) < len(found["type"])
+            if len(kinds_named) != 1:
+                raise UnusableSchema(f"{where} may be of several kinds (type), which no form shows")
+            found["type"] = kinds_named[0]
+        if None in found.get("enum", ()):
+            nullable, found["enum"] = True, [each for each in found["enum"] if each is not None]
+        if unknown := [word for word in _UNSUPPORTED if word in found]:
+            raise UnusableSchema(f"{where} has a rule that no form shows: {', '.join(unknown)}")
+        return found, nullable
+
+    def _resolve(self, schema: Any, where: str) -> dict[str, Any]:
+        for _ in range(_MAX_REFERENCES):
+            if not isinstance(schema, dict):
+                raise UnusableSchema(f"{where}: a schema is needed")
+            if "$ref" not in schema:
+                return dict(schema)
+            place = str(schema["$ref"]).split("/")
+            target: Any = self.root
+            for part in place[1:]:
+                target = target.get(part) if isinstance(target, dict) else None
+            if place[0] != "#" or not isinstance(target, dict):
+                raise UnusableSchema(f"{where} refers to what is not in the schema: {one_line(schema['$ref'], 100)}")
+            schema = {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
+        raise UnusableSchema(f"{where} refers to itself")
+
+    def read_field(
+        self, name: str, schema: Mapping[str, Any], *, required: bool, in_optional: bool = False, group: str = ""
+    ) -> FormField:
+        """Return the field that a property's schema describes."""
+        plain, nullable = self.simplify(schema, name)
+        several, one = plain.get("type") == "array", plain
+        if several:
+            if not isinstance(plain.get("items"), dict):
+                raise UnusableSchema(f"{name} is a list of anything, which no form shows")
+            one, _ = self.simplify(plain["items"], name)
+        kind, choices = _read_kind(name, one)
+        title = _title_of(plain, name.rpartition(".")[2])
+        rules = [(each, one[each]) for each in _rules_of(kind) if one.get(each) is not None]
+        rules += [(each, plain[each]) for each in (*_LIST_RULES, "uniqueItems") if several and plain.get(each)]
+        return FormField(
+            name=name,
+            title=title,
+            group=group,
+            description=one_line(str(plain.get("description") or ""), 600),
+            kind=kind,
+            required=required,
+            in_optional=in_optional,
+            default=plain.get("default"),
+            choices=choices,
+            several=several,
+            rules=tuple(rules),
+            format=_format_of(kind, one),
+            nullable=nullable,
+        )
+
+
+def _read_kind(name: str, schema: Mapping[str, Any]) -> tuple[FieldKind, tuple[tuple[JsonValue, str], ...]]:
+    if "oneOf" in schema:
+        return FieldKind.CHOICE, _title_choices(name, [(each["const"], each.get("title")) for each in schema["oneOf"]])
+    if "const" in schema:
+        return FieldKind.CHOICE, _title_choices(name, [(schema["const"], None)])
+    if "enum" in schema:
+        values, names = schema["enum"], schema.get("enumNames") or ()
+        titles = [*names] if len(names) == len(values) else [None] * len(values)
+        return FieldKind.CHOICE, _title_choices(name, [*zip(values, titles, strict=True)])
+    kind = schema.get("type", "string")
+    if kind == "boolean":
+        return FieldKind.FLAG, ((True, "Yes"), (False, "No"))
+    if kind == "string":
+        if schema.get("format") == "password" or schema.get("writeOnly"):
+            raise UnusableSchema(f"{name} is a secret; ask for it by itself, with ask_secret")
+        return _FORMATS.get(str(schema.get("format")), FieldKind.TEXT), ()
+    if kind in _TYPES:
+        return _TYPES[kind], ()
+    what = {"object": "nested too deeply: one level can be shown", "array": "a list of lists"}
+    raise UnusableSchema(f"{name} is {what.get(str(kind), f'of the type {kind!r}')}, which no form shows")
+
+
+def _title_choices(name: str, given: Sequence[tuple[Any, Any]]) -> tuple[tuple[JsonValue, str], ...]:
+    """Give each choice a title of its own."""
+    choices: list[tuple[JsonValue, str]] = []
+    taken = set[str]()
+    for value, title in given:
+        if not isinstance(value, str | int | bool):
+            raise UnusableSchema(f"{name} has a choice that is no text, number or flag")
+        plain = value if isinstance(value, str) else json.dumps(value)
+        shown = one_line(str(title or plain), 300) or "(empty)"
+        shown = f"{shown} ({one_line(plain, 100)})" if shown.casefold() in taken else shown
+        if shown.casefold() in taken:
+            raise UnusableSchema(f"{name} has the same choice twice: {shown}")
+        taken.add(shown.casefold())
+        choices.append((value, shown))
+    if not choices:
+        raise UnusableSchema(f"{name} has no choice")
+    return tuple(choices)
+
+
+def _rules_of(kind: FieldKind) -> Iterator[str]:
+    if kind in (FieldKind.NUMBER, FieldKind.INTEGER):
+        yield from _NUMBER_RULES
+    if kind is FieldKind.TEXT:
+        yield from _TEXT_RULES
+
+
+def _format_of(kind: FieldKind, schema: Mapping[str, Any]) -> str | None:
+    return str(schema["format"]) if kind is FieldKind.TEXT and schema.get("format") else None
+
+
+def _title_of(schema: Mapping[str, Any], name: str) -> str:
+    return one_line(str(schema.get("title") or _make_title(name)), 100)
+
+
+def _make_title(name: str) -> str:
+    return name.rpartition(".")[2].replace("_", " ").capitalize()
+
+
+def set_defaults(schema: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of a form in which these values stand at first."""
+    properties = {
+        name: {**each, "default": values[name]} if name in values else each
+        for name, each in schema.get("properties", {}).items()
+    }
+    return {**schema, "properties": properties}
+
+
+def describe_type(schema: Any) -> dict[str, Any]:
+    """Return the JSON schema that a type has, or that is given as such.
+
+    Raises:
+        UnusableSchema: there is none.
+    """
+    if isinstance(schema, Mapping):
+        return dict(schema)
+    try:
+        return TypeAdapter(schema).json_schema()
+    except PydanticUserError as error:
+        raise UnusableSchema(f"{schema!r} has no JSON schema: {one_line(str(error), 200)}") from error

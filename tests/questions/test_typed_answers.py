@@ -1,0 +1,199 @@
+"""`ask(schema=...)`: a form of several fields, checked where it is filled in, and an instance for the tool."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from autogen_agentchat.base import Team
+from pydantic import BaseModel
+from trips import BAD_VALUES, BOOKED, TRIP, Address, Trip, book
+from worlds import pausing
+
+from upcall import Answer, Outcome, PausableAgent, Settings, Upcall, ask
+from upcall.errors import FieldsRefused, UnusableSchema, UserInputRequired
+from upcall.policy.duplicates import share_answer
+from upcall.questions.answer_form import AnswerForm
+from upcall.questions.question import Question
+from upcall.testing import Call, ScriptedModelClient
+
+FORM = AnswerForm.of(Trip.model_json_schema())
+
+
+def app_of(model: ScriptedModelClient, tool: Callable[..., Any]) -> Upcall:
+    def make() -> Team:
+        return pausing(PausableAgent("solo", model, tools=[tool]))
+
+    return Upcall(store="runs.db", team=make, settings=Settings())
+
+
+def asked_of(schema: Any) -> Question:
+    return Question(question="Which trip?", answer_schema=schema)
+
+
+async def test_typed_answer_reaches_its_tool_as_an_instance() -> None:
+    with ScriptedModelClient([Call("book"), "Done."]) as model:
+        asked = await app_of(model, book).start("Book it")
+        done = await app_of(model, book).answer(asked.id, {**TRIP, "nights": "2"})
+        assert [*model.requests[-1].tool_results.values()] == [BOOKED]
+    assert json.loads(done.answers[0].text) == {**TRIP, "nights": 2}
+
+
+async def test_typed_answer_the_model_refuses_is_asked_again() -> None:
+    with ScriptedModelClient([Call("book"), "Done."]) as model:
+        asked = await app_of(model, book).start("Book it")
+        again = await app_of(model, book).answer(asked.id, {**TRIP, "traveller": "Ada"})
+        (question,) = again.questions
+        assert question.context == "What was answered does not fit: traveller: give a surname too."
+        assert question.answer_form is not None
+        shown = {each.name: each.default_text for each in question.answer_form.fields}
+        assert (shown["traveller"], shown["address.city"]) == ("Ada", "Oslo")
+        again = await app_of(model, book).answer(asked.id, {**TRIP, "traveller": "Ada"})
+        assert "(2 times so far)" in (again.questions[0].context or "")
+        done = await app_of(model, book).answer(asked.id, Trip.model_validate(TRIP))
+    assert done.result == "Done."
+
+
+async def test_typed_question_that_is_declined_gives_the_answer() -> None:
+    with ScriptedModelClient([Call("book"), "Done."]) as model:
+        asked = await app_of(model, book).start("Book it")
+        await app_of(model, book).answer(asked.id, Answer(question_id=asked.questions[0].id, outcome=Outcome.DECLINED))
+        assert [*model.requests[-1].tool_results.values()] == ["Not booked: declined."]
+
+
+async def test_json_schema_gives_the_tool_a_dict() -> None:
+    schema = {"type": "object", "properties": {"size": {"type": "integer", "enum": [1, 2]}}, "required": ["size"]}
+
+    def order() -> str:
+        """Order it."""
+        return repr(ask("Which size?", schema=schema))
+
+    with ScriptedModelClient([Call("order"), "Done."]) as model:
+        asked = await app_of(model, order).start("Order it")
+        await app_of(model, order).answer(asked.id, '{"size": "2"}')
+        assert [*model.requests[-1].tool_results.values()] == ["{'size': 2}"]
+
+
+async def test_typed_question_raised_gives_the_model_json() -> None:
+    def order() -> str:
+        """Order it."""
+        raise UserInputRequired("Where to?", schema=Address)
+
+    with ScriptedModelClient([Call("order"), "Done."]) as model:
+        asked = await app_of(model, order).start("Order it")
+        await app_of(model, order).answer(asked.id, {"city": "Oslo"})
+        assert [*model.requests[-1].tool_results.values()] == ['{"city": "Oslo"}']
+
+
+@pytest.mark.parametrize(("name", "value", "message"), BAD_VALUES)
+async def test_typed_answer_is_refused_by_its_field(name: str, value: object, message: str) -> None:
+    with ScriptedModelClient([Call("book"), "Done."]) as model:
+        asked = await app_of(model, book).start("Book it")
+        with pytest.raises(FieldsRefused) as refused:
+            await app_of(model, book).answer(asked.id, {**TRIP, name: value})
+        assert refused.value.problems == {name: message}
+        assert f"{name}: {message}" in str(refused.value)
+        assert (await app_of(model, book).answer(asked.id, TRIP)).result == "Done."
+
+
+def test_typed_answer_names_each_field_that_is_wrong() -> None:
+    with pytest.raises(ValueError, match=r"start: Field required; address\.city: Field required"):
+        FORM.check({"traveller": "Ada Byron", "address": {}})
+
+
+def test_form_reads_what_was_typed_into_its_fields() -> None:
+    texts = {
+        "traveller": " Ada Byron ",
+        "nights": "",
+        "start": "2026-03-01",
+        "seat": "Aisle",
+        "price": "19.9",
+        "extras": "bag, meal",
+        "flexible": "yes",
+        "address.city": "Oslo",
+        "address.zip": "",
+    }
+    more = {"seat": "aisle", "price": 19.9, "extras": ["bag", "meal"], "flexible": True}
+    assert FORM.check(FORM.take(texts)) == {**TRIP, **more}
+
+
+def test_optional_group_may_stay_empty_as_a_whole() -> None:
+    class Order(BaseModel):
+        item: str
+        to: Address | None = None
+
+    form = AnswerForm.of(Order.model_json_schema())
+    assert [each.must_fill for each in form.fields] == [True, False, False]
+    assert form.take({"item": "tea", "to.city": "", "to.zip": ""}) == {"item": "tea"}
+    with pytest.raises(ValueError, match=r"to\.city: Field required"):
+        form.check(form.take({"item": "tea", "to.city": "", "to.zip": "0150"}))
+
+
+def test_form_describes_each_field_in_a_line() -> None:
+    assert asked_of(Trip.model_json_schema()).as_text().splitlines()[1:] == [
+        "  Answer with a JSON object of these fields:",
+        "  - traveller (text)",
+        "  - nights (whole number, 1 to 30, at first 2): Number of nights",
+        "  - start (date, such as 2026-01-31)",
+        "  - seat (one of window | aisle, at first window)",
+        "  - price (number, may be left empty)",
+        "  - extras (some of meal | bag, may be left empty)",
+        "  - flexible (yes or no, at first No)",
+        "  - address.city (text): Where to deliver",
+        "  - address.zip (text, may be left empty)",
+    ]
+
+
+class Node(BaseModel):
+    name: str
+    child: Node | None = None
+
+
+class Deep(BaseModel):
+    class Middle(BaseModel):
+        address: Address
+
+    middle: Middle
+
+
+class Either(BaseModel):
+    what: int | Address
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        (Node.model_json_schema(), "child.child is nested too deeply"),
+        (Deep.model_json_schema(), "middle.address is nested too deeply"),
+        (Either.model_json_schema(), r"what may be of several kinds \(anyOf\)"),
+        ({"type": "object", "properties": {}}, "has no fields"),
+        ({"type": "string"}, "has no fields"),
+        ({"properties": {"a.b": {"type": "string"}}}, "'a.b' cannot be the name of a field"),
+        ({"properties": {"a": {"type": "string", "format": "password"}}}, "a is a secret"),
+        ({"properties": {"a": {"type": "array", "items": {"type": "object"}}}}, "a is nested too deeply"),
+        ({"properties": {"a": {"type": "array", "prefixItems": []}}}, "a has a rule that no form shows: prefixItems"),
+        ({"properties": {"a": {"$ref": "https://example.org/a"}}}, "a refers to what is not in the schema"),
+        ({"properties": {"a": {"$ref": "#/properties/a"}}}, "a refers to itself"),
+        ({"properties": {"a": {"type": "string", "pattern": "(?=x)"}}}, "the schema cannot be checked"),
+        ({"properties": {f"a{number}": {} for number in range(51)}}, "a form has 1 to 50 fields"),
+    ],
+)
+def test_schema_that_no_form_shows_is_refused(schema: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UnusableSchema, match=reason) as refused:
+        ask("Which?", schema=schema)
+    assert "\n" not in str(refused.value)
+
+
+def test_questions_of_different_forms_share_no_answer() -> None:
+    one, other = asked_of(Trip.model_json_schema()), asked_of(Address.model_json_schema())
+    assert share_answer(one, one.model_copy(update={"id": "b"}))
+    assert not share_answer(one, other)
+    assert not share_answer(one, Question(question="Which trip?"))
+
+
+def test_typed_answer_comes_back_from_the_store_as_asked() -> None:
+    question = asked_of(Trip.model_json_schema())
+    assert Question.model_validate_json(question.model_dump_json()) == question
+    assert "answer_schema" not in Question(question="Which?").as_json()
