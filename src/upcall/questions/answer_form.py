@@ -585,7 +585,7 @@ def _title_choices(name: str, given: Sequence[tuple[Any, Any]]) -> tuple[tuple[J
     taken = set[str]()
     for value, title in given:
         if not isinstance(value, str | int | bool):
-            raise UnusableSchema(f"{name} has a choice that is no text, number or flag")
+            raise UnusableSchema(f"{name} has a choice that is neither a text nor a number nor a flag")
         plain = value if isinstance(value, str) else json.dumps(value)
         shown = one_line(str(title or plain), 300) or "(empty)"
         shown = f"{shown} ({one_line(plain, 100)})" if shown.casefold() in taken else shown

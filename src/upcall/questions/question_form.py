@@ -21,12 +21,12 @@ class QuestionForm:
     Attributes:
         choices: the options to choose from. A secret has none: a list would show which one is chosen.
         several: whether an answer may have several parts.
-        takes_text: whether there is a field for text; without choices and fields there always is.
+        takes_text: whether there is a field for text; without choices there always is.
         hidden: whether the text stays hidden while it is typed, and afterwards.
         may_skip: whether the asker can continue with its best judgement.
         call: the tool call whose arguments may be changed, if it is about one.
         needs_own_choice: whether nothing may be chosen beforehand, and no key typed before counts.
-        answer: the fields of an answer that has several; nothing else is filled in then.
+        answer: the fields of an answer that has several; a door that does not draw them takes JSON as text.
     """
 
     choices: tuple[Option, ...]
@@ -45,7 +45,7 @@ class QuestionForm:
         return cls(
             choices=choices,
             several=question.multi_select and not question.secret,
-            takes_text=answer is None and (question.allow_free_text or not choices),
+            takes_text=question.allow_free_text or not choices,
             hidden=question.secret,
             may_skip=not question.required,
             call=question.approval,
@@ -64,7 +64,7 @@ class QuestionForm:
         if self.hidden:
             return "Secret: it is stored encrypted, and not shown again"
         if not self.choices:
-            return "Your answer"
+            return "Your answer" if self.answer is None else "Your answer, as a JSON object"
         return "Or in your own words" if self.call is None else "Or why not; or other arguments, as JSON"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, Field, JsonValue
 
 from upcall.budget import UsageLimits
 from upcall.options import OnExpiry
@@ -81,7 +81,13 @@ class Without(Body):
         return Answer(question_id=question_id, outcome=Outcome(self.outcome), text=self.text)
 
 
-Value = str | int | list[str | int] | Without | dict[str, JsonValue]
+def _refuse_outcome(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    if "outcome" in value and value.keys() <= {"outcome", "text"}:
+        raise ValueError("outcome is skipped or declined")
+    return value
+
+
+Value = str | int | list[str | int] | Without | Annotated[dict[str, JsonValue], AfterValidator(_refuse_outcome)]
 """An option (label, number or id), several of them, own words, none of it, or the object of an answer with several
 fields."""
 

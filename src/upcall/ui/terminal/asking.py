@@ -12,6 +12,7 @@ from upcall import signals
 from upcall.errors import AnswerRefused
 from upcall.policy.approval import is_allowed
 from upcall.questions.answer import Answer, Outcome
+from upcall.questions.answer_form import AnswerForm
 from upcall.questions.choices import OwnWords
 from upcall.questions.matching import AnswerValue, list_parts, parse_answer, parse_unsealed
 from upcall.questions.question import Question
@@ -19,6 +20,7 @@ from upcall.questions.question_form import OTHER, QuestionForm
 from upcall.questions.secrets import HIDDEN
 from upcall.text import escape_controls, one_line
 from upcall.ui.answer_input import DECLINE, SKIP, read_answer
+from upcall.ui.terminal.field_asking import FieldReader, LineFieldReader, ListFieldReader, ask_fields
 
 if TYPE_CHECKING:
     from upcall.runs.run import Run
@@ -154,9 +156,12 @@ class LineAsker:
     async def ask(self, turn: DialogTurn) -> AnswerValue | Back:
         """See `Asker`."""
         question, form = turn.question, turn.form
-        self._screen.question(question, turn.mark, turn.also)
+        self._screen.question(_without_fields(question), turn.mark, turn.also)
         leave = f"{SKIP}, {DECLINE}" if form.may_skip else DECLINE
         back = "" if turn.is_first else f"{GO_BACK} to the previous question, "
+        if form.answer is not None:
+            self._screen.note(f"  ({leave} to continue without, {GO_BACK} to the field before, Ctrl-C to answer later)")
+            return await _ask_fields(turn, form.answer, LineFieldReader(question, self._screen, GO_BACK), self._screen)
         self._screen.note(f"  ({leave} to continue without, {back}Ctrl-C to answer later)")
         while True:
             self._screen.prompt(PROMPT)
@@ -187,10 +192,15 @@ class ListAsker:
         question, form = turn.question, turn.form
         # The list shows the options, and what else there is to choose.
         without = {"options": (), "multi_select": False, "required": True} if form.choices else {}
-        self._screen.question(question.model_copy(update=without), turn.mark, turn.also)
+        self._screen.question(_without_fields(question.model_copy(update=without)), turn.mark, turn.also)
         if form.needs_own_choice:
             forget_typed_keys()
-        answer = await (self._ask_list(turn) if form.choices else self._ask_line(turn))
+        if form.answer is not None:
+            leave = f"{SKIP}, {DECLINE}" if form.may_skip else DECLINE
+            self._screen.note(f"  ({leave} to continue without, Esc to the field before, Ctrl-C to answer later)")
+            answer = await _ask_fields(turn, form.answer, ListFieldReader(question, self._screen), self._screen)
+        else:
+            answer = await (self._ask_list(turn) if form.choices else self._ask_line(turn))
         if not isinstance(answer, Back):
             self._screen.note(f"  Answer: {_summarize(question, answer)}", "bold")
         return answer
@@ -289,6 +299,18 @@ class ListAsker:
                 return read_answer(question, text)
             except AnswerRefused as refusal:
                 self._screen.note(str(refusal), "yellow")
+
+
+def _without_fields(question: Question) -> Question:
+    """Return the question as it is printed above its fields, which are asked one by one."""
+    return question if question.answer_schema is None else question.model_copy(update={"answer_schema": None})
+
+
+async def _ask_fields(turn: DialogTurn, form: AnswerForm, reader: FieldReader, screen: Screen) -> AnswerValue | Back:
+    while (answer := await ask_fields(turn.question, form, reader, screen, turn.earlier)) is None:
+        if not turn.is_first:
+            return Back()
+    return answer
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,95 @@
+"""An answer of several fields, filled in at a terminal for a run that another process began."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trips
+from scenario import upcall
+from screens import CTRL_C, DOWN, ENTER, ESCAPE, Desk, desk
+from trips import BOOKED
+
+__all__ = ["desk"]
+
+BAD_TEXTS = [
+    ("Number of nights", "many", "nights: Input should be a valid integer"),
+    ("Number of nights", "0", "nights: Input should be greater than or equal to 1"),
+    ("Start", "2026-02-31", "start: Input should be a valid date or datetime, day value is outside"),
+    ("Start", "", "start: Field required"),
+    ("Seat", "roof", "seat: Input should be 'window' or 'aisle'"),
+    ("Price", "cheap", "price: Input should be a valid number"),
+    ("Flexible", "perhaps", "flexible: Input should be a valid boolean"),
+    ("Address: City", "O", "address.city: String should have at least 2 characters"),
+    ("Address: Zip", "12", "address.zip: String should match pattern"),
+]
+GOOD_TEXTS = ["Ada Byron", "", "2026-03-01", "1", "", "", "", "Oslo", ""]
+LABELS = [
+    *("Traveller", "Number of nights", "Start", "Seat", "Price", "Extras", "Flexible", "Address: City", "Address: Zip"),
+]
+
+
+@pytest.fixture
+def run_id() -> str:
+    """Begin a run that waits with the form."""
+    Path("own_trips.py").write_text(Path(trips.__file__).read_text())
+    return str(upcall("run", "Book it", "--team", "own_trips:make_team", "--store", "runs.db", "--json").json["run_id"])
+
+
+@pytest.mark.slow
+def test_fields_are_asked_in_lines_until_each_fits(run_id: str, desk: Desk) -> None:
+    screen = desk.start("answer", run_id, "--store", "runs.db", columns=110, rows=90, TERM="dumb")
+    for label, good in zip(LABELS, GOOD_TEXTS, strict=True):
+        screen.wait_for(f"  {label} (")
+        for _, wrong, message in (each for each in BAD_TEXTS if each[0] == label):
+            screen.press(wrong, ENTER)
+            screen.wait_for(message)
+        screen.press(good, ENTER)
+    screen.wait_for(BOOKED)
+    assert screen.end() == 0
+
+
+@pytest.mark.slow
+def test_field_before_is_changed_by_going_back(run_id: str, desk: Desk) -> None:
+    screen = desk.start("answer", run_id, "--store", "runs.db", columns=110, rows=60)
+    screen.wait_for("Traveller:")
+    screen.press("Eve Byron", ENTER)
+    screen.wait_for("Number of nights: 2")
+    screen.press(ESCAPE)
+    screen.wait_for("Traveller: Eve Byron\n  Number of nights")
+    screen.press("\x15", "Ada Byron", ENTER)
+    screen.wait_for("Traveller: Ada Byron")
+    screen.press(ENTER)
+    screen.wait_for("Start:")
+    screen.press("2026-02-31", ENTER)
+    screen.wait_for("day value is outside expected range")
+    screen.press("\x15", "2026-03-01", ENTER)
+    screen.wait_for("2. aisle")
+    screen.press(ENTER)
+    screen.wait_for("Price:")
+    screen.press(ENTER)
+    screen.wait_for("2. bag")
+    screen.press(DOWN, " ", ENTER)
+    screen.wait_for("Extras: bag")
+    screen.press(ENTER)
+    screen.wait_for("Address: City:")
+    screen.press("Oslo", ENTER)
+    screen.wait_for("Address: Zip:")
+    screen.press(ENTER)
+    screen.wait_for(BOOKED)
+    assert screen.end() == 0
+    assert upcall("show", run_id, "--store", "runs.db", "--json").json["status"] == "completed"
+
+
+@pytest.mark.slow
+def test_form_that_is_left_can_be_filled_in_later(run_id: str, desk: Desk) -> None:
+    screen = desk.start("answer", run_id, "--store", "runs.db", columns=110)
+    screen.wait_for("Traveller:")
+    screen.press("Ada Byron", ENTER)
+    screen.wait_for("Number of nights: 2")
+    screen.press(CTRL_C)
+    screen.wait_for("upcall answer")
+    again = desk.start("answer", run_id, "--store", "runs.db", columns=110, TERM="dumb")
+    again.wait_for("Traveller:")
+    again.press("/decline", ENTER)
+    again.wait_for("Not booked: declined.")
