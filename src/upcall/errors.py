@@ -117,11 +117,15 @@ class AnswerRefused(AnswerError):
 
 
 class FieldsRefused(AnswerRefused):
-    """Fields of a form do not fit; ``problems`` are the messages by field, "" for the whole."""
+    """Fields of a form do not fit.
 
-    def __init__(self, message: str, problems: Mapping[str, str]) -> None:
+    ``problems`` are the messages by field, "" for the whole; ``given`` is what was filled in.
+    """
+
+    def __init__(self, message: str, problems: Mapping[str, str], given: Mapping[str, Any]) -> None:
         super().__init__(message)
         self.problems = dict(problems)
+        self.given = dict(given)
 
 
 class QuestionExpired(AnswerRefused):

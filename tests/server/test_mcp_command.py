@@ -18,9 +18,17 @@ from cryptography.fernet import Fernet
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import ElicitRequestParams, ElicitRequestURLParams, ElicitResult, ErrorData, TextContent
+from mcp.types import (
+    ElicitRequestFormParams,
+    ElicitRequestParams,
+    ElicitRequestURLParams,
+    ElicitResult,
+    ErrorData,
+    TextContent,
+)
 from scenario import TASK
 from services import ASK, Site, one_agent, serving
+from trips import BAD_VALUES, BOOKED, TRIP, make_team
 
 import upcall
 from upcall import ask_secret
@@ -238,3 +246,32 @@ async def test_session_end_is_no_error_in_the_log(
     async with serving(one_agent()):
         logging.getLogger("mcp.server.streamable_http").error("Error in standalone SSE writer", exc_info=error)
     assert len(caplog.records) == emitted
+
+
+@pytest.mark.slow
+async def test_typed_question_is_asked_as_fields_again() -> None:
+    wrong = {"traveller": "Ada Byron", "nights": 0, "start": "2026-03-01", "seat": "window", "address.city": "Oslo"}
+    human = User(
+        ElicitResult(action="accept", content=wrong), ElicitResult(action="accept", content={**wrong, "nights": 2})
+    )
+    async with serving(make_team) as site, connected(site, "alice", human) as session:
+        run = await call(session, "start", task="Book it")
+        assert (run["status"], run["result"]) == ("completed", BOOKED)
+    first, again = (
+        each.requestedSchema["properties"] for each in human.asked if isinstance(each, ElicitRequestFormParams)
+    )
+    assert (first["nights"]["type"], first["nights"]["default"], again["nights"]["default"]) == ("integer", 2, 0)
+    assert (first["start"]["format"], first["seat"]["enum"]) == ("date", ["window", "aisle"])
+    assert again["address.city"]["default"] == "Oslo"
+    assert "nights: Input should be greater than or equal to 1" in human.asked[1].message
+
+
+@pytest.mark.slow
+async def test_typed_answer_that_a_client_passes_on_is_json() -> None:
+    async with serving(make_team) as site, connected(site, "alice") as session:
+        run = await call(session, "start", task="Book it")
+        named = {"run_id": run["run_id"], "question_id": run["questions"][0]["id"]}
+        for name, value, message in BAD_VALUES:
+            assert message in await call(session, "answer", **named, answer={**TRIP, name: value})
+        done = await call(session, "answer", **named, answer=TRIP)
+        assert done["result"] == BOOKED

@@ -9,8 +9,11 @@ from typing import Any
 import httpx
 import pytest
 import trips
+from lab import CHROMIUM, chromium, looking
+from looks import look
+from playwright.async_api import expect
 from scenario import upcall
-from services import serving, settle, start
+from services import OPERATOR, serving, settle, start
 from trips import BAD_VALUES, BOOKED, TRIP, Trip, make_team
 
 
@@ -85,3 +88,48 @@ def test_typed_answer_is_read_from_standard_input(own_team: None) -> None:
     run_id = upcall("run", "Book it", "--team", "own_trips:make_team", "--store", "runs.db", "--json").json["run_id"]
     given = json.dumps(flatten(TRIP), indent=1)
     assert upcall("answer", run_id, "-", "--store", "runs.db", "--json", given=given).json["result"] == BOOKED
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
+@pytest.mark.parametrize("place", ["run", "inbox"])
+async def test_page_draws_fields_and_keeps_what_was_entered(place: str) -> None:
+    async with serving(make_team) as site, chromium() as browser, looking(browser, width=360) as (page, _):
+        async with await site.caller() as me:
+            asked = await start(me)
+        await page.goto(f"{site.url}/login")
+        await page.get_by_label("Your token").fill(OPERATOR)
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", name="Inbox")).to_be_visible()
+        if place == "run":
+            await page.goto(f"{site.url}/runs/{asked['run_id']}")
+        await expect(page.get_by_label("Number of nights")).to_have_value("2")
+        await look(page, f"typed-{place}")
+        wrong = {"Number of nights": "many", "Price": "cheap", "Address: City": "O", "Address: Zip": "12"}
+        for label, text in wrong.items():
+            await page.get_by_label(label).fill(text)
+        await page.get_by_label("Seat").select_option("aisle")
+        await page.get_by_label("bag").check()
+        await page.get_by_role("button", name="Answer").click()
+        await expect(page.get_by_role("alert")).to_contain_text("start: Field required")
+        for label, text in wrong.items():
+            await expect(page.get_by_label(label)).to_have_value(text)
+            await expect(page.get_by_label(label)).to_have_attribute("aria-invalid", "true")
+        await expect(page.get_by_label("Seat")).to_have_value("aisle")
+        await expect(page.get_by_label("bag")).to_be_checked()
+        await expect(page.get_by_text("String should have at least 2 characters", exact=True)).to_be_visible()
+        await look(page, f"typed-{place}-wrong")
+        right = {
+            "Traveller": "Ada Byron",
+            "Number of nights": "2",
+            "Start": "2026-03-01",
+            "Price": "",
+            "Address: Zip": "",
+        }
+        for label, text in {**right, "Address: City": "Oslo"}.items():
+            await page.get_by_label(label).fill(text)
+        await page.get_by_label("Seat").select_option("window")
+        await page.get_by_role("button", name="Answer").click()
+        async with await site.caller() as me:
+            await expect(page.get_by_label("Traveller")).to_have_count(0)
+            assert (await settle(me, asked["run_id"]))["result"] == BOOKED

@@ -35,6 +35,7 @@ from upcall.notebook.displays import (
 )
 from upcall.progress import PROGRESS
 from upcall.questions.answer import Answer, Outcome
+from upcall.questions.answer_form import AnswerForm, FormField
 from upcall.questions.matching import AnswerValue
 from upcall.questions.question import Question
 from upcall.questions.question_form import OTHER, QuestionForm
@@ -249,6 +250,8 @@ class Form:
         also = run.records.duplicates_of(question.id)
         if run.plan is not None and find_review(run) == question.id:
             field: _FormField = _PlanField(question, also, run.plan)
+        elif (form := question.answer_form) is not None:
+            field = _TypedField(question, also, form)
         else:
             field = _FormField(question, also)
         self._on_click(field.answer, lambda: self._send(run.id, [field]))
@@ -428,6 +431,50 @@ class _PlanField(_FormField):
         field = widgets.Textarea(value=step.description, rows=2, description=who, tooltip=who, layout=_WIDE)
         field.style.description_width = "14em"
         return field
+
+
+class _TypedField(_FormField):
+    """An answer of several fields: a widget a field, and no own words."""
+
+    def __init__(self, question: Question, also: Sequence[Question], form: AnswerForm) -> None:
+        self._answer_form = form
+        self._fields = {field.name: self._draw_field(field) for field in form.fields}
+        super().__init__(question, also)
+        heading, *_, actions = self.box.children
+        self._inputs = [*self._fields.values()]
+        about = [widgets.HTML(f"<small>{as_written(_describe(each))}</small>") for each in form.fields]
+        rows = [part for pair in zip(self._inputs, about, strict=True) for part in pair]
+        self.box.children = [heading, *rows, actions]
+
+    def take_answer(self) -> AnswerValue | None:
+        """Return what stands in the fields. What does not fit is refused where it is sent, and stays."""
+        return self._answer_form.take({name: _read(widget) for name, widget in self._fields.items()})
+
+    def _heading(self, also: Sequence[Question]) -> str:
+        return question_html(self.question.model_copy(update={"answer_schema": None}), also, in_form=True)
+
+    def _text(self) -> Any:
+        return None
+
+    def _draw_field(self, field: FormField) -> Any:
+        named = {"description": field.label, "tooltip": _describe(field), "layout": _WIDE}
+        if field.choices and field.several:
+            widget = widgets.SelectMultiple(options=field.labels, value=tuple(field.default_labels), **named)
+        elif field.choices:
+            options = [("", ""), *((label, label) for label in field.labels)]
+            widget = widgets.Dropdown(options=options, value=next(iter(field.default_labels), ""), **named)
+        else:
+            widget = widgets.Text(value=field.default_text, **named)
+        widget.style.description_width = "14em"
+        return widget
+
+
+def _read(widget: Any) -> str | list[str]:
+    return [*widget.value] if isinstance(widget.value, tuple) else str(widget.value)
+
+
+def _describe(field: FormField) -> str:
+    return f"{field.description} ({field.describe()})".strip()
 
 
 TOKEN_UPDATE_INTERVAL_S = 0.15

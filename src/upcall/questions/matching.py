@@ -322,7 +322,7 @@ def _read_object(question: Question, form: AnswerForm, value: AnswerValue) -> st
     try:
         text = json.dumps(form.check(value), ensure_ascii=False)
     except InvalidFields as error:
-        raise FieldsRefused(f"The answer to {question.id} does not fit: {error}", error.problems) from error
+        raise FieldsRefused(f"The answer to {question.id} does not fit: {error}", error.problems, value) from error
     _refuse_long(question.id, [text])
     if not is_text(text):
         raise AnswerRefused(f"The answer to {question.id} is not valid text (UTF-8); type it again.")

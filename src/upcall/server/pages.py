@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 from upcall import identity
 from upcall.app import Upcall
-from upcall.errors import AnswerError, CallerError, NotAllowed, UpcallError
+from upcall.errors import AnswerError, CallerError, NotAllowed, UnknownQuestion, UpcallError
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue
 from upcall.questions.question_form import join_fields
@@ -193,7 +193,11 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         question, back = str(form.get("question", "")), str(form.get("back", ""))
         choices = [str(each) for each in form.getlist("choice")]
         try:
-            value = _read_answer(question, choices, str(form.get("own", "")), str(form.get("act", "")))
+            if form.get("typed"):
+                run = await service.app_for(caller).get(run_id, user=caller.user)
+                value = _read_fields(form, question, run)
+            else:
+                value = _read_answer(question, choices, str(form.get("own", "")), str(form.get("act", "")))
             await service.answer(caller, run_id, {question: value})
         except AnswerError as error:
             if back:
@@ -360,6 +364,22 @@ def _read_answer(question: str, choices: list[str], own: str, act: str) -> Answe
     if act in (Outcome.SKIPPED, Outcome.DECLINED):
         return Answer(question_id=question, outcome=Outcome(act), text=own)
     return join_fields(choices, own)
+
+
+def _read_fields(form: FormData, question_id: str, run: Run) -> AnswerValue:
+    """Read what stands in the fields of an answer that has several.
+
+    Raises:
+        UnknownQuestion: the run has no such question.
+    """
+    record = run.records.get(question_id)
+    answer = None if record is None else record.question.answer_form
+    if answer is None:
+        raise UnknownQuestion(question_id, [each.id for each in run.questions])
+    several = {field.name for field in answer.fields if field.several and field.choices}
+    names = dict.fromkeys(name.removeprefix("field-") for name in form if name.startswith("field-"))
+    given = {name: [str(each) for each in form.getlist(f"field-{name}")] for name in names}
+    return answer.take({name: texts if name in several else texts[0] for name, texts in given.items()})
 
 
 def _read_review(form: FormData, run: Run | None) -> str:

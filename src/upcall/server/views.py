@@ -13,8 +13,10 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from upcall import identity
+from upcall.errors import FieldsRefused
 from upcall.execution.prices import Prices
 from upcall.html_templates import load_templates
+from upcall.questions.answer_form import FormField
 from upcall.questions.question import Question, format_time
 from upcall.questions.question_form import QuestionForm
 from upcall.runs.events import RunResumed, SegmentTimed, StatusChanged, StopRequested
@@ -229,6 +231,18 @@ def name_topic(question: Question) -> str:
     return _brief((question.header or "") if "\n" in question.question else question.question) or "Question"
 
 
+def _list_filled(field: FormField, wrong: object) -> list[str]:
+    """List what stands in a field: what was filled in and refused, else what does at first."""
+    given = wrong.given.get(field.name) if isinstance(wrong, FieldsRefused) else None
+    if given is not None:
+        return [str(each) for each in given] if isinstance(given, list) else [str(given)]
+    return field.default_labels if field.choices else [field.default_text]
+
+
+def _find_problem(field: FormField, wrong: object) -> str | None:
+    return wrong.problems.get(field.name) if isinstance(wrong, FieldsRefused) else None
+
+
 def _hint(text: object) -> str:
     return name_page_actions(_clean(text))
 
@@ -266,12 +280,14 @@ def _templates() -> Environment:
         clean=_clean,
         cut=_cut,
         diff=diff_rows,
+        filled=_list_filled,
         form=QuestionForm.of,
         hint=_hint,
         is_long=_is_long,
         name_task=name_task,
         lines=count_lines,
         markdown=_markdown,
+        problem=_find_problem,
         topic=name_topic,
         shows_plan=shows_plan,
         when=_when,

@@ -2,11 +2,12 @@
 // Keeps a page up to date. Without it, everything works after a reload.
 (() => {
   const isTouched = (part) =>
-    part.contains(document.activeElement) && document.activeElement.matches("input, textarea") ||
+    part.contains(document.activeElement) && document.activeElement.matches("input, textarea, .typed select") ||
     part.matches("[data-filled]") || part.querySelector("[data-filled]") || // What was refused, to be sent again.
     [...part.querySelectorAll("input:not([type=hidden]), textarea")].some((field) =>
       /checkbox|radio/.test(field.type) ? field.checked !== field.defaultChecked : field.value !== field.defaultValue
-    );
+    ) ||
+    [...part.querySelectorAll(".typed option")].some((option) => option.selected !== option.defaultSelected);
 
   // Times in the zone of whoever looks; how long ago, where that is less than a month.
   const showTimes = (part) => {
