@@ -374,7 +374,7 @@ def _make_model(fields: Sequence[tuple[str, FormField]], **more: Any) -> type[Ba
         for number, (name, field) in enumerate(fields)
     }
     config = ConfigDict(extra="forbid", str_strip_whitespace=True, protected_namespaces=())
-    return create_model("Filled", __config__=config, **own, **more)
+    return create_model("FilledForm", __config__=config, **own, **more)
 
 
 _MESSAGES = {"extra_forbidden": "There is no such field", "model_type": "Input should be an object"}

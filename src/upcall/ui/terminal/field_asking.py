@@ -19,7 +19,7 @@ from upcall.ui.answer_input import DECLINE, SKIP
 if TYPE_CHECKING:
     from upcall.ui.terminal.screen import Screen
 
-Filled: TypeAlias = str | Sequence[str]
+FieldInput: TypeAlias = str | Sequence[str]
 """What stands in a field: a text, or the titles that are chosen."""
 
 LEAVE_EMPTY = "/empty"
@@ -31,7 +31,7 @@ class FieldReader(Protocol):
 
     edits: bool
 
-    async def read(self, field: FormField, begun: Filled) -> Filled | Outcome | None:
+    async def read(self, field: FormField, begun: FieldInput) -> FieldInput | Outcome | None:
         """Return what stands in a field, begun with what stood in it; how the question is left without an answer, or
         None to go back."""
 
@@ -40,7 +40,7 @@ async def ask_fields(
     question: Question, form: AnswerForm, reader: FieldReader, screen: Screen, earlier: object
 ) -> AnswerValue | None:
     """Ask for each field until the question accepts what is filled in; None goes back to the question before."""
-    filled: dict[str, Filled] = dict(earlier) if isinstance(earlier, Mapping) else {}
+    filled: dict[str, FieldInput] = dict(earlier) if isinstance(earlier, Mapping) else {}
     at = 0
     while True:
         while at < len(form.fields):
@@ -71,11 +71,11 @@ async def ask_fields(
             return value
 
 
-def _begin(field: FormField) -> Filled:
+def _begin(field: FormField) -> FieldInput:
     return field.default_labels if field.choices and field.several else field.default_text
 
 
-def _show(begun: Filled) -> str:
+def _show(begun: FieldInput) -> str:
     return begun if isinstance(begun, str) else ", ".join(begun)
 
 
@@ -98,7 +98,7 @@ class LineFieldReader:
     def __init__(self, question: Question, screen: Screen, back: str) -> None:
         self._question, self._screen, self._back = question, screen, back
 
-    async def read(self, field: FormField, begun: Filled) -> Filled | Outcome | None:
+    async def read(self, field: FormField, begun: FieldInput) -> FieldInput | Outcome | None:
         """See `FieldReader`."""
         from upcall.ui.terminal.asking import read_line
 
@@ -117,7 +117,7 @@ class LineFieldReader:
         return _read_numbers(field, text) if text.strip() else begun
 
 
-def _read_numbers(field: FormField, text: str) -> Filled:
+def _read_numbers(field: FormField, text: str) -> FieldInput:
     """Read the numbers of choices, where they are none themselves."""
     known = {label.casefold() for label in field.labels}
     parts = [part.strip() for part in text.split(",")] if field.several else [text.strip()]
@@ -134,7 +134,7 @@ class ListFieldReader:
     def __init__(self, question: Question, screen: Screen) -> None:
         self._question, self._screen = question, screen
 
-    async def read(self, field: FormField, begun: Filled) -> Filled | Outcome | None:
+    async def read(self, field: FormField, begun: FieldInput) -> FieldInput | Outcome | None:
         """See `FieldReader`."""
         from upcall.ui.terminal.list_dialog import ask_line
 
@@ -148,7 +148,7 @@ class ListFieldReader:
             self._screen.note(escape_controls(f"  {field.label}: {_show(given) or '(empty)'}"), "bold")
         return given
 
-    async def _choose(self, field: FormField, begun: Sequence[str]) -> Filled | Outcome | None:
+    async def _choose(self, field: FormField, begun: Sequence[str]) -> FieldInput | Outcome | None:
         from upcall.ui.terminal.list_dialog import BACK, ListDialog, Row
 
         labels = field.labels
