@@ -140,3 +140,25 @@ async def test_many_killed_scripts_ask_their_question_once() -> None:
     asked = describe_question("Which one?", path=["script"])
     tickets = {await reader().external.ask(asked, run="ci") for _ in range(20)}
     assert len(tickets) == 1
+
+
+async def test_script_asks_for_several_fields_by_a_schema() -> None:
+    Path("trip.json").write_text(
+        '{"properties": {"nights": {"type": "integer", "minimum": 1}}, "required": ["nights"]}'
+    )
+    asks = ("Which trip?", "--schema", "trip.json", "--run", "ci", *WAIT)
+    assert upcall("ask", *asks).status == 3
+    refused = upcall("answer", "ci", '{"nights": 0}')
+    assert "nights: Input should be greater than or equal to 1" in refused.error
+    assert upcall("answer", "ci", '{"nights": 2}').status == 0
+    assert upcall("ask", *asks).out == '{"nights": 2}\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("no", "not a file with JSON"), ("[]", "an object is needed"), ('{"properties": {}}', "has no fields")],
+)
+def test_schema_of_a_script_is_refused_in_one_line(text: str, reason: str) -> None:
+    Path("trip.json").write_text(text)
+    ended = upcall("ask", "Which trip?", "--schema", "trip.json", *WAIT)
+    assert (ended.status, reason in ended.error) == (2, True)

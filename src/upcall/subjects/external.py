@@ -6,12 +6,12 @@ import asyncio
 import hashlib
 import os
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 
@@ -382,6 +382,7 @@ def describe_question(
     default: str | None = None,
     risk: bool = False,
     deadline: str | float | None = None,
+    schema: Mapping[str, Any] | None = None,
 ) -> Question:
     """Return the question that an asker outside describes in plain values.
 
@@ -395,6 +396,7 @@ def describe_question(
         default: what is assumed if nobody answers in time.
         risk: whether it needs the human's own choice.
         deadline: after how long it expires: seconds, or ``30m``.
+        schema: the JSON schema of an answer of several fields.
 
     Raises:
         CallerError: it cannot be asked.
@@ -411,6 +413,7 @@ def describe_question(
                 "context": reason or None,
                 "clarification_type": ClarificationType.RISK_CONFIRMATION if risk else ClarificationType.MISSING_INFO,
                 "default": default,
+                "answer_schema": schema,
                 "expires_at": None if after is None else identity.now() + after,
             }
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -43,6 +45,9 @@ def ask(
     asker: Annotated[str, typer.Option(help="Who asks, from the outermost agent on: lead/coder.")] = "script",
     run: Annotated[str | None, typer.Option(help="The run that it belongs to, by a name [this folder's].")] = None,
     call: Annotated[str | None, typer.Option(metavar="ID", help="An id of this call, given again by a retry.")] = None,
+    schema: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The JSON schema of an answer of several fields.")
+    ] = None,
     ticket: Annotated[str | None, typer.Option(help="Fetch the answer to an earlier question.")] = None,
 ) -> None:
     """Ask the human from a script, and print the answer. The status says what came of it: 0 answered, 1 expired or
@@ -68,11 +73,12 @@ def ask(
                 default=default,
                 risk=risk,
                 deadline=deadline,
+                schema=None if schema is None else _read_schema(schema),
             )
             found = signals.run(external.ask(asked, run=run, call=call))
         else:
             ignored = {"--options": options, "--only": only, "--reason": reason, "--default": default, "--risk": risk}
-            ignored |= {"--deadline": deadline, "--run": run, "--call": call}
+            ignored |= {"--deadline": deadline, "--run": run, "--call": call, "--schema": str(schema or "")}
             if names := [name for name, value in ignored.items() if value]:
                 raise CallerError(f"--ticket fetches the answer to a question that was asked: leave out {names[0]}.")
             found = Ticket.read(ticket or "")
@@ -86,6 +92,18 @@ def ask(
             command.screen.note(command.program.command("ask", "--ticket", str(found)))
         answer = signals.run(external.wait(found, seconds))
         _finish(command, found, record.question, answer)
+
+
+def _read_schema(file: Path) -> dict[str, Any]:
+    from upcall.errors import CallerError
+
+    try:
+        schema = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise CallerError(f"--schema {file} is not a file with JSON: {error}") from error
+    if not isinstance(schema, dict):
+        raise CallerError(f"--schema {file} is not a JSON schema: an object is needed.")
+    return schema
 
 
 def _require_sense(options: Sequence[str], *, only: bool, default: str | None, may_expire: bool) -> None:
