@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from autogen_agentchat.agents import AssistantAgent
+
 from upcall.agents.message_filter import FilteringAgent
 from upcall.agents.nested_team import NestedTeam
 from upcall.agents.stand_in import StandIn
 from upcall.agents.toolset import Toolset
-from upcall.autogen.internals import parts_of
+from upcall.autogen.internals import assistant_parts, parts_of, static_tools
 from upcall.autogen.recording import TeamWrapper
 
 
@@ -23,6 +25,15 @@ def toolset_of(part: object) -> Toolset | None:
     """Return the toolset of one of our agents; None for any other."""
     toolset = getattr(part, "toolset", None)
     return toolset if isinstance(toolset, Toolset) else None
+
+
+def list_tools(part: object) -> dict[str, object]:
+    """Return the tools of an agent by name, also those in workbenches that are known without asking them."""
+    own, toolset = dict[str, object](), toolset_of(part)
+    workbenches = assistant_parts(part).workbenches if isinstance(part, AssistantAgent) else ()
+    if toolset is not None:
+        own, workbenches = {**toolset.tools}, toolset.workbenches
+    return {**own, **{name: tool for each in workbenches for name, tool in static_tools(each).items()}}
 
 
 def list_parts(part: object) -> Iterator[object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -13,16 +12,15 @@ from typing import TYPE_CHECKING, Self, Unpack
 from upcall import identity
 from upcall.agents.toolset import Tool
 from upcall.autogen.api import ChatCompletionClient
-from upcall.autogen.journal import find_in_doubt
 from upcall.autogen.messages import Event
 from upcall.config_source import list_known
-from upcall.errors import AnswerRefused, ConfigurationError, RunConflict, RunHeld, RunNotWaiting, require_type
+from upcall.errors import ConfigurationError, RunConflict, RunNotWaiting, require_type
 from upcall.execution.access import RunAccess, require_run_id
 from upcall.execution.asked_topics import recall_topics
 from upcall.execution.budget import begin_budget
 from upcall.execution.driver import Driver, Stream, last, only, stream
 from upcall.execution.follow_ups import find_conversation, follow_up_options
-from upcall.execution.forks import copy_workspace, fork_run, locate_fork
+from upcall.execution.forking import Forker, ForkRequest
 from upcall.execution.known_plans import find_plan
 from upcall.execution.prices import Prices
 from upcall.execution.run_metrics import record_change
@@ -37,24 +35,19 @@ from upcall.execution.start_options import (
     require_new_id,
 )
 from upcall.execution.team_factory import BuiltTeam, MakeTeam, TeamFactory
-from upcall.execution.workspaces import refuse_unusable, require_path, restore_workspace
 from upcall.extensions import find_added, load_added
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.matching import AnswersInput, match_answers
+from upcall.questions.matching import AnswersInput
 from upcall.run_reader import RunReader
 from upcall.runs.checkpoint import Checkpoint
-from upcall.runs.events import RunBranched, RunCancelled, RunForked
+from upcall.runs.events import RunCancelled
 from upcall.runs.queued import show_queued
 from upcall.runs.run import Run, RunProgress
 from upcall.runs.run_changes import record_act
 from upcall.runs.states import RunEvent, RunStatus
 from upcall.runs.steering import SentMessage
-from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
-from upcall.storage.connection import join_work
-from upcall.storage.event_log import append_event, copy_entries
 from upcall.storage.queued_answers import AnswersQueued
 from upcall.storage.store import RunStore
-from upcall.storage.stored_run import StoredRun
 from upcall.subjects.changes import RunChanges
 from upcall.subjects.forks import RunForks
 from upcall.subjects.log import RunLog
@@ -269,24 +262,43 @@ class Upcall(RunReader):
         user: str | None = None,
         workspace: str | Path | None = None,
         new_id: str | None = None,
+        replace: bool = False,
+        keep_effects: bool = False,
     ) -> Run:
         """Fork a run: repeat it from one of its questions with another answer, up to its next pause.
 
-        The original run stays unchanged, and only the work that depends on the answer is done again; agents that never
-        saw it are not called, and their questions keep their answers. Any answer can be overruled, even one from a
-        fact, an earlier answer or a parent agent. The fork has its own id, and a copy of
-        the run's workspace in its present state. `plan_fork` says beforehand what may be done again.
+        Only the work that depends on the answer is done again; agents that never saw it are not called, and their
+        questions keep their answers. Any answer can be overruled, even one from a fact, an earlier answer, a parent
+        agent or a mere assumption. The fork has its own id, and a copy of the run's workspace in its present state; the
+        run stays unchanged. `app.forks.plan` says beforehand what may be done again.
+
+        With `replace` the fork takes the place of the run (``run.replaced_by``): a run at work is stopped after its
+        step, the files that depended on the answer are put back, calls of `reversible` tools are taken back, and the
+        run is over. Effects that cannot be taken back are refused, unless `keep_effects` says that they may stay.
 
         Raises:
             UnknownRun, AnswerRefused: nothing was done.
             NotAllowed: the question is assigned to somebody else.
-            CallerError: the run did not ask it, or it cannot be answered differently.
+            CallerError: the run did not ask it, or it cannot be answered differently; a tool could not take a call
+                back.
+            EffectsRemain: effects cannot be taken back; nothing was done.
+            RunBusy: the run did not stop in time.
             TeamMismatch: the fork cannot continue with this team.
             ConfigurationError: the run's cost is limited, and a model has no price here.
             RunHeld: an operator holds runs like this one; no fork was stored.
         """
-        stream = self.fork_stream(run_id, question_id, answer, user=user, workspace=workspace, new_id=new_id)
-        return await last(stream)
+        return await last(
+            self.fork_stream(
+                run_id,
+                question_id,
+                answer,
+                user=user,
+                workspace=workspace,
+                new_id=new_id,
+                replace=replace,
+                keep_effects=keep_effects,
+            )
+        )
 
     def fork_stream(
         self,
@@ -297,51 +309,15 @@ class Upcall(RunReader):
         user: str | None = None,
         workspace: str | Path | None = None,
         new_id: str | None = None,
+        replace: bool = False,
+        keep_effects: bool = False,
     ) -> Stream:
         """Fork like `fork`; yield the events, then the `Run`."""
         if new_id is not None:
             require_new_id("new_id", new_id)
-        return stream(self._fork(run_id, question_id, answer, user, workspace, new_id or identity.new_id()))
-
-    async def _fork(
-        self,
-        run_id: str,
-        question_id: str,
-        answer: AnswersInput,
-        user: str | None,
-        workspace: str | Path | None,
-        forked_id: str,
-    ) -> Stream:
-        access = self._access_of(user)
-        run, point = await locate_fork(access, run_id, question_id)
-        await access.require_answerable(run, point.question)
-        if isinstance(answer, Mapping) and not answer:
-            raise AnswerRefused(f"No answer was given to question {point.question.id}; a branch begins with one.")
-        given = answer if isinstance(answer, Mapping) else {question_id: answer}
-        (chosen,) = match_answers(given, (point.question,), (), access.user, ())
-        begins = self._teams.phase(point.question.path[0] if point.question.path else "")
-        forked, checkpoint = fork_run(run, point, chosen, forked_id, begins)
-        Prices.require(self.settings, forked)
-        await restore_workspace(self.store, await self.store.load(run.id))
-        stored, built = await self.driver.load_team(StoredRun(forked, checkpoint, 0))
-        async with built.close_on_error():
-            named = require_path("workspace", workspace) if workspace else None
-            if named is not None:
-                refuse_unusable(named)
-            # In a thread: a large folder takes seconds, in which the leases of other runs would not be renewed.
-            config = await asyncio.to_thread(copy_workspace, forked.config, run.id, forked_id, named)
-            forked = self._begin_trace(forked.model_copy(update={"config": config}), link=config.traceparent)
-            if (hold := await self.store.holds.find(forked)) is not None:
-                raise RunHeld(forked_id, hold.as_line(), 0.0)
-            forked = ask_about_unknown_outcomes(forked, find_in_doubt(point.records))
-        await built.close()
-        with record_act(RunForked(user=access.user, run=run.id, question=point.question.id)):
-            shared = point.checkpoint.reached.pauses
-            copied = partial(copy_entries, run_id=run.id, new_id=forked_id, before=shared)
-            branched = RunBranched(user=access.user, run=forked_id, question=point.question.id)
-            also = join_work([copied, partial(append_event, run_id=run.id, event=branched)])
-            stored = await self.store.create(forked, stored.checkpoint, point.records, also=also)
-        return self.driver.advance(stored, await self._teams.build(forked), point.records)
+        wanted = ForkRequest(run_id, question_id, answer, new_id or identity.new_id(), workspace, replace, keep_effects)
+        forker = Forker(self.driver, self._teams, self.settings, self._begin_trace)
+        return stream(forker.fork(wanted, self._access_of(user)))
 
     async def resume(self, run_id: str, *, user: str | None = None, wait: bool = True) -> Run:
         """Resume a run that failed, was interrupted, lost its process, or waits for an answer to an expired

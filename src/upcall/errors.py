@@ -136,6 +136,31 @@ class AlreadyAnswered(AnswerError):
     """The question already has a different answer. The first answer stands."""
 
 
+class EffectsRemain(CallerError):
+    """Effects that depended on another answer cannot be taken back. Nothing was done."""
+
+    def __init__(self, effects: Sequence[str]) -> None:
+        count = f"{len(effects)} effect{'' if len(effects) == 1 else 's'}"
+        super().__init__(
+            f"{count} that depended on the earlier answer cannot be taken back: {'; '.join(effects)}. "
+            "Nothing was done. To do the rest again all the same: --keep-effects (keep_effects=True)."
+        )
+        self.effects = tuple(effects)
+
+
+class OverrulesAssumption(AlreadyAnswered):
+    """The answer is another than what was assumed, and the run has continued with that. A branch in the place of the
+    run does again what depended on it (`Upcall.fork` with ``replace=True``)."""
+
+    def __init__(self, question_id: str, assumed: str, run_id: str = "RUN") -> None:
+        super().__init__(
+            f"For question {question_id}, {assumed!r} was assumed, and the run has continued with that. To overrule it "
+            f"and do again what depended on it: upcall fork {run_id} {question_id} ANSWER --replace (first with "
+            "--dry-run, to see what that is)."
+        )
+        self.question_id, self.assumed = question_id, assumed
+
+
 class ModelError(UpcallError):
     """A model call failed. The run is stored as it was before the call and can be resumed."""
 

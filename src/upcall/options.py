@@ -25,17 +25,32 @@ class Options(BaseModel, frozen=True, protected_namespaces=(), defer_build=True)
     """The base of all options: frozen values."""
 
 
-class AssignRule(BaseModel, frozen=True, extra="forbid", str_strip_whitespace=True, defer_build=True):
-    """Questions that match all its conditions are for the assignee ``to``: a user's name, or ``role:NAME``.
+OnAsk: TypeAlias = Literal["wait", "assume"]
+"""What an agent does that asks: it waits for the answer, or continues with an assumption meanwhile."""
+
+
+class QuestionRule(BaseModel, frozen=True, extra="forbid", str_strip_whitespace=True, defer_build=True):
+    """The questions that match all its conditions.
 
     ``agent`` is the asker's name, or the end of its path (``lead/coder``). ``words`` must all be in the question's
     text, in any order. Without any condition every question matches.
     """
 
-    to: Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
     type: ClarificationType | None = None
     agent: Annotated[str, Field(min_length=1)] | None = None
     words: Annotated[str, Field(min_length=1)] | None = None
+
+
+class AssignRule(QuestionRule):
+    """Questions that match all its conditions are for the assignee ``to``: a user's name, or ``role:NAME``."""
+
+    to: Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
+
+
+class AskRule(QuestionRule):
+    """What an agent does that asks a question that matches all its conditions."""
+
+    do: OnAsk
 
 
 Share: TypeAlias = Annotated[float, BeforeValidator(no_flag), Field(ge=0, le=1)]
@@ -77,11 +92,29 @@ class ResolutionOptions(Options):
     unattended_limit: Annotated[
         Share,
         About(
-            "the weight above which even an `unattended` run waits for an answer; each assumption is listed with "
-            "its weight as its risk",
+            "the weight above which even a run waits for an answer that is `unattended` or assumes (`on_ask`); each "
+            "assumption is listed with its weight as its risk",
             when="where some guesses are too risky",
         ),
     ] = 1
+    on_ask: Annotated[
+        OnAsk,
+        About(
+            "what an agent does that asks: `wait` for the answer, or `assume` the question's default (or first "
+            "option) and continue; the question stays in the inbox, and another answer does again what depended on it",
+            when="to come back to a result instead of a question",
+            short="What an agent does that asks: wait, or assume its default and continue [wait].",
+            effect="it does not wait for you",
+        ),
+    ] = "wait"
+    ask_rules: Annotated[
+        list[AskRule],
+        About(
+            "what agents do with some questions instead of `on_ask`: the first rule that matches counts; see "
+            "[Nobody waits](guides/nobody-waits.md)",
+            when="to wait for some answers only",
+        ),
+    ] = []
     max_questions_run: Annotated[
         Count,
         About(

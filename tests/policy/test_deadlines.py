@@ -28,7 +28,14 @@ from worlds import model_of, pausing, team_of
 
 from upcall import AnsweredBy, Outcome, PausableAgent, Question, Run, RunStatus, Settings, Upcall, identity
 from upcall.autogen.messages import event_questions, message_answers, question_message
-from upcall.errors import AlreadyAnswered, ConfigurationError, NotAllowed, QuestionExpired, RunNotWaiting, UpcallError
+from upcall.errors import (
+    ConfigurationError,
+    NotAllowed,
+    OverrulesAssumption,
+    QuestionExpired,
+    RunNotWaiting,
+    UpcallError,
+)
 from upcall.execution.deadline_events import EXPIRY
 from upcall.policy.deadlines import EXPIRED, OVERDUE, REMINDED, explain_lapsed, note_due
 from upcall.questions.record import QuestionRecord, QuestionRecords
@@ -310,7 +317,7 @@ async def test_late_answer_is_refused_with_the_assumption_until_resumed(clock: C
     done = items[-1]
     assert isinstance(done, Run)
     assert (done.result, emitted.metadata[EXPIRY], solo.delivered[0][: len(LATE)]) == ("Done.", EXPIRED, LATE)
-    with pytest.raises(AlreadyAnswered, match=f"was answered by policy .*{LATE}.*Express"):
+    with pytest.raises(OverrulesAssumption, match=f"'Express' was assumed.*fork {asked.id} .* --replace"):
         await solo.app.answer(asked.id, "FastAPI")
 
 

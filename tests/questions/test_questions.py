@@ -238,7 +238,7 @@ def test_question_in_json_has_the_fields_of_the_contract() -> None:
 
 
 def test_answer_in_json_has_the_fields_of_the_contract() -> None:
-    contract = "question_id outcome text selected by user answered_at reason sealed"
+    contract = "question_id outcome text selected by user answered_at reason sealed provisional"
     assert list(answer().model_dump(mode="json")) == contract.split()
 
 

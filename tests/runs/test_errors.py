@@ -17,6 +17,9 @@ from upcall.errors import PortableError
 MADE: dict[type[BaseException], tuple[object, ...]] = {
     errors.UnknownRun: ("abc",),
     errors.UnknownQuestion: ("q1", ["a", "b"]),
+    errors.FieldsRefused: ("q1", {"age": "a number is needed"}, {"age": "x"}),
+    errors.OverrulesAssumption: ("q1", "Express"),
+    errors.EffectsRemain: (["mail was sent"],),
     errors.ModelReplyUnfinished: ("cut off", "length"),
     errors.StoreUnavailable: ("gone", "x.db"),
     errors.TeamMismatch: ("abc", ["one", "two"]),

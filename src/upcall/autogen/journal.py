@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -122,12 +122,22 @@ class Journal:
         """The agents that have departed from the earlier work, each with the calls in which it did."""
         self.report_delivery = on_delivery
         self._diverged: set[tuple[Any, ...]] = set()
+        self._whole: list[CallPath] = []
+        """The calls whose outcomes were replayed."""
 
     @property
     def records(self) -> dict[str, str]:
         """All records since the last checkpoint."""
         known = {**self._records, **self._buffer.records}
         return {key: text for key, text in known.items() if text is not None}
+
+    @property
+    def done(self) -> dict[str, str]:
+        """The records of what was done here; a fork begins with what its run did later, too."""
+        used, whole = self._taken | self._buffer.records.keys(), self._whole
+        return {
+            key: text for key, text in self.records.items() if not self._is_fork or _is_done(key, text, used, whole)
+        }
 
     async def flush(self) -> None:
         """Write all pending records; see `RecordBuffer.flush`."""
@@ -147,12 +157,7 @@ class Journal:
         """Return the recorded reply to a model call of `agent`, or request one with `fetch` and record it, unless the
         human wants the run to stop.
 
-        The call is identified by its messages, in any order, and its `options`. In a replay, members that work at the
-        same time may have received more or fewer of each other's messages: a request without a record gets the next
-        unused reply to the same agent.
-
-        A new reply is written together with its consequences, or soon: a kill in between costs only this call.
-        Everything that led to the request is written before it.
+        The call is identified by its messages, in any order, and its `options`.
 
         Raises:
             ModelReplyInvalid: the reply cannot be stored, so nothing could be resumed from it.
@@ -271,7 +276,7 @@ class Journal:
         number = self._counts.get(asker, 0)
         self._counts[asker] = number + 1
         known = _read(ReplyRecord, text).model_copy(
-            update={"who": asker, "number": number, "place": self._next_place()}
+            update={"who": asker, "number": number, "place": self._next_place(), "own": None}
         )
         self._buffer.write_later({key: _dump(known)})
         return known
@@ -298,6 +303,7 @@ class Journal:
         run: Callable[[], Awaitable[ToolOutcome]],
         *,
         idempotent: bool,
+        reversible: bool = False,
         answers: Sequence[str] = (),
     ) -> ToolOutcome:
         """Return the recorded outcome of a tool call of `agent`, or run the tool with `run` and record its outcome.
@@ -321,8 +327,9 @@ class Journal:
                 return record.outcome
         if text is None and not has_departed:
             earlier = self.earlier.take("tool", [current_path(), agent, call_id, tool, given, *answers])
-            if earlier is not None and (outcome := _read(ToolRecord, earlier).outcome) is not None:
-                self._buffer.write_later({key: earlier})
+            if earlier is not None and (outcome := (known := _read(ToolRecord, earlier)).outcome):
+                known = known.model_copy(update={"place": self._place, "own": None})
+                self._buffer.write_later({key: known.model_dump_json(exclude_none=True)})
                 return outcome
         above = current_path()
         intent = ToolRecord(
@@ -333,6 +340,7 @@ class Journal:
             idempotent=idempotent,
             place=self._place,
             own=self._is_fork or None,
+            reversible=reversible or None,
         )
         self._started[key] = intent
         start = time.monotonic()
@@ -350,6 +358,7 @@ class Journal:
 
     def _forget_below(self, call: CallPath) -> None:
         """Expect no replay of the replies that were given inside a call whose outcome is replayed."""
+        self._whole.append(call)
         self._unused = {key: path for key, path in self._unused.items() if path[: len(call)] != call}
 
     async def _before_it_runs(self, key: str, records: Mapping[str, str | None]) -> None:
@@ -456,6 +465,18 @@ class Journal:
             number += 1
         self._taken.add(key)
         return key
+
+
+def _is_done(key: str, text: str, used: Collection[str], whole: Sequence[CallPath]) -> bool:
+    """Return whether a record was used, or is of something that was done inside one of the `whole` calls."""
+    if key in used or not key.startswith(("model:", "tool:")):
+        return True
+    if key.startswith("model:"):
+        above = _read(ReplyRecord, text).above
+    else:
+        call = _read(ToolRecord, text)
+        above = tuple(zip(call.path, call.calls, strict=True))[:-1]
+    return any(above[: len(each)] == each for each in whole)
 
 
 def find_unfinished(records: Mapping[str, str]) -> dict[str, ToolRecord]:

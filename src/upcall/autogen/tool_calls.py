@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 ToolT = TypeVar("ToolT")
 
+TakeBack: TypeAlias = Callable[..., Any]
+"""Takes a call of a tool back: a function of the same arguments, plain or async."""
+
 _IDEMPOTENT = "upcall_idempotent"
+_UNDO = "upcall_undo"
 
 
 def idempotent(tool: ToolT) -> ToolT:
@@ -27,6 +31,26 @@ def idempotent(tool: ToolT) -> ToolT:
 def is_idempotent(*tools: object) -> bool:
     """Return whether one of these is declared so: a tool, the function it was made of, the workbench it is in."""
     return any(getattr(tool, _IDEMPOTENT, False) is True for tool in tools)
+
+
+def reversible(undo: TakeBack) -> Callable[[ToolT], ToolT]:
+    """Declare how a call of a tool (a function or an AutoGen tool) is taken back, as a decorator: ``undo`` is called
+    with the same arguments.
+
+    It is called where a branch takes the place of its run (`Upcall.fork`) and the call depended on the answer that is
+    another one now. A kill in between can make it happen twice, so it must do no harm then.
+    """
+
+    def declare(tool: ToolT) -> ToolT:
+        setattr(getattr(tool, "__func__", tool), _UNDO, undo)
+        return tool
+
+    return declare
+
+
+def find_undo(*tools: object) -> TakeBack | None:
+    """Return how calls of a tool are taken back, if one of these says it: the tool, the function it was made of."""
+    return next((undo for tool in tools if callable(undo := getattr(tool, _UNDO, None))), None)
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,10 @@ class Driver:
         answers = await self._accept(stored, run, given, access)
         if not answers and not (queued and run.under_way):  # Otherwise its worker may be gone before it took them in.
             return access.filter_items(run, only(run))
+        confirms = all(run.records[each.question_id].is_provisional for each in answers)
+        if answers and confirms and not run.under_way:  # Nobody waits for it.
+            stored = await self.store.save(stored, run.record_answers(answers))
+            return access.filter_items(run, only(stored.run))
         if run.waiting:
             try:
                 return access.filter_items(run, await (self.take if wait else self._queue_answers)(stored, answers))
@@ -112,12 +116,13 @@ class Driver:
                 if (await self.store.load(run.id)).version == stored.version:
                     raise
                 return await self.answer(run.id, given, access, wait=wait)
-        job = None if wait else await self._prepare_job(run, stored.version)
+        job = None if wait or confirms else await self._prepare_job(run, stored.version)
         if not await access.enqueue(run, answers, also=job):
             return await self.answer(run.id, given, access, wait=wait)  # Its team has paused in the meantime.
-        if not wait:
+        if not (wait or confirms):
             self.work_here(run.id, stored.version)
-        if not wait or run.status is RunStatus.QUEUED or await self.store.leases.find_worker(stored) is not None:
+        is_left = confirms or not wait or run.status is RunStatus.QUEUED
+        if is_left or await self.store.leases.find_worker(stored) is not None:
             return access.filter_items(run, only(run.record_answers(answers)))
         return access.filter_items(run, await self.resume(await self.store.load(run.id), access.user))
 
@@ -293,7 +298,7 @@ class Driver:
                 acting = nullcontext() if was_queued else record_act(RunResumed(user=user))
                 with suppress(AnswersQueued), acting:
                     queued = await self.store.queue.read(run.id)
-                    answers = [each for each in queued if each.question_id in {one.id for one in run.open_questions}]
+                    answers = run.records.select_new(queued)
                     reached = self._teams.phase_reached(run)
                     again = replace(stored, run=run.apply(reached, error=None))
                     going_on, checkpoint, _ = take_answers(again, add_expired(run, answers), reached, self._teams.phase)
@@ -400,7 +405,7 @@ class Driver:
             stored,
             self.store,
             self._teams.phase,
-            resolver=AnswerResolver(run.config, run.records, run.config.facts, built.matcher),
+            resolver=AnswerResolver(run.config, run.records, run.config.facts, built.matcher, branch.repeated),
             records=records,
             options=options,
             stops_since=stops_since,

@@ -15,12 +15,16 @@ from types import MappingProxyType
 from upcall.autogen.messages import list_answers
 from upcall.errors import UnknownRun
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
+from upcall.questions.record import Answered
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.dependence import find_dependent_work, leave_out_repeatable
 from upcall.runs.journal_records import EarlierWork
 from upcall.runs.run import Run
 from upcall.storage.databases import run_in_thread
 from upcall.storage.store import RunStore
+
+MAX_REPEATED = 1_000
+"""How many answers of runs whose place others took are known to the last one."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +34,13 @@ class BranchedWork:
     Attributes:
         work: what was done there between their checkpoints, oldest first; of the nearest run first.
         answers: the human's answers there, by question.
+        repeated: those that are given to the same question again, whatever it depends on, with their questions, oldest
+            first: where the fork took the place of a run, that one's.
     """
 
     work: Sequence[EarlierWork] = ()
     answers: Mapping[str, Answer] = field(default_factory=lambda: MappingProxyType({}))
+    repeated: Sequence[Answered] = ()
 
 
 NO_BRANCH = BranchedWork()
@@ -43,12 +50,13 @@ async def load_branched_work(store: RunStore, run: Run) -> BranchedWork:
     """Load what a fork has from the runs above it; nothing for a run that is no fork. What was removed since is
     missing, and is done again.
 
-    Its own run comes first. Of the runs above that one only the replies count: they answer the same request, whatever
-    was done since.
+    Its own run comes first, from its beginning on. Of the runs above that one only the replies count: they answer the
+    same request, whatever was done since.
     """
     work: list[EarlierWork] = []
     answers: dict[str, Answer] = {}
-    begin, seen, own = run, {run.id}, await store.bare_checkpoints(run.id)
+    repeated: list[Answered] = []
+    begin, seen = run, {run.id}
     while run.forked_from is not None and run.forked_from not in seen:
         fork = run
         seen.add(run.forked_from)
@@ -57,15 +65,45 @@ async def load_branched_work(store: RunStore, run: Run) -> BranchedWork:
         except UnknownRun:
             break
         run = stored.run
-        above = await store.bare_checkpoints(run.id)
-        done = await run_in_thread(partial(_list_kept, fork, run, above, stored.records, own[:1]))
+        kept = {each.question_id: each for each in run.answers if _is_kept(run, each, fork.forked_at)}
+        if run.replaced_by == fork.id and len(repeated) < MAX_REPEATED:
+            repeated[:0] = [(run.asked[each], answer) for each, answer in kept.items()]
         if fork is begin:
-            work += done
-            answers = {each.question_id: each for each in run.answers if _is_kept(run, each, fork.forked_at)}
+            first = (await store.bare_checkpoints(begin.id))[:1]
+            above = await load_timeline(store, run, bare=True)
+            work += await run_in_thread(partial(_list_kept, begin, run, above, stored.records, first))
+            answers = kept
         else:
-            work += map(_keep_replies, done)
-        own = above
-    return BranchedWork(work, answers)
+            work += map(_keep_replies, list_work(run.id, await store.bare_checkpoints(run.id), stored.records))
+    return BranchedWork(work, answers, repeated)
+
+
+async def load_timeline(store: RunStore, run: Run, *, bare: bool = False) -> Sequence[Checkpoint]:
+    """Load the checkpoints of a run from its beginning on, oldest first: those of a fork come after those of the runs
+    above it that it shares with them. Where one of these was removed, it begins behind that.
+
+    Args:
+        bare: without the states of their teams.
+    """
+    own = await (store.bare_checkpoints(run.id) if bare else store.checkpoints(run.id))
+    if run.forked_from is None or not own:
+        return own
+    try:
+        above = (await store.load_head(run.forked_from)).run
+    except UnknownRun:
+        return own
+    earlier = [_name_lineage(each, above.id) for each in await load_timeline(store, above, bare=bare)]
+    epoch = own[0].reached.name_epoch(run.id)
+    at = next((place for place, each in enumerate(earlier) if each.reached.name_epoch(above.id) == epoch), None)
+    if at is None:
+        return own
+    return [*earlier[:at], own[0].model_copy(update={"journal": earlier[at].journal}), *own[1:]]
+
+
+def _name_lineage(checkpoint: Checkpoint, run_id: str) -> Checkpoint:
+    reached = checkpoint.reached
+    named = reached.model_copy(update={"lineage": reached.lineage or run_id})
+    return checkpoint.model_copy(update={"progress": named})
 
 
 def list_work(run_id: str, checkpoints: Sequence[Checkpoint], journal: Mapping[str, str]) -> list[EarlierWork]:
@@ -97,7 +135,8 @@ def _list_kept(
         since, is_open = first[0].reached.name_epoch(fork.id), is_asked_before(question.id, first[0])
     else:
         since, is_open = work[0].epoch, False
-    return leave_out_repeatable(work, find_dependent_work(work, question, since, is_open=is_open))
+    dependent = find_dependent_work(work, question, since, is_open=is_open)
+    return leave_out_repeatable(work, dependent, is_reversed=run.replaced_by == fork.id)
 
 
 def _keep_replies(work: EarlierWork) -> EarlierWork:

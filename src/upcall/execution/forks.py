@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from upcall.autogen.messages import ANSWERS, answer_message, list_answers, message_answers
 from upcall.errors import CallerError, require_type
 from upcall.execution.access import RunAccess
-from upcall.execution.earlier_work import is_asked_before, list_work
+from upcall.execution.earlier_work import is_asked_before, list_work, load_timeline
 from upcall.execution.prices import Prices
 from upcall.questions.answer import Answer
 from upcall.questions.matching import resolve_id
@@ -22,11 +22,12 @@ from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.config import RunConfig
 from upcall.runs.dependence import DependentWork, find_dependent_work, leave_out_repeatable
 from upcall.runs.file_changes import Change, count_signs, list_standing
-from upcall.runs.journal_records import EarlierWork, ToolRecord
+from upcall.runs.journal_records import EarlierWork, ToolRecord, disown
 from upcall.runs.run import Run, Usage
 from upcall.runs.states import RunEvent
 from upcall.runs.unknown_outcomes import is_about_unknown_outcome
 from upcall.storage.change_log import StoredChanges
+from upcall.storage.stored_run import StoredRun
 from upcall.text import one_line, show_name
 from upcall.trees import TreeTooDeep, copy_tree
 
@@ -69,7 +70,9 @@ class ForkPlan:
         model_calls_again: model calls that may be made again, by agent.
         tool_calls_again: tool calls that may be made again, by agent and tool.
         tokens_again: how many tokens these model calls took in the run; 0 where that is not known.
-        effects: the calls among them that are not idempotent, each as ``agent: tool(arguments)``.
+        effects: the calls among them that are not idempotent, each as ``agent: tool(arguments)``; where the fork takes
+            the place of its run, what of their effects cannot be taken back.
+        taken_back: where it does, the calls and files that are taken back before.
     """
 
     question: Question
@@ -81,6 +84,7 @@ class ForkPlan:
     tool_calls_again: dict[str, int]
     tokens_again: int = 0
     effects: tuple[str, ...] = ()
+    taken_back: tuple[str, ...] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the plan as a JSON object for the command line."""
@@ -95,6 +99,7 @@ class ForkPlan:
                 "tokens": self.tokens_again,
                 "effects": list(self.effects),
             },
+            **({} if self.taken_back is None else {"taken_back": list(self.taken_back)}),
         }
 
     def lines(self) -> list[str]:
@@ -109,22 +114,23 @@ class ForkPlan:
             _some(self.answers_again, "answer"),
         ]
         answer_text = self.answered.as_text() if self.answered is not None else "not answered yet"
+        stays = "Its first effect stays" if self.taken_back is None else "It cannot be taken back"
         return [
             f"{self.question.asker_for_whom()} asked: {self.question.question} - {answer_text}",
             f"Kept: {_some(self.kept_answers, 'other answer')}, {_some(self.kept_model_calls, 'model call')}.",
             f"May be done again: {', '.join(again)}.",
-            *(f"Its first effect stays: {each}" for each in self.effects),
+            *(f"Taken back before: {each}" for each in self.taken_back or ()),
+            *(f"{stays}: {each}" for each in self.effects),
         ]
 
 
 def find_fork_point(
     run: Run, checkpoints: Sequence[Checkpoint], journal: Mapping[str, str], question_id: str
 ) -> ForkPoint | None:
-    """Find where a fork with another answer to a question begins; None if the work before it is not stored with
-    this run, because it is a fork itself, or was pruned.
+    """Find where a fork with another answer to a question begins; None if the work before it is not stored any more.
 
     Args:
-        checkpoints: all checkpoints of the run, oldest first.
+        checkpoints: all checkpoints of the run from its beginning on, oldest first.
         journal: the journal since the last one.
 
     Raises:
@@ -205,7 +211,7 @@ def plan_fork(run: Run, point: ForkPoint) -> ForkPlan:
     if work is not None:
         models = Counter("/".join([*(agent for agent, _ in each.above), each.agent]) for each in work.replies)
         tools = Counter("/".join([*each.path, each.tool]) for each in work.tools.values())
-        tokens, effects = work.count_tokens(), tuple(map(_show_call, work.list_effects()))
+        tokens, effects = work.count_tokens(), tuple(map(show_call, work.list_effects()))
     else:
         models = _count_model_calls(run.usage) - _count_model_calls(then.usage)
         tools = Counter(run.tools) - Counter(then.tools)
@@ -231,7 +237,8 @@ def _count_model_calls(usage: Mapping[str, Usage]) -> Counter[str]:
     return Counter({agent: used.model_calls for agent, used in usage.items()})
 
 
-def _show_call(record: ToolRecord) -> str:
+def show_call(record: ToolRecord) -> str:
+    """Show a tool call on one line."""
     return one_line(f"{record.path[-1]}: {show_name(record.tool)}({record.arguments})", _RESULT_CHARS)
 
 
@@ -398,36 +405,36 @@ def _some(count: int, what: str) -> str:
 
 
 def _find_dependent(
-    point: ForkPoint, run_id: str, checkpoints: Sequence[Checkpoint], journal: Mapping[str, str]
+    point: ForkPoint, run_id: str, checkpoints: Sequence[Checkpoint], journal: Mapping[str, str], *, replaces: bool
 ) -> ForkPoint:
     """Return the point with what may depend on its answer; the calls that are to be made again are no records of it."""
     later = checkpoints[checkpoints.index(point.checkpoint) + 1 :]
+    point = replace(point, records=disown(point.records))
     if not all(each.journal for each in later):
         return point
     since, is_open = point.checkpoint.reached.name_epoch(run_id), is_asked_before(point.question.id, point.checkpoint)
     work = list_work(run_id, checkpoints, journal)
     dependent = find_dependent_work(work, point.question, since, is_open=is_open)
-    (own,) = leave_out_repeatable([EarlierWork(since, point.records)], dependent)
+    (own,) = leave_out_repeatable([EarlierWork(since, point.records)], dependent, is_reversed=replaces)
     return replace(point, records=own.records, dependent=dependent)
 
 
-async def locate_fork(access: RunAccess, run_id: str, question_id: str) -> tuple[Run, ForkPoint]:
-    """Find where to fork, and in which run: the shared part of a fork is stored with its original run."""
+async def locate_fork(
+    access: RunAccess, run_id: str, question_id: str, *, replaces: bool = False
+) -> tuple[StoredRun, ForkPoint]:
+    """Find where to fork a run, also in what it shares with the runs above it; maybe to take its place."""
     require_type("question_id", question_id, str, "the id of a question")
-    stored = await access.load_owned(run_id, "fork")
-    if stored.run.config.is_external:
-        raise CallerError(f"The askers of run {stored.run.id} are other programs; a fork could not repeat their work.")
     while True:
+        stored = await access.load_owned(run_id, "fork")
         run = stored.run
-        checkpoints = await access.store.checkpoints(run.id)
-        version, stored = stored.version, await access.store.load(run.id)
-        if stored.version != version:  # Answered meanwhile, it has other checkpoints.
-            continue
+        if run.config.is_external:
+            raise CallerError(f"The askers of run {run.id} are other programs; a fork could not repeat their work.")
+        checkpoints = await load_timeline(access.store, run)
+        if (await access.store.load_head(run.id)).version != stored.version:
+            continue  # Answered meanwhile, it has other checkpoints.
         point = find_fork_point(run, checkpoints, stored.records, question_id)
-        if point is not None:
-            return run, _find_dependent(point, run.id, checkpoints, stored.records)
-        if run.forked_from is None:
+        if point is None:
             raise CallerError(
                 f"Run {run_id} cannot be forked at question {question_id}: what was done before it is no longer stored."
             )
-        stored = await access.load_owned(run.forked_from, "fork")
+        return stored, _find_dependent(point, run.id, checkpoints, stored.records, replaces=replaces)

@@ -82,12 +82,15 @@ class QuestionPublisher:
                 self._gate.hold(answer_event(record.question, record.answer))
 
     def take(self, came: Sequence[Answer]) -> bool:
-        """Record the answers to open questions, and to their duplicates; return whether there were any."""
-        answers = [each for each in came if (record := self.records.get(each.question_id)) and not record.is_closed]
+        """Record the answers to open questions, and to their duplicates, and the human's word for assumptions, which no
+        asker waits for; return whether there were any."""
+        new = self.records.select_new(came)
+        confirmed = [each for each in new if self.records[each.question_id].is_closed]
+        answers = [each for each in new if each not in confirmed]
         answers = answer_duplicates(answers, self.records) if answers else []
-        self.resolver.close(answers)
+        self.resolver.close([*answers, *confirmed])
         self._undelivered += answers
-        return bool(answers)
+        return bool(answers or confirmed)
 
     def deliver(self) -> None:
         """Pass the answers that are stored now to the agents that wait for them."""

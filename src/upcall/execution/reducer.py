@@ -42,6 +42,7 @@ from upcall.autogen.messages import (
 from upcall.progress import PROGRESS
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
+from upcall.questions.record import QuestionRecord
 from upcall.runs.budget import settle as settle_budget
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.outputs import Classification
@@ -187,9 +188,7 @@ def take_answers(
     """
     run, checkpoint, event, doubts = stored.run, stored.checkpoint, reached, stored.run.records.unknown_outcomes
     brought = [
-        each
-        for each in answers
-        if each.question_id not in doubts and not run.records[each.question_id].asked_since_checkpoint
+        each for each in answers if each.question_id not in doubts and not _is_known(run.records[each.question_id])
     ]
     if brought:
         checkpoint, target = deliver_answers(checkpoint, brought, run.open_questions)
@@ -201,6 +200,11 @@ def take_answers(
     if len(decided) < len(doubts):
         event = RunEvent.ASKED
     return settle_budget(run.record_answers(answers), answers, event), checkpoint, decided
+
+
+def _is_known(record: QuestionRecord) -> bool:
+    """Return whether a run's team needs no message with the answer: it asks again, or continued with an assumption."""
+    return record.asked_since_checkpoint or record.is_provisional
 
 
 def lacks_result(run: Run) -> bool:

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator
 from inspect import unwrap
 from types import CodeType
 
-from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import Team
 
-from upcall.agents.parts import list_parts, toolset_of
-from upcall.autogen.internals import assistant_parts, function_of, static_tools
+from upcall.agents.parts import list_parts, list_tools
+from upcall.autogen.internals import function_of
 from upcall.questions.secrets import require_key
 from upcall.questions.tool_context import ask_secret
 
@@ -29,18 +28,10 @@ def refuse_without_key(team: Team) -> None:
 
 def _secret_tools(team: Team) -> Iterator[tuple[str, str]]:
     for part in list_parts(team):
-        for name, tool in _tools_of(part).items():
+        for name, tool in list_tools(part).items():
             function = function_of(tool)
             if function is not None and _calls_ask_secret(function):
                 yield str(getattr(part, "name", "")), name
-
-
-def _tools_of(part: object) -> dict[str, object]:
-    own, toolset = dict[str, object](), toolset_of(part)
-    workbenches = assistant_parts(part).workbenches if isinstance(part, AssistantAgent) else ()
-    if toolset is not None:
-        own, workbenches = {**toolset.tools}, toolset.workbenches
-    return {**own, **{name: tool for each in workbenches for name, tool in static_tools(each).items()}}
 
 
 def _calls_ask_secret(function: Callable[..., object]) -> bool:

@@ -60,6 +60,7 @@ from upcall.execution.segment_writer import SegmentWriter
 from upcall.execution.steering import RunSteering
 from upcall.policy.resolver import AnswerResolver
 from upcall.questions.answer import Answer
+from upcall.questions.question import Question
 from upcall.runs.budget import ask_about_budget, find_open
 from upcall.runs.run import Run, RunProgress, add_usage
 from upcall.runs.states import RunEvent, RunStatus
@@ -154,6 +155,7 @@ class RunSegment:
             earlier=branch.work,
         )
         self._known_answers = branch.answers
+        resolver.find_kept = self._find_kept
         self._questions = QuestionPublisher(stored.run, resolver)
         begin = stored.checkpoint.progress
         self._state = SegmentState(begin.restore(stored.run) if begin else stored.run)
@@ -346,15 +348,18 @@ class RunSegment:
     def _find_known_answers(self) -> Sequence[Answer]:
         """Return the answers that open questions have in the run that this one was forked from. They have one where the
         same call asks them, so that they do not depend on what is different here."""
-        found = []
-        for record in self._questions.records.open if self._known_answers else ():
-            same = (
-                self._writer.journal.earlier.question_ids(record.id) if record.asked_since_checkpoint else [record.id]
-            )
-            known = next((self._known_answers[each] for each in same if each in self._known_answers), None)
-            if known is not None:
-                found.append(known.model_copy(update={"question_id": record.id}))
-        return found
+        found = (
+            self._find_kept(record.question, is_new=record.asked_since_checkpoint)
+            for record in self._questions.records.open
+        )
+        return [each for each in found if each is not None]
+
+    def _find_kept(self, question: Question, *, is_new: bool = True) -> Answer | None:
+        if not self._known_answers:
+            return None
+        same = self._writer.journal.earlier.question_ids(question.id) if is_new else [question.id]
+        known = next((self._known_answers[each] for each in same if each in self._known_answers), None)
+        return None if known is None else known.model_copy(update={"question_id": question.id})
 
     async def _store_end(self, team_state: dict[str, Any]) -> SegmentOutcome:
         self._questions.cancel_unwaited()

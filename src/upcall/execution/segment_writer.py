@@ -118,7 +118,7 @@ class SegmentWriter:
         If the run got answers since its checkpoint, a fork cannot be at that point again without it; if it has paused
         before, a fork at an earlier question does not do that work again."""
         has_answers = len(run.answers) > self._answered
-        return self.journal.records if has_answers or (self._keeps_journals and self.pauses > 0) else {}
+        return self.journal.done if has_answers or (self._keeps_journals and self.pauses > 0) else {}
 
     async def read_transcript(self) -> None:
         """Continue the transcript of this segment, if it was interrupted before."""

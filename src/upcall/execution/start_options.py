@@ -19,7 +19,7 @@ from upcall.autogen.messages import USER
 from upcall.budget import BudgetInput, read_budget
 from upcall.config_source import describe_wrong, list_known
 from upcall.errors import ConfigurationError
-from upcall.options import OnExpiry
+from upcall.options import OnAsk, OnExpiry
 from upcall.policy.facts import parse_facts
 from upcall.questions.matching import is_text
 from upcall.runs.config import RUN_ID, Fact, RunId
@@ -64,6 +64,8 @@ class StartOptions(TypedDict, total=False):
         facts: standing answers for this run, used before those of the settings: ``{"framework": "Express"}``.
         unattended: whether nobody is there to answer, so that questions get their default, listed in
             `Run.assumptions`; a risk confirmation still waits.
+        on_ask: what an agent does that asks: ``wait`` for the answer, or ``assume`` the question's default (or first
+            option) and continue; the question stays in the inbox.
         expires_after: how long each question of the run waits: seconds, or a text like ``2h``.
         on_expiry: what happens after that; see `Upcall.expire`.
         budget: how much the run may use before it pauses and asks whether it may continue: a text like ``50 calls,
@@ -86,6 +88,7 @@ class StartOptions(TypedDict, total=False):
     data_sources: Sequence[str] | None
     facts: Mapping[str, Any] | None
     unattended: bool | None
+    on_ask: OnAsk | None
     expires_after: Annotated[float | str | timedelta | None, BeforeValidator(_read_duration)]
     on_expiry: OnExpiry | None
     budget: Annotated[BudgetInput | None, BeforeValidator(read_budget)]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from upcall.errors import RunNotWaiting, UpcallError
+from upcall.errors import OverrulesAssumption, RunNotWaiting, UpcallError
 from upcall.policy.approval import allow_others
 from upcall.policy.authorization import Authorization
 from upcall.policy.deadlines import add_expired, explain_end, refuse_late
-from upcall.policy.duplicates import answer_duplicates
+from upcall.policy.duplicates import answer_duplicates, repeat_answer
 from upcall.questions.answer import Answer, AnsweredBy
 from upcall.questions.matching import AnswersInput, match_answers
-from upcall.runs.run import Run
+from upcall.runs.run import Run, list_assumed
 from upcall.runs.states import RunStatus
 
 _ANYBODY = Authorization()
@@ -54,24 +54,46 @@ def accept(
 
     Raises:
         RunNotWaiting, UnknownQuestion, AnswerRefused, AlreadyAnswered: it is refused; nothing may be stored.
+        OverrulesAssumption: it is another answer than what was assumed.
     """
     if (intrusion := access.find_intrusion(run, given)) is not None:
         return Acceptance(refusal=intrusion, is_intrusion=True)
     seen = access.restrict(run)
+    if run.replaced_by is not None:
+        raise RunNotWaiting(f"Run {run.id} was continued with another answer, as run {run.replaced_by}.")
     if run.status in (RunStatus.CANCELLED, RunStatus.EXPIRED) or not (seen.questions or seen.answers):
         raise RunNotWaiting(f"Run {run.id} is {run.status} and waits for no answer.{explain_end(seen)}")
-    answers = _match(seen, given, access)
-    if not answers:
-        return Acceptance()
+    try:
+        answers = _match(seen, given, access)
+    except OverrulesAssumption as error:
+        raise OverrulesAssumption(error.question_id, error.assumed, run.id) from error
+    if not any(not run.records[each.question_id].is_provisional for each in answers):
+        return Acceptance((*answers, *_confirm_duplicates(run, answers)))
     if (late := refuse_late(run, answers, seen, now)) is not None:
         return Acceptance(refusal=late.refusal, ended=late.run)
     if not (run.waiting or run.under_way):
         raise RunNotWaiting(f"Run {run.id} is {run.status}; resume it first, then answer: upcall resume {run.id}")
-    answers = allow_others(answer_duplicates(answers, run.records), run.records)
+    confirmed = [each for each in answers if run.records[each.question_id].is_provisional]
+    new = [each for each in answers if each not in confirmed]
+    confirmed += _confirm_duplicates(run, confirmed)
+    answers = [*allow_others(answer_duplicates(new, run.records), run.records), *confirmed]
     return Acceptance(tuple(add_expired(run, answers, now) if run.waiting else answers))
 
 
+def _confirm_duplicates(run: Run, confirmed: Sequence[Answer]) -> list[Answer]:
+    """Return the same words for the questions with the same meaning, for which the same is assumed."""
+    given = {each.question_id: each for each in confirmed}
+    return [
+        repeated
+        for record in run.records.provisional
+        if record.duplicate_of in given and record.id not in given
+        if (repeated := repeat_answer(run.asked[record.duplicate_of], given[record.duplicate_of], record.question))
+    ]
+
+
 def _match(seen: Run, given: AnswersInput, access: Authorization) -> list[Answer]:
+    if not seen.questions and not isinstance(given, Mapping) and len(assumed := list_assumed(seen)) == 1:
+        given = {assumed[0].id: given}
     if not seen.questions and not isinstance(given, Mapping):
         humans = [each for each in seen.answers if each.by is AnsweredBy.HUMAN]
         given = {(humans or seen.answers)[-1].question_id: given}

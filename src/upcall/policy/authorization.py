@@ -27,7 +27,7 @@ from upcall.questions.answer import Answer, AnsweredBy
 from upcall.questions.matching import AnswersInput, resolve_id
 from upcall.questions.question import Question
 from upcall.runs.config import RootTeamConfig, RunConfig
-from upcall.runs.run import Run
+from upcall.runs.run import Run, list_assumed
 from upcall.runs.run_page import EVERYBODY, RunPage, StoredPage, Viewer, is_storable
 
 NOT_SHOWN = "(the task of somebody else)"
@@ -51,20 +51,25 @@ class InboxEntry(_InboxFields):
         question: the question.
         task: the task of the run; empty for a user who sees only the question.
         user: the owner of the run; None is the operator.
+        assumed: what its asker has continued with: the same answer confirms that, another one makes a branch.
     """
 
     user: str | None = None
+    assumed: str | None = None
 
     @classmethod
     def of(cls, run: Run, question: Question, task: str) -> InboxEntry:
         """Return an entry for a question of a run, with the task as far as it is shown."""
         entry = cls(run.id, question, task)
         entry.user = run.user
+        answer = run.records[question.id].answer
+        entry.assumed = None if answer is None else answer.text
         return entry
 
     def as_json(self) -> dict[str, Any]:
-        """Return the question as JSON, with its run and the run's task."""
-        return {"run_id": self.run_id, "task": self.task, **self.question.as_json()}
+        """Return the question as JSON, with its run and the run's task, and what was assumed."""
+        assumed = {} if self.assumed is None else {"assumed": self.assumed}
+        return {"run_id": self.run_id, "task": self.task, **self.question.as_json(), **assumed}
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Return its display in a notebook."""
@@ -172,7 +177,8 @@ class Authorization:
         if self.sees_whole(run):
             return run
         own = {question.id for question in self._list_own_answered(run)}
-        own |= {question.id for question in run.open_questions if self.may_answer(run, question)}
+        asked = (*run.open_questions, *list_assumed(run))
+        own |= {question.id for question in asked if self.may_answer(run, question)}
         team = RootTeamConfig(workspace=Path()) if run.config.team else None
         config = RunConfig(team=team, kind=run.config.kind)
         return run.restrict(task=NOT_SHOWN, records=run.records.keep(own), config=config)
@@ -193,12 +199,13 @@ class Authorization:
         return seen
 
     def inbox(self, page: RunPage) -> OpenQuestions:
-        """Return the open questions of the runs that are the user's to answer, oldest first."""
-        waiting = [run for run in page if run.waiting or run.under_way]
+        """Return the open questions of the runs that are the user's to answer, and those that have only an assumption,
+        oldest first."""
         entries = [
             InboxEntry.of(run, question, run.task if self.sees_whole(run) else "")
-            for run in waiting
-            for question in self.answerable(run)
+            for run in page
+            for question in (*(self.answerable(run) if run.waiting or run.under_way else ()), *list_assumed(run))
+            if self.may_answer(run, question)
         ]
         found = OpenQuestions(sorted(entries, key=lambda entry: (entry.question.asked_at, entry.run_id)))
         found.damaged, found.next = page.damaged, page.next
@@ -224,7 +231,7 @@ class Authorization:
         if self.unlimited:
             return None
         named = _list_named(given)
-        seen = run.open_questions if named else run.questions
+        seen = (*run.open_questions, *list_assumed(run)) if named else run.questions
         others = [question for question in seen if not self.may_answer(run, question)]
         if named:
             others = [question for question in others if _names(named, question.id)]

@@ -2,8 +2,8 @@
 
 No process has to be running when a deadline passes, so the next one that looks acts on it: `Upcall.expire`, an answer,
 a resume. Deadlines are stored in UTC. What was once recorded - an answer, an end, that a question is overdue - stays
-valid whatever the clock says later. Silence approves nothing: `upcall.policy.resolver.answer_by_default` decides what
-it results in. A question about a call in doubt never expires: only the human can know.
+valid whatever the clock says later. Silence approves nothing: `upcall.policy.assumptions.answer_by_default` decides
+what it results in. A question about a call in doubt never expires: only the human can know.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from upcall.errors import (
     QuestionExpired,
     RunNotWaiting,
 )
-from upcall.policy.resolver import answer_by_default
+from upcall.policy.assumptions import answer_by_default, hold_for_now
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Question, format_time
 from upcall.questions.record import QuestionRecord
@@ -42,7 +42,9 @@ def expired_answers(run: Run, now: datetime | None = None) -> list[Answer]:
     """Return the outcomes of the questions that have expired; nothing if they wait on, or if the run ends with them."""
     if run.config.on_expiry != "assume":
         return []
-    return [answer_by_default(question, explain_expiry(question)) for question in run.records.list_overdue(now)]
+    outcomes = [answer_by_default(question, explain_expiry(question)) for question in run.records.list_overdue(now)]
+    # What a program outside did with an assumption cannot be done again.
+    return outcomes if run.config.is_external else [hold_for_now(each) or each for each in outcomes]
 
 
 def add_expired(run: Run, answers: Sequence[Answer], now: datetime | None = None) -> list[Answer]:

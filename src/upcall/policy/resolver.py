@@ -17,13 +17,13 @@ from typing import TypeAlias
 from upcall import identity
 from upcall.errors import AnswerRefused
 from upcall.options import ResolutionOptions
+from upcall.policy.assumptions import answer_by_default, assume_for_now
 from upcall.policy.duplicates import OriginalIndex, repeat_answer, share_secrets
 from upcall.policy.facts import has_answer
-from upcall.policy.routing import find_assignee
+from upcall.policy.routing import find_assignee, find_on_ask
 from upcall.policy.same_question import QuestionKey, have_same_fields, is_same_question, question_key
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.choices import read_default
-from upcall.questions.matching import parse_answer, parse_unsealed
+from upcall.questions.matching import parse_answer
 from upcall.questions.question import Question
 from upcall.questions.record import Answered, QuestionRecord, QuestionRecords
 from upcall.questions.reply_intents import STAGE_WORDS
@@ -56,6 +56,7 @@ class AnswerResolver:
         records: the run's at the start of the work.
         facts: standing answers by level; the first level with one for a question wins.
         matcher: finds an earlier question with the same meaning in different words.
+        earlier: answers to questions of the run whose place this one took, for the ledger.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class AnswerResolver:
         records: QuestionRecords,
         facts: Sequence[Sequence[Fact]] = (),
         matcher: Matcher | None = None,
+        earlier: Sequence[Answered] = (),
     ) -> None:
         self._options = options
         self._facts = facts
@@ -73,6 +75,9 @@ class AnswerResolver:
         """All questions of the run, including those answered or published since it started to work."""
         self.spent: list[TokenCounts] = []
         """The tokens of each call of the matcher."""
+        self.find_kept: Callable[[Question], Answer | None] = lambda _: None
+        """Finds the human's answer that a question has in the run above a fork."""
+        self._note_meanings(earlier)
         self._keep(records)
 
     @property
@@ -84,7 +89,7 @@ class AnswerResolver:
         """Decide on the new questions, and return the records of those decided: at the driver all of them; in an
         asker's turn those with a known answer, while the others go up."""
         new: dict[str, QuestionRecord] = {}
-        counter = _Counter(self._options, self.records) if moment is Moment.AT_DRIVER else None
+        counter = _Counter(self._options, self.records, self.find_kept) if moment is Moment.AT_DRIVER else None
         for question in questions:
             if question.id in self.records or question.id in new:
                 continue  # A call that is made again asks again, under the same id: what was decided stands.
@@ -133,6 +138,9 @@ class AnswerResolver:
         # A closed question keeps its position, so that new ones come after it (see `QuestionRecords`).
         new = records.answered[len(self.records.answered) :]
         self.records = records
+        self._note_meanings(new)
+
+    def _note_meanings(self, new: Sequence[Answered]) -> None:
         for question, answer in new:
             self._by_meaning.setdefault(question_key(question.question), []).append((question, answer))
 
@@ -175,32 +183,61 @@ class AnswerResolver:
 class _Counter:
     """Receives the questions that nobody could answer: the human is asked one of each meaning, and not too many."""
 
-    def __init__(self, options: ResolutionOptions, records: QuestionRecords) -> None:
-        self._options = options
+    def __init__(
+        self, options: ResolutionOptions, records: QuestionRecords, find_kept: Callable[[Question], Answer | None]
+    ) -> None:
+        self._options, self._find_kept = options, find_kept
         self._originals = OriginalIndex(records.shown if options.ledger else ())
+        self._assumed = OriginalIndex(each.question for each in records.provisional)
+        self._assumptions = {each.id: each.answer for each in records.provisional if each.answer is not None}
         self._asked = self._without_human = 0
         for record in records:
             self._count(record)
 
     def admit(self, question: Question) -> QuestionRecord:
-        """Send a question to the human, give it the answer of a duplicate, or resolve it to its default."""
+        """Send a question to the human, give it the answer of a duplicate, or resolve it to its default, maybe for now
+        only."""
         record = QuestionRecord(question=question, asked_since_checkpoint=True)
         original = self._originals.find(question) if self._options.ledger else None
         if (reason := self._why_not(question, is_duplicate=original is not None)) is not None:
             record = record.close(answer_by_default(question, reason))
         elif original is not None:
             record = record.attach_to(original.id)
+        elif (same := self._find_assumed(question)) is not None:
+            assumption = self._assumptions[same.id].model_copy(update={"question_id": question.id})
+            record = record.close(assumption).model_copy(update={"duplicate_of": same.id})
+        elif (assumed := self._assume(question)) is not None:
+            record = record.close(assumed)
         else:
             record = record.publish()
             self._originals.add(question)
         self._count(record)
         return record
 
+    def _find_assumed(self, question: Question) -> Question | None:
+        """Find the question with the same meaning for which something is assumed until the human answers."""
+        return self._assumed.find(question) if self._options.ledger else None
+
+    def _assume(self, question: Question) -> Answer | None:
+        """Return what the asker of a question continues with until the human answers; None if it waits."""
+        if find_on_ask(question, self._options.on_ask, self._options.ask_rules) == "wait":
+            return None
+        if (question.weight or 0) > self._options.unattended_limit or self._without_human >= MAX_WITHOUT_HUMAN:
+            return None
+        if (assumption := assume_for_now(question)) is None:
+            return None
+        if (kept := self._find_kept(question)) is not None:
+            return kept
+        self._assumed.add(question)
+        self._assumptions[question.id] = assumption
+        return assumption
+
     def _count(self, record: QuestionRecord) -> None:
         """Count a question as answered by its answerer, or as shown. Questions that share an answer count once."""
         by = record.answer.by if record.answer else None
         self._without_human += by is AnsweredBy.POLICY
-        self._asked += _is_by_call(record.question) and (by is AnsweredBy.HUMAN or record.is_shown)
+        is_theirs = by is AnsweredBy.HUMAN or record.is_shown or record.is_provisional
+        self._asked += _is_by_call(record.question) and is_theirs
 
     def _why_not(self, question: Question, *, is_duplicate: bool) -> str | None:
         """Return why a question does not go to the human; None if it does."""
@@ -215,19 +252,6 @@ class _Counter:
         if is_duplicate or not _is_by_call(question) or self._asked < limit:
             return None
         return f"This was not asked of the user: {limit} questions of this run were, the limit."
-
-
-def answer_by_default(question: Question, reason: str) -> Answer:
-    """Return the outcome of a question that no human answers: its own default, recorded as an assumption, else
-    `expired`. That is never consent, and a risk confirmation has no default."""
-    answer = Answer(question_id=question.id, outcome=Outcome.EXPIRED, by=AnsweredBy.POLICY, reason=reason)
-    if question.default is None or not question.default.strip() or question.is_risk:
-        return answer
-    try:
-        assumed = parse_unsealed(question, read_default(question, question.default))
-    except AnswerRefused:
-        return answer
-    return answer.model_copy(update={"outcome": Outcome.ASSUMED, "text": assumed.text, "selected": assumed.selected})
 
 
 def answer_by_fact(fact: Fact, question: Question) -> Answer | None:

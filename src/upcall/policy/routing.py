@@ -1,10 +1,10 @@
-"""Who a question is for: the rules of the settings decide, never the model that asks."""
+"""Who a question is for, and whether its asker waits: the rules of the settings decide, never the model that asks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from upcall.options import AssignRule
+from upcall.options import AskRule, AssignRule, OnAsk, QuestionRule
 from upcall.questions.question import Question
 from upcall.words import MEANING
 
@@ -17,7 +17,12 @@ def find_assignee(question: Question, rules: Iterable[AssignRule]) -> str | None
     return next((rule.to for rule in rules if _is_match(rule, question)), None)
 
 
-def _is_match(rule: AssignRule, question: Question) -> bool:
+def find_on_ask(question: Question, common: OnAsk, rules: Iterable[AskRule]) -> OnAsk:
+    """Return what the asker of a question does: what the first rule that matches says, else what is common."""
+    return next((rule.do for rule in rules if _is_match(rule, question)), common)
+
+
+def _is_match(rule: QuestionRule, question: Question) -> bool:
     if rule.type is not None and question.clarification_type is not rule.type:
         return False
     names = tuple(rule.agent.split("/")) if rule.agent is not None else ()

@@ -63,6 +63,7 @@ class Answer(BaseModel, defer_build=True):
         answered_at: when, in UTC.
         reason: the reason for an answer not given by a human: which fact, which earlier answer, which limit.
         sealed: whether it is a secret.
+        provisional: whether it is assumed for the time being: the human may still confirm it, or answer otherwise.
     """
 
     model_config = ConfigDict(
@@ -82,6 +83,7 @@ class Answer(BaseModel, defer_build=True):
     answered_at: datetime = Field(default_factory=lambda: identity.now())
     reason: str | None = None
     sealed: bool = False
+    provisional: bool = False
 
     def is_equivalent(self, other: Answer) -> bool:
         """Return whether both answers mean the same to the asker; who gave them, when and why does not count."""
@@ -119,6 +121,8 @@ class Answer(BaseModel, defer_build=True):
                 return f"{why} Do not take this as consent; do without, or say what stays open."
             case Outcome.CANCELLED:
                 return "The question was cancelled. Do not ask again; end your work and say what stays open."
+            case Outcome.ASSUMED if self.provisional and self.reason is None:
+                return self.text  # As the human would say it: if they agree, nothing has to be done again.
             case Outcome.ASSUMED:
                 assumed = self.text or "what seems best"
                 why = self.reason or "Nobody answered"

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 
 from upcall.budget import parse_addition
-from upcall.errors import AlreadyAnswered, AnswerRefused, FieldsRefused, UnknownQuestion
+from upcall.errors import AlreadyAnswered, AnswerRefused, FieldsRefused, OverrulesAssumption, UnknownQuestion
 from upcall.identity import means
 from upcall.lazy_pattern import LazyPattern
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
@@ -59,8 +59,8 @@ def match_answers(
 ) -> list[Answer]:
     """Match what was given with the open questions: one new answer for each question that it names.
 
-    An answer that was given before, with the same content, is left out: giving it twice is harmless. Those to secret
-    questions are sealed.
+    An answer that was given before, with the same content, is left out: giving it twice is harmless. One that agrees
+    with what was assumed for the time being confirms that. Those to secret questions are sealed.
 
     Args:
         given: what somebody answered.
@@ -73,6 +73,7 @@ def match_answers(
         UnknownQuestion: an id that is neither open nor answered (with the list of open ids).
         AnswerRefused: a value the question does not accept, or one value that may be for any of several questions.
         AlreadyAnswered: a different second answer to a question.
+        OverrulesAssumption: another answer than what was assumed for the time being.
         ConfigurationError: a question is secret, and there is no key to seal its answer with.
     """
     by_id = _assign(given, open_questions, answered)
@@ -88,12 +89,21 @@ def match_answers(
             if question_id in new and not new[question_id].is_equivalent(answer):
                 raise AnswerRefused(f"Question {question_id} was given two different answers at once; give one.")
             new[question_id] = answer
+        elif question_id in earlier and earlier[question_id].provisional and question_id in closed_by_id:
+            new[question_id] = _confirm(closed_by_id[question_id], earlier[question_id], value, user)
         elif question_id in earlier:
             _refuse_another(earlier[question_id], value, closed_by_id.get(question_id))
         else:
             raise UnknownQuestion(named, list(open_by_id))
     # Sealed last: the same text encrypted twice is not the same, and above two answers are compared.
-    return [_seal_answer(open_by_id[question_id], answer) for question_id, answer in new.items()]
+    return [_seal_answer({**closed_by_id, **open_by_id}[question_id], answer) for question_id, answer in new.items()]
+
+
+def _confirm(question: Question, assumed: Answer, value: AnswerValue, user: str | None) -> Answer:
+    answer = parse_unsealed(question, value, user)
+    if not _is_same(assumed.model_copy(update={"outcome": Outcome.ANSWERED}), value, question):
+        raise OverrulesAssumption(question.id, one_line(assumed.text, 200))
+    return answer.model_copy(update={"text": assumed.text, "selected": assumed.selected})
 
 
 def is_text(value: str) -> bool:

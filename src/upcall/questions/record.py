@@ -74,6 +74,15 @@ class QuestionRecord(BaseModel, frozen=True, defer_build=True):
         return is_closed(self.state)
 
     @property
+    def is_provisional(self) -> bool:
+        """Whether its asker continued with an assumption that the human may still confirm or overrule."""
+        return self.answer is not None and self.answer.provisional
+
+    def takes(self, answer: Answer) -> bool:
+        """Return whether an answer changes anything: it is open, or the human confirms what was assumed for now."""
+        return not self.is_closed or (self.is_provisional and answer.outcome is Outcome.ANSWERED)
+
+    @property
     def is_shown(self) -> bool:
         """Whether the human is asked this very question."""
         return self.state in (QuestionState.OPEN, QuestionState.IN_DOUBT)
@@ -107,6 +116,8 @@ class QuestionRecord(BaseModel, frozen=True, defer_build=True):
             IllegalTransition: it has its outcome already, or takes none of this kind; a risk confirmation takes
                 nothing but the human's own answer, a refusal or an end without one.
         """
+        if self.is_provisional and answer.outcome is Outcome.ANSWERED:
+            return self._move(QuestionEvent.CONFIRMED, answer=answer)
         event = _EVENTS[answer.outcome]
         settles = answer.outcome in (Outcome.ANSWERED, Outcome.SKIPPED, Outcome.ASSUMED)
         if self.question.is_risk and settles and answer.by is not AnsweredBy.HUMAN:
@@ -168,6 +179,15 @@ class QuestionRecords(_Root, frozen=True, defer_build=True):
         return tuple(record for record in self.root if not record.is_closed)
 
     @cached_property
+    def provisional(self) -> tuple[QuestionRecord, ...]:
+        """Those whose askers continued with an assumption that the human may still confirm or overrule."""
+        return tuple(record for record in self.root if record.is_provisional)
+
+    def select_new(self, answers: Iterable[Answer]) -> list[Answer]:
+        """Select the answers that change something."""
+        return [each for each in answers if (record := self.get(each.question_id)) and record.takes(each)]
+
+    @cached_property
     def shown(self) -> tuple[Question, ...]:
         """The open questions that the human is asked."""
         return tuple(record.question for record in self.root if record.is_shown)
@@ -196,11 +216,14 @@ class QuestionRecords(_Root, frozen=True, defer_build=True):
         )
 
     def close(self, answers: Sequence[Answer]) -> QuestionRecords:
-        """Record answers to open questions. A duplicate that is left without its original is shown in its place."""
-        now_closed = tuple(self[answer.question_id].close(answer) for answer in answers)
-        ids = {record.id for record in now_closed}
-        left = [record for record in self.open if record.id not in ids]
-        return QuestionRecords((*self.closed, *now_closed, *_separate_orphans(left)))
+        """Record answers to open questions, and words for what was assumed, which keep its place. A duplicate that is
+        left without its original is shown in its place."""
+        confirmed = {each.id for each in self.provisional}
+        by_id = {answer.question_id: self[answer.question_id].close(answer) for answer in answers}
+        earlier = [by_id.get(record.id, record) for record in self.closed]
+        now_closed = [record for question_id, record in by_id.items() if question_id not in confirmed]
+        left = [record for record in self.open if record.id not in by_id]
+        return QuestionRecords((*earlier, *now_closed, *_separate_orphans(left)))
 
     def replace(self, changed: Iterable[QuestionRecord]) -> QuestionRecords:
         """Put changed records of open questions in the place of what they were."""

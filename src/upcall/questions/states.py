@@ -1,6 +1,7 @@
 """Where a question stands, and what may happen to it: one literal table, and the diagram that is drawn from it.
 
-The rule behind the table: a question leaves its asker once, and ends once. What ended stays as it ended.
+The rule behind the table: a question leaves its asker once, and ends once. What ended stays as it ended, but the human
+may confirm an assumption that holds for the time being.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class QuestionEvent(StrEnum):
         ASSUMED: nobody is there or answered in time, and it has a default.
         EXPIRED: nobody is there or answered in time, and it has none.
         CANCELLED: the run ended, or its asker continued without the answer.
+        CONFIRMED: the human agrees with what was assumed for the time being.
     """
 
     PUBLISHED = "published"
@@ -64,6 +66,7 @@ class QuestionEvent(StrEnum):
     ASSUMED = "assumed"
     EXPIRED = "expired"
     CANCELLED = "cancelled"
+    CONFIRMED = "confirmed"
 
 
 _S, _E = QuestionState, QuestionEvent
@@ -107,7 +110,7 @@ TRANSITIONS: dict[QuestionState, dict[QuestionEvent, QuestionState]] = {
     _S.ANSWERED: {},
     _S.SKIPPED: {},
     _S.DECLINED: {},
-    _S.ASSUMED: {},
+    _S.ASSUMED: {_E.CONFIRMED: _S.ANSWERED},
     _S.EXPIRED: {},
     _S.CANCELLED: {},
 }
@@ -115,8 +118,8 @@ TRANSITIONS: dict[QuestionState, dict[QuestionEvent, QuestionState]] = {
 
 
 def is_closed(state: QuestionState) -> bool:
-    """Return whether nothing more can happen."""
-    return not TRANSITIONS[state]
+    """Return whether it has its outcome: its asker waits no more."""
+    return TRANSITIONS[state].keys() <= {QuestionEvent.CONFIRMED}
 
 
 def next_state(state: QuestionState, event: QuestionEvent, question_id: str) -> QuestionState:

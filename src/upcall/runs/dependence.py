@@ -76,10 +76,13 @@ def find_dependent_work(
     return DependentWork(dependent, tools, chain)
 
 
-def leave_out_repeatable(work: Sequence[EarlierWork], dependent: DependentWork) -> list[EarlierWork]:
+def leave_out_repeatable(
+    work: Sequence[EarlierWork], dependent: DependentWork, *, is_reversed: bool
+) -> list[EarlierWork]:
     """Leave out the dependent calls of idempotent tools. What they look at may be no part of their arguments, and twice
-    does no harm: they are made again, whatever they look like."""
-    again = {key for key, record in dependent.tools.items() if record.idempotent}
+    does no harm: they are made again, whatever they look like. So are those that are taken back before, where the fork
+    takes the place of its run."""
+    again = {key for key, record in dependent.tools.items() if record.idempotent or (is_reversed and record.reversible)}
     return [
         EarlierWork(each.epoch, {key: text for key, text in each.records.items() if key not in again}) for each in work
     ]

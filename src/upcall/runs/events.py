@@ -149,11 +149,29 @@ class RunForked(LogEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class RunBranched(LogEvent):
-    """A fork was made of the run, from one of its questions on: ``run`` is the new one."""
+    """A fork was made of the run, from one of its questions on: ``run`` is the new one. If it ``replaces`` the run, it
+    took its place."""
 
     type: Literal["branched"] = "branched"
     run: str
     question: str
+    replaces: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallReversed(LogEvent):
+    """The effect of a tool call was taken back, since it depended on an answer that is another one now.
+
+    Attributes:
+        call: the call, by its idempotency key.
+        path: the agent that made it, from the outermost down.
+        tool: the tool.
+    """
+
+    type: Literal["call reversed"] = "call reversed"
+    call: str
+    path: tuple[str, ...]
+    tool: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,7 +40,8 @@ class ToolOutcome(BaseModel, frozen=True, defer_build=True):
 
 class ToolRecord(BaseModel, frozen=True, defer_build=True):
     """A tool call in the journal. Without an ``outcome`` it was begun, and nobody knows what became of it. ``place`` is
-    that of the last reply before it. A fork's ``own`` call is one that it made itself."""
+    that of the last reply before it. A fork's ``own`` call is one that it made itself. A ``reversible`` call's
+    tool says how to take it back."""
 
     path: tuple[str, ...]
     calls: tuple[str, ...]
@@ -50,11 +51,24 @@ class ToolRecord(BaseModel, frozen=True, defer_build=True):
     outcome: ToolOutcome | None = None
     place: int = 0
     own: bool | None = None
+    reversible: bool | None = None
 
     @property
     def in_doubt(self) -> bool:
         """Whether it may have taken effect, and must not be made again without the human's word."""
         return self.outcome is None and not self.idempotent
+
+
+def disown(records: Mapping[str, str]) -> dict[str, str]:
+    """Return the records of a fork's journal as those of the run that another fork leaves."""
+    kinds: dict[str, type[ReplyRecord | ToolRecord]] = {"model": ReplyRecord, "tool": ToolRecord}
+    found = dict(records)
+    for key, text in records.items():
+        kind = kinds.get(key.partition(":")[0])
+        if kind is not None and '"own":true' in text:
+            record = kind.model_validate_json(text).model_copy(update={"own": None})
+            found[key] = record.model_dump_json(exclude_none=True)
+    return found
 
 
 @dataclass(frozen=True)

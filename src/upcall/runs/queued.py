@@ -10,12 +10,11 @@ from upcall.runs.run import Run
 
 def may_have_queued(run: Run) -> bool:
     """Return whether answers may be queued that no team has taken in yet: where it waits, a checkpoint has them."""
-    return bool(run.records.open) and not run.waiting
+    return bool(run.records.open or run.records.provisional) and not run.waiting
 
 
 def show_queued(run: Run, queued: Iterable[Answer]) -> Run:
     """Return the run as it is to be looked at: a question is answered as soon as its answer is stored, though no team
     has taken that in yet."""
-    open_ids = {each.id for each in run.records.open}
-    new = [each for each in queued if each.question_id in open_ids]
+    new = run.records.select_new(queued)
     return run.model_copy(update={"records": run.records.close(new)}) if new else run

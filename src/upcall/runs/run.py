@@ -153,6 +153,7 @@ class Run(BaseModel, frozen=True, defer_build=True):
         follows: the run that this one follows, in a conversation.
         forked_from: the run that this one is a fork of.
         forked_at: the question where it was forked.
+        replaced_by: the branch that took its place, with another answer to one of its questions.
         classification: the classifier's result.
         clarifier_log: the dialog of the clarifier, as text.
         plan: the current version, with its status and earlier versions.
@@ -182,6 +183,7 @@ class Run(BaseModel, frozen=True, defer_build=True):
     follows: str | None = None
     forked_from: str | None = None
     forked_at: str | None = None
+    replaced_by: str | None = None
     classification: Classification | None = None
     clarifier_log: str = ""
     plan: ReviewedPlan | None = None
@@ -356,10 +358,12 @@ class Run(BaseModel, frozen=True, defer_build=True):
                     "assumed": answer.text,
                     "path": list(question.path),
                     "weight": question.weight,
+                    **({"provisional": True} if answer.provisional else {}),
                 }
                 for question, answer in self.assumptions
             ],
             "warnings": list(self.warnings),
+            **({"replaced_by": self.replaced_by} if self.replaced_by is not None else {}),
             **({"budget": self.budget.as_json()} if self.budget is not None else {}),
         }
 
@@ -372,3 +376,11 @@ class Run(BaseModel, frozen=True, defer_build=True):
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Return what a notebook shows of it."""
         return display(self, str(self))
+
+
+def list_assumed(run: Run) -> tuple[Question, ...]:
+    """List the questions whose askers continued with an assumption that the human may still confirm or overrule; none
+    where a branch took the run's place, or the run ended without a result."""
+    if run.replaced_by is not None or run.status in (RunStatus.CANCELLED, RunStatus.EXPIRED):
+        return ()
+    return tuple(each.question for each in run.records.provisional if each.duplicate_of is None)

@@ -61,7 +61,9 @@ def _compare_records(before: QuestionRecord | None, after: QuestionRecord) -> It
     question, answer = after.question, after.answer
     if before is None and answer is None:
         yield QuestionAsked(question=question.id, path=question.path, assignee=question.assignee)
-    if answer is not None and (before is None or before.answer is None):
+    if answer is not None and (
+        before is None or before.answer is None or before.is_provisional is not after.is_provisional
+    ):
         yield QuestionAnswered(question=question.id, outcome=answer.outcome, by=answer.by, user=answer.user)
     if after.noted_overdue and not (before and before.noted_overdue):
         yield QuestionOverdue(question=question.id)

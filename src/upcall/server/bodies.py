@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, Field, JsonValue
 
 from upcall.budget import UsageLimits
-from upcall.options import OnExpiry
+from upcall.options import OnAsk, OnExpiry
 from upcall.policy.authorization import OpenQuestions
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue
@@ -32,6 +32,7 @@ class Start(Body):
         follows: the run that this one follows, in a conversation.
         facts: standing answers for this run.
         unattended: whether questions get their own default.
+        on_ask: whether agents that ask wait for the answer, or assume it and continue.
         open: whether everybody who is let in may read the run.
         expires_after: how long each question waits: seconds, or a text like ``2h``.
         on_expiry: what happens then.
@@ -50,6 +51,7 @@ class Start(Body):
     follows: RunId | None = None
     facts: dict[str, str] | None = None
     unattended: bool | None = None
+    on_ask: OnAsk | None = None
     open: bool | None = None
     expires_after: float | str | None = None
     on_expiry: OnExpiry | None = None
@@ -103,10 +105,17 @@ class Answers(Body):
 
 
 class Fork(Body):
-    """Another answer to one of a run's questions."""
+    """Another answer to one of a run's questions.
+
+    Attributes:
+        replace: whether the branch takes the place of the run.
+        keep_effects: whether it does so though some effects cannot be taken back.
+    """
 
     question: str
     answer: Value
+    replace: bool = False
+    keep_effects: bool = False
 
 
 class MessageBody(Body):

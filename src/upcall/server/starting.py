@@ -94,10 +94,17 @@ async def _keep_documents(service: Service, run_id: str, documents: Sequence[Sen
 
 
 async def begin_fork(
-    service: Service, caller: Caller, run_id: str, question_id: str, answer: AnswerValue, key: str | None
+    service: Service,
+    caller: Caller,
+    run_id: str,
+    question_id: str,
+    answer: AnswerValue,
+    key: str | None,
+    replace: bool = False,
+    keep_effects: bool = False,
 ) -> str:
-    """Begin a branch of a run, and return its id. With a key used before for the same request, return the branch begun
-    then.
+    """Begin a branch of a run, maybe in its place, and return its id. With a key used before for the same request,
+    return the branch begun then.
 
     Raises:
         UpcallError: it cannot be forked there.
@@ -105,12 +112,21 @@ async def begin_fork(
     new_id = identity.new_id()
     if key is not None:
         content = [answer.outcome.value, answer.text] if isinstance(answer, Answer) else answer
-        new_id = await reserve_request(service.store, caller.user, key, [run_id, question_id, content], new_id)
+        new_id = await reserve_request(service.store, caller.user, key, [run_id, question_id, content, replace], new_id)
         if await is_begun(service, new_id):
             return new_id
     run = await service.app_for(caller).get(run_id, user=caller.user)
     app = service.app_for(caller, run if not run.restricted else None)
-    await service.work.begin(new_id, app.fork_stream(run.id, question_id, answer, user=caller.user, new_id=new_id))
+    stream = app.fork_stream(
+        run.id,
+        question_id,
+        answer,
+        user=caller.user,
+        new_id=new_id,
+        replace=replace,
+        keep_effects=keep_effects,
+    )
+    await service.work.begin(new_id, stream)
     return new_id
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 
 from upcall.errors import SchemaMismatch
 from upcall.runs.events import ChangeDropped, ChangesUndone, FilesChanged, LogEvent
 from upcall.runs.file_changes import Change, digest
 from upcall.storage.compression import Damaged, decode, encode
 from upcall.storage.connection import Connection
-from upcall.storage.event_log import append_events, lock_run
+from upcall.storage.event_log import append_events, lock_run, read_entries
 from upcall.storage.store import RunStore
 
 
@@ -86,6 +88,29 @@ def put_contents(connection: Connection, run_id: str, contents: Mapping[str, byt
             "ON CONFLICT (run_id, digest) DO NOTHING",
             rows,
         )
+
+
+def copy_changes(connection: Connection, run_id: str, new_id: str, folders: Mapping[str, str]) -> None:
+    """Copy the change log of a run to the branch that takes its place, with other names for some folders."""
+    chosen, named = (
+        "kind IN (:made, :dropped, :undone)",
+        {
+            "made": FilesChanged.type,
+            "dropped": ChangeDropped.type,
+            "undone": ChangesUndone.type,
+        },
+    )
+    for entry in read_entries(connection, ["run_id = :run_id", chosen], {"run_id": run_id, **named}):
+        event = entry.event
+        if isinstance(event, FilesChanged):
+            folder = folders.get(event.change.folder, event.change.folder)
+            event = replace(event, change=event.change.model_copy(update={"folder": folder}))
+        append_events(connection, new_id, [event], int(datetime.fromisoformat(entry.at).timestamp()))
+    connection.execute(
+        "INSERT INTO upcall_contents (run_id, digest, content) "
+        "SELECT :new_id, digest, content FROM upcall_contents WHERE run_id = :run_id",
+        {"run_id": run_id, "new_id": new_id},
+    )
 
 
 def decode_content(name: str, stored: bytes) -> bytes:

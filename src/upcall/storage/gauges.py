@@ -40,7 +40,8 @@ _UNFINISHED = sorted((*UNDER_WAY, RunStatus.AWAITING_CLARIFICATION))
 
 def read_gauges(connection: Connection) -> Sequence[Gauge]:
     """Read the numbers of the store, and those that other packages add."""
-    query = "SELECT coalesce(sum(open_questions), 0), min(asked_at) FROM upcall_runs WHERE asked_at IS NOT NULL"
+    asked = "asked_at IS NOT NULL AND open_questions > 0"
+    query = f"SELECT coalesce(sum(open_questions), 0), min(asked_at) FROM upcall_runs WHERE {asked}"
     questions, oldest = connection.execute(query).fetchone()
     age = 0.0 if oldest is None else max(0.0, identity.now().timestamp() - oldest)
     query = f"SELECT status, count(*) FROM upcall_runs WHERE status IN ({list_numbers(_UNFINISHED)}) GROUP BY status"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from upcall.errors import AlreadyAnswered, RunGone
 from upcall.questions.answer import Answer, Outcome
 from upcall.runs.run import Run
+from upcall.runs.states import RunStatus
 from upcall.storage.connection import Connection, Work
 from upcall.storage.databases import Database
 from upcall.storage.run_lists import read_queued
@@ -56,14 +57,23 @@ class QueuedAnswers:
 def take_queued(connection: Connection, before: Run, after: Run) -> None:
     """Remove the answers that the run has taken in from the queue. See `RunStore.save` for what is refused."""
     # An answer that came while nobody waited for it any more is on record all the same.
-    known = {answer.question_id for answer in after.answers if answer.outcome is not Outcome.CANCELLED}
-    asked = {question.id for question in before.open_questions} - known
-    new = {answer.question_id for answer in read_queued(connection, after.id)} & asked
-    dropped = new - {question.id for question in after.open_questions}
-    if dropped or (new and after.waiting):
+    queued = {answer.question_id: answer for answer in read_queued(connection, after.id)}
+    taken = {
+        each.question_id
+        for each in after.answers
+        if each.outcome is not Outcome.CANCELLED and not (each.provisional and _is_confirmed(queued, each))
+    }
+    asked = {*(each.id for each in before.open_questions), *(each.id for each in before.records.provisional)} - taken
+    new = queued.keys() & asked
+    dropped = new - {*(each.id for each in after.open_questions), *(each.id for each in after.records.provisional)}
+    if dropped or (new and (after.waiting or after.status is RunStatus.COMPLETED)):
         raise AnswersQueued
     if after.is_final or not new:
         connection.execute("DELETE FROM upcall_queued_answers WHERE run_id = :run_id", {"run_id": after.id})
+
+
+def _is_confirmed(queued: Mapping[str, Answer], assumed: Answer) -> bool:
+    return assumed.question_id in queued and not queued[assumed.question_id].provisional
 
 
 def _enqueue(connection: Connection, run_id: str, answers: Sequence[Answer], name: str, *, owned: bool) -> bool:
@@ -73,8 +83,12 @@ def _enqueue(connection: Connection, run_id: str, answers: Sequence[Answer], nam
     if row is None:
         raise RunGone(run_id, name)
     run = load_run(row[0], run_id)
-    given = {answer.question_id: answer for answer in [*run.answers, *read_queued(connection, run_id)]}
-    known = {*given, *(question.id for question in run.open_questions)}
+    given = {
+        answer.question_id: answer
+        for answer in [*run.answers, *read_queued(connection, run_id)]
+        if not answer.provisional
+    }
+    known = {*given, *(each.id for each in run.records.provisional), *(question.id for question in run.open_questions)}
     if not run.under_way or not known.issuperset(answer.question_id for answer in answers):
         return False
     for answer in answers:
@@ -89,8 +103,9 @@ def _enqueue(connection: Connection, run_id: str, answers: Sequence[Answer], nam
 
 
 def insert_queued(connection: Connection, run_id: str, answer: Answer) -> None:
-    """Queue an answer."""
+    """Queue an answer, in the place of what was assumed for now."""
     connection.execute(
-        "INSERT INTO upcall_queued_answers (run_id, question_id, answer) VALUES (:run_id, :question_id, :answer)",
+        "INSERT INTO upcall_queued_answers (run_id, question_id, answer) VALUES (:run_id, :question_id, :answer) "
+        "ON CONFLICT (run_id, question_id) DO UPDATE SET answer = :answer",
         {"run_id": run_id, "question_id": answer.question_id, "answer": answer.model_dump_json()},
     )

@@ -13,7 +13,7 @@ from upcall.errors import SchemaMismatch
 from upcall.formats import Format
 from upcall.questions.question import Question
 from upcall.runs.json_text import dump_json
-from upcall.runs.run import Run
+from upcall.runs.run import Run, list_assumed
 from upcall.runs.run_page import EVERYBODY
 from upcall.runs.states import ANSWERABLE, RunStatus
 from upcall.storage.compression import Damaged, decode
@@ -106,8 +106,9 @@ def parse_run(record: Mapping[str, Any], run_id: str) -> Run:
 def derive_columns(run: Run) -> dict[str, Any]:
     """Derive the columns by which lists find a run. Times are whole seconds since 1970.
 
-    - ``asked_at``: since when it has had an open question; None where it takes no answer.
-    - ``open_questions``: how many of them it has.
+    - ``asked_at``: since when it has had a question that is open or has only an assumption; None where it takes no
+      answer.
+    - ``open_questions``: how many open ones it has.
     - ``due_at``: when there is something to do about an open question, or earlier; None for never.
     - ``assignees``: who sees something of it besides its owner, one a line: to whom its questions are or were
       assigned, and `EVERYBODY` if it is open.
@@ -135,7 +136,7 @@ def derive_shown(run: Run) -> dict[str, Any]:
     if run.config.open:
         named.add(EVERYBODY)
     return {
-        "asked_at": min((_seconds(each.asked_at) for each in _list_asked(run)), default=None),
+        "asked_at": min((_seconds(each.asked_at) for each in (*_list_asked(run), *list_assumed(run))), default=None),
         "assignees": "\n".join(sorted(named)) or None,
     }
 

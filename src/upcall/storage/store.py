@@ -328,12 +328,33 @@ class RunStore:
         worker: str | None,
         end: Work[Mapping[str, bytes]],
     ) -> Mapping[str, bytes]:
-        version = stored_version + 1
-        row = self.prepare_run(run)
-        log = self._prepare_log(before, run)
         small = state is None or len(state) < SHORT
         # Before the transaction begins: others wait for its end.
         whole = None if state is None else encode(state) if small else await run_in_thread(partial(encode, state))
+        work = self._prepare_update(before, stored_version, run, state, whole, worker, end)
+        left = await self.database.write(work, small=small)
+        for observe in self.observers.values():
+            observe(before, run)
+        return left
+
+    def prepare_end(self, stored: StoredRun, run: Run) -> Work[object]:
+        """Return what stores the next version of a run on which no team works from now on, as a part of a transaction,
+        which fails where the stored version is another. Its journal stays, also where it is over."""
+        return self._prepare_update(stored.run, stored.version, run, None, None, None, lambda _: {})
+
+    def _prepare_update(
+        self,
+        before: Run,
+        stored_version: int,
+        run: Run,
+        state: bytes | None,
+        whole: bytes | None,
+        worker: str | None,
+        end: Work[Mapping[str, bytes]],
+    ) -> Work[Mapping[str, bytes]]:
+        version = stored_version + 1
+        row = self.prepare_run(run)
+        log = self._prepare_log(before, run)
 
         def work(connection: Connection) -> Mapping[str, bytes]:
             more = {"id": run.id, "version": version, "before": stored_version}
@@ -349,10 +370,7 @@ class RunStore:
             log(connection)
             return end(connection)
 
-        left = await self.database.write(work, small=small)
-        for observe in self.observers.values():
-            observe(before, run)
-        return left
+        return work
 
     def _prepare_log(self, before: Run | None, run: Run) -> Work[None]:
         """Return what logs a change: its events, and what the listeners store with them."""

@@ -334,6 +334,7 @@ class ExternalQuestions(Subject):
         if "on_expiry" not in self.settings.questions.model_fields_set:
             chosen["on_expiry"] = "assume"
         facts = [[], [*self.settings.standing_facts()]]
+        chosen |= {"on_ask": "wait", "ask_rules": []}  # What a program did with an assumption cannot be done again.
         return config.model_copy(update={**chosen, "facts": facts, "kind": "external"})
 
     def _resolve(self, run: Run) -> AnswerResolver:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import replace as change
 from typing import TYPE_CHECKING
 
 from upcall.execution.branches import BranchRow, list_branches
 from upcall.execution.forks import ForkPlan, compare_runs, load_branch, locate_fork, plan_fork
+from upcall.execution.replacing import plan_reversal
 from upcall.subjects.subject import Subject
 
 if TYPE_CHECKING:
@@ -23,13 +25,20 @@ class RunForks(Subject):
 
     settings: Settings
 
-    async def plan(self, run_id: str, question_id: str, *, user: str | None = None) -> ForkPlan:
-        """Return what a fork at a question keeps of the run, and what may be done again. Nothing is changed.
+    async def plan(self, run_id: str, question_id: str, *, replace: bool = False, user: str | None = None) -> ForkPlan:
+        """Return what a fork at a question keeps of the run, and what may be done again; where it is to take the place
+        of the run, also what is taken back before. Nothing is changed.
 
         Raises:
             UnknownRun, NotAllowed, CallerError: as from `Upcall.fork`.
         """
-        return plan_fork(*await locate_fork(self.access_of(user), run_id, question_id))
+        access = self.access_of(user)
+        stored, point = await locate_fork(access, run_id, question_id, replaces=replace)
+        plan = plan_fork(stored.run, point)
+        if not replace:
+            return plan
+        reversal = await plan_reversal(access.store, stored.run, point)
+        return change(plan, effects=tuple(reversal.remaining), taken_back=tuple(reversal.list_taken_back()))
 
     async def tree(self, run_id: str, *, user: str | None = None) -> list[BranchRow]:
         """Return the tree of a run's branches, from the first run down: each before its own branches, at most 200.

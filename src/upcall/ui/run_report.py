@@ -19,7 +19,7 @@ from upcall.ui.tool_calls import count_cached, list_read
 
 _LABEL = 9
 _LABELS = frozenset(
-    "Run Status Task User Budget Models Started Updated Files Plan Remark Asked Answer Reason Error".split()  # noqa: SIM905
+    "Run Status Replaced Task User Budget Models Started Updated Files Plan Remark Asked Answer Reason Error".split()  # noqa: SIM905
 )
 
 
@@ -67,7 +67,8 @@ def list_assumptions(run: Run) -> list[str]:
     """Return what was assumed because nobody answered, the riskiest first, if anything was."""
     lines = [
         f"- {one_line(question.question, LINE_CHARS)} {one_line(answer.text)} ({' > '.join(question.path)}"
-        f"{'' if question.weight is None else f', risk {question.weight:.0%}'})"
+        f"{'' if question.weight is None else f', risk {question.weight:.0%}'}"
+        f"{', for now' if answer.provisional else ''})"
         for question, answer in run.assumptions
     ]
     return ["Assumed, since nobody answered:", *lines] if lines else []
@@ -112,6 +113,7 @@ def _head(run: Run, complete: Callable[[str], str]) -> list[str]:
     return [
         *_label_text("Run", run.id),
         *_label_text("Status", f"{run.status}{complete(_explain_status(run))}"),
+        *(_label_text("Replaced", f"by {run.replaced_by}, with another answer") if run.replaced_by else []),
         *_label_text("Task", run.task),
         *(_label_text("User", run.user) if run.user else []),
         *(_label_text("Open", "everybody may read it") if run.config.open else []),

@@ -55,6 +55,10 @@ def inbox_text(entries: Sequence[InboxEntry]) -> str:
 def _entry_text(entry: InboxEntry) -> str:
     task = f": {one_line(entry.task, LINE_CHARS)}" if entry.task else ""
     how = f"Answer with: {answer_code(entry.run_id, [entry.question])}"
+    if entry.assumed is not None:
+        agree = f"run = await app.answer({entry.run_id!r}, {{{entry.question.id!r}: {entry.assumed!r}}})"
+        other = f"run = await app.fork({entry.run_id!r}, {entry.question.id!r}, '...', replace=True)"
+        how = f"The run has continued with {entry.assumed!r}. Confirm that with: {agree}\nOverrule it with: {other}"
     return f"{entry.question.as_text()}\nRun {entry.run_id}{task}\n{how}"
 
 

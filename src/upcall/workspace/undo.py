@@ -43,6 +43,55 @@ async def undo(log: ChangeLog, run_id: str, change_id: str | None = None) -> lis
     return undone
 
 
+async def undo_calls(
+    log: ChangeLog, run_id: str, changes: Sequence[Change], is_done: bool
+) -> tuple[list[Change], list[str]]:
+    """Undo these changes of a run, each whose files nobody has changed since but others that are undone; return them,
+    and a line for each file of the rest. Where it is not to be done, nothing is changed.
+
+    Raises:
+        CallerError: it could not be written.
+    """
+    chosen, undone, remaining = {each.id for each in changes}, list[Change](), list[str]()
+    staying: dict[tuple[str, str], str] = {}
+    """Why a name cannot be put back to what it was before a change that is older than those that were looked at."""
+    looked: set[tuple[str, str]] = set()
+    for change in reversed(list_standing(await log.list_changes())):
+        names = [(change.folder, file.path) for file in change.files]
+        for name, file in zip(names, change.files, strict=True):
+            if name not in looked and not await asyncio.to_thread(_is_as_left, change.folder, file):
+                staying[name] = "somebody has changed it since"
+            looked.add(name)
+        if change.id not in chosen:
+            staying |= {name: "work that stays has changed it since" for name in names if name not in staying}
+        elif reasons := [staying[name] for name in names if name in staying]:
+            remaining += [f"{show_name(path)}: {staying.get((place, path), reasons[0])}" for place, path in names]
+            staying |= dict.fromkeys((name for name in names if name not in staying), reasons[0])
+        else:
+            undone.insert(0, change)
+    by_folder: dict[str, list[Change]] = {}
+    for change in undone:
+        by_folder.setdefault(change.folder, []).append(change)
+    for place, made in by_folder.items() if is_done else ():
+        writes = await _prepare(log, run_id, place, made)
+        try:
+            await commit(Folder(Path(place)), log, writes, tool=TOOL, undoes=[each.id for each in made])
+        except (OSError, ValueError) as error:
+            raise CallerError(f"Run {run_id} cannot be undone in {place}: {first_line(error)}") from error
+    return undone, list(dict.fromkeys(remaining))
+
+
+def _is_as_left(place: str, file: FileChange) -> bool:
+    """Return whether a name is what its last change left, and what was there before can be brought back."""
+    try:
+        now = Folder(Path(place)).state(file.path)
+    except NotADirectoryError:
+        now = None
+    except (OSError, ValueError):
+        return False
+    return holds_same(now, file.after) and (file.before is None or file.before.kept)
+
+
 def _select(changes: Sequence[Change], run_id: str, change_id: str | None) -> Sequence[Change]:
     if not changes:
         raise CallerError(f"Run {run_id} has no change that can be undone. See what it did with: upcall log {run_id}")

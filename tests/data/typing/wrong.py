@@ -10,7 +10,7 @@ async def slip(app: Upcall, run: Run) -> None:
     await app.start("Build it", documents=5)  # wrong
     await app.answer(run, "Express")  # wrong
     await app.answer(run.id, 2.5)  # wrong
-    await app.answer(run.id, {"q": None})  # wrong
+    await app.answer(run.id, {2: "Express"})  # wrong
     await app.list(limit="5")  # wrong
     run.status = "completed"  # wrong
     str(run.results)  # wrong

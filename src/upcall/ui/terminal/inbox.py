@@ -73,7 +73,10 @@ class Inbox:
             chosen = choose(entries)
             if chosen is None:
                 return
-            answer(chosen.run_id, chosen.question.id)
+            if chosen.assumed is None:
+                answer(chosen.run_id, chosen.question.id)
+            else:
+                self._print(chosen)
         self._note_empty()
 
     async def _read(self) -> Sequence[InboxEntry]:
@@ -88,7 +91,12 @@ class Inbox:
         self._screen.question(entry.question, console=self._screen.out)
         if entry.task:
             self._screen.result(f"  Run {entry.run_id}: {one_line(entry.task, 100)}")
-        self._screen.result(self._program.command("answer", entry.run_id, f"{entry.question.id}=..."))
+        if entry.assumed is None:
+            self._screen.result(self._program.command("answer", entry.run_id, f"{entry.question.id}=..."))
+            return
+        self._screen.result(f"  The run has continued with {one_line(entry.assumed, 100)}. Confirm or overrule that:")
+        self._screen.result(self._program.command("answer", entry.run_id, f"{entry.question.id}={entry.assumed}"))
+        self._screen.result(self._program.command("fork", entry.run_id, entry.question.id, "...", "--replace"))
 
     def _choose_from_list(self, entries: Sequence[InboxEntry], *, watch: bool) -> InboxEntry | None:
         from upcall.ui.terminal.list_dialog import BACK, ListDialog
@@ -136,7 +144,9 @@ def _rows(entries: Sequence[InboxEntry]) -> list[Row]:
         asked = entry.question
         until = f", answer by {format_time(asked.expires_at)}" if asked.expires_at else ""
         task = f": {one_line(entry.task, 40)}" if entry.task else ""
-        return f"{number}. {one_line(asked.question, 80)} ({asked.asker_for_whom()}{until}; run {entry.run_id}{task})"
+        assumed = "" if entry.assumed is None else f", assumed for now: {one_line(entry.assumed, 40)}"
+        who = f"{asked.asker_for_whom()}{until}{assumed}"
+        return f"{number}. {one_line(asked.question, 80)} ({who}; run {entry.run_id}{task})"
 
     rows = [Row(entry.question.id, escape_controls(label(number, entry))) for number, entry in enumerate(entries, 1)]
     return [*rows, Row(_END, "End")]

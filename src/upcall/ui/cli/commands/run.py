@@ -36,6 +36,7 @@ def _list_sections() -> Mapping[str, Any]:
     setting_option("planning", "enable_plan_approval", "--review-plan"),
     setting_option("questions", "approve", metavar="TOOL"),
     setting_option("questions", "unattended"),
+    setting_option("questions", "on_ask", metavar="WHAT"),
     setting_option("questions", "expires_after", metavar="TIME"),
     setting_option("questions", "on_expiry", metavar="WHAT"),
     setting_option("workspace", "unsafe_local", sections=_list_sections),
@@ -164,17 +165,32 @@ def fork(
     answer: Annotated[str | None, typer.Argument(metavar="ANSWER", help="The new answer.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what is kept and what is done again.")] = False,
     workspace: Annotated[Path | None, typer.Option(help="Folder for the fork's files [a copy of the run's].")] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Take the place of the run: take back what depended on the old answer.")
+    ] = False,
+    keep_effects: Annotated[
+        bool, typer.Option("--keep-effects", help="With --replace: effects that cannot be taken back may stay.")
+    ] = False,
     detach: Detach = False,
 ) -> None:
-    """Fork a run at a question, with another answer. The original run stays unchanged."""
+    """Fork a run at a question, with another answer. The original run stays unchanged, unless the fork takes its
+    place."""
     with command.work(detach=detach):
         found = command.open_run(run_id)
         if dry_run:
-            plan = signals.run(command.app.forks.plan(found.id, question))
+            plan = signals.run(command.app.forks.plan(found.id, question, replace=replace))
             command.print(plan.as_json(), plan.lines)
             return
         if answer is None:
             raise CallerError(f"No answer was given. Use: upcall fork {found.id} {question} ANSWER")
         branch = identity.new_id()
-        stream = command.app.fork_stream(found.id, question, answer, workspace=workspace, new_id=branch)
+        stream = command.app.fork_stream(
+            found.id,
+            question,
+            answer,
+            workspace=workspace,
+            new_id=branch,
+            replace=replace,
+            keep_effects=keep_effects,
+        )
         command.follow(stream, branch, is_branch=True)
