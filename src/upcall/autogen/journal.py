@@ -133,7 +133,7 @@ class Journal:
 
     @property
     def done(self) -> dict[str, str]:
-        """The records of what was done here; a fork begins with what its run did later, too."""
+        """The records of what was done here: a fork begins with what its run did later, too."""
         used, whole = self._taken | self._buffer.records.keys(), self._whole
         return {
             key: text for key, text in self.records.items() if not self._is_fork or _is_done(key, text, used, whole)

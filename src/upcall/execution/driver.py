@@ -105,8 +105,8 @@ class Driver:
         answers = await self._accept(stored, run, given, access)
         if not answers and not (queued and run.under_way):  # Otherwise its worker may be gone before it took them in.
             return access.filter_items(run, only(run))
-        confirms = all(run.records[each.question_id].is_provisional for each in answers)
-        if answers and confirms and not run.under_way:  # Nobody waits for it.
+        confirms = bool(answers) and all(run.records[each.question_id].is_provisional for each in answers)
+        if confirms and not run.under_way:  # Nobody waits for it.
             stored = await self.store.save(stored, run.record_answers(answers))
             return access.filter_items(run, only(stored.run))
         if run.waiting:

@@ -36,11 +36,13 @@ class BranchedWork:
         answers: the human's answers there, by question.
         repeated: those that are given to the same question again, whatever it depends on, with their questions, oldest
             first: where the fork took the place of a run, that one's.
+        is_replacing: whether it took the place of the run above it.
     """
 
     work: Sequence[EarlierWork] = ()
     answers: Mapping[str, Answer] = field(default_factory=lambda: MappingProxyType({}))
     repeated: Sequence[Answered] = ()
+    is_replacing: bool = False
 
 
 NO_BRANCH = BranchedWork()
@@ -50,12 +52,13 @@ async def load_branched_work(store: RunStore, run: Run) -> BranchedWork:
     """Load what a fork has from the runs above it; nothing for a run that is no fork. What was removed since is
     missing, and is done again.
 
-    Its own run comes first, from its beginning on. Of the runs above that one only the replies count: they answer the
-    same request, whatever was done since.
+    Its own run comes first. Of the runs above that one only the replies count: they answer the same request, whatever
+    was done since.
     """
     work: list[EarlierWork] = []
     answers: dict[str, Answer] = {}
     repeated: list[Answered] = []
+    is_replacing = False
     begin, seen = run, {run.id}
     while run.forked_from is not None and run.forked_from not in seen:
         fork = run
@@ -70,20 +73,23 @@ async def load_branched_work(store: RunStore, run: Run) -> BranchedWork:
             repeated[:0] = [(run.asked[each], answer) for each, answer in kept.items()]
         if fork is begin:
             first = (await store.bare_checkpoints(begin.id))[:1]
-            above = await load_timeline(store, run, bare=True)
+            above = await load_timeline(store, run, bare=True, is_whole=run.replaced_by == begin.id)
             work += await run_in_thread(partial(_list_kept, begin, run, above, stored.records, first))
-            answers = kept
+            answers, is_replacing = kept, run.replaced_by == begin.id
         else:
             work += map(_keep_replies, list_work(run.id, await store.bare_checkpoints(run.id), stored.records))
-    return BranchedWork(work, answers, repeated)
+    return BranchedWork(work, answers, repeated, is_replacing)
 
 
-async def load_timeline(store: RunStore, run: Run, *, bare: bool = False) -> Sequence[Checkpoint]:
-    """Load the checkpoints of a run from its beginning on, oldest first: those of a fork come after those of the runs
-    above it that it shares with them. Where one of these was removed, it begins behind that.
+async def load_timeline(
+    store: RunStore, run: Run, *, bare: bool = False, is_whole: bool = False
+) -> Sequence[Checkpoint]:
+    """Load the checkpoints of a run, oldest first. Those of a fork that took the place of its run come after those
+    that it shares with that. Where one of these was removed, it begins behind that.
 
     Args:
         bare: without the states of their teams.
+        is_whole: those of any other fork come after what it shares, too.
     """
     own = await (store.bare_checkpoints(run.id) if bare else store.checkpoints(run.id))
     if run.forked_from is None or not own:
@@ -92,7 +98,10 @@ async def load_timeline(store: RunStore, run: Run, *, bare: bool = False) -> Seq
         above = (await store.load_head(run.forked_from)).run
     except UnknownRun:
         return own
-    earlier = [_name_lineage(each, above.id) for each in await load_timeline(store, above, bare=bare)]
+    if not (is_whole or above.replaced_by == run.id):
+        return own
+    timeline = await load_timeline(store, above, bare=bare, is_whole=is_whole)
+    earlier = [_name_lineage(each, above.id) for each in timeline]
     epoch = own[0].reached.name_epoch(run.id)
     at = next((place for place, each in enumerate(earlier) if each.reached.name_epoch(above.id) == epoch), None)
     if at is None:

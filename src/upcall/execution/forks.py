@@ -127,10 +127,11 @@ class ForkPlan:
 def find_fork_point(
     run: Run, checkpoints: Sequence[Checkpoint], journal: Mapping[str, str], question_id: str
 ) -> ForkPoint | None:
-    """Find where a fork with another answer to a question begins; None if the work before it is not stored any more.
+    """Find where a fork with another answer to a question begins; None if the work before it is not stored with
+    this run, because it is a fork itself, or was pruned.
 
     Args:
-        checkpoints: all checkpoints of the run from its beginning on, oldest first.
+        checkpoints: those of the run that are known, oldest first.
         journal: the journal since the last one.
 
     Raises:
@@ -422,19 +423,23 @@ def _find_dependent(
 async def locate_fork(
     access: RunAccess, run_id: str, question_id: str, *, replaces: bool = False
 ) -> tuple[StoredRun, ForkPoint]:
-    """Find where to fork a run, also in what it shares with the runs above it; maybe to take its place."""
+    """Find where to fork, and in which run: the shared part of a fork is stored with the run above it. One that is to
+    take the place of its run leaves that run itself, also in what it shares."""
     require_type("question_id", question_id, str, "the id of a question")
+    wanted = run_id
     while True:
-        stored = await access.load_owned(run_id, "fork")
+        stored = await access.load_owned(wanted, "fork")
         run = stored.run
         if run.config.is_external:
             raise CallerError(f"The askers of run {run.id} are other programs; a fork could not repeat their work.")
-        checkpoints = await load_timeline(access.store, run)
+        checkpoints = await load_timeline(access.store, run, is_whole=replaces)
         if (await access.store.load_head(run.id)).version != stored.version:
             continue  # Answered meanwhile, it has other checkpoints.
         point = find_fork_point(run, checkpoints, stored.records, question_id)
-        if point is None:
+        if point is not None:
+            return stored, _find_dependent(point, run.id, checkpoints, stored.records, replaces=replaces)
+        if run.forked_from is None or replaces:
             raise CallerError(
                 f"Run {run_id} cannot be forked at question {question_id}: what was done before it is no longer stored."
             )
-        return stored, _find_dependent(point, run.id, checkpoints, stored.records, replaces=replaces)
+        wanted = run.forked_from

@@ -152,7 +152,7 @@ class RunSegment:
             timed=options.timed,
             keep_transcript=options.keep_transcript,
             keep_journals=options.keep_journals,
-            earlier=branch.work,
+            branch=branch,
         )
         self._known_answers = branch.answers
         resolver.find_kept = self._find_kept

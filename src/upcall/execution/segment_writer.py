@@ -14,11 +14,11 @@ from upcall import identity
 from upcall.autogen.journal import STEERING, Journal
 from upcall.autogen.messages import list_answers
 from upcall.errors import StoredStateError
+from upcall.execution.earlier_work import NO_BRANCH, BranchedWork
 from upcall.execution.transcripts import TranscriptRecorder
 from upcall.questions.answer import Answer
 from upcall.runs.call_timings import Timings
 from upcall.runs.checkpoint import Checkpoint
-from upcall.runs.journal_records import EarlierWork
 from upcall.runs.plan import ApprovedPlan, PlanStatus
 from upcall.runs.run import Run
 from upcall.runs.run_changes import record_act
@@ -49,7 +49,7 @@ class SegmentWriter:
         timed: whether the times of its calls are stored.
         keep_transcript: whether its transcript is stored.
         keep_journals: whether the checkpoint keeps what was done on the way to it.
-        earlier: what the run that this one was forked from has done.
+        branch: what the run that this one was forked from has done.
     """
 
     def __init__(
@@ -61,8 +61,9 @@ class SegmentWriter:
         timed: bool,
         keep_transcript: bool,
         keep_journals: bool,
-        earlier: Sequence[EarlierWork] = (),
+        branch: BranchedWork = NO_BRANCH,
     ) -> None:
+        self._is_replacing = branch.is_replacing
         self.stored = stored
         """The run as it was stored last."""
         self.timings, self._timed, self._keeps_journals = Timings(), timed, keep_journals
@@ -79,7 +80,7 @@ class SegmentWriter:
             self._write_records,
             check=lambda new: store.journal.refuse_large(run.id, new),
             exact=reached.lineage not in (None, run.id),
-            earlier=earlier,
+            earlier=branch.work,
             departed=reached.departed,
             on_delivery=self.transcript.add_answers,
         )
@@ -118,7 +119,10 @@ class SegmentWriter:
         If the run got answers since its checkpoint, a fork cannot be at that point again without it; if it has paused
         before, a fork at an earlier question does not do that work again."""
         has_answers = len(run.answers) > self._answered
-        return self.journal.done if has_answers or (self._keeps_journals and self.pauses > 0) else {}
+        if not (has_answers or (self._keeps_journals and self.pauses > 0)):
+            return {}
+        # In the place of its run, it is to know what it did itself: that is what is taken back if it is overruled.
+        return self.journal.done if self._is_replacing else self.journal.records
 
     async def read_transcript(self) -> None:
         """Continue the transcript of this segment, if it was interrupted before."""
