@@ -37,7 +37,9 @@ class UndoneFiles(NamedTuple):
     remaining: Sequence[str]
 
 
-UndoCalls: TypeAlias = Callable[[ChangeLog, str, Sequence[Change], bool], Awaitable[UndoneFiles]]
+UndoCalls: TypeAlias = Callable[
+    [ChangeLog, str, Sequence[Change], bool], Awaitable[tuple[Sequence[Change], Sequence[str]]]
+]
 """Undoes these changes of a run, those that nothing later was built on; says what it would undo where the last argument
 is False."""
 
@@ -142,7 +144,7 @@ async def _undo_files(log: ChangeLog, run_id: str, changes: Sequence[Change], *,
         names = dict.fromkeys(show_name(file.path) for each in changes for file in each.files if file.is_named)
         return UndoneFiles((), [f"{each}: nothing is installed here that puts it back" for each in names])
     undo: UndoCalls = load_added("changes", "undo_calls")
-    return await undo(log, run_id, changes, is_done)
+    return UndoneFiles(*await undo(log, run_id, changes, is_done))
 
 
 async def _list_reversed(store: RunStore, run_id: str) -> set[str]:
