@@ -13,9 +13,10 @@ from trips import BAD_VALUES, BOOKED, TRIP, Address, Trip, book
 from worlds import pausing
 
 from upcall import Answer, Outcome, PausableAgent, Settings, Upcall, ask
-from upcall.errors import FieldsRefused, UnusableSchema, UserInputRequired
+from upcall.errors import AnswerRefused, FieldsRefused, UnusableSchema, UserInputRequired
 from upcall.policy.duplicates import share_answer
 from upcall.questions.answer_form import AnswerForm
+from upcall.questions.matching import parse_answer
 from upcall.questions.question import Question
 from upcall.testing import Call, ScriptedModelClient
 
@@ -178,12 +179,47 @@ class Either(BaseModel):
         ({"properties": {"a": {"$ref": "#/properties/a"}}}, "a refers to itself"),
         ({"properties": {"a": {"type": "string", "pattern": "(?=x)"}}}, "the schema cannot be checked"),
         ({"properties": {f"a{number}": {} for number in range(51)}}, "a form has 1 to 50 fields"),
+        ({"properties": {"a": {}}, "required": 5}, "the schema is not one"),
+        ({"properties": {"a": {"enum": 5}}}, "the schema is not one"),
+        ({"properties": {"a": {"type": {}}}}, "the schema is not one"),
+        (
+            {"properties": {"a": {"oneOf": [{"const": "keep", "title": "Drop"}, {"const": "drop", "title": "Keep"}]}}},
+            "a calls one choice what another one is: Drop",
+        ),
     ],
 )
 def test_schema_that_no_form_shows_is_refused(schema: dict[str, Any], reason: str) -> None:
     with pytest.raises(UnusableSchema, match=reason) as refused:
         ask("Which?", schema=schema)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("rule", "given"),
+    [
+        ({"type": "integer"}, {"a": 10**5000}),
+        ({"type": "string", "format": "regex"}, {"a": "(" * 5000 + ")" * 5000}),
+        ({"type": "string"}, {5: "x"}),
+    ],
+)
+def test_odd_answer_is_refused_in_a_line(rule: dict[str, Any], given: Any) -> None:
+    with pytest.raises(AnswerRefused, match=r"^The answer to .*"):
+        parse_answer(asked_of({"properties": {"a": rule}}), given)
+
+
+async def test_fact_that_the_model_refuses_is_named() -> None:
+    def make() -> Team:
+        return pausing(PausableAgent("solo", model, tools=[book]))
+
+    with ScriptedModelClient([Call("book")]) as model:
+        asked = await app_of(model, book).start("Book it")
+    question = asked.questions[0].question
+    fact = json.dumps({**TRIP, "traveller": "Ada"})
+    with ScriptedModelClient([Call("book"), "Done."]) as model:
+        app = Upcall(store="facts.db", team=make, settings=Settings())
+        done = await app.start("Book it", facts={question: fact})
+        assert "It comes from the fact" in next(iter(model.requests[-1].tool_results.values()))
+    assert done.result == "Done."
 
 
 def test_questions_of_different_forms_share_no_answer() -> None:

@@ -255,6 +255,8 @@ class FormField:
             FormatChecker().check(value, self.format or "")
         except FormatError as error:
             raise ValueError(error.message) from error
+        except (RecursionError, OverflowError) as error:
+            raise ValueError(f"It is too deep to be checked as {self.format}") from error
         return value
 
 
@@ -285,7 +287,12 @@ class AnswerForm:
             raise UnusableSchema("the schema is not JSON") from error
         if len(text) > MAX_SCHEMA_CHARS:
             raise UnusableSchema(f"the schema has {len(text):,} characters; at most {MAX_SCHEMA_CHARS:,} are taken")
-        return _read_form(text)
+        try:
+            return _read_form(text)
+        except UnusableSchema:
+            raise
+        except (TypeError, AttributeError, KeyError, ValueError, RecursionError) as error:
+            raise UnusableSchema(f"the schema is not one: {one_line(str(error), 200)}") from error
 
     def check(self, given: Mapping[str, Any]) -> dict[str, JsonValue]:
         """Return what was filled in as the answer's object. Nested fields may stand in it by their dotted names too.
@@ -583,7 +590,10 @@ def _title_choices(name: str, given: Sequence[tuple[Any, Any]]) -> tuple[tuple[J
     """Give each choice a title of its own."""
     choices: list[tuple[JsonValue, str]] = []
     taken = set[str]()
+    values = {value.casefold() for value, _ in given if isinstance(value, str)}
     for value, title in given:
+        if isinstance(title, str) and isinstance(value, str) and title.casefold() in values - {value.casefold()}:
+            raise UnusableSchema(f"{name} calls one choice what another one is: {one_line(title, 100)}")
         if not isinstance(value, str | int | bool):
             raise UnusableSchema(f"{name} has a choice that is neither a text nor a number nor a flag")
         plain = value if isinstance(value, str) else json.dumps(value)

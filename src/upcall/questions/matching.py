@@ -327,12 +327,14 @@ def _read_object(question: Question, form: AnswerForm, value: AnswerValue) -> st
             value = json.loads(value)
         except (ValueError, RecursionError):
             value = ""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise AnswerRefused(f"The answer to {question.id} is not a JSON object. {_describe_expected(question)}")
     try:
         text = json.dumps(form.check(value), ensure_ascii=False)
     except InvalidFields as error:
         raise FieldsRefused(f"The answer to {question.id} does not fit: {error}", error.problems, value) from error
+    except (ValueError, RecursionError) as error:  # A number of more digits than Python writes, too many levels.
+        raise AnswerRefused(f"The answer to {question.id} cannot be stored: {one_line(str(error), 200)}") from error
     _refuse_long(question.id, [text])
     if not is_text(text):
         raise AnswerRefused(f"The answer to {question.id} is not valid text (UTF-8); type it again.")

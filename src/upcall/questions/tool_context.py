@@ -17,7 +17,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from upcall.errors import AskedOutsideTool, UserInputRequired
-from upcall.questions.answer import Answer, Outcome
+from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.answer_form import AnswerForm, describe_type, set_defaults
 from upcall.questions.question import ClarificationType, ConsentSubject, Option, Question
 from upcall.questions.secrets import HIDDEN
@@ -229,6 +229,8 @@ def _ask_fields(question: str, schema: Any, context: str | None, kind: Clarifica
             return values if isinstance(schema, Mapping) else TypeAdapter(schema).validate_json(answer.text)
         except ValidationError as error:
             about = _explain_refusal(error, number, context)
+            if answer.by is AnsweredBy.FACTS:  # It would be given again, for ever.
+                raise ValueError(f"{about} It comes from {answer.reason}: correct that.") from error
             described = set_defaults(described, values)
     raise AssertionError("numbers do not end")
 
