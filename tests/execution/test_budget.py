@@ -278,7 +278,9 @@ async def test_kill_around_the_limit_repeats_one_call(tmp_path: Path, location: 
         run = await soon(world.app.answer(RUN, "100 calls"))
     assert (run.status, run.result) == (RunStatus.COMPLETED, "Done.")
     assert world.count() == WHOLE + repeated  # The request in which it died.
-    assert world.steps() == {"a": [1, 2, 3], "b": [1, 2, 3]}
+    steps = world.steps()
+    assert {who: sorted({*taken}) for who, taken in steps.items()} == {"a": [1, 2, 3], "b": [1, 2, 3]}
+    assert sum(map(len, steps.values())) <= 7  # A step that was under way beside the request is idempotent.
 
 
 async def test_budget_counts_over_the_pauses_of_a_run(tmp_path: Path, location: str) -> None:
