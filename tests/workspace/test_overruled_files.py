@@ -46,7 +46,7 @@ async def test_files_of_the_assumption_are_put_back(app: Upcall, tmp_path: Path)
     await app.changes.undo(branch.id)
 
 
-async def test_branch_has_a_folder_of_its_own_with_its_history(app: Upcall) -> None:
+async def test_branch_has_its_own_folder_and_history(app: Upcall) -> None:
     run, _, question = await start(app)
     branch = await app.fork(run.id, question, "FastAPI", replace=True)
     assert branch.workspace is not None
