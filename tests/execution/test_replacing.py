@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from autogen_agentchat.teams import RoundRobinGroupChat
@@ -12,7 +13,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 from upcall import AnsweredBy, Outcome, Run, RunStatus, Settings, Upcall, reversible
 from upcall.agents import PausableAgent
 from upcall.agents.toolset import Tool
-from upcall.errors import AlreadyAnswered, CallerError, EffectsRemain, OverrulesAssumption, RunNotWaiting
+from upcall.errors import AlreadyAnswered, CallerError, EffectsRemain, NotAllowed, OverrulesAssumption, RunNotWaiting
 from upcall.testing import Call, Calls, Reply, Request, ScriptedModelClient
 
 FRAMEWORK = {"question": "Which framework?", "options": ["Express", "FastAPI"]}
@@ -83,6 +84,19 @@ async def test_agreeing_answer_is_free(tmp_path: Path) -> None:
     ]
     with pytest.raises(AlreadyAnswered):
         await booking.app.answer(run.id, {confirmed.answers[0].question_id: "FastAPI"})
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_nobody_confirms_the_assumption_of_another(tmp_path: Path, named: bool) -> None:
+    booking = Booking(tmp_path, ask_rules=[{"words": "color", "do": "wait"}])
+    run = await booking.app.start("Build it", user="ann", open=True)
+    run = await booking.app.answer(run.id, "red", user="ann")
+    (entry,) = await booking.app.inbox("ann")
+    given: Any = {entry.question.id: "Express"} if named else "Express"
+    with pytest.raises(NotAllowed):
+        await booking.app.answer(run.id, given, user="bob")
+    assert [each.assumed for each in await booking.app.inbox("ann")] == ["Express"]
+    assert await booking.app.inbox("bob") == []
 
 
 async def test_other_answer_is_refused_with_the_way(tmp_path: Path) -> None:

@@ -85,12 +85,12 @@ async def reverse_effects(store: RunStore, run: Run, reversal: Reversal, team: T
         CallerError: a tool could not take its call back. What was taken back before stays so.
     """
     undos = dict(_find_undos(team))
-    for record in reversed(reversal.calls):
-        undo = undos.get((record.path[-1], record.tool))
-        if undo is None:
+    for record in reversal.calls:
+        if (record.path[-1], record.tool) not in undos:
             raise CallerError(f"{show_call(record)} cannot be taken back: the team's tool does not say how any more.")
+    for record in reversed(reversal.calls):
         try:
-            made = undo(**json.loads(record.arguments))
+            made = undos[record.path[-1], record.tool](**json.loads(record.arguments))
             if inspect.isawaitable(made):
                 await made
         except Exception as error:

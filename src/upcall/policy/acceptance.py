@@ -67,7 +67,10 @@ def accept(
         answers = _match(seen, given, access)
     except OverrulesAssumption as error:
         raise OverrulesAssumption(error.question_id, error.assumed, run.id) from error
-    if not any(not run.records[each.question_id].is_provisional for each in answers):
+    assumed = [run.records[each.question_id] for each in answers if run.records[each.question_id].is_provisional]
+    if not all(access.may_answer(run, each.question) for each in assumed):
+        return Acceptance(refusal=access.refuse_theirs(run), is_intrusion=True)
+    if len(assumed) == len(answers):
         return Acceptance((*answers, *_confirm_duplicates(run, answers)))
     if (late := refuse_late(run, answers, seen, now)) is not None:
         return Acceptance(refusal=late.refusal, ended=late.run)

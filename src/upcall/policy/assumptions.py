@@ -30,13 +30,18 @@ def assume_for_now(question: Question) -> Answer | None:
     """Return what the asker of a question continues with until the human answers: its default, else its first option,
     which is the likeliest one as models write them. None where it waits: there is nothing to assume, or the options say
     yes or no to something."""
-    if question.is_risk or question.secret or question.approval is not None or question.consent is not None:
+    if is_for_the_human(question):
         return None
     if not (question.default or "").strip():
         if not question.options or any(each.side or read_lead(each.label) for each in question.options):
             return None
         question = question.model_copy(update={"default": question.options[0].label})
     return hold_for_now(answer_by_default(question, None))
+
+
+def is_for_the_human(question: Question) -> bool:
+    """Return whether only the human's own word answers a question: about a risk, a secret or an approval."""
+    return question.is_risk or question.secret or question.approval is not None or question.consent is not None
 
 
 def hold_for_now(answer: Answer) -> Answer | None:

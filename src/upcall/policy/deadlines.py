@@ -17,7 +17,7 @@ from upcall.errors import (
     QuestionExpired,
     RunNotWaiting,
 )
-from upcall.policy.assumptions import answer_by_default, hold_for_now
+from upcall.policy.assumptions import answer_by_default, hold_for_now, is_for_the_human
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.question import Question, format_time
 from upcall.questions.record import QuestionRecord
@@ -42,9 +42,13 @@ def expired_answers(run: Run, now: datetime | None = None) -> list[Answer]:
     """Return the outcomes of the questions that have expired; nothing if they wait on, or if the run ends with them."""
     if run.config.on_expiry != "assume":
         return []
-    outcomes = [answer_by_default(question, explain_expiry(question)) for question in run.records.list_overdue(now)]
-    # What a program outside did with an assumption cannot be done again.
-    return outcomes if run.config.is_external else [hold_for_now(each) or each for each in outcomes]
+    found = []
+    for question in run.records.list_overdue(now):
+        outcome = answer_by_default(question, explain_expiry(question))
+        # What a program outside did with an assumption cannot be done again.
+        is_final = run.config.is_external or is_for_the_human(question)
+        found.append(outcome if is_final else hold_for_now(outcome) or outcome)
+    return found
 
 
 def add_expired(run: Run, answers: Sequence[Answer], now: datetime | None = None) -> list[Answer]:
