@@ -36,15 +36,14 @@ from upcall.execution.start_options import (
 )
 from upcall.execution.team_factory import BuiltTeam, MakeTeam, TeamFactory
 from upcall.extensions import find_added, load_added
-from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.matching import AnswersInput
 from upcall.run_reader import RunReader
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.events import RunCancelled
 from upcall.runs.queued import show_queued
 from upcall.runs.run import Run, RunProgress
-from upcall.runs.run_changes import record_act
-from upcall.runs.states import RunEvent, RunStatus
+from upcall.runs.run_changes import cancel_run, record_act
+from upcall.runs.states import RunStatus
 from upcall.runs.steering import SentMessage
 from upcall.storage.queued_answers import AnswersQueued
 from upcall.storage.store import RunStore
@@ -431,14 +430,9 @@ class Upcall(RunReader):
             if run.is_final:
                 raise RunNotWaiting(f"Run {run.id} is {run.status}; there is nothing to cancel.")
             answered = show_queued(run, await self.store.queue.read(run.id))
-            dropped = [
-                Answer(question_id=question.id, outcome=Outcome.CANCELLED, by=AnsweredBy.POLICY)
-                for question in answered.open_questions
-            ]
-            cancelled = answered.record_answers(dropped).apply(RunEvent.CANCELLED, error=None)
             try:
                 with record_act(RunCancelled(user=access.user)):
-                    return (await self.store.save(stored, cancelled)).run
+                    return (await self.store.save(stored, cancel_run(answered))).run
             except AnswersQueued:
                 continue
             except RunConflict:  # Whoever was faster: it is cancelled from where it stands now.

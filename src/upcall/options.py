@@ -92,7 +92,7 @@ class ResolutionOptions(Options):
     unattended_limit: Annotated[
         Share,
         About(
-            "the weight above which even a run waits for an answer that is `unattended` or assumes (`on_ask`); each "
+            "the weight above which even a run that is `unattended` or assumes (`on_ask`) waits for an answer; each "
             "assumption is listed with its weight as its risk",
             when="where some guesses are too risky",
         ),

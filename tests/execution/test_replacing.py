@@ -25,8 +25,8 @@ class Booking:
 
     def __init__(self, folder: Path, *, can_cancel: bool = True, name: str = "runs.db", **questions: object) -> None:
         self.booked: list[str] = []
-        self.waits: asyncio.Event | None = None
-        self.began = asyncio.Event()
+        self.began, self.may_end = asyncio.Event(), asyncio.Event()
+        self.may_end.set()
         self.can_cancel = can_cancel
         self.model = ScriptedModelClient(self._reply)
         settings = Settings.read(None, models={"model": "demo"}, questions={"on_ask": "assume", **questions})
@@ -47,8 +47,7 @@ class Booking:
             """Book."""
             self.booked.append(name)
             self.began.set()
-            if self.waits is not None:
-                await self.waits.wait()
+            await self.may_end.wait()
             return f"booked {name}"
 
         undo: Callable[[str], None] = lambda name: self.booked.remove(name)  # noqa: E731
@@ -57,6 +56,15 @@ class Booking:
     async def find(self, question: str) -> tuple[str, str]:
         (entry,) = [each for each in await self.app.inbox() if each.question.question == question]
         return entry.run_id, entry.question.id
+
+
+async def begin_at_work(folder: Path) -> tuple[Booking, asyncio.Task[Run]]:
+    """Begin a run that has assumed its framework, and is booking until it may end."""
+    booking = Booking(folder)
+    booking.may_end.clear()
+    first = asyncio.create_task(booking.app.start("Build it"))
+    await booking.began.wait()
+    return booking, first
 
 
 async def test_run_completes_and_its_questions_stay_in_the_inbox(tmp_path: Path) -> None:
@@ -156,14 +164,11 @@ async def test_failing_undo_changes_nothing(tmp_path: Path) -> None:
 
 
 async def test_run_at_work_is_stopped_first(tmp_path: Path) -> None:
-    booking = Booking(tmp_path)
-    booking.waits = asyncio.Event()
-    first = asyncio.create_task(booking.app.start("Build it"))
-    await booking.began.wait()
+    booking, first = await begin_at_work(tmp_path)
     run_id, question_id = await booking.find("Which framework?")
     branch = asyncio.create_task(booking.app.fork(run_id, question_id, "FastAPI", replace=True))
     await asyncio.sleep(0.3)
-    booking.waits.set()
+    booking.may_end.set()
     assert ((await branch).result, booking.booked) == ("Built with FastAPI in red.", ["FastAPI"])
     await first
     ended = await booking.app.get(run_id)
@@ -171,14 +176,11 @@ async def test_run_at_work_is_stopped_first(tmp_path: Path) -> None:
 
 
 async def test_word_for_an_assumption_reaches_a_run_at_work(tmp_path: Path) -> None:
-    booking = Booking(tmp_path)
-    booking.waits = asyncio.Event()
-    first = asyncio.create_task(booking.app.start("Build it"))
-    await booking.began.wait()
+    booking, first = await begin_at_work(tmp_path)
     run_id, question_id = await booking.find("Which framework?")
     await Booking(tmp_path).app.answer(run_id, {question_id: "Express"})
-    booking.waits.set()
-    run: Run = await first
+    booking.may_end.set()
+    run = await first
     assert [each.by for each in (await booking.app.get(run.id)).answers] == [AnsweredBy.HUMAN, AnsweredBy.POLICY]
 
 

@@ -68,6 +68,20 @@ BAD_VALUES: list[tuple[str, object, str]] = [
 """A field, a value that it does not take, and what is answered."""
 
 
+BAD_TEXTS = [
+    ("Number of nights", "many", "nights: Input should be a valid integer"),
+    ("Number of nights", "0", "nights: Input should be greater than or equal to 1"),
+    ("Start", "2026-02-31", "start: Input should be a valid date or datetime, day value is outside"),
+    ("Start", "", "start: Field required"),
+    ("Seat", "roof", "seat: Input should be 'window' or 'aisle'"),
+    ("Price", "cheap", "price: Input should be a valid number"),
+    ("Flexible", "perhaps", "flexible: Input should be a valid boolean"),
+    ("Address: City", "O", "address.city: String should have at least 2 characters"),
+    ("Address: Zip", "12", "address.zip: String should match pattern"),
+]
+"""What stands at a field, a text that it does not take, and how what is answered begins."""
+
+
 def book() -> str:
     """Book a trip."""
     trip = ask("Which trip?", schema=Trip)

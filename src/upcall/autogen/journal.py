@@ -134,10 +134,8 @@ class Journal:
     @property
     def done(self) -> dict[str, str]:
         """The records of what was done here: a fork begins with what its run did later, too."""
-        used, whole = self._taken | self._buffer.records.keys(), self._whole
-        return {
-            key: text for key, text in self.records.items() if not self._is_fork or _is_done(key, text, used, whole)
-        }
+        used = self._taken | self._buffer.records.keys()
+        return {key: text for key, text in self.records.items() if _is_done(key, text, used, self._whole)}
 
     async def flush(self) -> None:
         """Write all pending records; see `RecordBuffer.flush`."""
@@ -345,9 +343,8 @@ class Journal:
         self._started[key] = intent
         start = time.monotonic()
         await self._before_it_runs(key, {key: intent.model_dump_json(exclude_none=True)})
-        name = "/".join([self._run_id, *intent.path, *intent.calls])
         with self._flying((*above, (agent, call_id))):
-            with enter_call(ToolCall(name, agent, tool, repeated=text is not None)):
+            with enter_call(ToolCall(intent.name_in(self._run_id), agent, tool, repeated=text is not None)):
                 outcome = _sendable_outcome(
                     await tracing.tool_call(agent, tool, call_id, given, partial(self._run_in_time, run, key, start))
                 )

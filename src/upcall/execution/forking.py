@@ -21,13 +21,11 @@ from upcall.execution.replacing import Reversal, plan_reversal, reverse_effects
 from upcall.execution.sending import request_stop
 from upcall.execution.team_factory import BuiltTeam, TeamFactory
 from upcall.execution.workspaces import refuse_unusable, require_path, restore_workspace
-from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.matching import AnswersInput, match_answers
 from upcall.runs.events import RunBranched, RunForked
 from upcall.runs.queued import show_queued
 from upcall.runs.run import Run
-from upcall.runs.run_changes import record_act
-from upcall.runs.states import RunEvent, RunStatus
+from upcall.runs.run_changes import cancel_run, record_act
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
 from upcall.storage.change_log import copy_changes
 from upcall.storage.connection import Work, join_work
@@ -180,10 +178,6 @@ class Forker:
 
 def _end(run: Run, branch: str) -> Run:
     """Return a run in whose place a branch is: it is over, whatever it waited for."""
-    if run.is_final and run.status is not RunStatus.FAILED:
+    if run.is_final:
         return run.update(replaced_by=branch)
-    dropped = [
-        Answer(question_id=each.id, outcome=Outcome.CANCELLED, by=AnsweredBy.POLICY, reason=f"It is asked in {branch}.")
-        for each in run.open_questions
-    ]
-    return run.record_answers(dropped).apply(RunEvent.CANCELLED, error=None, replaced_by=branch)
+    return cancel_run(run, f"It is asked in {branch}.", replaced_by=branch)

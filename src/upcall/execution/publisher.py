@@ -85,12 +85,10 @@ class QuestionPublisher:
         """Record the answers to open questions, and to their duplicates, and the human's word for assumptions, which no
         asker waits for; return whether there were any."""
         new = self.records.select_new(came)
-        confirmed = [each for each in new if self.records[each.question_id].is_closed]
-        answers = [each for each in new if each not in confirmed]
-        answers = answer_duplicates(answers, self.records) if answers else []
-        self.resolver.close([*answers, *confirmed])
-        self._undelivered += answers
-        return bool(answers or confirmed)
+        answers = answer_duplicates(new, self.records) if new else []
+        self._undelivered += [each for each in answers if not self.records[each.question_id].is_closed]
+        self.resolver.close(answers)
+        return bool(answers)
 
     def deliver(self) -> None:
         """Pass the answers that are stored now to the agents that wait for them."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from autogen_agentchat.base import Team
 
@@ -29,19 +30,11 @@ from upcall.storage.change_log import StoredChanges
 from upcall.storage.store import RunStore
 from upcall.text import first_line, show_name
 
+FindUndoable: TypeAlias = Callable[[ChangeLog, Sequence[Change]], Awaitable[tuple[Sequence[Change], Sequence[str]]]]
+"""Finds those of some changes that can be undone, and a line for each file of the others, with the reason."""
 
-class UndoneFiles(NamedTuple):
-    """Changes that are undone, and what of the others: a line each, with the reason why they remain."""
-
-    changes: Sequence[Change]
-    remaining: Sequence[str]
-
-
-UndoCalls: TypeAlias = Callable[
-    [ChangeLog, str, Sequence[Change], bool], Awaitable[tuple[Sequence[Change], Sequence[str]]]
-]
-"""Undoes these changes of a run, those that nothing later was built on; says what it would undo where the last argument
-is False."""
+UndoCalls: TypeAlias = Callable[[ChangeLog, str, Sequence[Change]], Awaitable[Sequence[Change]]]
+"""Undoes these changes of a run, all or none."""
 
 
 @dataclass(frozen=True)
@@ -71,18 +64,19 @@ async def plan_reversal(store: RunStore, run: Run, point: ForkPoint) -> Reversal
     log = StoredChanges(store, run.id)
     standing = list_standing(await log.list_changes())
     changes = _find_changes(point.dependent, standing)
-    undone = await _undo_files(log, run.id, changes, is_done=False)
+    undoable, stuck = await _find_undoable(log, changes)
     done, effects = await _list_reversed(store, run.id), point.dependent.list_effects()
-    calls = [each for each in effects if each.reversible and _key(run.id, each) not in done]
+    calls = [each for each in effects if each.reversible and each.name_in(run.id) not in done]
     stay = [show_call(each) for each in effects if not each.reversible]
-    return Reversal(undone.changes, calls, [*undone.remaining, *stay])
+    return Reversal(undoable, calls, [*stuck, *stay])
 
 
 async def reverse_effects(store: RunStore, run: Run, reversal: Reversal, team: Team, user: str | None) -> None:
     """Take back what can be, the newest first.
 
     Raises:
-        CallerError: a tool could not take its call back. What was taken back before stays so.
+        CallerError: a tool could not take its call back, or a file was changed in between. What was taken back before
+            stays so.
     """
     undos = dict(_find_undos(team))
     for record in reversal.calls:
@@ -98,53 +92,35 @@ async def reverse_effects(store: RunStore, run: Run, reversal: Reversal, team: T
                 f"{show_call(record)} could not be taken back: {type(error).__name__}: {first_line(error)}. Nothing is "
                 "done again; mend that, then try again."
             ) from error
-        event = CallReversed(user=user, call=_key(run.id, record), path=record.path, tool=record.tool)
+        event = CallReversed(user=user, call=record.name_in(run.id), path=record.path, tool=record.tool)
         await store.events.append(run.id, event)
     if reversal.changes:
-        await _undo_files(StoredChanges(store, run.id, user), run.id, reversal.changes, is_done=True)
+        undo: UndoCalls = load_added("changes", "undo_calls")
+        await undo(StoredChanges(store, run.id, user), run.id, reversal.changes)
 
 
 def _find_changes(dependent: DependentWork, standing: Sequence[Change]) -> Sequence[Change]:
     """Find the standing changes of the dependent calls that are made again. Ids of calls may repeat: then those are the
     newest."""
     found: list[Change] = []
-    counted: dict[_NamedCall, int] = {}
-    for record in dependent.tools.values():
-        if not record.idempotent:
-            continue  # What else it did nobody knows; so all of it remains.
-        call = (record.path, record.calls)
-        counted[call] = counted.get(call, 0) + 1
+    # What else a call did that may not be made again nobody knows; so all of it remains.
+    counted = Counter(each.place_in_run for each in dependent.tools.values() if each.idempotent)
     for change in reversed(standing):
-        made = _name_call(change.call)
-        if made is not None and counted.get(made, 0) > 0:
+        _, _, made = (change.call or "").partition("/")  # Behind the run, which may be one whose place this one took.
+        if counted[made] > 0:
             counted[made] -= 1
             found.append(change)
     return found[::-1]
 
 
-_NamedCall: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
-
-
-def _name_call(key: str | None) -> _NamedCall | None:
-    """Return the agents and the calls in an idempotency key, whose form is ``run/path/calls``."""
-    _, *parts = (key or "").split("/")
-    if not parts or len(parts) % 2:
-        return None
-    return tuple(parts[: len(parts) // 2]), tuple(parts[len(parts) // 2 :])
-
-
-def _key(run_id: str, record: ToolRecord) -> str:
-    return "/".join([run_id, *record.path, *record.calls])
-
-
-async def _undo_files(log: ChangeLog, run_id: str, changes: Sequence[Change], *, is_done: bool) -> UndoneFiles:
+async def _find_undoable(log: ChangeLog, changes: Sequence[Change]) -> tuple[Sequence[Change], Sequence[str]]:
     if not changes:
-        return UndoneFiles((), ())
-    if "undo_calls" not in find_added("changes"):
+        return (), ()
+    if "find_undoable" not in find_added("changes"):
         names = dict.fromkeys(show_name(file.path) for each in changes for file in each.files if file.is_named)
-        return UndoneFiles((), [f"{each}: nothing is installed here that puts it back" for each in names])
-    undo: UndoCalls = load_added("changes", "undo_calls")
-    return UndoneFiles(*await undo(log, run_id, changes, is_done))
+        return (), [f"{each}: nothing is installed here that puts it back" for each in names]
+    find: FindUndoable = load_added("changes", "find_undoable")
+    return await find(log, changes)
 
 
 async def _list_reversed(store: RunStore, run_id: str) -> set[str]:

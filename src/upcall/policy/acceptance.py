@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from upcall.errors import OverrulesAssumption, RunNotWaiting, UpcallError
 from upcall.policy.approval import allow_others
 from upcall.policy.authorization import Authorization
 from upcall.policy.deadlines import add_expired, explain_end, refuse_late
-from upcall.policy.duplicates import answer_duplicates, repeat_answer
+from upcall.policy.duplicates import answer_duplicates
 from upcall.questions.answer import Answer, AnsweredBy
 from upcall.questions.matching import AnswersInput, match_answers
 from upcall.runs.run import Run, list_assumed
@@ -71,27 +71,13 @@ def accept(
     if not all(access.may_answer(run, each.question) for each in assumed):
         return Acceptance(refusal=access.refuse_theirs(run), is_intrusion=True)
     if len(assumed) == len(answers):
-        return Acceptance((*answers, *_confirm_duplicates(run, answers)))
+        return Acceptance(tuple(answer_duplicates(answers, run.records)))
     if (late := refuse_late(run, answers, seen, now)) is not None:
         return Acceptance(refusal=late.refusal, ended=late.run)
     if not (run.waiting or run.under_way):
         raise RunNotWaiting(f"Run {run.id} is {run.status}; resume it first, then answer: upcall resume {run.id}")
-    confirmed = [each for each in answers if run.records[each.question_id].is_provisional]
-    new = [each for each in answers if each not in confirmed]
-    confirmed += _confirm_duplicates(run, confirmed)
-    answers = [*allow_others(answer_duplicates(new, run.records), run.records), *confirmed]
+    answers = allow_others(answer_duplicates(answers, run.records), run.records)
     return Acceptance(tuple(add_expired(run, answers, now) if run.waiting else answers))
-
-
-def _confirm_duplicates(run: Run, confirmed: Sequence[Answer]) -> list[Answer]:
-    """Return the same words for the questions with the same meaning, for which the same is assumed."""
-    given = {each.question_id: each for each in confirmed}
-    return [
-        repeated
-        for record in run.records.provisional
-        if record.duplicate_of in given and record.id not in given
-        if (repeated := repeat_answer(run.asked[record.duplicate_of], given[record.duplicate_of], record.question))
-    ]
 
 
 def _match(seen: Run, given: AnswersInput, access: Authorization) -> list[Answer]:

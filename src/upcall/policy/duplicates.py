@@ -74,7 +74,7 @@ def answer_duplicates(answers: Sequence[Answer], records: QuestionRecords) -> li
         original = record.duplicate_of or record.id
         shown = records.get(original)
         for other in (*([shown.question] if shown else []), *records.duplicates_of(original)):
-            if other.id in given or not share_answer(record.question, other):
+            if other.id in given or not (records[other.id].takes(answer) and share_answer(record.question, other)):
                 continue
             if (again := repeat_answer(record.question, answer, other)) is not None:
                 given[other.id] = again

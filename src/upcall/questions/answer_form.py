@@ -393,15 +393,16 @@ def _list_problems(error: ValidationError) -> dict[str, str]:
     for each in error.errors(include_url=False, include_input=False):
         names = [str(part) for part in each["loc"] if isinstance(part, str)]
         message = _MESSAGES.get(each["type"], each["msg"])
-        problems.setdefault(one_line(".".join(names[:2]), 200), _clean_message(message))
+        problems.setdefault(one_line(".".join(names[:2]), 200), clean_message(message))
     return problems
 
 
 def _first_message(error: ValidationError) -> str:
-    return _clean_message(error.errors(include_url=False, include_input=False)[0]["msg"])
+    return clean_message(error.errors(include_url=False, include_input=False)[0]["msg"])
 
 
-def _clean_message(message: str) -> str:
+def clean_message(message: str) -> str:
+    """Return what pydantic says of a value, on one line."""
     return one_line(message.removeprefix("Value error, "), 300)
 
 

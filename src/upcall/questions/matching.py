@@ -96,7 +96,8 @@ def match_answers(
         else:
             raise UnknownQuestion(named, list(open_by_id))
     # Sealed last: the same text encrypted twice is not the same, and above two answers are compared.
-    return [_seal_answer({**closed_by_id, **open_by_id}[question_id], answer) for question_id, answer in new.items()]
+    asked = closed_by_id | open_by_id
+    return [_seal_answer(asked[question_id], answer) for question_id, answer in new.items()]
 
 
 def _confirm(question: Question, assumed: Answer, value: AnswerValue, user: str | None) -> Answer:

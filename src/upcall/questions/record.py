@@ -253,7 +253,7 @@ class QuestionRecords(_Root, frozen=True, defer_build=True):
         return QuestionRecords(tuple(known))
 
     def duplicates_of(self, question_id: str) -> Sequence[Question]:
-        """List those that get the answer to the open question with this id too."""
+        """List those that get the answer to the question with this id too, which is open or has only an assumption."""
         return self._by_original.get(question_id, ())
 
     @property
@@ -287,7 +287,7 @@ class QuestionRecords(_Root, frozen=True, defer_build=True):
     def _by_original(self) -> Mapping[str, Sequence[Question]]:
         found: dict[str, list[Question]] = {}
         for record in self.root:
-            if record.state is QuestionState.DUPLICATE and record.duplicate_of is not None:
+            if record.duplicate_of is not None and (record.state is QuestionState.DUPLICATE or record.is_provisional):
                 found.setdefault(record.duplicate_of, []).append(record.question)
         return found
 

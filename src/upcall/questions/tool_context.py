@@ -18,7 +18,7 @@ from pydantic_core import to_jsonable_python
 
 from upcall.errors import AskedOutsideTool, UserInputRequired
 from upcall.questions.answer import Answer, AnsweredBy, Outcome
-from upcall.questions.answer_form import AnswerForm, describe_type, set_defaults
+from upcall.questions.answer_form import AnswerForm, clean_message, describe_type, set_defaults
 from upcall.questions.question import ClarificationType, ConsentSubject, Option, Question
 from upcall.questions.secrets import HIDDEN
 from upcall.questions.threads import start_threads_in_context
@@ -240,7 +240,7 @@ def _explain_refusal(error: ValidationError, number: int, context: str | None) -
     problems = []
     for each in error.errors(include_url=False, include_input=False)[:5]:
         where = ".".join(map(str, each["loc"]))
-        message = each["msg"].removeprefix("Value error, ")
+        message = clean_message(each["msg"])
         problems.append(one_line(f"{where}: {message}" if where else message, 300))
     times = "" if number == 1 else f" ({number} times so far)"
     return f"What was answered does not fit{times}: {'; '.join(problems)}." + (f"\n{context}" if context else "")

@@ -54,6 +54,15 @@ class ToolRecord(BaseModel, frozen=True, defer_build=True):
     reversible: bool | None = None
 
     @property
+    def place_in_run(self) -> str:
+        """The agents and the calls, as in the call's idempotency key."""
+        return "/".join([*self.path, *self.calls])
+
+    def name_in(self, run_id: str) -> str:
+        """Return the call's idempotency key in a run."""
+        return f"{run_id}/{self.place_in_run}"
+
+    @property
     def in_doubt(self) -> bool:
         """Whether it may have taken effect, and must not be made again without the human's word."""
         return self.outcome is None and not self.idempotent

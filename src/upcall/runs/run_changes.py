@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
+from upcall.questions.answer import Answer, AnsweredBy, Outcome
 from upcall.questions.record import QuestionRecord, QuestionRecords
 from upcall.runs.events import (
     LogEvent,
@@ -17,6 +19,7 @@ from upcall.runs.events import (
     StatusChanged,
 )
 from upcall.runs.run import Run
+from upcall.runs.states import RunEvent
 
 _act: ContextVar[LogEvent | None] = ContextVar("upcall_act", default=None)
 
@@ -44,6 +47,15 @@ def list_events(before: Run | None, after: Run) -> list[LogEvent]:
     if before is not None and before.status is not after.status:
         found.append(StatusChanged(before=before.status, after=after.status))
     return found
+
+
+def cancel_run(run: Run, reason: str | None = None, **changes: Any) -> Run:
+    """Return the run as it is ended for good: nobody waits for its open questions any more, for a reason."""
+    dropped = [
+        Answer(question_id=each.id, outcome=Outcome.CANCELLED, by=AnsweredBy.POLICY, reason=reason)
+        for each in run.open_questions
+    ]
+    return run.record_answers(dropped).apply(RunEvent.CANCELLED, error=None, **changes)
 
 
 def walk_questions(before: Run, after: Run) -> Iterator[tuple[QuestionRecord, bool]]:

@@ -130,8 +130,17 @@ def make_router(service: Service, authenticator: Authenticator, streams: Streams
     async def fork(run_id: str, body: Fork, caller: CurrentUser, key: Key = None) -> RunBody:
         """Start a branch of a run: the same up to one of its questions, with another answer."""
         answer = read_value(body.answer, body.question)
-        how = (body.replace, body.keep_effects)
-        return await show_run(await begin_fork(service, caller, run_id, body.question, answer, key, *how), caller)
+        begun = await begin_fork(
+            service,
+            caller,
+            run_id,
+            body.question,
+            answer,
+            key,
+            replace=body.replace,
+            keep_effects=body.keep_effects,
+        )
+        return await show_run(begun, caller)
 
     @router.post("/runs/{run_id}/cancel")
     async def cancel(run_id: str, caller: CurrentUser) -> RunBody:

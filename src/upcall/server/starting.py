@@ -100,6 +100,7 @@ async def begin_fork(
     question_id: str,
     answer: AnswerValue,
     key: str | None,
+    *,
     replace: bool = False,
     keep_effects: bool = False,
 ) -> str:

@@ -11,7 +11,7 @@ from upcall.runs.events import ChangeDropped, ChangesUndone, FilesChanged, LogEv
 from upcall.runs.file_changes import Change, digest
 from upcall.storage.compression import Damaged, decode, encode
 from upcall.storage.connection import Connection
-from upcall.storage.event_log import append_events, lock_run, read_entries
+from upcall.storage.event_log import append_events, choose_kinds, lock_run, read_entries
 from upcall.storage.store import RunStore
 
 
@@ -92,15 +92,8 @@ def put_contents(connection: Connection, run_id: str, contents: Mapping[str, byt
 
 def copy_changes(connection: Connection, run_id: str, new_id: str, folders: Mapping[str, str]) -> None:
     """Copy the change log of a run to the branch that takes its place, with other names for some folders."""
-    chosen, named = (
-        "kind IN (:made, :dropped, :undone)",
-        {
-            "made": FilesChanged.type,
-            "dropped": ChangeDropped.type,
-            "undone": ChangesUndone.type,
-        },
-    )
-    for entry in read_entries(connection, ["run_id = :run_id", chosen], {"run_id": run_id, **named}):
+    chosen, named = choose_kinds((FilesChanged, ChangeDropped, ChangesUndone))
+    for entry in read_entries(connection, ["run_id = :run_id", *chosen], {"run_id": run_id, **named}):
         event = entry.event
         if isinstance(event, FilesChanged):
             folder = folders.get(event.change.folder, event.change.folder)

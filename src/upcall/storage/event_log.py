@@ -86,7 +86,7 @@ class EventLog:
     async def read_new(self, run_id: str, after: int, types: EventTypes) -> tuple[Sequence[LogEntry], int]:
         """Read the events of some types behind the entry with the id `after`, by a reader who was there: there are few,
         and no transcript is among them. Also return up to which entry that is."""
-        chosen, named = _choose_kinds(types)
+        chosen, named = choose_kinds(types)
         conditions = ["run_id = :run_id", "id > :after", "id <= :last", *chosen]
 
         def read(connection: Connection) -> tuple[Sequence[LogEntry], int]:
@@ -143,7 +143,7 @@ class EventLog:
         without: EventTypes,
         limit: int | None,
     ) -> Sequence[LogEntry]:
-        chosen, named = _choose_kinds(types, without)
+        chosen, named = choose_kinds(types, without)
         return await self._database.read(
             lambda connection: read_entries(connection, [*conditions, *chosen], {**values, **named}, limit)
         )
@@ -158,7 +158,7 @@ _INSERT_BLOCK = (
 )
 
 
-def _choose_kinds(types: EventTypes | None, without: EventTypes = ()) -> tuple[list[str], dict[str, str]]:
+def choose_kinds(types: EventTypes | None, without: EventTypes = ()) -> tuple[list[str], dict[str, str]]:
     """Return the condition, if there is one, by which events are of some types, or of all but some; and its values."""
     names, named = name_values(each.type for each in (without if types is None else types))
     if types is not None:
@@ -168,14 +168,14 @@ def _choose_kinds(types: EventTypes | None, without: EventTypes = ()) -> tuple[l
 
 def is_sent(connection: Connection, run_id: str, message_id: str) -> bool:
     """Return whether a message to the agents of a run is stored."""
-    chosen, named = _choose_kinds((MessageSent,))
+    chosen, named = choose_kinds((MessageSent,))
     sent = read_entries(connection, ["run_id = :run_id", *chosen], {"run_id": run_id, **named})
     return any(isinstance(each.event, MessageSent) and each.event.message == message_id for each in sent)
 
 
 def find_last(connection: Connection, run_id: str, types: EventTypes | None = None, without: EventTypes = ()) -> int:
     """Return the id of a run's newest entry, of some types or of all but some; 0 if there is none."""
-    chosen, named = _choose_kinds(types, without)
+    chosen, named = choose_kinds(types, without)
     query = f"SELECT coalesce(max(id), 0) FROM upcall_log WHERE {' AND '.join(['run_id = :run_id', *chosen])}"
     return int(connection.execute(query, {"run_id": run_id, **named}).fetchone()[0])
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from upcall.errors import AlreadyAnswered, RunGone
-from upcall.questions.answer import Answer, Outcome
+from upcall.questions.answer import Answer
+from upcall.questions.record import QuestionRecord
+from upcall.questions.states import QuestionState
 from upcall.runs.run import Run
 from upcall.runs.states import RunStatus
 from upcall.storage.connection import Connection, Work
@@ -57,23 +59,18 @@ class QueuedAnswers:
 def take_queued(connection: Connection, before: Run, after: Run) -> None:
     """Remove the answers that the run has taken in from the queue. See `RunStore.save` for what is refused."""
     # An answer that came while nobody waited for it any more is on record all the same.
-    queued = {answer.question_id: answer for answer in read_queued(connection, after.id)}
-    taken = {
-        each.question_id
-        for each in after.answers
-        if each.outcome is not Outcome.CANCELLED and not (each.provisional and _is_confirmed(queued, each))
-    }
-    asked = {*(each.id for each in before.open_questions), *(each.id for each in before.records.provisional)} - taken
-    new = queued.keys() & asked
-    dropped = new - {*(each.id for each in after.open_questions), *(each.id for each in after.records.provisional)}
+    queued = read_queued(connection, after.id)
+    new = after.records.select_new(queued)
+    asked = [each.question_id for each in before.records.select_new(queued)]
+    dropped = [each for each in asked if _is_dropped(after.records.get(each))]
     if dropped or (new and (after.waiting or after.status is RunStatus.COMPLETED)):
         raise AnswersQueued
     if after.is_final or not new:
         connection.execute("DELETE FROM upcall_queued_answers WHERE run_id = :run_id", {"run_id": after.id})
 
 
-def _is_confirmed(queued: Mapping[str, Answer], assumed: Answer) -> bool:
-    return assumed.question_id in queued and not queued[assumed.question_id].provisional
+def _is_dropped(record: QuestionRecord | None) -> bool:
+    return record is None or record.state is QuestionState.CANCELLED
 
 
 def _enqueue(connection: Connection, run_id: str, answers: Sequence[Answer], name: str, *, owned: bool) -> bool:
@@ -88,8 +85,7 @@ def _enqueue(connection: Connection, run_id: str, answers: Sequence[Answer], nam
         for answer in [*run.answers, *read_queued(connection, run_id)]
         if not answer.provisional
     }
-    known = {*given, *(each.id for each in run.records.provisional), *(question.id for question in run.open_questions)}
-    if not run.under_way or not known.issuperset(answer.question_id for answer in answers):
+    if not run.under_way or not all(answer.question_id in run.records for answer in answers):
         return False
     for answer in answers:
         before = given.get(answer.question_id)

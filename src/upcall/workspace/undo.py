@@ -29,6 +29,11 @@ async def undo(log: ChangeLog, run_id: str, change_id: str | None = None) -> lis
         CallerError: there is no such change, or somebody else has changed a file since; nothing was changed.
     """
     changes = _select(list_standing(await log.list_changes()), run_id, change_id)
+    return await undo_calls(log, run_id, changes)
+
+
+async def undo_calls(log: ChangeLog, run_id: str, changes: Sequence[Change]) -> list[Change]:
+    """Undo these changes, oldest first, all or none, as `undo` does."""
     undone = []
     by_folder: dict[str, list[Change]] = {}
     for change in changes:
@@ -43,16 +48,10 @@ async def undo(log: ChangeLog, run_id: str, change_id: str | None = None) -> lis
     return undone
 
 
-async def undo_calls(
-    log: ChangeLog, run_id: str, changes: Sequence[Change], is_done: bool
-) -> tuple[list[Change], list[str]]:
-    """Undo these changes of a run, each whose files nobody has changed since but others that are undone; return them,
-    and a line for each file of the rest. Where it is not to be done, nothing is changed.
-
-    Raises:
-        CallerError: it could not be written.
-    """
-    chosen, undone, remaining = {each.id for each in changes}, list[Change](), list[str]()
+async def find_undoable(log: ChangeLog, changes: Sequence[Change]) -> tuple[list[Change], list[str]]:
+    """Find those of these changes whose files nobody has changed since but others that can be undone with them; and a
+    line for each file of the rest."""
+    chosen, undoable, remaining = {each.id for each in changes}, list[Change](), list[str]()
     staying: dict[tuple[str, str], str] = {}
     """Why a name cannot be put back to what it was before a change that is older than those that were looked at."""
     looked: set[tuple[str, str]] = set()
@@ -68,17 +67,8 @@ async def undo_calls(
             remaining += [f"{show_name(path)}: {staying.get((place, path), reasons[0])}" for place, path in names]
             staying |= dict.fromkeys((name for name in names if name not in staying), reasons[0])
         else:
-            undone.insert(0, change)
-    by_folder: dict[str, list[Change]] = {}
-    for change in undone:
-        by_folder.setdefault(change.folder, []).append(change)
-    for place, made in by_folder.items() if is_done else ():
-        writes = await _prepare(log, run_id, place, made)
-        try:
-            await commit(Folder(Path(place)), log, writes, tool=TOOL, undoes=[each.id for each in made])
-        except (OSError, ValueError) as error:
-            raise CallerError(f"Run {run_id} cannot be undone in {place}: {first_line(error)}") from error
-    return undone, list(dict.fromkeys(remaining))
+            undoable.insert(0, change)
+    return undoable, list(dict.fromkeys(remaining))
 
 
 def _is_as_left(place: str, file: FileChange) -> bool:
