@@ -6,7 +6,7 @@
 A run asks twice and takes a note behind each answer; a driver in another process submits all of them and answers at
 once. What is counted is the CPU of the workers, without that of their start, and beside it that of all: workers, driver
 and PostgreSQL. LangGraph saves beside the next step by default (``async``); upcall writes it before (``sync``).
-LangGraph is installed into ``.bench/``, as for `compare.py`, unless ``--python`` names an environment that has it.
+LangGraph is installed into ``.bench/``, as for `conformance/`, unless ``--python`` names an environment that has it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parent / "conformance"))
 
-from compare import prepared_environment
 from postgres import Server, running
+from run import ADAPTERS, prepare_environment
 from workers import Fleet
 
 from upcall.workers.fleet import look_at_fleet
 
-ADAPTER = Path(__file__).resolve().parent / "systems" / "langgraph_fleet.py"
+ADAPTER = ADAPTERS / "langgraph_fleet.py"
 TICKS = os.sysconf("SC_CLK_TCK")
 LEASE = 15.0
 
@@ -111,7 +112,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--python", type=Path, help="of an environment with LangGraph; must know procrastinate as well")
     options = parser.parse_args()
-    python = options.python or prepared_environment()
+    python = options.python or prepare_environment(ADAPTER.stem, ADAPTER.with_suffix(".txt"))
     systems = {"upcall": measure_upcall} | {
         f"LangGraph, {durability}": partial(measure_langgraph, python, durability) for durability in ("async", "sync")
     }

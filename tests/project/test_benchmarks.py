@@ -21,11 +21,12 @@ BENCHMARKS = ROOT / "benchmarks"
 SOURCES = Path(upcall.__file__).parent.parent
 
 
-def test_cell_gives_the_figure_and_its_ratio() -> None:
-    compare = _module("compare")
+def test_cell_gives_the_figure_and_its_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS / "conformance"))
+    costs = _module("conformance/costs")
     figures = {("depth 2", "bytes at pause"): {"upcall_": [2000, 1000, 4000], "langgraph_": [16000, 18000, 17000]}}
     rows = [("depth 2", "KB", figures["depth 2", "bytes at pause"])]
-    table = compare._table(rows, ["upcall_", "langgraph_"]).splitlines()
+    table = costs._table(rows, ["upcall_", "langgraph_"]).splitlines()
     assert table[0] == "| | upcall | langgraph |"
     assert table[2] == "| depth 2 | 2.0 | 17.0 (8.50) |"
 
@@ -126,7 +127,14 @@ def test_page_of_autogen_is_run_cell_by_cell(
 def test_our_side_of_the_comparison_runs(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
     options = ["--quick", "--systems", "upcall_", "--scenarios", "two in parallel", "ask again"]
-    command = [sys.executable, str(BENCHMARKS / "compare.py"), "--python", sys.executable, "--json", str(figures)]
+    command = [
+        sys.executable,
+        str(BENCHMARKS / "conformance" / "costs.py"),
+        "--python",
+        sys.executable,
+        "--json",
+        str(figures),
+    ]
     done = subprocess.run(
         [*command, *options],
         env={**os.environ, "PYTHONPATH": str(SOURCES)},

@@ -1,4 +1,4 @@
-"""upcall: nested `PausableAgent`s, driven and stored by `Upcall`."""
+"""upcall: nested `PausableAgent`s, driven and stored by `Upcall` (docs/guides/own-team.md, docs/guides/resuming.md)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from autogen_agentchat.messages import TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core.models import ModelFamily, ModelInfo
 from autogen_ext.models.openai import OpenAIChatCompletionClient
-from meter import Rest
-from scenarios import DESCRIPTIONS, PROMPTS, Scenario, look, save
+from meter import Open, Rest
+from scenarios import DESCRIPTIONS, Scenario
 
-from upcall import PausableAgent, Run, Settings, Upcall
+from upcall import PausableAgent, Question, Run, Settings, Upcall
+from upcall.errors import UnknownRun
 
 MODEL_INFO = ModelInfo(
     vision=False,
@@ -25,13 +26,17 @@ MODEL_INFO = ModelInfo(
 
 class System:
     packages = ("upcall", "autogen-agentchat")
+    expires = True
 
     def __init__(self, base_url: str, http_client: object, store: Path, scenario: Scenario) -> None:
         self._model = OpenAIChatCompletionClient(
             model="scripted", base_url=base_url, api_key="none", http_client=http_client, model_info=MODEL_INFO
         )
         self._scenario = scenario
-        settings = Settings.read(models={"model": "demo"}, questions={"max_questions_run": 1000})
+        questions: dict[str, object] = {"max_questions_run": 1000}
+        if scenario.expires:
+            questions |= {"expires_after": scenario.expires, "on_expiry": "assume"}
+        settings = Settings.read(models={"model": "demo"}, questions=questions)
         self._app = Upcall(store=store, team=self._team, settings=settings)
 
     def _team(self) -> RoundRobinGroupChat:
@@ -43,8 +48,8 @@ class System:
             name,
             self._model,
             description=DESCRIPTIONS.get(name, "Plans."),
-            system_message=PROMPTS[name],
-            tools=[] if nested else [look, save],
+            system_message=self._scenario.prompt(name),
+            tools=[] if nested else self._scenario.tools(),
             agents=[self._agent(each) for each in nested],
             ask_user=not nested,
             max_rounds=1000,
@@ -58,6 +63,15 @@ class System:
         texts = [TextMessage(source=role, content=text) for role, text in history]
         return _rest(await self._app.start(task, history=texts, run_id=run))
 
+    async def pending(self, run: str) -> Rest | None:
+        if self._scenario.expires:
+            await self._app.expire()
+        try:
+            found = await self._app.get(run)
+        except UnknownRun:
+            return None
+        return _rest(await self._app.resume(run) if found.interrupted else found)
+
     async def answer(self, run: str, answers: dict[str, str]) -> Rest:
         return _rest(await self._app.answer(run, answers))
 
@@ -68,4 +82,9 @@ class System:
 def _rest(run: Run) -> Rest:
     if run.error:
         raise RuntimeError(run.error)
-    return Rest([question.id for question in run.questions], run.result)
+    return Rest([_open(each) for each in run.questions], run.result)
+
+
+def _open(question: Question) -> Open:
+    again = question.options[0].label if question.header == "Call in doubt" else ""
+    return Open(question.id, question.question, question.path, again)

@@ -1,6 +1,6 @@
 """Measure one system in a process of its own; the figures are printed as one JSON object.
 
-Started by compare.py: ``measure.py SYSTEM MODE ...``, with the time at which it was started in ``--spawned``.
+Started by costs.py: ``measure.py SYSTEM MODE ...``, with the time at which it was started in ``--spawned``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
-from scenarios import SCENARIOS, Scenario, answer
+from scenarios import ANSWER, SCENARIOS, Scenario, answer
 
 MILLI = 1000
 AT_ONCE = 8
@@ -43,32 +43,36 @@ class Bench:
 
         history = conversation(run, self.scenario.history)
         rest, segment = await timed(self.meter, self.system.start(run, self.scenario.task(run), history))
-        if not rest.questions:
+        if not rest.open:
             raise AssertionError(f"{run} did not ask, but came to {rest.result!r}")
         return rest, segment
 
-    async def answer(self, run: str, number: int, questions: list[str]) -> Any:
+    async def answer(self, run: str, questions: dict[str, str]) -> Any:
+        """Answer questions: their texts by their ids."""
         from meter import timed
 
-        answers = {each: answer(run, 10 * number + i) for i, each in enumerate(questions)}
+        answers = {key: answer(text) for key, text in questions.items()}
         rest, segment = await timed(self.meter, self.system.answer(run, answers))
         return rest, segment
 
     def check(self, run: str, rest: Any) -> None:
         """Fail where the result lacks an answer that was given."""
-        expected = self.scenario.pauses
-        if rest.result is None or rest.result.count("ANSWER<") < expected:
-            raise AssertionError(f"{run} came to {rest!r} instead of a result with {expected} answers")
+        expected = set(self.scenario.keys(run))
+        if rest.result is None or {key for key, _ in ANSWER.findall(rest.result)} != expected:
+            raise AssertionError(f"{run} came to {rest!r} instead of a result with {len(expected)} answers")
 
-    async def finish(self, run: str, rest: Any, number: int = 0) -> list[Any]:
-        """Answer until the run is over, from the question with this number on; the segments."""
+    async def finish(self, run: str, rest: Any) -> list[Any]:
+        """Answer until the run is over; the segments."""
         segments = []
-        while rest.questions:
-            rest, segment = await self.answer(run, number, rest.questions)
+        while rest.open:
+            rest, segment = await self.answer(run, _texts(rest))
             segments.append(segment)
-            number += 1
         self.check(run, rest)
         return segments
+
+
+def _texts(rest: Any) -> dict[str, str]:
+    return {each.id: each.text for each in rest.open}
 
 
 async def runs(bench: Bench, count: int) -> Json:
@@ -115,12 +119,12 @@ async def pauses(bench: Bench, count: int) -> Json:
     before_written = written()
     rest, segment = await bench.start("long")
     segments = [segment]
-    for number in range(bench.scenario.pauses - 1):
-        rest, segment = await bench.answer("long", number, rest.questions)
+    for _ in range(bench.scenario.questions - 1):
+        rest, segment = await bench.answer("long", _texts(rest))
         segments.append(segment)
     stored, stored_file, wrote = payload(bench.store), file_size(bench.store), written() - before_written
     log = sum(map(len, {_who(body): body for body in map(_messages, bench.meter.bodies)}.values()))
-    last = await bench.finish("long", rest, bench.scenario.pauses - 1)
+    last = await bench.finish("long", rest)
     early, late = segments[5:25], segments[-20:]
     calls = sum(len(each.calls) for each in (*segments, *last))
     return {
@@ -200,13 +204,13 @@ def _traced() -> int:
 async def leave_paused(bench: Bench, count: int) -> Json:
     """`count` paused runs for other processes to answer."""
     await bench.system.open()
-    return {"runs": {f"r{i}": (await bench.start(f"r{i}"))[0].questions for i in range(count)}}
+    return {"runs": {f"r{i}": _texts((await bench.start(f"r{i}"))[0]) for i in range(count)}}
 
 
-async def resume(bench: Bench, run: str, questions: list[str], made: float, spawned: float) -> Json:
+async def resume(bench: Bench, run: str, questions: dict[str, str], made: float, spawned: float) -> Json:
     """Answer a run that another process has paused. `made` is when the imports were done."""
     await bench.system.open()
-    rest, segment = await bench.answer(run, 0, questions)
+    rest, segment = await bench.answer(run, questions)
     bench.check(run, rest)
     first = min(start for start, _ in segment.calls)
     return {"load and resume, new": MILLI * (first - made), "whole, new": MILLI * (first - spawned)}
@@ -221,9 +225,10 @@ def main() -> None:
     parser.add_argument("--scenario", default="depth 2")
     parser.add_argument("--count", type=int, default=10)
     parser.add_argument("--run", default="r0")
-    parser.add_argument("--questions", default="[]")
+    parser.add_argument("--questions", default="{}")
     parser.add_argument("--spawned", type=float, default=0.0)
     chosen = parser.parse_args()
+    sys.path.insert(0, str(Path(__file__).parent / "adapters"))
     begin = time.perf_counter()
     system = importlib.import_module(chosen.system)
     made = time.perf_counter()

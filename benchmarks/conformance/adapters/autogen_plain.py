@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import warnings
 from pathlib import Path
+from typing import Any
 
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import Handoff, TaskResult
@@ -19,8 +20,8 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_agentchat.tools import AgentTool
 from autogen_core.models import ModelFamily, ModelInfo
 from autogen_ext.models.openai import OpenAIChatCompletionClient
-from meter import Rest, States
-from scenarios import DESCRIPTIONS, PROMPTS, Scenario, look, save
+from meter import Open, Rest, States
+from scenarios import DESCRIPTIONS, Scenario
 
 MODEL_INFO = ModelInfo(
     vision=False,
@@ -40,6 +41,14 @@ class System:
         self._model = OpenAIChatCompletionClient(
             model="scripted", base_url=base_url, api_key="none", http_client=http_client, model_info=MODEL_INFO
         )
+        self._lead_model = OpenAIChatCompletionClient(
+            model="scripted",
+            base_url=base_url,
+            api_key="none",
+            http_client=http_client,
+            model_info=MODEL_INFO,
+            parallel_tool_calls=False,
+        )
         self._scenario, self._states = scenario, States(store)
 
     def _team(self) -> RoundRobinGroupChat:
@@ -53,10 +62,10 @@ class System:
         ]
         return AssistantAgent(
             name,
-            self._model,
+            self._lead_model if nested else self._model,
             description=DESCRIPTIONS.get(name, "Plans."),
-            system_message=PROMPTS[name],
-            tools=[*nested] or [look, save],
+            system_message=self._scenario.prompt(name),
+            tools=[*nested] or self._scenario.tools(),
             handoffs=handoffs,
             max_tool_iterations=1000,
         )
@@ -69,20 +78,29 @@ class System:
         team = self._team()
         return await self._rest(run, team, await team.run(task=[*texts, TextMessage(source="user", content=task)]))
 
+    async def pending(self, run: str) -> Rest | None:
+        stored = self._states.find(run)
+        return None if stored is None else _rest(json.loads(stored))
+
     async def answer(self, run: str, answers: dict[str, str]) -> Rest:
         team = self._team()
-        await team.load_state(json.loads(self._states.load(run)))
+        await team.load_state(json.loads(self._states.load(run))["team"])
         text = " ".join(answers.values())
         message = HandoffMessage(source="user", target=self._scenario.root, content=text)
         return await self._rest(run, team, await team.run(task=message))
 
     async def _rest(self, run: str, team: RoundRobinGroupChat, result: TaskResult) -> Rest:
-        self._states.save(run, json.dumps(await team.save_state()))
         last = result.messages[-1]
-        if isinstance(last, HandoffMessage):
-            return Rest(["the answer"])
-        return Rest(result=last.to_text())
+        shown = " ".join(each.to_text() for each in result.messages)
+        state = {"asked": isinstance(last, HandoffMessage), "shown": shown, "last": last.to_text()}
+        self._states.save(run, json.dumps({**state, "team": await team.save_state()}))
+        return _rest(state)
 
     async def close(self) -> None:
         await self._model.close()
+        await self._lead_model.close()
         self._states.close()
+
+
+def _rest(state: dict[str, Any]) -> Rest:
+    return Rest([Open("the answer", state["shown"])]) if state["asked"] else Rest(result=state["last"])

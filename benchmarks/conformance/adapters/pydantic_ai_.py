@@ -2,7 +2,10 @@
 a new run continues from the message history with the results.
 
 For nested agents the documents have no recipe: the tool that calls one raises `CallDeferred` in its turn, and the
-program keeps the nested histories and continues from the innermost one.
+program keeps the nested histories and continues from the innermost one. The path is the program's own, too.
+
+Where from: ai.pydantic.dev, "Deferred Tools" (external tools), "Multi-agent Applications" (agent delegation), "Messages
+and chat history" (`ModelMessagesTypeAdapter`); for what is nested, issues 3274 and 4302 of pydantic/pydantic-ai.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from meter import Rest, States
+from meter import Open, Rest, States
 from openai import AsyncOpenAI
 from pydantic_ai import Agent, CallDeferred, DeferredToolRequests, DeferredToolResults, RunContext, Tool, UsageLimits
 from pydantic_ai.messages import (
@@ -26,7 +29,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.run import AgentRunResult
-from scenarios import DESCRIPTIONS, PROMPTS, Scenario, look, save
+from scenarios import DESCRIPTIONS, Scenario
 
 Json = dict[str, Any]
 NO_LIMITS = UsageLimits(request_limit=None)
@@ -51,9 +54,13 @@ class System:
         nested = self._scenario.nested(name)
         for each in nested:
             self._make(each)
-        tools = [self._tool(each) for each in nested] or [Tool(look), Tool(save), Tool(ask_user)]
+        tools = [self._tool(each) for each in nested] or [Tool(each) for each in (*self._scenario.tools(), ask_user)]
         self._agents[name] = Agent(
-            self._model, name=name, instructions=PROMPTS[name], tools=tools, output_type=[str, DeferredToolRequests]
+            self._model,
+            name=name,
+            instructions=self._scenario.prompt(name),
+            tools=tools,
+            output_type=[str, DeferredToolRequests],
         )
 
     def _tool(self, name: str) -> Tool[None]:
@@ -71,18 +78,28 @@ class System:
         if isinstance(result.output, str):
             return result
         calls = {call.tool_call_id: call.tool_name for call in result.output.calls}
-        return {"messages": _plain(result), "calls": calls, "nested": result.output.metadata}
+        asked = {call.tool_call_id: call.args_as_dict().get("question", "") for call in result.output.calls}
+        nested = {call: each for call, each in result.output.metadata.items() if "calls" in each}
+        return {"messages": _plain(result), "calls": calls, "questions": asked, "nested": nested}
 
     async def _resume(self, name: str, stored: Json, answers: dict[str, str]) -> AgentRunResult[Any] | Json:
-        nested = {call: self._resume(stored["calls"][call], each, answers) for call, each in stored["nested"].items()}
-        done = dict(zip(nested, await asyncio.gather(*nested.values()), strict=True))
-        if any(isinstance(each, dict) for each in done.values()):
-            return {**stored, "nested": done}
-        results = {call: done[call].output if call in done else answers[call] for call in stored["calls"]}
+        """Continue the innermost agents, each once all its calls have results; those that come earlier are kept."""
+        names, ready = stored["calls"], {**stored.get("ready", {})}
+        ready |= {call: answers[call] for call in names if call in answers}
+        nested = {call: each for call, each in stored["nested"].items() if call not in ready}
+        done = await asyncio.gather(*(self._resume(names[call], each, answers) for call, each in nested.items()))
+        left = {}
+        for call, each in zip(nested, done, strict=True):
+            if isinstance(each, dict):
+                left[call] = each
+            else:
+                ready[call] = str(each.output)
+        if len(ready) < len(names):
+            return {**stored, "nested": left, "ready": ready}
         return await self._run(
             name,
             message_history=ModelMessagesTypeAdapter.validate_python(stored["messages"]),
-            deferred_tool_results=DeferredToolResults(calls=results),
+            deferred_tool_results=DeferredToolResults(calls=ready),
         )
 
     async def open(self) -> None:
@@ -95,14 +112,23 @@ class System:
         ]
         return self._rest(run, await self._run(self._scenario.root, task, message_history=texts))
 
+    async def pending(self, run: str) -> Rest | None:
+        if (found := self._states.find(run)) is None:
+            return None
+        stored = json.loads(found)
+        return Rest(result=stored["output"]) if "output" in stored else Rest(_open(stored, (self._scenario.root,)))
+
     async def answer(self, run: str, answers: dict[str, str]) -> Rest:
-        return self._rest(run, await self._resume(self._scenario.root, json.loads(self._states.load(run)), answers))
+        stored = json.loads(self._states.load(run))
+        if "output" in stored:
+            raise LookupError(f"run {run} is over")
+        return self._rest(run, await self._resume(self._scenario.root, stored, answers))
 
     def _rest(self, run: str, result: AgentRunResult[Any] | Json) -> Rest:
         if isinstance(result, dict):
             self._states.save(run, json.dumps(result))
-            return Rest(list(_open(result)))
-        self._states.save(run, json.dumps({"messages": _plain(result), "output": result.output}))
+            return Rest(_open(result, (self._scenario.root,)))
+        self._states.save(run, json.dumps({"output": result.output}))
         return Rest(result=result.output)
 
     async def close(self) -> None:
@@ -113,7 +139,12 @@ def _plain(result: AgentRunResult[Any]) -> Any:
     return ModelMessagesTypeAdapter.dump_python(result.all_messages(), mode="json")
 
 
-def _open(stored: Json) -> list[str]:
-    """Return the ids of the calls that wait for the user, nested ones included."""
-    own = [call for call in stored["calls"] if call not in stored["nested"]]
-    return own + [each for nested in stored["nested"].values() for each in _open(nested)]
+def _open(stored: Json, path: tuple[str, ...]) -> list[Open]:
+    """Return the calls that wait for the user, nested ones included."""
+    found = []
+    for call, name in stored["calls"].items():
+        if call in stored["nested"]:
+            found += _open(stored["nested"][call], (*path, name))
+        elif call not in stored.get("ready", {}):
+            found.append(Open(call, stored["questions"][call], path))
+    return found

@@ -1,19 +1,18 @@
-"""upcall beside what a user would pick instead, from one run: markdown tables of figures with their ratios to ours.
+"""The costs of the systems, from within: markdown tables of figures with their ratios to ours.
 
-Each figure is measured in a process of its own, which runs one system on one scenario against one scripted model server
-on loopback (`benchmarks/systems`). The systems take turns, and the rounds are interleaved, so that a slow moment of the
-machine meets all alike; a figure is the median of the rounds. The systems that upcall is compared with are installed
-into `.bench/`, never into the project's environment.
+Adapters, scenarios, environments and model server are those of `run.py`, which says what each system does right; this
+says what it takes, in finer figures than can be had from outside. Each is measured in a process of its own, which runs
+one system on one scenario (`measure.py`). The systems take turns, and the rounds are interleaved, so that a slow moment
+of the machine meets all alike; a figure is the median of the rounds.
 
-    python benchmarks/compare.py                # about 20 minutes on 2 cores
-    python benchmarks/compare.py --quick        # one short round
-    python benchmarks/compare.py --runs-only --systems upcall_ upcall_opt_out autogen_plain
+    python benchmarks/conformance/costs.py                # about 20 minutes on 2 cores
+    python benchmarks/conformance/costs.py --quick        # one short round
+    python benchmarks/conformance/costs.py --runs-only --systems upcall_ upcall_opt_out autogen_plain
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import platform
@@ -22,38 +21,15 @@ import subprocess
 import sys
 import tempfile
 import time
-import venv
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-SYSTEMS_FOLDER = ROOT / "benchmarks" / "systems"
-ENVIRONMENT = ROOT / ".bench"
-REQUIREMENTS = (
-    "autogen-agentchat>=0.7.5,<0.8",
-    "autogen-ext[openai]>=0.7.5,<0.8",
-    "langgraph>=1.2,<2",
-    "langgraph-checkpoint-sqlite>=3.1,<4",
-    "langgraph-checkpoint-postgres>=3.2,<4",  # The last three are for throughput.py.
-    "procrastinate>=3.10,<4",
-    "psycopg[binary]>=3.2,<4",
-    "langchain>=1.4,<2",
-    "langchain-openai>=1.7,<2",
-    "openai-agents>=0.24,<1",
-    "pydantic-ai-slim[openai]>=2.68,<3",
-    "strands-agents>=1.62,<2",  # Its extra `openai` would ask for an older client than the others have.
-)
-SYSTEMS = {
-    "upcall_": "upcall",
-    "autogen_plain": "plain AutoGen",
-    "langgraph_": "langgraph",
-    "openai_agents": "openai-agents",
-    "pydantic_ai_": "pydantic-ai",
-    "strands_": "strands",
-    "by_hand": "by hand",
-}
+from model_server import ModelServer
+from run import ADAPTERS, HERE, SYSTEMS, prepare_environment
+from trial import clean_environment
+
 VARIANTS = {"upcall_opt_out": "upcall, take_over_clients off"}
 """Systems that are measured where somebody names them."""
 
@@ -121,9 +97,9 @@ Figures = dict[tuple[str, str], dict[str, list[float]]]
 
 @dataclass
 class Bench:
-    """What a comparison is made of: which Python runs the systems, which systems, and how much of each."""
+    """What a comparison is made of: which Python runs each system, which systems, and how much of each."""
 
-    python: Path
+    pythons: Mapping[str, Path]
     systems: Sequence[str]
     scenarios: Sequence[str]
     rounds: int
@@ -136,8 +112,8 @@ class Bench:
         """All figures, and the versions measured."""
         figures: Figures = defaultdict(lambda: defaultdict(list))
         versions: dict[str, str] = {}
-        with tempfile.TemporaryDirectory() as folder, self._model_server() as url:
-            self._folder, self._url = Path(folder), url
+        with tempfile.TemporaryDirectory() as folder, ModelServer() as server:
+            self._folder, self._url = Path(folder), f"{server.url}/v1"
             for system in self.systems:
                 versions |= self._measure(system, "imports")["versions"]  # The first start compiles the modules.
             for number in range(self.rounds):
@@ -190,26 +166,20 @@ class Bench:
             "spawned": str(time.perf_counter()),
         }
         given = [f"--{name}={value}" for name, value in options.items()]
-        command = [str(self.python), str(SYSTEMS_FOLDER / "measure.py"), system, mode, *given]
+        command = [str(self.pythons[system]), str(HERE / "measure.py"), system, mode, *given]
         done = subprocess.run(
-            command, cwd=self._folder, env=_environment(), capture_output=True, text=True, timeout=PROCESS_TIMEOUT_S
+            command,
+            cwd=self._folder,
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+            timeout=PROCESS_TIMEOUT_S,
         )
         if done.returncode:
             raise SystemExit(
                 f"{TITLES[system]} failed ({mode}, {options.get('scenario', NESTED)}):\n{done.stderr[-3000:]}"
             )
         return json.loads(done.stdout.splitlines()[-1])
-
-    @contextlib.contextmanager
-    def _model_server(self) -> Iterator[str]:
-        """Yield the base URL of the model server, which lives as long as its standard input is open."""
-        command = [str(self.python), str(SYSTEMS_FOLDER / "model_server.py")]
-        pipe = subprocess.PIPE
-        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=_environment()) as process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            yield process.stdout.readline().strip()
-            process.stdin.close()
 
 
 def _add_what_is_beyond_the_floor(figures: Figures, scenarios: Sequence[str]) -> None:
@@ -219,26 +189,6 @@ def _add_what_is_beyond_the_floor(figures: Figures, scenarios: Sequence[str]) ->
         floor = each.get(FLOOR, ())
         for system, taken in each.items():
             figures[scenario, BEYOND][system] = [one - least for one, least in zip(taken, floor, strict=False)]
-
-
-def _environment() -> dict[str, str]:
-    """Nothing of the user's settings reaches a system: no keys, no tracing, no proxy."""
-    kept = ("PATH", "HOME", "LANG", "TMPDIR", "SYSTEMROOT", "PYTHONPATH")
-    return {name: os.environ[name] for name in kept if name in os.environ} | {"NO_PROXY": "127.0.0.1"}
-
-
-def prepared_environment() -> Path:
-    """Return the Python of `.bench/`, made or brought up to date where it does not have what this script asks for."""
-    python = ENVIRONMENT / "bin" / "python"
-    wanted = "\n".join((*REQUIREMENTS, (ROOT / "pyproject.toml").read_text()))
-    stamp = ENVIRONMENT / "installed.txt"
-    if not stamp.exists() or stamp.read_text() != wanted:
-        _print_line(f"installing into {ENVIRONMENT.name}/ ...")
-        venv.create(ENVIRONMENT, with_pip=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", "--upgrade", *REQUIREMENTS, "-e", str(ROOT)]
-        subprocess.run(install, check=True, stdout=sys.stderr)
-        stamp.write_text(wanted)
-    return python
 
 
 def tables(figures: Figures, systems: Sequence[str], scenarios: Sequence[str]) -> str:
@@ -282,6 +232,11 @@ def about(versions: Mapping[str, str]) -> str:
     return f"Python {platform.python_version()}, {os.cpu_count()} cores; {named}."
 
 
+def _prepare_environment(system: str) -> Path:
+    name = OURS if system in VARIANTS else system
+    return prepare_environment(name, ADAPTERS / f"{name}.txt")
+
+
 def _chosen(names: Sequence[str], known: Sequence[str], what: str) -> list[str]:
     if unknown := sorted(set(names) - set(known)):
         raise SystemExit(f"Unknown {what}: {', '.join(unknown)}. There is: {', '.join(known)}.")
@@ -301,12 +256,13 @@ def main() -> None:
     parser.add_argument("--runs-only", action="store_true", help="without the figures that are taken on one scenario")
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), metavar="NAME", help=f"of {', '.join(TITLES)}")
     parser.add_argument("--scenarios", nargs="+", default=RUN_SCENARIOS, metavar="NAME", help="by name, in quotes")
-    parser.add_argument("--python", type=Path, help="an environment that has everything, instead of .bench/")
+    parser.add_argument("--python", type=Path, help="the Python that runs the systems, instead of .bench/*/bin/python")
     parser.add_argument("--json", type=Path, help="a file for every measurement, written after each round")
     chosen = parser.parse_args()
+    systems = _chosen(chosen.systems, list(TITLES), "system")
     bench = Bench(
-        python=chosen.python or prepared_environment(),
-        systems=_chosen(chosen.systems, list(TITLES), "system"),
+        pythons={each: chosen.python or _prepare_environment(each) for each in systems},
+        systems=systems,
         scenarios=_chosen(chosen.scenarios, RUN_SCENARIOS, "scenario"),
         rounds=1 if chosen.quick else chosen.rounds,
         count=3 if chosen.quick else chosen.count,

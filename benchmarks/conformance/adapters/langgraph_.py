@@ -1,5 +1,9 @@
 """LangGraph: LangChain's `create_agent`, subagents called from tools, `interrupt` in the tool that asks, and the SQLite
 checkpointer with its default durability.
+
+Where from: docs.langchain.com, "Subagents" (an agent called in a tool of another), "Interrupts" (`interrupt` in a tool,
+`Command(resume={interrupt id: value})` for several), "Persistence" and "Durable execution": a run that was cut off
+continues from its last checkpoint when the graph is invoked with None.
 """
 
 from __future__ import annotations
@@ -12,9 +16,9 @@ from langchain_core.tools import StructuredTool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command, interrupt
-from meter import Rest
+from meter import Open, Rest
 from pydantic import SecretStr
-from scenarios import DESCRIPTIONS, PROMPTS, Scenario, look, save
+from scenarios import DESCRIPTIONS, Scenario
 
 
 def ask_user(question: str, options: list[str]) -> str:
@@ -40,8 +44,8 @@ class System:
         nested = [self._tool(each) for each in self._scenario.nested(name)]
         return create_agent(
             self._model,
-            nested or [look, save, ask_user],
-            system_prompt=PROMPTS[name],
+            nested or [*self._scenario.tools(), ask_user],
+            system_prompt=self._scenario.prompt(name),
             checkpointer=checkpointer,
             name=name,
         )
@@ -59,15 +63,28 @@ class System:
         messages = [{"role": role, "content": text} for role, text in [*history, ("user", task)]]
         return await self._go(run, {"messages": messages})
 
+    async def pending(self, run: str) -> Rest | None:
+        state = await self._graph.aget_state(_config(run))
+        if not state.values:
+            return None
+        # A graph that waits stops at the same interrupt; one that was cut off continues, with an answer that it has.
+        return await self._go(run, None) if state.next else self._rest(state.values, ())
+
     async def answer(self, run: str, answers: dict[str, str]) -> Rest:
         return await self._go(run, Command(resume=answers))
 
     async def _go(self, run: str, given: Any) -> Rest:
-        config = {"configurable": {"thread_id": run}, "recursion_limit": 10_000}
-        state = await self._graph.ainvoke(given, config)
-        if found := state.get("__interrupt__"):
-            return Rest([each.id for each in found])
-        return Rest(result=str(state["messages"][-1].content))
+        values = await self._graph.ainvoke(given, _config(run))
+        return self._rest(values, values.get("__interrupt__", ()))
+
+    def _rest(self, values: Any, interrupts: Any) -> Rest:
+        if interrupts:
+            return Rest([Open(each.id, each.value["question"]) for each in interrupts])
+        return Rest(result=str(values["messages"][-1].content))
 
     async def close(self) -> None:
         await self._opened.__aexit__(None, None, None)
+
+
+def _config(run: str) -> Any:
+    return {"configurable": {"thread_id": run}, "recursion_limit": 10_000}

@@ -17,10 +17,22 @@ except ImportError:  # pragma: no cover
 
 
 @dataclass(frozen=True)
-class Rest:
-    """Where a run stands: the ids of its open questions, or its result."""
+class Open:
+    """An open question: its id, what the human reads, the agents from the outermost to the asker as far as the system
+    names them. `again` makes it one about a call that was cut off: the answer which has that call made again, any other
+    being its result."""
 
-    questions: list[str] = field(default_factory=list)
+    id: str
+    text: str
+    path: tuple[str, ...] = ()
+    again: str = ""
+
+
+@dataclass(frozen=True)
+class Rest:
+    """Where a run stands: its open questions, or its result."""
+
+    open: list[Open] = field(default_factory=list)
     result: str | None = None
 
 
@@ -31,6 +43,9 @@ class System(Protocol):
 
     async def open(self) -> None: ...
     async def start(self, run: str, task: str, history: list[tuple[str, str]]) -> Rest: ...
+    async def pending(self, run: str) -> Rest | None:
+        """Return where a run stands, after it was continued where its process had died; None if it is not known."""
+
     async def answer(self, run: str, answers: dict[str, str]) -> Rest: ...
     async def close(self) -> None: ...
 
@@ -139,7 +154,13 @@ class States:
         self._database.execute("INSERT OR REPLACE INTO states VALUES (?, ?)", (run, state))
 
     def load(self, run: str) -> str:
-        return str(self._database.execute("SELECT state FROM states WHERE run = ?", (run,)).fetchone()[0])
+        if (state := self.find(run)) is None:
+            raise LookupError(f"no run {run}")
+        return state
+
+    def find(self, run: str) -> str | None:
+        found = self._database.execute("SELECT state FROM states WHERE run = ?", (run,)).fetchone()
+        return None if found is None else str(found[0])
 
     def close(self) -> None:
         self._database.close()

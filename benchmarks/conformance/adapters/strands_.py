@@ -8,9 +8,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from meter import Rest, States
+from meter import Open, Rest, States
 from openai import AsyncOpenAI
-from scenarios import DESCRIPTIONS, PROMPTS, Scenario, look, save
+from scenarios import DESCRIPTIONS, Scenario
 from strands import Agent, Snapshot, ToolContext, tool
 from strands.agent.conversation_manager import NullConversationManager
 from strands.models.openai import OpenAIModel
@@ -40,8 +40,8 @@ class System:
             OpenAIModel(client=self._client, model_id="scripted"),
             name=name,
             description=DESCRIPTIONS.get(name, "Plans."),
-            system_prompt=PROMPTS[name],
-            tools=[*nested] or [tool(look), tool(save), ask_user],
+            system_prompt=self._scenario.prompt(name),
+            tools=[*nested] or [*map(tool, self._scenario.tools()), ask_user],
             messages=wording,
             callback_handler=None,
             conversation_manager=NullConversationManager(),
@@ -54,18 +54,31 @@ class System:
         texts = [{"role": role, "content": [{"text": text}]} for role, text in history]
         return await self._go(run, self._agent(self._scenario.root, texts), task)
 
+    async def pending(self, run: str) -> Rest | None:
+        if (stored := self._states.find(run)) is None:
+            return None
+        return _rest(json.loads(stored))
+
     async def answer(self, run: str, answers: dict[str, str]) -> Rest:
         agent = self._agent(self._scenario.root)
-        agent.load_snapshot(Snapshot.from_dict(json.loads(self._states.load(run))))
+        agent.load_snapshot(Snapshot.from_dict(json.loads(self._states.load(run))["snapshot"]))
         given = [{"interruptResponse": {"interruptId": key, "response": text}} for key, text in answers.items()]
         return await self._go(run, agent, given)
 
     async def _go(self, run: str, agent: Agent, given: Any) -> Rest:
         result = await agent.invoke_async(given)
-        self._states.save(run, json.dumps(agent.take_snapshot(preset="session").to_dict()))
-        if result.stop_reason == "interrupt":
-            return Rest([each.id for each in result.interrupts or []])
-        return Rest(result=str(result))
+        interrupts = result.interrupts or []
+        state = {
+            "snapshot": agent.take_snapshot(preset="session").to_dict(),
+            "open": [[each.id, each.reason["question"]] for each in interrupts],
+            "result": None if result.stop_reason == "interrupt" else str(result),
+        }
+        self._states.save(run, json.dumps(state))
+        return _rest(state)
 
     async def close(self) -> None:
         self._states.close()
+
+
+def _rest(state: dict[str, Any]) -> Rest:
+    return Rest([Open(*each) for each in state["open"]], state["result"])
