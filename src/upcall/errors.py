@@ -137,13 +137,15 @@ class AlreadyAnswered(AnswerError):
 
 
 class EffectsRemain(CallerError):
-    """Effects that depended on another answer cannot be taken back. Nothing was done."""
+    """Effects that depended on another answer cannot be taken back. Nothing was done, except that a run at work which
+    made them just now is stopped."""
 
-    def __init__(self, effects: Sequence[str]) -> None:
+    def __init__(self, effects: Sequence[str], stopped: str | None = None) -> None:
         count = f"{len(effects)} effect{'' if len(effects) == 1 else 's'}"
+        done = f"Run {stopped} is stopped; to go on: upcall resume {stopped}." if stopped else "Nothing was done."
         super().__init__(
             f"{count} that depended on the earlier answer cannot be taken back: {'; '.join(effects)}. "
-            "Nothing was done. To do the rest again all the same: --keep-effects (keep_effects=True)."
+            f"{done} To do the rest again all the same: --keep-effects (keep_effects=True)."
         )
         self.effects = tuple(effects)
 
@@ -279,6 +281,18 @@ class RunBusy(RunConflict):
             f"If that process is dead, the run can be resumed in {max(1, round(seconds))} s.",
         )
         self.run_id, self.worker, self.seconds = run_id, worker, seconds
+
+
+class RunBeingReplaced(RunConflict):
+    """What depended on an answer of this run is being taken back, or that was cut off. Nothing was written."""
+
+    def __init__(self, run_id: str, question_id: str) -> None:
+        StoredStateError.__init__(
+            self,
+            f"Run {run_id} is being done again with another answer to question {question_id}; nothing was written. If "
+            f"that was cut off, complete it: upcall fork {run_id} {question_id} ANSWER --replace",
+        )
+        self.run_id, self.question_id = run_id, question_id
 
 
 class UserAtLimit(RunConflict):

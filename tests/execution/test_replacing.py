@@ -3,68 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_agentchat.teams import RoundRobinGroupChat
+from booking import Booking, begin_at_work
 
-from upcall import AnsweredBy, Outcome, Run, RunStatus, Settings, Upcall, reversible
-from upcall.agents import PausableAgent
-from upcall.agents.toolset import Tool
-from upcall.errors import AlreadyAnswered, CallerError, EffectsRemain, NotAllowed, OverrulesAssumption, RunNotWaiting
-from upcall.testing import Call, Calls, Reply, Request, ScriptedModelClient
-
-FRAMEWORK = {"question": "Which framework?", "options": ["Express", "FastAPI"]}
-COLOR = {"question": "Which color?", "options": ["red", "blue"]}
-
-
-class Booking:
-    """An agent that asks, books what it was answered, and asks again; what it booked can be taken back, or not."""
-
-    def __init__(self, folder: Path, *, can_cancel: bool = True, name: str = "runs.db", **questions: object) -> None:
-        self.booked: list[str] = []
-        self.began, self.may_end = asyncio.Event(), asyncio.Event()
-        self.may_end.set()
-        self.can_cancel = can_cancel
-        self.model = ScriptedModelClient(self._reply)
-        settings = Settings.read(None, models={"model": "demo"}, questions={"on_ask": "assume", **questions})
-        self.app = Upcall(team=self._team, store=folder / name, settings=settings)
-
-    def _reply(self, request: Request) -> Reply:
-        results = list(request.tool_results.values())
-        if len(results) == 3:
-            return f"Built with {results[0]} in {results[2]}."
-        steps = [Call("ask_user", FRAMEWORK, "a"), Call("book", {"name": "".join(results[:1])}, "b")]
-        return Calls([[*steps, Call("ask_user", COLOR, "c")][len(results)]])
-
-    def _team(self) -> RoundRobinGroupChat:
-        return RoundRobinGroupChat([PausableAgent("coder", self.model, tools=[self._tool()])], max_turns=1)
-
-    def _tool(self) -> Tool:
-        async def book(name: str) -> str:
-            """Book."""
-            self.booked.append(name)
-            self.began.set()
-            await self.may_end.wait()
-            return f"booked {name}"
-
-        undo: Callable[[str], None] = lambda name: self.booked.remove(name)  # noqa: E731
-        return reversible(undo=undo)(book) if self.can_cancel else book
-
-    async def find(self, question: str) -> tuple[str, str]:
-        (entry,) = [each for each in await self.app.inbox() if each.question.question == question]
-        return entry.run_id, entry.question.id
-
-
-async def begin_at_work(folder: Path) -> tuple[Booking, asyncio.Task[Run]]:
-    """Begin a run that has assumed its framework, and is booking until it may end."""
-    booking = Booking(folder)
-    booking.may_end.clear()
-    first = asyncio.create_task(booking.app.start("Build it"))
-    await booking.began.wait()
-    return booking, first
+from upcall import Answer, AnsweredBy, Outcome, RunStatus
+from upcall.errors import (
+    AlreadyAnswered,
+    CallerError,
+    EffectsRemain,
+    NotAllowed,
+    OverrulesAssumption,
+    RunBeingReplaced,
+    RunBusy,
+    RunConflict,
+    RunNotWaiting,
+)
+from upcall.questions.record import QuestionRecords
+from upcall.runs.checkpoint import Checkpoint
+from upcall.storage.queued_answers import AnswersQueued
+from upcall.storage.stored_run import StoredRun
+from upcall.testing import Call, ScriptedModelClient
 
 
 async def test_run_completes_and_its_questions_stay_in_the_inbox(tmp_path: Path) -> None:
@@ -156,7 +117,7 @@ async def test_human_allows_what_cannot_be_taken_back(tmp_path: Path) -> None:
 async def test_failing_undo_changes_nothing(tmp_path: Path) -> None:
     booking = Booking(tmp_path)
     run = await booking.app.start("Build it")
-    booking.booked.clear()
+    booking.file.unlink()
     with pytest.raises(CallerError, match=r"book.* could not be taken back: ValueError"):
         await booking.app.fork(*await booking.find("Which framework?"), "FastAPI", replace=True)
     assert (await booking.app.get(run.id)).replaced_by is None
@@ -202,3 +163,145 @@ async def test_rules_say_which_questions_are_assumed(tmp_path: Path) -> None:
     rules = [{"words": "color", "do": "assume"}, {"agent": "coder", "do": "wait"}]
     run = await Booking(tmp_path, ask_rules=rules).app.start("Build it")
     assert [each.question for each in run.questions] == ["Which framework?"]
+
+
+async def test_question_that_waits_shares_no_assumption(tmp_path: Path) -> None:
+    booking = Booking(tmp_path, ask_rules=[{"type": "approach_choice", "do": "wait"}])
+    asked = {"question": "Which framework?", "options": ["Express", "FastAPI"]}
+    waits = {**asked, "clarification_type": "approach_choice"}
+    booking.model = ScriptedModelClient([Call("ask_user", asked, "a"), Call("ask_user", waits, "b"), "Done."])
+    run = await booking.app.start("Build it")
+    assert [each.question for each in run.questions] == ["Which framework?"]
+
+
+async def test_nothing_continues_a_run_that_is_replaced(tmp_path: Path) -> None:
+    booking = Booking(tmp_path, ask_rules=[{"words": "color", "do": "wait"}])
+    run = await booking.app.start("Build it")
+    booking.began.clear()
+    booking.may_cancel.clear()
+    (question_id,) = [each.question_id for each in run.answers]
+    branch = asyncio.create_task(booking.app.fork(run.id, question_id, "FastAPI", replace=True))
+    await booking.began.wait()
+    other = Booking(tmp_path)
+    with pytest.raises(RunBeingReplaced, match=f"upcall fork {run.id} {question_id} ANSWER --replace"):
+        await other.app.answer(run.id, "red")
+    with pytest.raises(RunBeingReplaced):
+        await other.app.answer(run.id, {question_id: "Express"})
+    with pytest.raises(RunBusy):
+        await other.app.fork(run.id, question_id, "Flask", replace=True)
+    with pytest.raises(RunConflict):
+        await other.app.fork(run.id, run.questions[0].id, "blue")
+    booking.may_cancel.set()
+    assert [each.question for each in (await branch).questions] == ["Which color?"]
+    assert (booking.booked, (await booking.app.get(run.id)).replaced_by) == (["FastAPI"], (await branch).id)
+
+
+async def test_reminder_in_between_delays_no_overruling(tmp_path: Path) -> None:
+    booking = Booking(tmp_path, books=2, ask_rules=[{"words": "color", "do": "wait"}])
+    run = await booking.app.start("Build it")
+    booking.began.clear()
+    booking.may_cancel.clear()
+    branch = asyncio.create_task(booking.app.fork(run.id, run.answers[0].question_id, "FastAPI", replace=True))
+    await booking.began.wait()
+    await booking.app.access.assign(run.id, run.questions[0].id, "ann")
+    booking.may_cancel.set()
+    assert (await branch).waiting
+    assert booking.booked == ["FastAPI", "FastAPI1"]
+
+
+async def test_cancelled_run_is_not_replaced(tmp_path: Path) -> None:
+    booking = Booking(tmp_path, ask_rules=[{"words": "color", "do": "wait"}])
+    run = await booking.app.start("Build it")
+    booking.began.clear()
+    booking.may_cancel.clear()
+    branch = asyncio.create_task(booking.app.fork(run.id, run.answers[0].question_id, "FastAPI", replace=True))
+    await booking.began.wait()
+    await Booking(tmp_path).app.cancel(run.id)
+    booking.may_cancel.set()
+    with pytest.raises(RunConflict):
+        await branch
+    assert [each.status for each in await booking.app.list()] == [RunStatus.CANCELLED]
+
+
+@pytest.mark.parametrize("answer", ["Falcon", "FastAPI"])
+async def test_refused_overruling_stops_no_run_at_work(tmp_path: Path, answer: str) -> None:
+    booking, first = await begin_at_work(tmp_path, can_cancel=False)
+    run_id, question_id = await booking.find("Which framework?")
+    entry = {question_id: answer} if answer == "FastAPI" else {"q-none": answer}
+    with pytest.raises(CallerError):
+        await Booking(tmp_path, can_cancel=False).app.fork(run_id, next(iter(entry)), answer, replace=True)
+    booking.may_end.set()
+    run = await first
+    assert (run.status, run.result) == (RunStatus.COMPLETED, "Built with Express in red.")
+
+
+async def test_plain_fork_of_a_replaced_run_stands_alone(tmp_path: Path) -> None:
+    booking = Booking(tmp_path)
+    run = await booking.app.start("Build it")
+    branch = await booking.app.fork(run.id, run.answers[0].question_id, "FastAPI", replace=True)
+    fork = await booking.app.fork(run.id, run.answers[0].question_id, "Flask")
+    assert ((await booking.app.get(run.id)).replaced_by, fork.replaced_by) == (branch.id, None)
+
+
+async def test_each_of_calls_with_one_id_is_taken_back(tmp_path: Path) -> None:
+    booking = Booking(tmp_path, books=3, ids_repeat=True)
+    run = await booking.app.start("Build it")
+    assert booking.booked == ["Express", "Express1", "Express2"]
+    branch = await booking.app.fork(run.id, run.answers[0].question_id, "FastAPI", replace=True)
+    assert (branch.result, booking.booked) == ("Built with FastAPI in red.", ["FastAPI", "FastAPI1", "FastAPI2"])
+
+
+async def test_two_words_for_assumptions_at_once_both_count(tmp_path: Path) -> None:
+    booking, other = Booking(tmp_path), Booking(tmp_path)
+    run = await booking.app.start("Build it")
+    first, second = (each.question_id for each in run.answers)
+    load, is_loaded, may_go_on = booking.app.store.load, asyncio.Event(), asyncio.Event()
+
+    async def load_and_wait(run_id: str) -> StoredRun:
+        stored = await load(run_id)
+        is_loaded.set()
+        await may_go_on.wait()
+        return stored
+
+    booking.app.store.load = load_and_wait  # type: ignore[method-assign]
+    slower = asyncio.create_task(booking.app.answer(run.id, {first: "Express"}))
+    await is_loaded.wait()
+    await other.app.answer(run.id, {second: "red"})
+    may_go_on.set()
+    assert [each.by for each in (await slower).answers] == [AnsweredBy.HUMAN, AnsweredBy.HUMAN]
+
+
+async def test_word_in_the_moment_of_the_assumption_counts(tmp_path: Path) -> None:
+    booking, first = await begin_at_work(tmp_path)
+    run_id, question_id = await booking.find("Which framework?")
+    store = booking.app.store
+    other = Answer(question_id=question_id, text="FastAPI", selected=("FastAPI",))
+    with pytest.raises(OverrulesAssumption, match=f"upcall fork {run_id}"):  # It was looked at before it was assumed.
+        await store.queue.add(run_id, [other])
+    booking.may_end.set()
+    await first
+    at_work = (await store.load(run_id)).run
+    waits = at_work.model_copy(update={"id": "w" * 12, "records": QuestionRecords.build(at_work.answered_questions)})
+    stored = await store.create(waits.model_copy(update={"status": RunStatus.EXECUTING}), Checkpoint())
+    await store.queue.add(waits.id, [other])
+    assumed = stored.run.model_copy(update={"records": stored.run.records.close([at_work.answers[0]])})
+    with pytest.raises(AnswersQueued):
+        await store.save(stored, assumed)
+    assert [each.text for each in await store.queue.read(waits.id)] == ["FastAPI"]
+
+
+async def test_queued_assumption_gives_way_to_no_other_answer(tmp_path: Path) -> None:
+    booking, first = await begin_at_work(tmp_path)
+    booking.may_end.set()
+    await first
+    ended = (await booking.app.list())[0]
+    open_again = QuestionRecords.build(ended.answered_questions)
+    run = ended.model_copy(update={"id": "w" * 12, "status": RunStatus.EXECUTING, "records": open_again})
+    store, assumed = booking.app.store, ended.answers[0]
+    await store.create(run, Checkpoint())
+    await store.queue.add(run.id, [assumed])
+    confirmed = assumed.model_copy(update={"outcome": Outcome.ANSWERED, "by": AnsweredBy.HUMAN, "provisional": False})
+    with pytest.raises(OverrulesAssumption):
+        await store.queue.add(run.id, [confirmed.model_copy(update={"text": "FastAPI", "selected": ("FastAPI",)})])
+    await store.queue.add(run.id, [confirmed])
+    assert [each.by for each in await store.queue.read(run.id)] == [AnsweredBy.HUMAN]

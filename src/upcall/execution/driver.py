@@ -56,7 +56,7 @@ from upcall.storage.model_slots import ModelSlots
 from upcall.storage.queued_answers import AnswersQueued
 from upcall.storage.server_rules import ServerRules
 from upcall.storage.store import RunStore
-from upcall.storage.stored_run import StoredRun
+from upcall.storage.stored_run import StoredHead, StoredRun
 from upcall.telemetry import metrics
 from upcall.telemetry.spans import captures_content, is_on
 from upcall.text import first_line
@@ -106,12 +106,11 @@ class Driver:
         if not answers and not (queued and run.under_way):  # Otherwise its worker may be gone before it took them in.
             return access.filter_items(run, only(run))
         confirms = bool(answers) and all(run.records[each.question_id].is_provisional for each in answers)
-        if confirms and not run.under_way:  # Nobody waits for it.
-            stored = await self.store.save(stored, run.record_answers(answers))
-            return access.filter_items(run, only(stored.run))
-        if run.waiting:
+        confirm = self._confirm if confirms and not run.under_way else None  # Nobody waits for it.
+        if confirm or run.waiting:
+            continue_with = confirm or (self.take if wait else self._queue_answers)
             try:
-                return access.filter_items(run, await (self.take if wait else self._queue_answers)(stored, answers))
+                return access.filter_items(run, await continue_with(stored, answers))
             except RunConflict:  # Somebody else was faster: maybe with the answer to another question.
                 if (await self.store.load(run.id)).version == stored.version:
                     raise
@@ -193,6 +192,11 @@ class Driver:
     async def _close_questions(self, stored: StoredRun, answers: Sequence[Answer], events: Sequence[Event]) -> Stream:
         """Store answers for askers outside, who come for them; there is no team to resume."""
         return _chain(events, only((await self.store.save(stored, close_questions(stored.run, answers))).run))
+
+    async def _confirm(self, stored: StoredRun, answers: Sequence[Answer]) -> Stream:
+        """Store the human's word for what was assumed; nobody waits for it."""
+        head = StoredHead(stored.run, stored.version)
+        return only((await self.store.save_head(head, stored.run.record_answers(answers))).run)
 
     async def _prepare_job(self, run: Run, version: int) -> Work[None]:
         await self.store.jobs.open()

@@ -9,19 +9,29 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from upcall.autogen.journal import find_in_doubt
-from upcall.errors import AnswerRefused, CallerError, EffectsRemain, RunBusy, RunHeld, RunNotWaiting
+from upcall.errors import (
+    AnswerRefused,
+    CallerError,
+    EffectsRemain,
+    RunBeingReplaced,
+    RunBusy,
+    RunConflict,
+    RunHeld,
+    RunNotWaiting,
+)
 from upcall.execution.access import RunAccess
 from upcall.execution.driver import Driver, Stream
 from upcall.execution.forks import ForkPoint, copy_workspace, fork_run, locate_fork
 from upcall.execution.prices import Prices
 from upcall.execution.replacing import Reversal, plan_reversal, reverse_effects
 from upcall.execution.sending import request_stop
-from upcall.execution.team_factory import BuiltTeam, TeamFactory
+from upcall.execution.team_factory import TeamFactory
 from upcall.execution.workspaces import refuse_unusable, require_path, restore_workspace
 from upcall.questions.matching import AnswersInput, match_answers
+from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.events import RunBranched, RunForked
 from upcall.runs.queued import show_queued
 from upcall.runs.run import Run
@@ -30,6 +40,7 @@ from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
 from upcall.storage.change_log import copy_changes
 from upcall.storage.connection import Work, join_work
 from upcall.storage.event_log import append_event, copy_entries
+from upcall.storage.queued_answers import AnswersQueued
 from upcall.storage.stored_run import StoredRun
 
 if TYPE_CHECKING:
@@ -39,6 +50,9 @@ STOP_TIME_S = 60.0
 """How long a run at work may take to stop before a branch that is to take its place is refused."""
 
 STOP_POLL_INTERVAL_S = 0.1
+
+MAX_CONFLICTS = 5
+"""How often others may write a run, for example a reminder, while a branch is about to take its place."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +78,16 @@ class ForkRequest:
     keep_effects: bool = False
 
 
+class _Branch(NamedTuple):
+    """A fork that can be made, of a run as it is stored."""
+
+    of: StoredRun
+    point: ForkPoint
+    forked: Run
+    checkpoint: Checkpoint
+    reversal: Reversal
+
+
 @dataclass(frozen=True)
 class Forker:
     """Makes forks of runs.
@@ -82,15 +106,35 @@ class Forker:
 
     async def fork(self, wanted: ForkRequest, access: RunAccess) -> Stream:
         """Make a fork, and begin its work; see `Upcall.fork`."""
-        if wanted.replace:
-            if wanted.workspace is not None:
-                raise CallerError("A branch that takes the place of its run works in the same folder: name no other.")
-            await self._stop(wanted.run_id, access)
+        if wanted.replace and wanted.workspace is not None:
+            raise CallerError("A branch that takes the place of its run works in the same folder: name no other.")
+        for _ in range(MAX_CONFLICTS):
+            branch = await self._plan(wanted, access)
+            if wanted.replace and await self._stop(branch.of.run.id, access):
+                branch = await self._plan(wanted, access, stopped=branch.of.run.id)  # It has done more meanwhile.
+            try:
+                return await self._begin(wanted, branch, access)
+            except RunBusy:
+                raise
+            except AnswersQueued:
+                continue
+            except RunConflict:  # A note in the run, maybe; what was taken back is not taken back again.
+                now = (await self.driver.store.load_head(branch.of.run.id)).run
+                if now.replacing != branch.point.question.id:
+                    raise
+        raise RunConflict(wanted.run_id)
+
+    async def _plan(self, wanted: ForkRequest, access: RunAccess, *, stopped: str | None = None) -> _Branch:
+        """Find out whether the fork can be made, without a change to anything."""
         of, point = await locate_fork(access, wanted.run_id, wanted.question_id, replaces=wanted.replace)
-        run, store = of.run, self.driver.store
+        run = of.run
         await access.require_answerable(run, point.question)
-        if run.replaced_by is not None and wanted.replace:
+        if wanted.replace and run.replaced_by is not None:
             raise CallerError(f"Run {run.id} was continued as {run.replaced_by}; overrule the answer there.")
+        if run.replacing is not None:
+            await self.driver.store.leases.wait_until_free(of)
+            if not (wanted.replace and run.replacing == point.question.id):
+                raise RunBeingReplaced(run.id, run.replacing)
         if isinstance(wanted.answer, Mapping) and not wanted.answer:
             raise AnswerRefused(f"No answer was given to question {point.question.id}; a branch begins with one.")
         given = wanted.answer if isinstance(wanted.answer, Mapping) else {wanted.question_id: wanted.answer}
@@ -98,25 +142,42 @@ class Forker:
         begins = self.teams.phase(point.question.path[0] if point.question.path else "")
         forked, checkpoint = fork_run(run, point, chosen, wanted.new_id, begins)
         Prices.require(self.settings, forked)
-        reversal = await plan_reversal(store, run, point) if wanted.replace else Reversal()
+        reversal = await plan_reversal(self.driver.store, of, point) if wanted.replace else Reversal()
         if reversal.remaining and not wanted.keep_effects:
-            raise EffectsRemain(reversal.remaining)
-        await restore_workspace(store, of)
-        stored, built = await self.driver.load_team(StoredRun(forked, checkpoint, 0))
+            raise EffectsRemain(reversal.remaining, stopped)
+        return _Branch(of, point, forked, checkpoint, reversal)
+
+    async def _begin(self, wanted: ForkRequest, branch: _Branch, access: RunAccess) -> Stream:
+        """Make the workspace of a fork, take back what is not to be in it, store it, and begin its work."""
+        store, point, run = self.driver.store, branch.point, branch.of.run
+        await restore_workspace(store, branch.of)
+        stored, built = await self.driver.load_team(StoredRun(branch.forked, branch.checkpoint, 0))
         async with built.close_on_error():
-            forked = await self._prepare(wanted, run, point, forked, built, reversal, access)
+            named = require_path("workspace", wanted.workspace) if wanted.workspace else None
+            if named is not None:
+                refuse_unusable(named)
+            if (hold := await store.holds.find(stored.run)) is not None:
+                raise RunHeld(wanted.new_id, hold.as_line(), 0.0)
+            reversing = reverse_effects(store, branch.of, point.question.id, branch.reversal, built.team, access.user)
+            async with reversing as of:
+                # In a thread: a large folder takes seconds, in which the leases of other runs would not be renewed.
+                config = await asyncio.to_thread(copy_workspace, stored.run.config, run.id, wanted.new_id, named)
+                forked = self.begin_trace(stored.run.model_copy(update={"config": config}), link=config.traceparent)
+                forked = ask_about_unknown_outcomes(forked, find_in_doubt(point.records))
+                ended = None
+                if wanted.replace:
+                    ended = _end(show_queued(of.run, await store.queue.read(run.id)), forked.id)
+                also = self._prepare_write(of, point, forked, ended, access)
+                with record_act(RunForked(user=access.user, run=run.id, question=point.question.id)):
+                    stored = await store.create(forked, stored.checkpoint, point.records, also=also)
         await built.close()
-        ended = _end(show_queued(run, await store.queue.read(run.id)), forked.id) if wanted.replace else None
-        also = self._prepare_write(of, point, forked, ended, access)
-        with record_act(RunForked(user=access.user, run=run.id, question=point.question.id)):
-            stored = await store.create(forked, stored.checkpoint, point.records, also=also)
         if ended is not None:
             for observe in store.observers.values():
-                observe(run, ended)
+                observe(of.run, ended)
         return self.driver.advance(stored, await self.teams.build(forked), point.records)
 
-    async def _stop(self, run_id: str, access: RunAccess) -> None:
-        """Stop a run that is worked on after the step that its agents are at.
+    async def _stop(self, run_id: str, access: RunAccess) -> bool:
+        """Stop a run that is worked on after the step that its agents are at; return whether it was.
 
         Raises:
             RunBusy: that takes too long.
@@ -126,7 +187,7 @@ class Forker:
             stored = await access.load_owned(run_id, "fork")
             worker = await leases.find_worker(stored) if stored.run.working else None
             if worker is None:
-                return
+                return is_requested
             if time.monotonic() > end:
                 raise RunBusy(run_id, worker, leases.seconds)
             if not is_requested:
@@ -134,29 +195,6 @@ class Forker:
                     await request_stop(access, run_id)
                 is_requested = True
             await asyncio.sleep(STOP_POLL_INTERVAL_S)
-
-    async def _prepare(
-        self,
-        wanted: ForkRequest,
-        run: Run,
-        point: ForkPoint,
-        forked: Run,
-        built: BuiltTeam,
-        reversal: Reversal,
-        access: RunAccess,
-    ) -> Run:
-        """Make the workspace of a fork, and take back what is not to be in it; return the fork as it is stored."""
-        store = self.driver.store
-        named = require_path("workspace", wanted.workspace) if wanted.workspace else None
-        if named is not None:
-            refuse_unusable(named)
-        if (hold := await store.holds.find(forked)) is not None:
-            raise RunHeld(wanted.new_id, hold.as_line(), 0.0)
-        await reverse_effects(store, run, reversal, built.team, access.user)
-        # In a thread: a large folder takes seconds, in which the leases of other runs would not be renewed.
-        config = await asyncio.to_thread(copy_workspace, forked.config, run.id, wanted.new_id, named)
-        forked = self.begin_trace(forked.model_copy(update={"config": config}), link=config.traceparent)
-        return ask_about_unknown_outcomes(forked, find_in_doubt(point.records))
 
     def _prepare_write(
         self, of: StoredRun, point: ForkPoint, forked: Run, ended: Run | None, access: RunAccess
@@ -171,7 +209,7 @@ class Forker:
         ]
         if ended is not None:
             folders = {str(run.workspace): str(forked.workspace)}
-            also.append(self.driver.store.prepare_end(of, ended))
+            also.append(self.driver.store.prepare_next(of, ended))
             also.append(partial(copy_changes, run_id=run.id, new_id=forked.id, folders=folders))
         return join_work(also)
 
@@ -179,5 +217,5 @@ class Forker:
 def _end(run: Run, branch: str) -> Run:
     """Return a run in whose place a branch is: it is over, whatever it waited for."""
     if run.is_final:
-        return run.update(replaced_by=branch)
+        return run.update(replaced_by=branch, replacing=None)
     return cancel_run(run, f"It is asked in {branch}.", replaced_by=branch)

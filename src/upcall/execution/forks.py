@@ -184,6 +184,8 @@ def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, begins: Ru
         config=run.config.model_copy(update={"open": False}),
         forked_from=run.id,
         forked_at=point.question.id,
+        replacing=None,
+        replaced_by=None,
         records=QuestionRecords.build(still_open, [(known[each.question_id], each) for each in answers]),
         budget=run.budget.begin_anew() if run.budget is not None else None,
         result=None,

@@ -2,15 +2,22 @@
 
 Changes to files are put back; a tool says how its calls are taken back (`upcall.reversible`), or that they may be made
 again (`upcall.idempotent`). What remains is for the human to decide.
+
+From the first thing that is taken back up to the write of the branch, nothing else continues the run: by a lease while
+this process lives, and by a note in the run if it is killed. Whoever overrules that answer again completes it: nothing
+is taken back twice.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 from autogen_agentchat.base import Team
@@ -18,16 +25,19 @@ from autogen_agentchat.base import Team
 from upcall.agents.parts import list_parts, list_tools
 from upcall.autogen.internals import function_of
 from upcall.autogen.tool_calls import TakeBack, find_undo
-from upcall.errors import CallerError
+from upcall.errors import CallerError, StoredStateError
 from upcall.execution.forks import ForkPoint, show_call
+from upcall.execution.segment_writer import LEASE_RENEWALS
 from upcall.extensions import find_added, load_added
 from upcall.runs.dependence import DependentWork
 from upcall.runs.events import CallReversed, LogEvent
 from upcall.runs.file_changes import Change, ChangeLog, list_standing
 from upcall.runs.journal_records import ToolRecord
-from upcall.runs.run import Run
 from upcall.storage.change_log import StoredChanges
+from upcall.storage.event_log import append_event
+from upcall.storage.leases import LeaseHolder, take_lease
 from upcall.storage.store import RunStore
+from upcall.storage.stored_run import StoredRun
 from upcall.text import first_line, show_name
 
 FindUndoable: TypeAlias = Callable[[ChangeLog, Sequence[Change]], Awaitable[tuple[Sequence[Change], Sequence[str]]]]
@@ -51,52 +61,116 @@ class Reversal:
     calls: Sequence[ToolRecord] = ()
     remaining: Sequence[str] = ()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is taken back."""
+        return not (self.changes or self.calls)
+
     def list_taken_back(self) -> list[str]:
         """Describe what is taken back, a line each."""
         files = dict.fromkeys(show_name(file.path) for each in self.changes for file in each.files if file.is_named)
         return [*map(show_call, self.calls), *files]
 
 
-async def plan_reversal(store: RunStore, run: Run, point: ForkPoint) -> Reversal:
-    """Find what can be taken back of what depended on the answer to a question, and what cannot."""
+async def plan_reversal(store: RunStore, of: StoredRun, point: ForkPoint) -> Reversal:
+    """Find what can be taken back of what depended on the answer to a question, and what cannot. Of a run at work it is
+    what would be if its calls ended now."""
+    run = of.run
     if point.dependent is None:
         return Reversal(remaining=["what was done since, of which not all is stored any more"])
     log = StoredChanges(store, run.id)
     standing = list_standing(await log.list_changes())
     changes = _find_changes(point.dependent, standing)
     undoable, stuck = await _find_undoable(log, changes)
-    done, effects = await _list_reversed(store, run.id), point.dependent.list_effects()
-    calls = [each for each in effects if each.reversible and each.name_in(run.id) not in done]
+    effects = point.dependent.list_effects()
+    calls, cut_off = await _find_standing_calls(store, run.id, [each for each in effects if each.reversible])
     stay = [show_call(each) for each in effects if not each.reversible]
-    return Reversal(undoable, calls, [*stuck, *stay])
+    is_at_work = run.working and await store.leases.find_worker(of) is not None
+    unknown = [
+        f"{show_call(each)} (begun{'' if is_at_work else ' and cut off: look whether it was done'})"
+        for each in point.dependent.tools.values()
+        if each.in_doubt and not (each.reversible and is_at_work)
+    ]
+    unknown += [f"{show_call(each)} (to take it back was begun and cut off: look whether it is)" for each in cut_off]
+    return Reversal(undoable, calls, [*stuck, *stay, *unknown])
 
 
-async def reverse_effects(store: RunStore, run: Run, reversal: Reversal, team: Team, user: str | None) -> None:
-    """Take back what can be, the newest first.
+@asynccontextmanager
+async def reverse_effects(
+    store: RunStore, of: StoredRun, question_id: str, reversal: Reversal, team: Team, user: str | None
+) -> AsyncIterator[StoredRun]:
+    """Keep everybody else off a run, and take back what can be; inside, the branch is stored and the run ended, which
+    is given as it is stored now.
 
     Raises:
         CallerError: a tool could not take its call back, or a file was changed in between. What was taken back before
             stays so.
+        RunConflict: somebody else was faster.
     """
-    undos = dict(_find_undos(team))
+    if reversal.is_empty and of.run.replacing is None:
+        yield of
+        return
+    done, held = list[str](), await _hold(store, of, question_id)
+    renewal = asyncio.create_task(_renew_lease(store, held))
+    try:
+        await _reverse_each(store, held, reversal, team, user, done)
+        yield held
+    except BaseException:
+        with suppress(StoredStateError):
+            if of.run.replacing is None and not done:
+                await store.database.write(store.prepare_next(held, of.run))
+            else:
+                await store.leases.release(held)
+        raise
+    finally:
+        renewal.cancel()
+
+
+async def _hold(store: RunStore, of: StoredRun, question_id: str) -> StoredRun:
+    await store.leases.wait_until_free(of)
+    worker = take_lease(LeaseHolder()).dump()
+    run = of.run.update(replacing=question_id)
+    await store.database.write(store.prepare_next(of, run, worker))
+    return replace(of, run=run, version=of.version + 1, worker=worker)
+
+
+async def _renew_lease(store: RunStore, held: StoredRun) -> None:
+    with suppress(StoredStateError):  # Who has lost it finds out at the next step.
+        while True:
+            await asyncio.sleep(store.leases.seconds / LEASE_RENEWALS)
+            await store.leases.renew(held)
+
+
+async def _reverse_each(
+    store: RunStore, held: StoredRun, reversal: Reversal, team: Team, user: str | None, done: list[str]
+) -> None:
+    """Take back what can be, the newest first; note in `done` what may have taken effect."""
+    undos, run_id = dict(_find_undos(team)), held.run.id
     for record in reversal.calls:
         if (record.path[-1], record.tool) not in undos:
             raise CallerError(f"{show_call(record)} cannot be taken back: the team's tool does not say how any more.")
     for record in reversed(reversal.calls):
+        call = record.name_in(run_id)
+        begun = CallReversed(user=user, call=call, path=record.path, tool=record.tool, step="begun")
+        await store.leases.renew(held, also=partial(append_event, run_id=run_id, event=begun))
+        done.append(call)
         try:
-            made = undos[record.path[-1], record.tool](**json.loads(record.arguments))
+            made = await asyncio.to_thread(undos[record.path[-1], record.tool], **json.loads(record.arguments))
             if inspect.isawaitable(made):
                 await made
         except Exception as error:
+            await store.events.append(run_id, replace(begun, step="failed"))
+            done.pop()
             raise CallerError(
                 f"{show_call(record)} could not be taken back: {type(error).__name__}: {first_line(error)}. Nothing is "
                 "done again; mend that, then try again."
             ) from error
-        event = CallReversed(user=user, call=record.name_in(run.id), path=record.path, tool=record.tool)
-        await store.events.append(run.id, event)
+        await store.events.append(run_id, replace(begun, step="done"))
     if reversal.changes:
+        await store.leases.renew(held)
         undo: UndoCalls = load_added("changes", "undo_calls")
-        await undo(StoredChanges(store, run.id, user), run.id, reversal.changes)
+        await undo(StoredChanges(store, run_id, user), run_id, reversal.changes)
+        done += [each.id for each in reversal.changes]
 
 
 def _find_changes(dependent: DependentWork, standing: Sequence[Change]) -> Sequence[Change]:
@@ -123,10 +197,26 @@ async def _find_undoable(log: ChangeLog, changes: Sequence[Change]) -> tuple[Seq
     return await find(log, changes)
 
 
-async def _list_reversed(store: RunStore, run_id: str) -> set[str]:
+async def _find_standing_calls(
+    store: RunStore, run_id: str, calls: Sequence[ToolRecord]
+) -> tuple[list[ToolRecord], list[ToolRecord]]:
+    """Find those of some calls, oldest first, that were not taken back yet; and those of which nobody knows. Ids of
+    calls may repeat: the newest were taken back first."""
     kinds: tuple[type[LogEvent], ...] = (CallReversed,)
     entries = await store.events.read(run_id, types=kinds)
-    return {each.event.call for each in entries if isinstance(each.event, CallReversed)}
+    steps = Counter((each.event.call, each.event.step) for each in entries if isinstance(each.event, CallReversed))
+    standing, unknown = list[ToolRecord](), list[ToolRecord]()
+    for record in reversed(calls):
+        name = record.name_in(run_id)
+        if steps[name, "done"] > 0:
+            steps[name, "done"] -= 1
+            steps[name, "begun"] -= 1
+        elif steps[name, "begun"] > steps[name, "failed"]:
+            steps[name, "begun"] -= 1
+            unknown.insert(0, record)
+        else:
+            standing.insert(0, record)
+    return standing, unknown
 
 
 def _find_undos(team: Team) -> Iterator[tuple[tuple[str, str], TakeBack]]:

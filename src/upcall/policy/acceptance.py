@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from upcall.errors import OverrulesAssumption, RunNotWaiting, UpcallError
+from upcall.errors import OverrulesAssumption, RunBeingReplaced, RunNotWaiting, UpcallError
 from upcall.policy.approval import allow_others
 from upcall.policy.authorization import Authorization
 from upcall.policy.deadlines import add_expired, explain_end, refuse_late
@@ -61,6 +61,10 @@ def accept(
     seen = access.restrict(run)
     if run.replaced_by is not None:
         raise RunNotWaiting(f"Run {run.id} was continued with another answer, as run {run.replaced_by}.")
+    if run.replacing is not None:
+        if seen is run:
+            raise RunBeingReplaced(run.id, run.replacing)
+        raise RunNotWaiting(f"Run {run.id} is being done again with another answer. Try again in a minute.")
     if run.status in (RunStatus.CANCELLED, RunStatus.EXPIRED) or not (seen.questions or seen.answers):
         raise RunNotWaiting(f"Run {run.id} is {run.status} and waits for no answer.{explain_end(seen)}")
     try:

@@ -216,13 +216,16 @@ class _Counter:
 
     def _find_assumed(self, question: Question) -> Question | None:
         """Find the question with the same meaning for which something is assumed until the human answers."""
-        return self._assumed.find(question) if self._options.ledger else None
+        return self._assumed.find(question) if self._options.ledger and self._may_assume(question) else None
+
+    def _may_assume(self, question: Question) -> bool:
+        """Return whether the asker of a question may continue until the human answers."""
+        does = find_on_ask(question, self._options.on_ask, self._options.ask_rules)
+        return does == "assume" and (question.weight or 0) <= self._options.unattended_limit
 
     def _assume(self, question: Question) -> Answer | None:
         """Return what the asker of a question continues with until the human answers; None if it waits."""
-        if find_on_ask(question, self._options.on_ask, self._options.ask_rules) == "wait":
-            return None
-        if (question.weight or 0) > self._options.unattended_limit or self._without_human >= MAX_WITHOUT_HUMAN:
+        if not self._may_assume(question) or self._without_human >= MAX_WITHOUT_HUMAN:
             return None
         if (assumption := assume_for_now(question)) is None:
             return None

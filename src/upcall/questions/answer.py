@@ -90,6 +90,10 @@ class Answer(BaseModel, defer_build=True):
         mine, others = self.unseal(), other.unseal()
         return (mine.outcome, mine.text, mine.selected) == (others.outcome, others.text, others.selected)
 
+    def confirms(self, assumed: Answer) -> bool:
+        """Return whether this is the human's word for what was assumed."""
+        return self.outcome is Outcome.ANSWERED and (self.text, self.selected) == (assumed.text, assumed.selected)
+
     def unseal(self) -> Answer:
         """Return the same answer with a secret in the clear: for its asker, who must neither show nor store it.
 

@@ -80,7 +80,9 @@ class QuestionRecord(BaseModel, frozen=True, defer_build=True):
 
     def takes(self, answer: Answer) -> bool:
         """Return whether an answer changes anything: it is open, or the human confirms what was assumed for now."""
-        return not self.is_closed or (self.is_provisional and answer.outcome is Outcome.ANSWERED)
+        if self.answer is None:
+            return True
+        return self.answer.provisional and answer.confirms(self.answer)
 
     @property
     def is_shown(self) -> bool:

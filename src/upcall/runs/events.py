@@ -160,18 +160,20 @@ class RunBranched(LogEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class CallReversed(LogEvent):
-    """The effect of a tool call was taken back, since it depended on an answer that is another one now.
+    """The effect of a tool call is taken back, since it depended on an answer that is another one now.
 
     Attributes:
         call: the call, by its idempotency key.
         path: the agent that made it, from the outermost down.
         tool: the tool.
+        step: whether that begins, is done, or has failed. Where it was begun alone, nobody knows whether it is done.
     """
 
     type: Literal["call reversed"] = "call reversed"
     call: str
     path: tuple[str, ...]
     tool: str
+    step: Literal["begun", "done", "failed"] = "done"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -153,6 +153,8 @@ class Run(BaseModel, frozen=True, defer_build=True):
         follows: the run that this one follows, in a conversation.
         forked_from: the run that this one is a fork of.
         forked_at: the question where it was forked.
+        replacing: the question whose other answer is about to lead to such a branch, while what depended on the first
+            one is taken back: meanwhile nothing continues the run.
         replaced_by: the branch that took its place, with another answer to one of its questions.
         classification: the classifier's result.
         clarifier_log: the dialog of the clarifier, as text.
@@ -183,6 +185,7 @@ class Run(BaseModel, frozen=True, defer_build=True):
     follows: str | None = None
     forked_from: str | None = None
     forked_at: str | None = None
+    replacing: str | None = None
     replaced_by: str | None = None
     classification: Classification | None = None
     clarifier_log: str = ""
@@ -363,6 +366,7 @@ class Run(BaseModel, frozen=True, defer_build=True):
                 for question, answer in self.assumptions
             ],
             "warnings": list(self.warnings),
+            **({"replacing": self.replacing} if self.replacing is not None else {}),
             **({"replaced_by": self.replaced_by} if self.replaced_by is not None else {}),
             **({"budget": self.budget.as_json()} if self.budget is not None else {}),
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from upcall.errors import AlreadyAnswered, RunGone
+from upcall.errors import AlreadyAnswered, OverrulesAssumption, RunBeingReplaced, RunGone
 from upcall.questions.answer import Answer
 from upcall.questions.record import QuestionRecord
 from upcall.questions.states import QuestionState
@@ -15,6 +15,10 @@ from upcall.storage.connection import Connection, Work
 from upcall.storage.databases import Database
 from upcall.storage.run_lists import read_queued
 from upcall.storage.run_rows import load_run
+from upcall.text import one_line
+
+MAX_SHOWN = 200
+"""How much of an assumption a refusal shows, in characters."""
 
 
 class AnswersQueued(Exception):
@@ -61,16 +65,18 @@ def take_queued(connection: Connection, before: Run, after: Run) -> None:
     # An answer that came while nobody waited for it any more is on record all the same.
     queued = read_queued(connection, after.id)
     new = after.records.select_new(queued)
-    asked = [each.question_id for each in before.records.select_new(queued)]
-    dropped = [each for each in asked if _is_dropped(after.records.get(each))]
+    asked = before.records.select_new(queued)
+    dropped = [each for each in asked if _is_dropped(after.records.get(each.question_id), each)]
     if dropped or (new and (after.waiting or after.status is RunStatus.COMPLETED)):
         raise AnswersQueued
     if after.is_final or not new:
         connection.execute("DELETE FROM upcall_queued_answers WHERE run_id = :run_id", {"run_id": after.id})
 
 
-def _is_dropped(record: QuestionRecord | None) -> bool:
-    return record is None or record.state is QuestionState.CANCELLED
+def _is_dropped(record: QuestionRecord | None, answer: Answer) -> bool:
+    if record is None or record.state is QuestionState.CANCELLED:
+        return True
+    return record.is_provisional and not answer.provisional  # Assumed in the moment in which the human answered.
 
 
 def _enqueue(connection: Connection, run_id: str, answers: Sequence[Answer], name: str, *, owned: bool) -> bool:
@@ -80,17 +86,17 @@ def _enqueue(connection: Connection, run_id: str, answers: Sequence[Answer], nam
     if row is None:
         raise RunGone(run_id, name)
     run = load_run(row[0], run_id)
-    given = {
-        answer.question_id: answer
-        for answer in [*run.answers, *read_queued(connection, run_id)]
-        if not answer.provisional
-    }
+    if run.replacing is not None:
+        raise RunBeingReplaced(run_id, run.replacing)
     if not run.under_way or not all(answer.question_id in run.records for answer in answers):
         return False
+    given = {answer.question_id: answer for answer in [*run.answers, *read_queued(connection, run_id)]}
     for answer in answers:
         before = given.get(answer.question_id)
-        if before is None:
+        if before is None or (before.provisional and answer.confirms(before)):
             insert_queued(connection, run_id, answer)
+        elif before.provisional and not answer.provisional:
+            raise OverrulesAssumption(answer.question_id, one_line(before.text, MAX_SHOWN), run_id)
         elif owned and before.user != answer.user:  # Not even whether it says the same is for them to find out.
             raise AlreadyAnswered(f"Question {answer.question_id} has an answer already; that one stands.")
         elif not before.is_equivalent(answer):

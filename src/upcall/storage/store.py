@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from upcall.errors import (
     ConfigurationError,
+    RunBeingReplaced,
     RunConflict,
     RunGone,
     SchemaMismatch,
@@ -289,7 +290,10 @@ class RunStore:
         Raises:
             RunConflict: also where the journal is not the one that `stored` has.
             RunBusy: another worker has the lease, and lives.
+            RunBeingReplaced: a branch is to take its place.
         """
+        if stored.run.replacing is not None:
+            raise RunBeingReplaced(run.id, stored.run.replacing)
         self.journal.refuse_large(run.id, records or {})
         await self.leases.wait_until_free(stored)
         worker = take_lease(LeaseHolder()).dump() if run.working else None
@@ -337,10 +341,11 @@ class RunStore:
             observe(before, run)
         return left
 
-    def prepare_end(self, stored: StoredRun, run: Run) -> Work[object]:
+    def prepare_next(self, stored: StoredRun, run: Run, worker: str | None = None) -> Work[object]:
         """Return what stores the next version of a run on which no team works from now on, as a part of a transaction,
-        which fails where the stored version is another. Its journal stays, also where it is over."""
-        return self._prepare_update(stored.run, stored.version, run, None, None, None, lambda _: {})
+        which fails where the stored version is another. Its journal stays, also where it is over. Who is named has its
+        lease."""
+        return self._prepare_update(stored.run, stored.version, run, None, None, worker, lambda _: {})
 
     def _prepare_update(
         self,

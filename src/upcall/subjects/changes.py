@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from upcall.errors import ConfigurationError, RunBusy
+from upcall.errors import CallerError, ConfigurationError, RunBeingReplaced, RunBusy
 from upcall.extensions import find_added, load_added
 from upcall.runs.file_changes import Change, ChangeLog
 from upcall.storage.change_log import StoredChanges
@@ -36,7 +36,9 @@ class RunChanges(Subject):
         them or none. Return the changes made to do so, which are also in the run's log.
 
         Raises:
-            CallerError: there is no such change, or somebody else has changed a file since; nothing was changed.
+            CallerError: there is no such change, somebody else has changed a file since, or a branch took the run's
+                place; nothing was changed.
+            RunBeingReplaced: a branch is about to take its place.
             RunBusy: a team is at work on the run.
             UnknownRun: there is no such run.
             NotAllowed: it belongs to somebody else.
@@ -44,6 +46,10 @@ class RunChanges(Subject):
         """
         access = self.access_of(user)
         stored = await access.load_owned(run_id, "undo")
+        if (branch := stored.run.replaced_by) is not None:
+            raise CallerError(f"Run {stored.run.id} was continued as {branch}, with its files. Undo them there.")
+        if stored.run.replacing is not None:
+            raise RunBeingReplaced(stored.run.id, stored.run.replacing)
         if stored.run.working and (worker := await access.store.leases.find_worker(stored)) is not None:
             raise RunBusy(stored.run.id, worker, access.store.leases.seconds)
         if "undo" not in find_added("changes"):

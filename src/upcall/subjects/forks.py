@@ -37,7 +37,7 @@ class RunForks(Subject):
         plan = plan_fork(stored.run, point)
         if not replace:
             return plan
-        reversal = await plan_reversal(access.store, stored.run, point)
+        reversal = await plan_reversal(access.store, stored, point)
         return change(plan, effects=tuple(reversal.remaining), taken_back=tuple(reversal.list_taken_back()))
 
     async def tree(self, run_id: str, *, user: str | None = None) -> list[BranchRow]:

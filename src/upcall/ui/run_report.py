@@ -108,12 +108,20 @@ def _explain_status(run: Run) -> str:
     return {MAX_ROUNDS: SPENT, BUDGET: AT_BUDGET}.get(run.stop_reason or "", "")
 
 
+def _explain_replacing(run: Run) -> str:
+    how = f"upcall fork {run.id} {run.replacing} ANSWER --replace"
+    return (
+        f"what depended on the answer to {run.replacing} is being taken back; if that was cut off, complete it: {how}"
+    )
+
+
 def _head(run: Run, complete: Callable[[str], str]) -> list[str]:
     folder = run.workspace
     return [
         *_label_text("Run", run.id),
         *_label_text("Status", f"{run.status}{complete(_explain_status(run))}"),
         *(_label_text("Replaced", f"by {run.replaced_by}, with another answer") if run.replaced_by else []),
+        *(_label_text("Replaced", f"soon: {_explain_replacing(run)}") if run.replacing else []),
         *_label_text("Task", run.task),
         *(_label_text("User", run.user) if run.user else []),
         *(_label_text("Open", "everybody may read it") if run.config.open else []),
