@@ -77,6 +77,8 @@ async def test_task_is_started_answered_killed_resumed_and_forked(tmp_path: Path
             await framework.get_by_text("What if it were answered differently?").click()
             await expect(framework.get_by_role("button", name="Express")).to_have_count(0)
             await framework.get_by_role("button", name="FastAPI").click()
+            await look(page, "bill")
+            await page.get_by_role("button", name="Start a branch").click()
             await expect(page.get_by_role("status")).to_have_text("completed")
             branches = page.locator("#branches li")
             await expect(page.locator("#branches [aria-current]")).to_contain_text("FastAPI")

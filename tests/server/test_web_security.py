@@ -89,6 +89,7 @@ DECISIONS = {
     "POST /api/runs/{run_id}/answers": Right.ANSWER,
     "POST /runs/{run_id}/fork": Right.FORK,
     "POST /api/runs/{run_id}/fork": Right.FORK,
+    "GET /api/runs/{run_id}/fork": Right.ACT,
     **{
         f"POST {at}/{act}": Right.ACT
         for at in ("/runs/{run_id}", "/api/runs/{run_id}")
@@ -101,8 +102,12 @@ DECISIONS = {
 }
 """What is decided about each route; one that is not here fails."""
 
-NAMES_PER_RUN = {"/compare": "/compare?one=RUN&other=RUN", "/agui": "/agui"}
-"""Routes whose path names no run, and whose request does."""
+NAMES_PER_RUN = {
+    "/compare": "/compare?one=RUN&other=RUN",
+    "/agui": "/agui",
+    "/api/runs/{run_id}/fork": "/api/runs/RUN/fork?question=QUESTION",
+}
+"""Routes whose request names the run, or its question, elsewhere than in the path."""
 
 
 def walk(routes: Iterable[BaseRoute]) -> Iterator[tuple[str, str]]:
@@ -148,7 +153,7 @@ AGUI = {"threadId": "t", "runId": "r", "messages": [], "state": {"run_id": "RUN"
 ERRORS = {"unknown-run": 404, "not-allowed": 403}
 FORMS = {
     "answers": {"question": "QUESTION", "choice": "Express"},
-    "fork": {"question": "QUESTION", "answer": "Express", "key": "QUESTION"},
+    "fork": {"question": "QUESTION", "answer": "Express", "key": "QUESTION", "how": "beside"},
     "undo": {"change": "none"},
     "plan": {"question": "QUESTION", "choice": "Express"},
     "follow-up": {"task": "More", "key": "QUESTION"},
@@ -158,10 +163,13 @@ FORMS = {
 
 async def call(client: httpx.AsyncClient, method: str, path: str, run: str, question: str) -> httpx.Response:
     """Make a request that would do something if it were allowed."""
-    last = path.rpartition("/")[2]
+    last = path.partition("?")[0].rpartition("/")[2]
     chosen = BODIES if path.startswith("/api") else FORMS
     body = {key: _fill(value, question) for key, value in chosen.get(last, {}).items()}  # type: ignore[attr-defined]
-    address, given = path.replace("RUN", run), "json" if path.startswith("/api") else "data"
+    address, given = (
+        path.replace("RUN", run).replace("QUESTION", question),
+        "json" if path.startswith("/api") else "data",
+    )
     if path == "/agui":
         return await look_by_agui(client, run)
     if path.endswith("events"):

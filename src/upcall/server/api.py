@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import JSONResponse
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 from sse_starlette import EventSourceResponse
 
 from upcall import identity
@@ -141,6 +141,11 @@ def make_router(service: Service, authenticator: Authenticator, streams: Streams
             keep_effects=body.keep_effects,
         )
         return await show_run(begun, caller)
+
+    @router.get("/runs/{run_id}/fork")
+    async def plan_fork(run_id: str, question: str, caller: CurrentUser, replace: bool = False) -> dict[str, JsonValue]:
+        """Show what a branch at a question would keep, do again, and take back, before it is begun."""
+        return (await service.app_for(caller).forks.plan(run_id, question, replace=replace, user=caller.user)).as_json()
 
     @router.post("/runs/{run_id}/cancel")
     async def cancel(run_id: str, caller: CurrentUser) -> RunBody:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +16,14 @@ from starlette.staticfiles import StaticFiles
 
 from upcall import identity
 from upcall.app import Upcall
-from upcall.errors import AnswerError, CallerError, NotAllowed, UnknownQuestion, UpcallError
+from upcall.errors import (
+    AnswerError,
+    CallerError,
+    NotAllowed,
+    OverrulesAssumption,
+    UnknownQuestion,
+    UpcallError,
+)
 from upcall.questions.answer import Answer, Outcome
 from upcall.questions.matching import AnswerValue
 from upcall.questions.question_form import join_fields
@@ -113,6 +121,28 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         status = 200 if unsent is None else describe(unsent.error).status
         return HTMLResponse(shown, 422 if wrong else status)
 
+    async def show_fork(
+        caller: Caller, run_id: str, question_id: str, answer: str, wrong: UpcallError | None = None
+    ) -> HTMLResponse:
+        """Show what another answer would cost, in the place of its run and beside it, before anything is done."""
+        app = service.app_for(caller)
+        run = await app.get(run_id, user=caller.user)
+        beside = await app.forks.plan(run.id, question_id, user=caller.user)
+        is_over = run.replaced_by is not None
+        shown = render(
+            "fork.html",
+            frame(caller),
+            run=run,
+            question=beside.question,
+            answer=answer,
+            known=beside.answered,
+            beside=beside,
+            replacing=None if is_over else await app.forks.plan(run.id, question_id, replace=True, user=caller.user),
+            wrong=wrong,
+            key=identity.new_id(),
+        )
+        return HTMLResponse(shown, 200 if wrong is None else describe(wrong).status)
+
     def show_start_form(caller: Caller, wanted: Start, wrong: CallerError | None = None) -> HTMLResponse:
         shown = render(
             "start.html",
@@ -200,6 +230,10 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
                 value = _read_answer(question, choices, str(form.get("own", "")), str(form.get("act", "")))
             await service.answer(caller, run_id, {question: value})
         except AnswerError as error:
+            if isinstance(error, OverrulesAssumption) and (other := _write_value(value)) is not None:
+                app = service.app_for(caller)
+                if app.access.owns(await app.get(run_id, user=caller.user), caller.user):
+                    return await show_fork(caller, run_id, question, other)
             if back:
                 return await show_inbox(caller, InboxFilter.parse(back), None, error, f"{run_id}/{question}")
             return await show_run(run_id, caller, error, question)
@@ -250,8 +284,18 @@ def make_pages(service: Service, authenticator: Authenticator, describe_api: Cal
         question: FormText,
         answer: FormText,
         key: FormText,
+        how: FormText = "",
+        keep: FormText = "",
     ) -> Response:
-        new_id = await begin_fork(service, caller, run_id, question, answer, key)
+        if how not in ("replace", "beside"):
+            return await show_fork(caller, run_id, question, answer)
+        replaces = how == "replace"
+        try:
+            new_id = await begin_fork(
+                service, caller, run_id, question, answer, key, replace=replaces, keep_effects=bool(keep)
+            )
+        except (AnswerError, CallerError) as error:
+            return await show_fork(caller, run_id, question, answer, error)
         return RedirectResponse(f"/runs/{new_id}", 303)
 
     @router.post("/runs/{run_id}/name")
@@ -364,6 +408,15 @@ def _read_answer(question: str, choices: list[str], own: str, act: str) -> Answe
     if act in (Outcome.SKIPPED, Outcome.DECLINED):
         return Answer(question_id=question, outcome=Outcome(act), text=own)
     return join_fields(choices, own)
+
+
+def _write_value(value: AnswerValue) -> str | None:
+    """Write an answer as the text that means the same to its question; None if it is no answer but a refusal."""
+    if isinstance(value, Answer):
+        return None
+    if isinstance(value, Mapping):
+        return json.dumps(value, ensure_ascii=False)
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _read_fields(form: FormData, question_id: str, run: Run) -> AnswerValue:

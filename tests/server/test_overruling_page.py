@@ -1,0 +1,136 @@
+"""Another answer on the pages and over HTTP: what it costs is shown before, and the human decides."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import httpx
+import pytest
+from autogen_agentchat.teams import RoundRobinGroupChat
+from lab import CHROMIUM, chromium
+from looks import look
+from playwright.async_api import expect
+from services import OPERATOR, serving, settle, start
+from test_web_browser import log_in
+
+from upcall import reversible
+from upcall.agents import PausableAgent
+from upcall.agents.toolset import Tool
+from upcall.execution.team_factory import MakeTeam
+from upcall.testing import Call, Reply, Request, ScriptedModelClient
+
+ASSUME: dict[str, Any] = {"questions": {"on_ask": "assume"}}
+FRAMEWORK = {"question": "Which framework?", "options": ["Express", "FastAPI"], "allow_free_text": True}
+
+
+def booking(booked: list[str], *, can_cancel: bool = True) -> MakeTeam:
+    """Return a team whose agent asks, and books what it was answered."""
+
+    def reply(request: Request) -> Reply:
+        results = list(request.tool_results.values())
+        if len(results) == 2:
+            return f"Built with {results[0]}."
+        return Call("book", {"name": results[0]}, "b") if results else Call("ask_user", FRAMEWORK, "a")
+
+    async def book(name: str) -> str:
+        """Book."""
+        booked.append(name)
+        return f"booked {name}"
+
+    def cancel(name: str) -> None:
+        booked.remove(name)
+
+    tool: Tool = reversible(undo=cancel)(book) if can_cancel else book
+    model = ScriptedModelClient(reply)
+    return lambda: RoundRobinGroupChat([PausableAgent("agent", model, tools=[tool])], max_turns=1)
+
+
+async def begin(client: httpx.AsyncClient) -> tuple[str, dict[str, str]]:
+    """Let a run continue under an assumption; return where it is, and the form of another answer."""
+    run = await start(client)
+    (entry,) = (await client.get("/api/questions")).json()["questions"]
+    return f"/runs/{run['run_id']}", {"question": entry["id"], "own": "FastAPI"}
+
+
+def read_forms(page: str) -> list[dict[str, str]]:
+    """Return the hidden fields of each form that begins a branch."""
+    forms = re.findall(r'<form method="post" action="/runs/\w+/fork">(.*?)</form>', page, re.DOTALL)
+    return [dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', form)) for form in forms]
+
+
+async def test_other_answer_shows_its_bill_before_anything_is_done() -> None:
+    booked: list[str] = []
+    async with serving(booking(booked), **ASSUME) as site, await site.caller() as client:
+        at, other = await begin(client)
+        client.headers["Accept"] = "text/html"
+        bill = await client.post(f"{at}/answers", data=other)
+        assert (bill.status_code, booked) == (200, ["Express"])
+        assert "Taken back before" in bill.text
+        assert "agent: book({&#34;name&#34;: &#34;Express&#34;})" in bill.text
+        replace, beside = read_forms(bill.text)
+        assert [each["how"] for each in (replace, beside)] == ["replace", "beside"]
+        begun = await client.post(f"{at}/fork", data=replace)
+        assert begun.status_code == 303
+        branch = await settle(client, begun.headers["Location"].rpartition("/")[2])
+        assert (branch["result"], booked) == ("Built with FastAPI.", ["FastAPI"])
+        assert "Continued with another answer as" in (await client.get(at)).text
+        again = await client.post(f"{at}/fork", data={**beside, "how": ""})
+        assert [each["how"] for each in read_forms(again.text)] == ["beside"]
+
+
+async def test_effect_that_remains_is_allowed_by_a_tick_alone() -> None:
+    booked: list[str] = []
+    async with serving(booking(booked, can_cancel=False), **ASSUME) as site, await site.caller() as client:
+        at, other = await begin(client)
+        client.headers["Accept"] = "text/html"
+        bill = (await client.post(f"{at}/answers", data=other)).text
+        assert "Cannot be taken back" in bill
+        assert '<input type="checkbox" name="keep" value="yes" required>' in bill
+        refused = await client.post(f"{at}/fork", data=read_forms(bill)[0])
+        assert (refused.status_code, booked) == (400, ["Express"])
+        assert "1 effect that depended on the earlier answer cannot be taken back" in refused.text
+        begun = await client.post(f"{at}/fork", data={**read_forms(refused.text)[0], "keep": "yes"})
+        branch = await settle(client, begun.headers["Location"].rpartition("/")[2])
+        assert (branch["result"], booked) == ("Built with FastAPI.", ["Express", "FastAPI"])
+
+
+async def test_bill_of_a_branch_over_http() -> None:
+    async with serving(booking([]), **ASSUME) as site, await site.caller() as client:
+        at, other = await begin(client)
+        asked = {"question": other["question"], "replace": "true"}
+        plan = (await client.get(f"/api{at}/fork", params=asked)).json()
+        assert plan["taken_back"] == ['agent: book({"name": "Express"})']
+        assert plan["again"]["model_calls"] == {"agent": 2}
+        unknown = await client.get(f"/api{at}/fork", params={"question": "none"})
+        assert (unknown.status_code, "has no question" in unknown.text) == (400, True)
+
+
+async def test_assumed_question_is_not_declined_afterwards() -> None:
+    async with serving(booking([]), **ASSUME) as site, await site.caller() as client:
+        at, other = await begin(client)
+        client.headers["Accept"] = "text/html"
+        refused = await client.post(f"{at}/answers", data={"question": other["question"], "act": "declined"})
+        assert (refused.status_code, "&#39;Express&#39; was assumed" in refused.text) == (422, True)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
+@pytest.mark.parametrize("can_cancel", [True, False])
+async def test_person_overrules_an_assumption_in_the_inbox(can_cancel: bool) -> None:
+    booked: list[str] = []
+    async with chromium() as browser, serving(booking(booked, can_cancel=can_cancel), **ASSUME) as site:
+        async with await site.caller() as client:
+            await begin(client)
+        page = await log_in(browser, f"{site.url}/login?token={OPERATOR}")
+        await expect(page.get_by_text("The run has continued with Express for now.")).to_be_visible()
+        await look(page, "inbox-assumed")
+        await page.get_by_role("button", name="FastAPI").click()
+        await expect(page.get_by_role("heading", name="Another answer")).to_be_visible()
+        await look(page, f"bill-{can_cancel}")
+        if not can_cancel:
+            await page.get_by_label("It may stay").check()
+        await page.get_by_role("button", name="Do it again").click()
+        await expect(page.get_by_role("status")).to_have_text("completed")
+        await expect(page.get_by_text("Built with FastAPI.")).to_be_visible()
+    assert booked == (["FastAPI"] if can_cancel else ["Express", "FastAPI"])
