@@ -34,7 +34,7 @@ from upcall.autogen.internals import (
 from upcall.autogen.known_answers import list_answered, resolve_question
 from upcall.autogen.messages import Event, answered_event, asked_event
 from upcall.autogen.scope import current_scope, id_for_question
-from upcall.autogen.tool_calls import check_start_time, find_undo, is_idempotent
+from upcall.autogen.tool_calls import check_start_time, find_undo, is_idempotent, is_repeatable
 from upcall.autogen.tool_names import is_sendable, require_sendable, to_sendable
 from upcall.autogen.tool_servers import call_tool, describe_lost, list_tools, name_mcp_server, using_server
 from upcall.autogen.workbenches import FileWorkbench
@@ -125,6 +125,7 @@ class Toolset:
         self._offered: dict[str, ToolSchema] = {}
         self.ask_user = ask_user
         self._static = {name: tool for each in self.workbenches for name, tool in static_tools(each).items()}
+        self._static_homes = {name: each for each in self.workbenches for name in static_tools(each)}
         offered = self._static | self.tools
         behind = {name: _behind(name, tool, user_proxy) for name, tool in offered.items()}
         serving = {name: each for name, each in behind.items() if each is not None} | self.agents
@@ -181,6 +182,15 @@ class Toolset:
     def describe_lost(self) -> list[str]:
         """Return a line for each MCP server of the agent that cannot be used, for its model."""
         return describe_lost([*self.workbenches, *self.tools.values(), *self._static.values()])
+
+    def is_repeatable(self, name: str) -> bool:
+        """Return whether the same call means something twice in one reply."""
+        tool = self.tools.get(name) or self._static.get(name)
+        return is_repeatable(tool, tool and function_of(tool), self._bench_of(name))
+
+    def _bench_of(self, name: str) -> Workbench | None:
+        """Return the workbench that a tool is in, as far as that is known."""
+        return None if name in self.tools else self._static_homes.get(name) or self._homes.get(name)
 
     @property
     def source_tools(self) -> frozenset[str]:
@@ -281,7 +291,8 @@ class Toolset:
         if journal is None:
             return await run()
         function = function_of(home)
-        declared, has_undo = is_idempotent(home, function), find_undo(home, function) is not None
+        declared = is_idempotent(home, function, self._bench_of(name))
+        has_undo = find_undo(home, function) is not None
         answers = [f"{asked} {given.model_dump_json(include=_SPOKEN)}" for asked, given in sorted(frame.given.items())]
         return await journal.replay_or_run(
             self._agent, call_id, name, arguments, run, idempotent=declared, reversible=has_undo, answers=answers

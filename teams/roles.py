@@ -36,6 +36,7 @@ class CommonOptions(TypedDict):
 
     approve: ApprovalRules
     max_rounds: int
+    max_reply_calls: int
     compact_at: float
     stream: bool
     user_proxy: str

@@ -128,6 +128,7 @@ def root_team(
     common = CommonOptions(
         approve=_approval_rules(options.approve, roles, tools),
         max_rounds=options.max_rounds,
+        max_reply_calls=options.max_reply_calls,
         compact_at=options.compact_at,
         stream=options.stream,
         user_proxy=user.name,

@@ -17,6 +17,10 @@ from upcall.agents.tool_loop.turn import Frame, Turn
 from upcall.autogen.messages import asking_metadata, executed_event
 from upcall.autogen.truncated_replies import describe_cut, find_cut
 
+_TOO_MANY = (
+    "Error: your reply made {made} calls, and at most {most} of a reply are made, the first ones. This call was not "
+    "made; nothing was done. Look at the results of the others first, and call again what you still need."
+)
 _CUT_CALLS = "a reply was cut off {why}, so none of its calls was made. {advice}"
 
 
@@ -25,7 +29,7 @@ class Batches:
 
     def __init__(self, parts: PausableParts, output: OutputValidator) -> None:
         self._agent, self._settings, self._output = parts.name, parts.settings, output
-        self._asks = parts.toolset.ask_user
+        self._toolset, self._asks = parts.toolset, parts.toolset.ask_user
 
     def open(self, turn: Turn, calls: Sequence[FunctionCall], reply: CreateResult) -> None:
         """Start working on the calls of a reply; those of one that was cut off are not made."""
@@ -44,6 +48,8 @@ class Batches:
         asks = [frame for frame in turn.frames if self._is_ask(frame)]
         if asks and self._settings.mixed_batch == "ask_only":
             turn.frames = asks
+        turn.find_repeats(lambda name: self._makes(name) and not self._toolset.is_repeatable(name))
+        self._refuse_more(turn)
 
     def make_request_event(self, turn: Turn, usage: RequestUsage | None = None) -> ToolCallRequestEvent:
         """Return the event that reports the open calls."""
@@ -64,10 +70,25 @@ class Batches:
             source=self._agent,
             warnings=[_CUT_CALLS.format(why=cut.why, advice=cut.user_advice) for cut in cuts if cut],
             asking=self._places_of_asks(turn),
+            repeated=turn.repeated,
         )
 
+    def _refuse_more(self, turn: Turn) -> None:
+        """Refuse the calls beyond those that a reply may make; questions, hand-offs and repetitions do not count."""
+        most = self._settings.max_reply_calls
+        made = [each for each in turn.frames if each.runnable and self._makes(each.call.name)]
+        for frame in made[most:]:
+            frame.finish(_TOO_MANY.format(made=len(made), most=most), is_error=True)
+
+    def _makes(self, name: str) -> bool:
+        """Return whether something is made by a call: it does not ask the user, hand off or report."""
+        return name not in self._toolset.handoffs and not self._is_ask_name(name)
+
     def _is_ask(self, frame: Frame) -> bool:
-        return frame.call.name == ASK_USER and self._asks
+        return self._is_ask_name(frame.call.name)
+
+    def _is_ask_name(self, name: str) -> bool:
+        return name == ASK_USER and self._asks
 
     def _places_of_asks(self, turn: Turn) -> list[int]:
         return [place for place, frame in enumerate(turn.frames) if self._is_ask(frame)]

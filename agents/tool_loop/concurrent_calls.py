@@ -20,7 +20,7 @@ def serve_at_once(turn: Turn, serve: Serve) -> AsyncGenerator[Event, None]:
     """Work on every call that can continue, all at the same time.
 
     A call that fails does not stop the others; one that waits for an answer continues when it arrives, without
-    waiting for them.
+    waiting for them. Where a call asks, those that repeat it are no longer held back; they are left to the next time.
     """
     scope, busy = current_scope(), set[str]()
     box = scope.answers
@@ -30,6 +30,8 @@ def serve_at_once(turn: Turn, serve: Serve) -> AsyncGenerator[Event, None]:
             await serve(frame, emit)
         finally:
             busy.discard(frame.call.id)
+            if frame.questions:
+                turn.release_repeats(frame.call.id)
 
     def start_runnable() -> list[EmittingWork[Event]]:
         frames = [frame for frame in turn.frames if frame.runnable and frame.call.id not in busy]

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from upcall.agents.tool_loop.options import PausableSettings
 from upcall.agents.tool_loop.turn import Turn
 from upcall.autogen.truncated_replies import MAX_CUT_REPLIES, find_cut
+from upcall.runs.run import CUT_OFF, MAX_ROUNDS, REPEATS
 
-REPEATS = "repeats"
 IN_CIRCLES = "stopped because it went round in circles: the same calls, with the same results"
 
 _LAST_WORDS = (
@@ -18,7 +18,10 @@ _LAST_WORDS = (
 BROKEN = "broken"
 """The reminder that a call in a text is broken, which may come again after a call that was made."""
 
-_REMINDERS = ("backing", BROKEN, "failure", "form", "found", "question", "search", "written")
+CIRCLE = "circle"
+"""The reminder that a text repeated itself until it was cut off."""
+
+_REMINDERS = ("backing", BROKEN, CIRCLE, "failure", "form", "found", "question", "search", "written")
 
 
 class Limit(NamedTuple):
@@ -32,7 +35,7 @@ def find_limit(turn: Turn, settings: PausableSettings) -> Limit | None:
     """Return the limit that the turn has reached, if any."""
     if turn.rounds >= settings.max_rounds:
         return Limit(
-            "max_rounds",
+            MAX_ROUNDS,
             f"stopped after {settings.max_rounds} model calls without finishing. What it did so far stands; raise "
             "max_rounds to let it go on longer.",
         )
@@ -40,7 +43,7 @@ def find_limit(turn: Turn, settings: PausableSettings) -> Limit | None:
         why = (
             f"stopped because {len(turn.cut_off)} replies in a row were cut off {cut.why}, and no call of them was made"
         )
-        return Limit("cut_off", f"{why}. {cut.user_advice}.")
+        return Limit(CUT_OFF, f"{why}. {cut.user_advice}.")
     if turn.idle_rounds >= settings.max_repeats:
         return Limit(REPEATS, f"{IN_CIRCLES}. What it did so far stands; another model may do better.")
     return None

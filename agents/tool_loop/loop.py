@@ -47,7 +47,7 @@ from upcall.autogen.model_size import learn_size
 from upcall.autogen.part_states import PartStates
 from upcall.autogen.reply_streams import ReplyShape, Withdrawn
 from upcall.autogen.text_calls.reader import TextCalls
-from upcall.autogen.truncated_replies import end_circle, find_cut
+from upcall.autogen.truncated_replies import end_circle, end_text_circle, find_cut
 from upcall.errors import ModelError, SchemaMismatch
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
@@ -92,13 +92,15 @@ ResultT = TypeVar("ResultT")
 class Round(Generic[RequestT]):
     """A model call whose reply makes no calls.
 
-    Its text streamed as `message_id`, and was `found` to be a call that is not made, or to be none.
+    Its text streamed as `message_id`, and was `found` to be a call that is not made, or to be none. `in_circle`: it
+    repeated itself until it was cut off; the reply has that once.
     """
 
     request: RequestT
     reply: CreateResult
     message_id: str
     found: TextCalls
+    in_circle: bool = False
 
     @property
     def text(self) -> str:
@@ -250,7 +252,8 @@ class ToolLoopAgent(ResumableAgent[StateT], Generic[StateT, RequestT, ResultT]):
             return
         if reply.thought and reply.thought != withdrawn:
             yield self._make_thought(reply.thought)
-        this = Round(request, reply, message_id, text_calls)
+        reply, in_circle = end_text_circle(reply)
+        this = Round(request, reply, message_id, text_calls, in_circle)
         try:
             result = await self._accept(this, token)
         except UnreadableReply as problem:
@@ -266,15 +269,16 @@ class ToolLoopAgent(ResumableAgent[StateT], Generic[StateT, RequestT, ResultT]):
 
     async def _act(self, note: str, token: CancellationToken) -> AsyncGenerator[Event | Response, None]:
         """Serve the open calls; then pause if any waits, else close the batch, which may end the turn."""
-        turn = self._turn
+        turn, held = self._turn, len(self._turn.repeated)
         async with aclosing(serve_at_once(turn, lambda frame, emit: self._serve(frame, token, emit))) as events:
             async for event in events:
                 yield event
-        if redeliver_answers(turn):
+        if redeliver_answers(turn) or len(turn.repeated) < held:
             return
         if turn.open_questions():
             yield self._pause(note)
             return
+        turn.finish_repeats()
         self._before_close()
         ending = self._handoffs.find_chosen(turn) or await self._output.take_report(turn, token)
         # Closed only after the event is out: a reader who leaves here must find the ending again.

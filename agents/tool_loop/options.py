@@ -36,6 +36,9 @@ class PausableSettings(BaseModel, frozen=True, defer_build=True):
         max_rounds: model calls per turn; the turn then ends with a text that says so.
         max_repeats: rounds in a row whose calls were all made before, with the same results; the turn then ends too.
         max_questions: `ask_user` calls per turn; further ones get an error result.
+        max_reply_calls: calls of one reply that are made; the model learns that the others were not. `ask_user` calls
+            and hand-offs do not count, nor does the same call again: a reply makes it once, unless its tool is declared
+            `upcall.repeatable`.
         report_tool: whether the model can end its turn with the tool ``report``, whose arguments are the fields of
             ``output_type``. By default if a text alone cannot be the output, or the model is not small.
         search_first: whether a turn begins with a search of the agent's own documents for its task, made for the model;
@@ -61,6 +64,7 @@ class PausableSettings(BaseModel, frozen=True, defer_build=True):
     max_rounds: int = 30
     max_repeats: int = 3
     max_questions: int = 10
+    max_reply_calls: Annotated[int, Field(ge=1)] = 32
     report_tool: bool | None = None
     search_first: bool | Literal["auto"] = False
     answers_nested: bool = False
@@ -83,6 +87,7 @@ class PausableOptions(TypedDict, total=False):
     max_rounds: int
     max_repeats: int
     max_questions: int
+    max_reply_calls: int
     report_tool: bool | None
     search_first: bool | Literal["auto"]
     answers_nested: bool

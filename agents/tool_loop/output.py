@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from autogen_agentchat.messages import TextMessage
 from autogen_core import CancellationToken
@@ -29,7 +30,7 @@ from upcall.autogen.concurrency import cancellable
 from upcall.autogen.empty_replies import describe_empty
 from upcall.autogen.messages import OUTCOME, with_warnings
 from upcall.errors import ConfigurationError, ModelReplyInvalid
-from upcall.runs.reports import Report, WorkDone
+from upcall.runs.reports import MadeCall, Report, WorkDone
 from upcall.text import is_blank
 
 _FAILED_BESIDE = "another call of the same reply failed; look at its result before you report"
@@ -124,12 +125,11 @@ class OutputValidator:
 
     async def stop(self, turn: Turn, limit: Limit, token: CancellationToken) -> TextMessage:
         """End the turn at a limit, with a report of the work so far if the output can be one."""
-        text, kind = f"{self._agent} {limit.why}", self.output_type
+        work, kind = await self.list_work(turn, token), self.output_type
+        text = " ".join(each for each in (self._agent, limit.why, list_calls(work)) if each)
         message = TextMessage(id=identity.new_message_id(), source=self._agent, content=text)
         if kind is not None and issubclass(kind, Report):
-            message = output_message(
-                kind.from_text(text).verify_against(await self.list_work(turn, token)), self._agent
-            )
+            message = output_message(kind.from_text(text).verify_against(work), self._agent)
         turn.end()
         message = with_warnings(message, [limit.why.split(".")[0]])
         return message.model_copy(update={"metadata": {**message.metadata, OUTCOME: limit.outcome}})
@@ -211,3 +211,14 @@ class OutputValidator:
         if isinstance(output, Report):
             output = await self.verify_report(turn, output, token)
         return output_message(output, self._agent)
+
+
+def list_calls(work: WorkDone) -> str:
+    """Return how often which tools were called, in a sentence or two; empty if none was."""
+    parts = (("Calls made", work.made), ("Calls that failed", work.failed))
+    return " ".join(f"{title}: {_count(calls)}." for title, calls in parts if calls)
+
+
+def _count(calls: Iterable[MadeCall]) -> str:
+    counts = Counter(each.name for each in calls)
+    return ", ".join(f"{name} ({count})" for name, count in counts.items())

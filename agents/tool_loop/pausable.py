@@ -23,30 +23,32 @@ from pydantic import BaseModel
 
 from upcall.agents.approve import Approve
 from upcall.agents.tool_loop.compaction import Compactor
-from upcall.agents.tool_loop.limits import IN_CIRCLES, REPEATS, Limit, begin_last_words, find_limit
+from upcall.agents.tool_loop.limits import CIRCLE, IN_CIRCLES, Limit, begin_last_words, find_limit
 from upcall.agents.tool_loop.loop import CallRequest, Round, ToolLoopAgent
 from upcall.agents.tool_loop.options import PausableAgentConfig, PausableOptions, read_options
-from upcall.agents.tool_loop.output import NotYet
+from upcall.agents.tool_loop.output import NotYet, object_once
 from upcall.agents.tool_loop.parse_output import UnreadableReply
 from upcall.agents.tool_loop.parts import PausableParts, load_arguments
 from upcall.agents.tool_loop.search_first import SearchFirst
 from upcall.agents.tool_loop.turn import Turn
 from upcall.agents.toolset import Tool, Toolset
 from upcall.autogen.concurrency import cancellable
-from upcall.autogen.messages import USER, Event, is_question, steering_event, with_warnings
+from upcall.autogen.messages import STOPPED, USER, Event, is_question, steering_event, with_warnings
 from upcall.autogen.scope import current_scope, discard_last_reply
 from upcall.autogen.text_calls.reader import TextCalls
 from upcall.errors import ConversationTooLong, ModelError, ModelReplyInvalid
 from upcall.prompts import PROMPTS, Prompts
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
-from upcall.runs.run import Usage
+from upcall.runs.run import CUT_OFF, REPEATS, Usage
 
 _CUT_OFF = {
     "length": "its reply was cut off at the limit of tokens, the server's or max_reply_tokens",
     "content_filter": "its reply was cut off by the server's content filter",
 }
 """What the user is warned of where the result is a text that was cut off."""
+
+_REPEATED_ITSELF = "it repeated itself until it was cut off"
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,8 @@ class PausableAgent(ToolLoopAgent[Turn, PausableRequest, TurnEnd], Component[Pau
         if limit and not isinstance(reply.content, str):
             return await self._stop(limit, token)
         text = self._interpreter.read_result(self._state, reply, this.found)
+        if this.in_circle:
+            object_once(self._state, CIRCLE, f"{_REPEATED_ITSELF}; say each thing once, in few words")
         return await self._output.take_text(self._state, text, token)
 
     def _mend(self, this: Round[PausableRequest], problem: UnreadableReply) -> Sequence[Event]:
@@ -284,10 +288,16 @@ class PausableAgent(ToolLoopAgent[Turn, PausableRequest, TurnEnd], Component[Pau
             for event in steered:
                 yield event
             return
-        more = [IN_CIRCLES] * turn.was_reminded(REPEATS)
-        more += [_CUT_OFF[reply.finish_reason]] if reply.finish_reason in _CUT_OFF else []
-        more += [warning] if warning else []
-        message = with_warnings(result, more)
+        more, stopped = list[str](), ""
+        if reply.finish_reason in _CUT_OFF:
+            more, stopped = [_CUT_OFF[reply.finish_reason]], CUT_OFF
+        if this.in_circle:
+            more, stopped = [f"its reply was stopped: {_REPEATED_ITSELF}"], REPEATS
+        if turn.was_reminded(REPEATS):
+            more, stopped = [IN_CIRCLES, *more], REPEATS
+        message = with_warnings(result, [*more, warning] if warning else more)
+        if stopped:
+            message = message.model_copy(update={"metadata": {**message.metadata, STOPPED: stopped}})
         turn.messages.append(written)
         turn.end()
         yield Response(chat_message=message.model_copy(update={"id": this.message_id, "models_usage": reply.usage}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -30,9 +30,15 @@ from upcall.questions.tool_context import name_question, redact_secrets
 from upcall.runs.json_text import SparseModel
 from upcall.runs.reports import MadeCall
 from upcall.runs.run import Usage, add_usage
-from upcall.text import replace_surrogates
+from upcall.text import replace_surrogates, shorten
 
 _NUMBERS = LazyPattern(r"\d+")
+
+MADE_ONCE = "[made once: the same call stands before this one in the reply; to make it again, call it in another reply]"
+"""How the result of a call begins that repeats an earlier one of its reply; that of the earlier one follows."""
+
+MAX_REPEATED_CHARS = 300
+"""How much of that: the whole stands above, and a small model has little room."""
 
 _Questions = Annotated[
     list[Question],
@@ -54,7 +60,8 @@ class Frame(SparseModel):
     nested agent's code passed up with its text; ``fruitless``: it rests on nothing. ``given`` are the answers that the
     call's tool gets when it is called again, by the names of their questions (`upcall.questions.tool_context`); secret
     ones are sealed. ``kept`` is what the tool left for that time. ``approved``: the human allowed the call, and
-    ``edited``: they changed its arguments.
+    ``edited``: they changed its arguments. ``repeats`` is the id of an earlier call of the batch that is the same: this
+    one is not made, and gets its result.
     """
 
     call: FunctionCall
@@ -72,11 +79,13 @@ class Frame(SparseModel):
     kept: dict[str, JsonValue] = Field(default_factory=dict)
     approved: bool = False
     edited: bool = False
+    repeats: str = ""
 
     @property
     def runnable(self) -> bool:
         """Whether work can be done for this call now: it has no result, and its answers are here."""
-        return self.result is None and (not self.questions or bool(self.answers) or self.interrupted)
+        is_free = not self.questions or bool(self.answers) or self.interrupted
+        return self.result is None and not self.repeats and is_free
 
     def finish(self, content: str, *, is_error: bool = False) -> None:
         """Close the call with its result, from which secrets given to the call are removed."""
@@ -231,6 +240,34 @@ class Turn(AgentState):
         for frame in self.frames:
             frame.problem = problem
 
+    def find_repeats(self, may_merge: Callable[[str], bool]) -> None:
+        """Let open calls that are the same as an earlier one of the batch wait for the result of that one, of the tools
+        for which that may be."""
+        made = dict[tuple[str, str], str]()
+        for frame in self.frames:
+            if frame.result is None and not frame.questions and may_merge(frame.call.name):
+                first = made.setdefault((frame.call.name, _sorted_arguments(frame.call)), frame.call.id)
+                frame.repeats = "" if first == frame.call.id else first
+
+    def release_repeats(self, call_id: str) -> None:
+        """Let the repetitions of a call be made after all: it asks the human, and whether one answer serves several
+        calls is not for the turn to decide (`upcall.policy.duplicates`)."""
+        for frame in self.frames:
+            frame.repeats = "" if frame.repeats == call_id else frame.repeats
+
+    @property
+    def repeated(self) -> list[str]:
+        """The ids of the calls of the batch that repeat an earlier one."""
+        return [frame.call.id for frame in self.frames if frame.repeats]
+
+    def finish_repeats(self) -> None:
+        """Give each call that repeats an earlier one the result of that, marked as such."""
+        results = {each.call_id: each for each in self.results()}
+        for frame in self.frames:
+            if frame.repeats and frame.result is None:
+                made = results[frame.repeats]
+                frame.finish(f"{MADE_ONCE}\n{shorten(made.content, MAX_REPEATED_CHARS)}", is_error=bool(made.is_error))
+
     def deliver(self, answers: Sequence[Answer]) -> None:
         """Pass each answer to the call that waits for it: the call's own, or down to its nested agent."""
         deliver_answers(self.frames, answers)
@@ -246,7 +283,8 @@ class Turn(AgentState):
     def list_made(
         self, agent: str, source_tools: Collection[str] = (), *, since: int = 0, failed: bool = False
     ) -> list[MadeCall]:
-        """Return the calls that `agent` made and that did not fail, from message `since` on and in the open batch.
+        """Return the calls that `agent` made and that did not fail, from message `since` on and in the open batch, each
+        that its reply repeated once.
 
         `source_tools` are the names of its tools that search and read sources. `failed`: those that did fail.
         """
@@ -255,7 +293,7 @@ class Turn(AgentState):
         return [
             MadeCall(call.name, json.loads(call.arguments), result.content, call.name in source_tools)
             for call, result in made
-            if bool(result.is_error) is failed
+            if bool(result.is_error) is failed and not result.content.startswith(MADE_ONCE)
         ]
 
     def _closed_calls(self, agent: str, since: int) -> Iterator[tuple[FunctionCall, FunctionExecutionResult]]:
@@ -303,6 +341,7 @@ class Turn(AgentState):
             (frame.result and _as_key(frame.call, frame.result) in before)
             or (frame.fruitless and _as_kind(frame.call) in kinds)
             for frame in self.frames
+            if not frame.repeats
         )
         self.idle_rounds = self.idle_rounds + 1 if idle else 0
         calls = [frame.call for frame in self.frames]
@@ -337,7 +376,11 @@ class Turn(AgentState):
 
 
 def _as_key(call: FunctionCall, result: FunctionExecutionResult) -> tuple[str, str, str]:
-    return call.name, json.dumps(json.loads(call.arguments), sort_keys=True), result.content
+    return call.name, _sorted_arguments(call), result.content
+
+
+def _sorted_arguments(call: FunctionCall) -> str:
+    return json.dumps(json.loads(call.arguments), sort_keys=True)
 
 
 def _as_kind(call: FunctionCall) -> tuple[str, str]:

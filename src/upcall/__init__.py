@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from upcall.agents import HumanProxyAgent, PausableAgent, make_resumable, with_questions
     from upcall.app import Upcall
     from upcall.autogen.openai_client.client import OpenAICompatibleClient
-    from upcall.autogen.tool_calls import idempotency_key, idempotent, reversible
+    from upcall.autogen.tool_calls import idempotency_key, idempotent, repeatable, reversible
     from upcall.errors import UpcallError, UserInputRequired
     from upcall.prompts import Prompts
     from upcall.questions.answer import Answer, AnsweredBy, Outcome
@@ -57,6 +57,7 @@ _HOMES = {
     "ask_on_terminal": "ui.terminal.ask_on_terminal",
     "ask_secret": "questions.tool_context",
     "make_resumable": "agents",
+    "repeatable": "autogen.tool_calls",
     "reversible": "autogen.tool_calls",
     "run_sync": "sync",
     "with_questions": "agents",
@@ -89,6 +90,7 @@ __all__ = [
     "idempotency_key",
     "idempotent",
     "make_resumable",
+    "repeatable",
     "reversible",
     "run_sync",
     "with_questions",

@@ -352,6 +352,14 @@ class AgentOptions(ClassifierLimits, PromptLimits):
             when="when a result says that it is not finished",
         ),
     ] = 30
+    max_reply_calls: Annotated[
+        AtLeastOne,
+        About(
+            "calls of one reply of lead, coder or researcher that are made; the model learns that the others were not. "
+            "The same call again, questions and hand-offs do not count",
+            when="with a small model, which may make far too many",
+        ),
+    ] = 32
     compact_at: Annotated[
         Share,
         About(

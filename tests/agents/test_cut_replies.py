@@ -88,12 +88,52 @@ async def test_reply_in_circles_is_made_once(writer: Writer, repeats: int, rest:
 
 
 @pytest.mark.parametrize(
-    "texts", [["1", "1", "1"], ["1", "2", "1", "2", "1", "2"], ["1", "1", "1", "2", "1"], ["0", *"1111"]]
+    "texts", [["1", "1", "1"], ["1", "2", "1", "2", "1", "2"], ["1", "1", "1", "2", "1"], ["1", "1", "1", "2", "2"]]
 )
 async def test_cut_reply_without_a_circle_is_not_made(writer: Writer, texts: Sequence[str]) -> None:
     ended = await reply(writer, cut(*named(*texts)), "Done.")
     assert (writer.made, ended.text) == ([], "Done.")
     assert EXPECTED_TEXTS in results(ended)[0]
+
+
+@pytest.mark.parametrize(
+    ("texts", "made"),
+    [(["0", *"1111"], ["0", "1"]), ([*"12", *"2112", "1"], ["1", "2"]), ([*"1234567" * 4, *"7654"], [*"1234567"])],
+    ids=["after a beginning", "in any order", "thirty-two calls"],
+)
+async def test_circle_is_found_where_nothing_new_comes(
+    writer: Writer, texts: Sequence[str], made: Sequence[str]
+) -> None:
+    ended = await reply(writer, cut(*named(*texts)), "Done.")
+    assert (writer.made, ended.text) == (made, "Done.")
+
+
+LOOP = "The file is written. "
+
+
+async def test_text_circle_is_answered_with_a_reminder(writer: Writer) -> None:
+    client = Replies(cut(f"I wrote it. {LOOP * 40}The fi"), "I wrote it.")
+    ended = await send(PausableAgent("solo", client, tools=[writer.write]), "Go")
+    assert (ended.text, event_warnings(ended.message)) == ("I wrote it.", [])
+    assert str(client.sent[-1][-2].content).count(LOOP[:19]) == 1
+
+
+async def test_text_circle_twice_ends_as_repeats() -> None:
+    looped = cut(f"I wrote it. {LOOP * 40}")
+    agent = PausableAgent("solo", Replies(looped, looped))
+    run = await Upcall(team=lambda: RoundRobinGroupChat([agent], max_turns=1), store=STORE).start("Go")
+    assert (run.status, run.stop_reason) == (RunStatus.COMPLETED, "repeats")
+    assert (str(run.result).count(LOOP[:19]), run.warnings) == (
+        1,
+        ("solo: its reply was stopped: it repeated itself until it was cut off",),
+    )
+
+
+@pytest.mark.parametrize("text", ["One, two, three, ...", "-" * 150, LOOP * 40 + "Then it is tested, and works."])
+async def test_cut_text_without_a_circle_is_the_result(text: str) -> None:
+    agent = PausableAgent("solo", Replies(cut(text)))
+    run = await Upcall(team=lambda: RoundRobinGroupChat([agent], max_turns=1), store=STORE).start("Go")
+    assert (run.result, run.stop_reason) == (text, "cut_off")
 
 
 async def test_circle_of_a_filtered_reply_is_not_made(writer: Writer) -> None:

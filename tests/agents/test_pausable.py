@@ -874,6 +874,7 @@ async def test_every_option_survives_a_dump() -> None:
         "max_rounds": 3,
         "max_repeats": 4,
         "max_questions": 2,
+        "max_reply_calls": 5,
         "report_tool": False,
         "search_first": True,
         "answers_nested": True,

@@ -48,6 +48,16 @@ async def test_run_is_started_answered_and_shown() -> None:
 
 
 @pytest.mark.slow
+async def test_run_that_a_limit_stopped_says_which() -> None:
+    async with serving(one_agent(ASK, max_rounds=1)) as site, await site.caller("alice") as alice:
+        asked = await start(alice)
+        question = asked["questions"][0]["id"]
+        await alice.post(f"/api/runs/{asked['run_id']}/answers", json={"answers": {question: "Express"}})
+        run = await settle(alice, asked["run_id"])
+        assert (run["status"], run["stop_reason"]) == ("completed", "max_rounds")
+
+
+@pytest.mark.slow
 async def test_run_keeps_the_built_in_team_in_another_service() -> None:
     run_id = upcall("run", TASK, "--detach", "--json", "--model", "demo", "--store", "runs.db").json["run_id"]
     async with serving(one_agent("Other."), store={"path": "runs.db"}) as site:

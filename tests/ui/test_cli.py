@@ -493,11 +493,28 @@ def test_budget_is_asked_about_and_shown() -> None:
     assert (run["status"], run["budget"]["spent"]["calls"]) == ("awaiting_clarification", 3)
     wrong = upcall("answer", run["run_id"], "perhaps")
     assert (wrong.status, "'perhaps' is not an amount" in wrong.error) == (2, True)
-    stopped = upcall("answer", run["run_id"], "no", "--json").json
-    assert (stopped["status"], stopped["stop_reason"]) == ("completed", "budget")
+    ended = upcall("answer", run["run_id"], "no", "--json")
+    assert (ended.status, ended.json["status"], ended.json["stop_reason"]) == (5, "completed", "budget")
     shown = upcall("show", run["run_id"]).out
     assert "Budget   3 of 3 calls" in shown
     assert "it was stopped at its budget" in shown
+
+
+@pytest.mark.needs("workspace")
+@pytest.mark.parametrize(
+    ("replies", "reason", "says"),
+    [
+        ([Call("list_files")] * 4 + ["There is nothing."], "repeats", "There is nothing."),
+        ([Call("list_files", {"glob": each}) for each in "ab"], "max_rounds", "Calls made: list_files (2)."),
+    ],
+)
+def test_exit_status_of_a_run_that_a_limit_stopped(replies: list[Reply], reason: str, says: str) -> None:
+    coding = SHALLOW.replace('"research"', '"coding"')
+    rounds = "2" if reason == "max_rounds" else "30"
+    with LoopbackServer([coding, *replies]) as server:
+        ended = upcall("run", "List it", "--json", *model(server), UPCALL_TEAM__MAX_ROUNDS=rounds)
+    assert (ended.status, ended.json["status"], ended.json["stop_reason"]) == (5, "completed", reason)
+    assert says in ended.json["result"]
 
 
 @pytest.mark.needs("workspace")

@@ -39,6 +39,7 @@ RUN = "upcall.run"
 TEXT = "upcall.text"
 OUTPUT = "upcall.output"
 OUTCOME = "upcall.outcome"
+STOPPED = "upcall.stopped"
 CHECKED = "upcall.checked"
 FRUITLESS = "upcall.fruitless"
 """Marks a report that changed nothing and rests on nothing that was found."""
@@ -52,6 +53,7 @@ ERROR = "upcall.error"
 REPLY_TO = "upcall.reply_to"
 """Marks a task in the user's own words, in a plain script, as the answer to the question with this id."""
 ASKING = "upcall.asking"
+REPEATED = "upcall.repeated"
 """Marks the request and the execution event of a batch in which a model asked the user: the places of those calls."""
 
 _SHOWN_CHARS = 500
@@ -260,13 +262,16 @@ def executed_event(
     source: str,
     warnings: Sequence[str] = (),
     asking: Sequence[int] = (),
+    repeated: Sequence[str] = (),
 ) -> ToolCallExecutionEvent:
     """Return the event that reports the results of a batch in a stream, why its `invalid` questions were invalid, and
-    what the user is warned of; the calls at the places `asking` asked the user."""
+    what the user is warned of; the calls at the places `asking` asked the user, and those with the ids `repeated` were
+    not made, but have the result of an earlier one."""
     refused = [{"version": "v1", "kind": "clarification", "invalid": True, "reason": reason} for reason in invalid]
     metadata = {CLARIFICATIONS: json.dumps(refused, ensure_ascii=False)} if refused else {}
     metadata |= {WARNINGS: dump_warnings(warnings)} if warnings else {}
     metadata |= asking_metadata(asking)
+    metadata |= {REPEATED: json.dumps(list(repeated))} if repeated else {}
     return ToolCallExecutionEvent(id=identity.new_message_id(), source=source, content=list(results), metadata=metadata)
 
 

@@ -15,6 +15,7 @@ TakeBack: TypeAlias = Callable[..., Any]
 """Takes a call of a tool back: a function of the same arguments, plain or async."""
 
 _IDEMPOTENT = "upcall_idempotent"
+_REPEATABLE = "upcall_repeatable"
 _UNDO = "upcall_undo"
 
 
@@ -31,6 +32,22 @@ def idempotent(tool: ToolT) -> ToolT:
 def is_idempotent(*tools: object) -> bool:
     """Return whether one of these is declared so: a tool, the function it was made of, the workbench it is in."""
     return any(getattr(tool, _IDEMPOTENT, False) is True for tool in tools)
+
+
+def repeatable(tool: ToolT) -> ToolT:
+    """Declare that the same call of a tool (a function, an AutoGen tool or a whole workbench) means something twice in
+    one reply of a model: a line that is appended twice, a die that is rolled twice.
+
+    Of any other tool the same call with the same arguments is made once a reply, since small models repeat themselves.
+    Returns the same object; it can be used as a decorator.
+    """
+    setattr(getattr(tool, "__func__", tool), _REPEATABLE, True)
+    return tool
+
+
+def is_repeatable(*tools: object) -> bool:
+    """Return whether one of these is declared so: a tool, the function it was made of, the workbench it is in."""
+    return any(getattr(tool, _REPEATABLE, False) is True for tool in tools)
 
 
 def reversible(undo: TakeBack) -> Callable[[ToolT], ToolT]:

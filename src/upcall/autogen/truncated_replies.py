@@ -3,7 +3,7 @@
 What the model meant to add is unknown: another argument, a second call, the reason against both. Some servers mend the
 JSON of such a call, so that it looks whole. The model reads that nothing was done; a model whose replies are cut
 off again and again ends its turn. Only where a small model went in circles until its tokens were used up is it known
-what it would have added: the same calls once more.
+what it would have added: the same calls, or the same words, once more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from autogen_core import FunctionCall
 from autogen_core.models import CreateResult
 
 MIN_TURNS = 3
-"""How often a reply has to make the same calls to be one that goes in circles."""
+"""How often a reply has to make the same calls, or say the same, to be one that goes in circles."""
+
+MIN_CIRCLE_CHARS = 200
+"""How many characters the end of a text has to repeat: a line of a table repeats its dashes."""
+
+MAX_CIRCLE_CHARS = 20_000
+"""How much of the end of a text is searched for repetitions."""
 
 MAX_CUT_REPLIES = 3
 """How many replies with calls may be cut off in a row."""
@@ -54,19 +60,54 @@ def find_cut(finish_reason: str) -> Cut | None:
 def end_circle(reply: CreateResult, calls: Sequence[FunctionCall]) -> tuple[CreateResult, list[FunctionCall]]:
     """Return a reply that went in circles until it was cut off as a whole one with each of its `calls` once; any other
     as it is."""
-    if reply.finish_reason != "length" or not (turn := _find_turn(calls)):
+    if reply.finish_reason != "length" or not (once := _find_once(calls)):
         return reply, [*calls]
-    return reply.model_copy(update={"finish_reason": "function_calls"}), [*calls[:turn]]
+    return reply.model_copy(update={"finish_reason": "function_calls"}), once
 
 
-def _find_turn(calls: Sequence[FunctionCall]) -> int:
-    """Return after how many calls the same ones follow, up to the end; 0 if they do not. Of the last call, which may be
-    incomplete, the name has to be the same."""
-    made = [(call.name, call.arguments) for call in calls]
-    for turn in range(1, (len(made) - 1) // MIN_TURNS + 1):
-        if made[turn:-1] == made[: -1 - turn] and made[-1][0] == made[-1 - turn][0]:
-            return turn
-    return 0
+def _find_once(calls: Sequence[FunctionCall]) -> list[FunctionCall]:
+    """Return each call of a circle once, with the calls before it; none if there is no circle.
+
+    It is one if, after its last new call, the reply made only earlier ones, in any order, as often as it takes to make
+    each of them `MIN_TURNS` times. Of the very last call, which may be incomplete, the name has to be among theirs.
+    """
+    first = dict[tuple[str, str], FunctionCall]()
+    again = list[tuple[str, str]]()
+    for call in calls[:-1]:
+        key = call.name, call.arguments
+        again = [*again, key] if key in first else []
+        first.setdefault(key, call)
+    circle = set(again)
+    is_one = circle and len(again) >= (MIN_TURNS - 1) * len(circle) and calls[-1].name in {name for name, _ in circle}
+    return [*first.values()] if is_one else []
+
+
+def end_text_circle(reply: CreateResult) -> tuple[CreateResult, bool]:
+    """Return a reply with a text that repeated its end until it was cut off, with that end once, and whether it was
+    one; any other as it is."""
+    if reply.finish_reason != "length" or not isinstance(reply.content, str):
+        return reply, False
+    kept = _find_end(reply.content)
+    return reply.model_copy(update={"content": reply.content[:kept]}), kept < len(reply.content)
+
+
+def _find_end(text: str) -> int:
+    """Return how much of a text stands before its end repeats itself; all of it if that does not.
+
+    The text is read from its end, as in the search of Knuth, Morris and Pratt: how long is the beginning that each
+    place ends with, and so after how many characters does it repeat?
+    """
+    tail = text[-MAX_CIRCLE_CHARS:][::-1]
+    kept, borders = len(text), [0] * len(tail)
+    for place in range(1, len(tail)):
+        border = borders[place - 1]
+        while border and tail[place] != tail[border]:
+            border = borders[border - 1]
+        borders[place] = border + (tail[place] == tail[border])
+        length, period = place + 1, place + 1 - borders[place]
+        if length >= max(MIN_CIRCLE_CHARS, MIN_TURNS * period):
+            kept = len(text) - length + period
+    return kept
 
 
 def describe_cut(cut: Cut) -> str:

@@ -5,6 +5,7 @@ Nothing here stores, reports or asks anything: `RunSegment` does that with the r
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +31,9 @@ from upcall.autogen.messages import (
     OUTCOME,
     PATH,
     PLAN,
+    REPEATED,
     STEERING,
+    STOPPED,
     USER,
     Event,
     answer_message,
@@ -47,7 +50,7 @@ from upcall.runs.budget import settle as settle_budget
 from upcall.runs.checkpoint import Checkpoint
 from upcall.runs.outputs import Classification
 from upcall.runs.plan import ReviewedPlan
-from upcall.runs.run import MAX_ROUNDS, Run, add_usage
+from upcall.runs.run import Run, add_usage
 from upcall.runs.states import RunEvent, RunStatus
 from upcall.runs.unknown_outcomes import resolve_record
 from upcall.storage.stored_run import StoredRun
@@ -96,7 +99,8 @@ def reduce_event(state: SegmentState, event: Event, phase: Phase) -> SegmentStat
 def _count_tools(run: Run, event: Event, path: str) -> dict[str, Any]:
     if not isinstance(event, ToolCallExecutionEvent):
         return {}
-    results = [each for each in event.content if each.name != ASK_USER]
+    repeated = set(json.loads(event.metadata.get(REPEATED, "[]")))
+    results = [each for each in event.content if each.name != ASK_USER and each.call_id not in repeated]
     made = Counter(f"{path}/{each.name}" for each in results)
     failed = Counter(f"{path}/{each.name}" for each in results if each.is_error)
     return {"tools": dict(Counter(run.tools) + made), "failed_tools": dict(Counter(run.failed_tools) + failed)}
@@ -167,7 +171,7 @@ def end_segment(
         whose = "." if last is None else f": {explain_empty(last)}"
         run = run.apply(RunEvent.FAILED, error=f"{NO_RESULT}{why}{whose} Resume the run to try again.")
     else:
-        reason = MAX_ROUNDS if last.metadata.get(OUTCOME) == MAX_ROUNDS else state.stop_reason
+        reason = last.metadata.get(OUTCOME) or last.metadata.get(STOPPED) or state.stop_reason
         run = run.apply(RunEvent.COMPLETED, result=last.to_model_text(), stop_reason=reason, error=None)
     return run, checkpoint
 

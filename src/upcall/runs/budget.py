@@ -44,6 +44,7 @@ ASKER = "upcall"
 AS_MUCH_AGAIN, STOP = "Continue with as much again", "Stop here"
 
 NOTHING_FOUND = "The run was stopped at its budget. No agent had written anything."
+"""The result of such a run; how often its agents called which tools comes next."""
 
 _SHOWN_CHARS = 1_500
 
@@ -184,7 +185,8 @@ def _stop(run: Run, budget: RunBudget) -> Run:
     dropped = [
         Answer(question_id=each.id, outcome=Outcome.CANCELLED, by=AnsweredBy.POLICY) for each in run.open_questions
     ]
-    result = budget.found or NOTHING_FOUND
+    made = ", ".join(f"{tool} ({count})" for tool, count in run.tools.items())
+    result = budget.found or (f"{NOTHING_FOUND} Calls made: {made}." if made else NOTHING_FOUND)
     return run.record_answers(dropped).apply(RunEvent.COMPLETED, result=result, stop_reason=BUDGET, error=None)
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from upcall import identity
 from upcall.extensions import display
 from upcall.questions.answer import Answer, Outcome
-from upcall.questions.question import Question
+from upcall.questions.question import BUDGET, Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.budget import RunBudget
 from upcall.runs.call_paths import CallPath
@@ -25,6 +25,15 @@ from upcall.runs.states import FIRST, UNDER_WAY, WORKING, RunEvent, RunStatus, i
 
 MAX_ROUNDS = "max_rounds"
 """The stop reason of a run whose agent spent its model calls before it was done."""
+
+REPEATS = "repeats"
+"""That of one whose agent went in circles: the same calls, or the same words, again and again."""
+
+CUT_OFF = "cut_off"
+"""That of one whose agent wrote more than one reply may have, or what the server's filter cut off."""
+
+STOPPED = frozenset({MAX_ROUNDS, REPEATS, CUT_OFF, BUDGET})
+"""The stop reasons of runs that a limit ended. All others are ends that their team was made for, in AutoGen's words."""
 
 
 class TokenCounts(Protocol):
@@ -161,8 +170,8 @@ class Run(BaseModel, frozen=True, defer_build=True):
         plan: the current version, with its status and earlier versions.
         execution_path: the outermost agents, in the order in which they got the turn (S3-23).
         result: the last text of the team, once it is completed.
-        stop_reason: why the team stopped, once it is completed, in AutoGen's words; `MAX_ROUNDS` if an agent
-            used up its model calls, so that the result is unfinished.
+        stop_reason: why the team stopped, once it is completed, in AutoGen's words; one of `STOPPED` if a limit stopped
+            it, so that the result is unfinished.
         error: why it failed or expired, in one line.
         usage: tokens by agent, named by its path (``lead/coder``).
         tools: tool calls, by agent and tool (``lead/coder/write_file``).
@@ -380,6 +389,11 @@ class Run(BaseModel, frozen=True, defer_build=True):
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Return what a notebook shows of it."""
         return display(self, str(self))
+
+
+def was_stopped(run: Run) -> bool:
+    """Return whether a limit ended a run before it was done, so that its result is what there was."""
+    return run.status is RunStatus.COMPLETED and run.stop_reason in STOPPED
 
 
 def list_assumed(run: Run) -> tuple[Question, ...]:

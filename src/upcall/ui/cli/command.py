@@ -21,8 +21,8 @@ from upcall.ui.cli.program import Program
 if TYPE_CHECKING:
     from upcall.ui.terminal.screen import Screen
 
-FAILED, WRONG_USE = 1, 2
-"""Exit statuses besides 0 and `signals.INTERRUPTED`."""
+FAILED, WRONG_USE, STOPPED = 1, 2, 5
+"""Exit statuses besides 0 and `signals.INTERRUPTED`: the run failed, nothing was done, a limit stopped it."""
 
 
 def describe_refusal(message: str, run_id: str | None = None) -> dict[str, Any]:

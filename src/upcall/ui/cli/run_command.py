@@ -13,7 +13,7 @@ import typer
 from upcall import signals
 from upcall.config_source import variable
 from upcall.errors import UpcallError
-from upcall.ui.cli.command import FAILED, Command, describe_refusal, quiet_autogen
+from upcall.ui.cli.command import FAILED, STOPPED, Command, describe_refusal, quiet_autogen
 from upcall.ui.cli.options import (
     AS_JSON,
     BASE_URL,
@@ -288,6 +288,10 @@ class RunCommand(Command):
             self.print_end(run)
         if run.error is not None:
             raise typer.Exit(FAILED)
+        from upcall.runs.run import was_stopped
+
+        if was_stopped(run):
+            raise typer.Exit(STOPPED)
 
     def print_end(self, run: Run) -> None:
         """Print the state of a run."""
@@ -311,7 +315,10 @@ class RunCommand(Command):
             )
             self.screen.note(self.program.command("resume", run.id))
         elif run.error is None:
-            self.screen.note(f"Run {run.id} is {run.status}.")
+            from upcall.ui.stop_reasons import explain_stop
+
+            stopped = explain_stop(run)
+            self.screen.note(f"Run {run.id} is {run.status}{f' ({stopped})' if stopped else ''}.")
         if run.result is not None:
             self.screen.markdown(run.result)
             if run.assumptions or run.warnings:
