@@ -27,6 +27,7 @@ ExtensionPoint: TypeAlias = Literal[
     "listeners",
     "pages",
     "roles",
+    "routes",
     "settings",
     "tables",
     "upgrades",
@@ -47,6 +48,8 @@ ExtensionPoint: TypeAlias = Literal[
 ``pages``: functions that make `upcall.added_pages.AddedPages` of the settings, or None; the operator and admins see
 them in a browser.
 ``roles``: kinds of work in the root team, by the names of their agents: a class derived from `upcall.teams.Role`.
+``routes``: functions that make more routes of the service from what its own routes share: the
+service, its authenticator, and its count of streams. They let their callers in themselves.
 ``settings``: a section of the settings, a `upcall.setting_types.Section` whose fields all have defaults.
 ``tables``: a `upcall.storage.schema.Table` of the store, or several.
 ``upgrades``: what brings these tables from one format to the next, by the same name: a sequence of

@@ -24,7 +24,7 @@ from services import ASK, OPERATOR, one_agent, serve_apart, serving
 from upcall import PausableAgent
 from upcall.questions.question import Question
 from upcall.server.agui_messages import Conversation
-from upcall.server.agui_questions import describe_answer
+from upcall.server.answer_schema import describe_answer
 from upcall.server.background import StreamedToken
 from upcall.server.events import RunFollower, Stored
 from upcall.server.service import Caller

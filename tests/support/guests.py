@@ -13,14 +13,18 @@ from typing import Any
 
 from places import ROOT
 
-_GUESTS = re.compile(r'^    "\w+": \("(src/upcall/\w+)"', re.MULTILINE)
+import upcall
+
+_GUESTS = re.compile(r'^    "\w+": \("(src/upcall/[\w/]+)"', re.MULTILINE)
 _NEEDS = re.compile(r"<!-- needs ([\w., ]+) -->")
+
+SOURCES = Path(upcall.__path__[0]).parent
 
 
 def list_missing(page: Path) -> list[str]:
     """Name the guests that a page needs and that are not here."""
     named = {guest.strip() for found in _NEEDS.findall(page.read_text()) for guest in found.split(",")}
-    return sorted(guest for guest in named if find_spec(guest) is None)
+    return sorted(guest for guest in named if not (SOURCES / guest.replace(".", "/")).is_dir())
 
 
 def list_guests(*, missing: bool) -> list[str]:

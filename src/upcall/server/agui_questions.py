@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from ag_ui.core import Interrupt, ResumeEntry
 
@@ -14,6 +13,7 @@ from upcall.questions.matching import AnswerValue
 from upcall.questions.question import Question, Side
 from upcall.questions.question_form import QuestionForm
 from upcall.questions.tool_call import PendingCall
+from upcall.server.answer_schema import describe_answer
 
 
 def describe_interrupt(question: Question, name: str, call: str | None) -> Interrupt:
@@ -34,32 +34,6 @@ def describe_interrupt(question: Question, name: str, call: str | None) -> Inter
         expires_at=question.expires_at and question.expires_at.isoformat(),
         metadata={"upcall": question.as_json()},
     )
-
-
-def describe_answer(question: Question) -> dict[str, Any]:
-    """Describe the answers that a question accepts, as a JSON schema."""
-    form = QuestionForm.of(question)
-    if question.answer_schema is not None:
-        return question.answer_schema
-    if form.call is not None:
-        return _describe_decision(form.call)
-    text: dict[str, Any] = {"type": "string", "minLength": 1}
-    if form.hidden:
-        return {**text, "format": "password", "writeOnly": True}
-    choices: list[dict[str, Any]] = [{"type": "string", "enum": form.labels}] if form.choices else []
-    choices += [text] if form.takes_text else []
-    one = choices[0] if len(choices) == 1 else {"anyOf": choices}
-    return {"type": "array", "items": one, "minItems": 1} if form.several else one
-
-
-def _describe_decision(call: PendingCall) -> dict[str, Any]:
-    edited = {"type": "object", "description": "The arguments to call it with: all of them, some changed."}
-    return {
-        "type": "object",
-        "properties": {"approved": {"type": "boolean"}, "editedArgs": {**call.parameters, **edited}},
-        "required": ["approved"],
-        "additionalProperties": False,
-    }
 
 
 def read_payload(question: Question, entry: ResumeEntry) -> AnswerValue:

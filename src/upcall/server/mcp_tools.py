@@ -39,6 +39,7 @@ from upcall.server.mcp_package import (
     require_input,
     takes_requests,
 )
+from upcall.server.own_choice import ELSEWHERE, is_refusal
 from upcall.server.problems import describe
 from upcall.server.service import Caller, Service
 from upcall.server.starting import begin_run
@@ -232,10 +233,10 @@ class _Conversation:
                 return self._require(run, [asked])
             if await self._ask_on_page(run.id, asked):
                 return None
-            raise AnswerRefused(f"Question {asked.id} is for a secret, which no model may read: {_ELSEWHERE}")
-        if asked is not None and asked.is_risk and not _is_refusal(value):
+            raise AnswerRefused(f"Question {asked.id} is for a secret, which no model may read: {ELSEWHERE}")
+        if asked is not None and asked.is_risk and not is_refusal(value):
             if not self.can_ask:
-                raise AnswerRefused(f"Question {asked.id} is for the user to decide, and no model: {_ELSEWHERE}")
+                raise AnswerRefused(f"Question {asked.id} is for the user to decide, and no model: {ELSEWHERE}")
             if not takes_requests(self._context):
                 return self._require(run, [asked])
             if not await self._ask(run.id, asked):
@@ -389,15 +390,8 @@ class _Conversation:
         return False
 
 
-_ELSEWHERE = "let them answer in the browser (upcall serve) or on a terminal (upcall inbox)."
-
-
 def _leave_open(question_id: str) -> AnswerRefused:
     return AnswerRefused(f"The user did not answer question {question_id}; it stays open.")
-
-
-def _is_refusal(value: AnswerValue) -> bool:
-    return isinstance(value, Answer) and value.outcome is Outcome.DECLINED
 
 
 def _describe_secret(question: Question) -> str:

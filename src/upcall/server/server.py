@@ -12,23 +12,21 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, HTTPConnection
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import upcall
 from upcall.errors import ConfigurationError, NotAllowed, UpcallError
 from upcall.execution.prometheus import MEDIA_TYPE
+from upcall.extensions import load_all
 from upcall.server.agui import make_agui
 from upcall.server.api import make_router
 from upcall.server.ask_tools import OutsideAsker, make_ask_mcp
 from upcall.server.bodies import explain_validation
-from upcall.server.callers import SCOPE_USER, Authenticator, NotLoggedIn, identify, limit_json_nodes
+from upcall.server.callers import Authenticator, identify
 from upcall.server.connections import BoundedProtocol
 from upcall.server.events import Streams
 from upcall.server.guard import Guard
@@ -38,6 +36,7 @@ from upcall.server.pages import make_pages, show_problem
 from upcall.server.problems import describe, make_problem, respond
 from upcall.server.service import Service
 from upcall.server.tokens import list_tokens
+from upcall.server.tokens_only import TokensOnly
 from upcall.server.views import PageFrame, prepare_pages
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
@@ -85,6 +84,8 @@ def make_application(service: Service, *, operator: str | None, loopback: bool =
 
     made.router.routes.append(Route("/mcp", endpoint=TokensOnly(tools_application, authenticator)))
     made.router.routes.append(Route(ASK_PATH, endpoint=TokensOnly(asking_application, authenticator)))
+    for make_routes in load_all("routes"):
+        made.router.routes.extend(make_routes(service, authenticator, streams))
 
     @made.get("/healthz", tags=["service"])
     async def check_health() -> JSONResponse:
@@ -169,40 +170,6 @@ async def _show_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     name = {404: "NotFound", 405: "MethodNotAllowed", 413: "BodyTooLarge"}.get(error.status_code, "HttpError")
     return show_problem(request, make_problem(name, error.status_code, error.detail))
-
-
-class TokensOnly:
-    """An ASGI application for programs: it requires a token, and accepts no browser session. A session of its protocol
-    is its caller's alone. JSON of too many pieces is refused, as at all other addresses."""
-
-    def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
-        self._app, self._authenticator = app, authenticator
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request."""
-        caller = await self._authenticator.find_caller(HTTPConnection(scope))
-        if caller is None or caller.by_cookie:
-            await respond(describe(NotLoggedIn()))(scope, receive, send)
-            return
-        # By this the session manager knows whose session it is; anybody else's request does not find it.
-        token = AccessToken(token="", client_id=scope[SCOPE_USER], scopes=[])
-        scope["user"] = AuthenticatedUser(token)
-        if scope["method"] == "POST":
-            body = await Request(scope, receive).body()
-            limit_json_nodes(body)
-            await self._app(scope, _receive_again(body, receive), send)
-        else:
-            await self._app(scope, receive, send)
-
-
-def _receive_again(body: bytes, receive: Receive) -> Receive:
-    """Return a function that receives a body already read, and then what follows it."""
-    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive_again() -> Message:
-        return messages.pop() if messages else await receive()
-
-    return receive_again
 
 
 class _Server(uvicorn.Server):

@@ -1,0 +1,163 @@
+"""A message of a client: it begins a run, answers questions of one, or goes to its agents at work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from typing import NamedTuple
+
+from a2a.types import Message
+from a2a.utils.errors import InvalidParamsError, UnsupportedOperationError
+
+from upcall.errors import AnswerRefused, UnknownRun, UpcallError
+from upcall.questions.matching import resolve_id
+from upcall.runs.run import Run
+from upcall.runs.run_page import is_storable
+from upcall.runs.states import RunStatus
+from upcall.server.a2a.contexts import (
+    TaskNames,
+    forget_names,
+    keep_names,
+    keep_shown,
+    list_in_context,
+    read_names,
+    read_shown,
+)
+from upcall.server.a2a.parts import has_data, needs_person, read_answers, read_task, read_text
+from upcall.server.own_choice import ELSEWHERE, is_refusal
+from upcall.server.service import Caller, Service
+from upcall.server.starting import begin_run, is_begun
+from upcall.storage.store import RunStore
+
+MAX_ID_CHARS = 200
+"""How long an id may be that a client chooses."""
+
+
+class Taken(NamedTuple):
+    """What became of a message.
+
+    Attributes:
+        run_id: the run that it began, or that continues with it.
+        answered: the ids of the questions that it answers.
+    """
+
+    run_id: str
+    answered: frozenset[str] = frozenset()
+
+
+class ClientMessages:
+    """The messages of one client."""
+
+    def __init__(self, service: Service, caller: Caller) -> None:
+        self._service, self._caller = service, caller
+        self._app = service.app_for(caller)
+
+    async def take(self, message: Message) -> Taken:
+        """Do what a message asks for; once, however often it is sent.
+
+        Raises:
+            UpcallError: it cannot be done; nothing was changed.
+            InvalidParamsError, UnsupportedOperationError: the protocol forbids it.
+        """
+        for name, value in (("messageId", message.message_id), ("contextId", message.context_id)):
+            if len(value) > MAX_ID_CHARS or not is_storable(value):
+                raise InvalidParamsError(f"The {name} is not a text of at most {MAX_ID_CHARS} characters.")
+        if not message.task_id:
+            return await self._begin(message)
+        run = await self._app.get(message.task_id, user=self._caller.user)
+        names = (await name_tasks(self._service.store, [run]))[run.id]
+        if message.context_id not in ("", names.context_id):
+            raise InvalidParamsError(f"Task {run.id} is of the context {names.context_id}, not {message.context_id}.")
+        shown = await read_shown(self._service.store, run.id, message.message_id)
+        if run.waiting or has_data(message) or shown is not None:
+            taken = await self._answer(run, message, shown)
+        elif run.under_way:
+            await self._service.say(self._caller, run.id, read_text(message), new_id=self._derive_id(message))
+            taken = Taken(run.id)
+        else:
+            raise UnsupportedOperationError(
+                f"Task {run.id} is {run.status.value} and takes no message. Leave taskId out: a new task of the same "
+                "context follows it."
+            )
+        await self.wake(run.id)
+        return taken
+
+    async def wake(self, run_id: str) -> None:
+        """Continue a run whose process is gone, if it is the client's to continue."""
+        run = await self._app.get(run_id, user=self._caller.user)
+        if run.interrupted and self._app.access.owns(run, self._caller.user):
+            await self._service.resume(self._caller, run.id)
+
+    async def _begin(self, message: Message) -> Taken:
+        """Begin a run; one that the same message began before continues."""
+        run_id, store = self._derive_id(message), self._service.store
+        if not await is_begun(self._service, run_id):
+            follows = await self._find_completed(message.context_id) if message.context_id else None
+            task = read_task(message, follows)
+            await keep_names(store, run_id, TaskNames(message.context_id or run_id, message.message_id))
+            try:
+                await begin_run(self._service, self._caller, task.wanted, task.documents, task.images, run_id=run_id)
+            except UpcallError:
+                if not await is_begun(self._service, run_id):
+                    await forget_names(store, run_id)
+                raise
+        await self.wake(run_id)
+        return Taken(run_id)
+
+    def _derive_id(self, message: Message) -> str:
+        """Derive the id of what a message begins, or stands for: the same for the same message of this client."""
+        parts = [self._caller.user, message.context_id, message.task_id, message.message_id]
+        return sha256(json.dumps(parts).encode()).hexdigest()[:24]
+
+    async def _find_completed(self, context_id: str) -> str | None:
+        """Find the newest completed run of the client in a conversation: none that another one followed already."""
+        runs = await self.list_in(context_id)
+        done = [each for each in runs if each.status is RunStatus.COMPLETED and not each.config.is_external]
+        followed = {each.follows for each in done}
+        last = [each for each in done if each.id not in followed]
+        return max(last, key=lambda each: each.created_at).id if last else None
+
+    async def list_in(self, context_id: str) -> Sequence[Run]:
+        """List the client's own runs of a conversation."""
+        runs: dict[str, Run] = {}
+        for run_id in await list_in_context(self._service.store, context_id):
+            with suppress(UpcallError):
+                run = await self._app.get(run_id, user=self._caller.user)
+                if run.id == run_id and self._app.access.owns(run, self._caller.user):
+                    runs[run_id] = run
+        return [*runs.values()]
+
+    async def _answer(self, run: Run, message: Message, shown: Sequence[str] | None) -> Taken:
+        """Answer questions of a run. A text answers those that were open when it came first."""
+        mine = self._app.access.answerable(run, self._caller.user)
+        if not has_data(message) and shown is None:
+            if not mine:
+                raise AnswerRefused(f"Task {run.id} has no open question that is yours to answer.")
+            shown = await keep_shown(self._service.store, run.id, message.message_id, [each.id for each in mine])
+        asked = mine if shown is None else [run.asked[each] for each in shown if each in run.asked]
+        given = read_answers(message, asked)
+        known = {each.id: each for each in mine}
+        answers = {resolve_id(named, [*known]): value for named, value in given.items()}
+        for question_id, value in answers.items():
+            if question_id in known and needs_person(known[question_id]) and not is_refusal(value):
+                raise AnswerRefused(f"Question {question_id} is for a person to answer, and no program: {ELSEWHERE}")
+        await self._service.answer(self._caller, run.id, answers)
+        return Taken(run.id, frozenset(answers))
+
+
+async def name_tasks(store: RunStore, runs: Sequence[Run]) -> Mapping[str, TaskNames]:
+    """Return what clients named these runs by. One that was begun elsewhere is of the conversation that it follows, or
+    begins one."""
+    found = await read_names(store, [each.id for each in runs])
+    return {each.id: found.get(each.id) or TaskNames(await _find_context(store, each)) for each in runs}
+
+
+async def _find_context(store: RunStore, run: Run) -> str:
+    with suppress(UnknownRun):
+        while run.follows is not None:
+            run = await store.load_run(run.follows)
+            if (named := (await read_names(store, [run.id])).get(run.id)) is not None:
+                return named.context_id
+    return run.id
