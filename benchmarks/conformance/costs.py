@@ -31,9 +31,11 @@ from run import ADAPTERS, HERE, SYSTEMS, prepare_environment
 from trial import clean_environment
 
 VARIANTS = {"upcall_opt_out": "upcall, take_over_clients off"}
-"""Systems that are measured where somebody names them."""
+"""Adapters that are for this measurement alone, where somebody names them."""
 
 TITLES = {**SYSTEMS, **VARIANTS}
+DEFAULT = [each for each in SYSTEMS if each not in ("langgraph_sync", "agent_framework_")]
+"""What is measured where nobody names a system: a setting, and what replays each run from its start, are not."""
 
 OURS = "upcall_"
 RUN_SCENARIOS = ("depth 1", "depth 2", "depth 3", "two in parallel", "ask again", "history of 50", "history of 500")
@@ -254,7 +256,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10, help="runs a scenario and round (default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="one round of 3, without the other figures")
     parser.add_argument("--runs-only", action="store_true", help="without the figures that are taken on one scenario")
-    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), metavar="NAME", help=f"of {', '.join(TITLES)}")
+    parser.add_argument("--systems", nargs="+", default=DEFAULT, metavar="NAME", help=f"of {', '.join(TITLES)}")
     parser.add_argument("--scenarios", nargs="+", default=RUN_SCENARIOS, metavar="NAME", help="by name, in quotes")
     parser.add_argument("--python", type=Path, help="the Python that runs the systems, instead of .bench/*/bin/python")
     parser.add_argument("--json", type=Path, help="a file for every measurement, written after each round")

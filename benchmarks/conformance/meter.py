@@ -113,7 +113,9 @@ async def timed(meter: Meter, work: Any) -> tuple[Rest, Segment]:
 
 
 def payload(store: Path) -> int:
-    """Return the bytes of all values in all tables of an SQLite file."""
+    """Return the bytes of all values in all tables of an SQLite file; where there is none, of the files beside it."""
+    if not store.exists():
+        return _files(store.parent)
     with sqlite3.connect(store) as database:
         total = 0
         names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
@@ -128,11 +130,17 @@ def payload(store: Path) -> int:
 
 
 def file_size(store: Path) -> int:
-    """Return the bytes of an SQLite file, after what is in its write-ahead log has been put into it."""
+    """Return the bytes of an SQLite file, after what is in its write-ahead log has been put into it; or as above."""
+    if not store.exists():
+        return _files(store.parent)
     database = sqlite3.connect(store)
     database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     database.close()
     return store.stat().st_size
+
+
+def _files(folder: Path) -> int:
+    return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
 
 
 def written() -> int:
@@ -142,23 +150,31 @@ def written() -> int:
 
 
 class States:
-    """Where a system that leaves storing to its user keeps the state of a run: one row a run, replaced at each rest."""
+    """Where a system that leaves storing to its user keeps the state of a run: one row a run, replaced at each rest.
+
+    That a run which is over takes no more answers is here, for all of them: who stores the states can refuse so much.
+    """
 
     def __init__(self, path: Path) -> None:
         self._database = sqlite3.connect(path, isolation_level=None)
         self._database.execute("PRAGMA journal_mode=WAL")
         self._database.execute("PRAGMA synchronous=NORMAL")
-        self._database.execute("CREATE TABLE IF NOT EXISTS states (run TEXT PRIMARY KEY, state TEXT NOT NULL)")
+        self._database.execute(
+            "CREATE TABLE IF NOT EXISTS states (run TEXT PRIMARY KEY, state TEXT NOT NULL, over INT NOT NULL)"
+        )
 
-    def save(self, run: str, state: str) -> None:
-        self._database.execute("INSERT OR REPLACE INTO states VALUES (?, ?)", (run, state))
+    def save(self, run: str, state: str, *, over: bool) -> None:
+        self._database.execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?)", (run, state, over))
 
     def load(self, run: str) -> str:
-        if (state := self.find(run)) is None:
-            raise LookupError(f"no run {run}")
-        return state
+        """Return the state of a run that waits."""
+        found = self._database.execute("SELECT state FROM states WHERE run = ? AND NOT over", (run,)).fetchone()
+        if found is None:
+            raise LookupError(f"no run {run} waits")
+        return str(found[0])
 
     def find(self, run: str) -> str | None:
+        """Return the state of a run, whether it is over or not; None if it is not known."""
         found = self._database.execute("SELECT state FROM states WHERE run = ?", (run,)).fetchone()
         return None if found is None else str(found[0])
 

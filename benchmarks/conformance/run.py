@@ -38,9 +38,11 @@ SYSTEMS = {
     "upcall_": "upcall",
     "autogen_plain": "plain AutoGen",
     "langgraph_": "langgraph",
+    "langgraph_sync": "langgraph, sync",
     "openai_agents": "openai-agents",
     "pydantic_ai_": "pydantic-ai",
     "strands_": "strands",
+    "agent_framework_": "agent-framework",
     "by_hand": "by hand",
 }
 """The adapters that belong to the table, and how their systems are called."""
@@ -73,6 +75,7 @@ def find_adapter(path: Path, python: Path | None = None) -> Adapter:
     requirements = path.with_suffix(".txt")
     if python is None:
         python = prepare_environment(path.stem, requirements) if requirements.exists() else Path(sys.executable)
+    python = python.absolute()  # Not resolved: the link is what makes it the Python of its environment.
     return Adapter(path.stem, [str(python), str(HERE / "serve.py"), str(path.resolve())])
 
 

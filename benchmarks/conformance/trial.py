@@ -383,7 +383,7 @@ class Trial:
 
     def _drive(self, rest: Json, one: bool = False, restart: bool = False) -> Json:
         """Answer until no question is open. One by one, the first that is answered is as the case says."""
-        for _ in range(300):
+        for _ in range(3 + 2 * len(self.scenario.keys(self._run))):
             self._note_questions(rest)
             if not rest.get("open"):
                 break
@@ -494,6 +494,7 @@ class Trial:
             raise Ended
         if "unsupported" in reply:
             self.outcome.unsupported = True
+            self.outcome.notes.append(reply["unsupported"])
             raise Ended
         if "error" in reply and not allow_error:
             self.outcome.add(Problem.FAILED, reply["error"])

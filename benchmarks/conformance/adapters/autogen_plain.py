@@ -3,6 +3,10 @@ which the team stops, the team's state saved as JSON.
 
 A nested agent cannot wait: it returns its question as text, the outermost agent hands it to the user, and calls the
 nested agent anew with the answer. What the nested agents did before that is not saved by AutoGen.
+
+Where from: microsoft.github.io/autogen, AgentChat, "Human-in-the-Loop" (`HandoffTermination`; the next message
+answers), "Managing State", and the docstring of `AgentTool`, by which the model that calls one has
+`parallel_tool_calls=False`.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 from meter import Open, Rest, States
 from scenarios import DESCRIPTIONS, Scenario
 
+ANSWER = "the answer"
 MODEL_INFO = ModelInfo(
     vision=False,
     function_calling=True,
@@ -83,6 +88,8 @@ class System:
         return None if stored is None else _rest(json.loads(stored))
 
     async def answer(self, run: str, answers: dict[str, str]) -> Rest:
+        if set(answers) != {ANSWER}:
+            raise NotImplementedError("a question has no id: the answer is the next message to the team")
         team = self._team()
         await team.load_state(json.loads(self._states.load(run))["team"])
         text = " ".join(answers.values())
@@ -93,7 +100,7 @@ class System:
         last = result.messages[-1]
         shown = " ".join(each.to_text() for each in result.messages)
         state = {"asked": isinstance(last, HandoffMessage), "shown": shown, "last": last.to_text()}
-        self._states.save(run, json.dumps({**state, "team": await team.save_state()}))
+        self._states.save(run, json.dumps({**state, "team": await team.save_state()}), over=not state["asked"])
         return _rest(state)
 
     async def close(self) -> None:
@@ -103,4 +110,4 @@ class System:
 
 
 def _rest(state: dict[str, Any]) -> Rest:
-    return Rest([Open("the answer", state["shown"])]) if state["asked"] else Rest(result=state["last"])
+    return Rest([Open(ANSWER, state["shown"])]) if state["asked"] else Rest(result=state["last"])

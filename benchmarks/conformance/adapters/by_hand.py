@@ -42,8 +42,9 @@ class System:
 
     async def _go(self, run: str, agent: Json, answers: dict[str, str]) -> Rest:
         await self._loop(agent, answers)
-        self._states.save(run, json.dumps(agent))
-        return _rest(agent)
+        rest = _rest(agent)
+        self._states.save(run, json.dumps(agent), over=not rest.open)
+        return rest
 
     async def _loop(self, agent: Json, answers: dict[str, str]) -> str | None:
         """Work until the model says something, which is the result, or a question is open."""

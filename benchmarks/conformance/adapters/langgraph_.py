@@ -28,6 +28,7 @@ def ask_user(question: str, options: list[str]) -> str:
 
 class System:
     packages = ("langgraph", "langgraph-checkpoint-sqlite", "langchain", "langchain-openai")
+    durability = "async"
 
     def __init__(self, base_url: str, http_client: Any, store: Path, scenario: Scenario) -> None:
         self._model = ChatOpenAI(
@@ -68,13 +69,14 @@ class System:
         if not state.values:
             return None
         # A graph that waits stops at the same interrupt; one that was cut off continues, with an answer that it has.
-        return await self._go(run, None) if state.next else self._rest(state.values, ())
+        # `next` would be empty as well where the writes of a task are stored, but not yet the checkpoint after it.
+        return await self._go(run, None) if state.tasks else self._rest(state.values, ())
 
     async def answer(self, run: str, answers: dict[str, str]) -> Rest:
         return await self._go(run, Command(resume=answers))
 
     async def _go(self, run: str, given: Any) -> Rest:
-        values = await self._graph.ainvoke(given, _config(run))
+        values = await self._graph.ainvoke(given, _config(run), durability=self.durability)
         return self._rest(values, values.get("__interrupt__", ()))
 
     def _rest(self, values: Any, interrupts: Any) -> Rest:

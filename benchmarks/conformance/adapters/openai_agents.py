@@ -4,8 +4,8 @@ An approval is yes or no, so that the answer itself goes through the run's conte
 data of the application. What is not answered yet stays undecided.
 
 Where from: openai.github.io/openai-agents-python, "Human-in-the-loop" (interruptions of an agent in `as_tool()` surface
-on the outer run; `state.to_string()`, `RunState.from_string`, `approve`; "one or more interruptions" may be decided at
-a time), "Context management".
+on the outer run; `state.to_string()`, `RunState.from_string`, `approve`; "You do not need to resolve every pending
+approval in the same pass"), "Context management".
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class System:
         result = await Runner.run(self._agent, given, context=context, run_config=self._config, max_turns=1000)
         state = result.to_state().to_string()
         output = None if result.interruptions else str(result.final_output)
-        self._states.save(run, json.dumps([state, output]))
+        self._states.save(run, json.dumps([state, output]), over=output is not None)
         return self._list(result.interruptions, output)
 
     async def _rest(self, stored: str, output: str | None) -> Rest:

@@ -120,15 +120,13 @@ class System:
 
     async def answer(self, run: str, answers: dict[str, str]) -> Rest:
         stored = json.loads(self._states.load(run))
-        if "output" in stored:
-            raise LookupError(f"run {run} is over")
         return self._rest(run, await self._resume(self._scenario.root, stored, answers))
 
     def _rest(self, run: str, result: AgentRunResult[Any] | Json) -> Rest:
         if isinstance(result, dict):
-            self._states.save(run, json.dumps(result))
+            self._states.save(run, json.dumps(result), over=False)
             return Rest(_open(result, (self._scenario.root,)))
-        self._states.save(run, json.dumps({"output": result.output}))
+        self._states.save(run, json.dumps({"output": result.output}), over=True)
         return Rest(result=result.output)
 
     async def close(self) -> None:
