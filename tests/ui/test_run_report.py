@@ -13,10 +13,10 @@ from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.questions.record import QuestionRecords
 from upcall.runs.plan import PlanStep, ReviewedPlan
+from upcall.runs.plan_steps import find_done_steps_of
 from upcall.runs.run import Run
 from upcall.runs.states import RunStatus
 from upcall.testing import Call, ScriptedModelClient
-from upcall.ui.plan_ticks import find_done_steps_of
 from upcall.ui.run_report import report
 
 

@@ -186,7 +186,7 @@ def fork_run(run: Run, point: ForkPoint, answer: Answer, new_id: str, begins: Ru
         forked_at=point.question.id,
         replacing=None,
         replaced_by=None,
-        records=QuestionRecords.build(still_open, [(known[each.question_id], each) for each in answers]),
+        records=QuestionRecords.build(still_open, [(known[each.question_id], each) for each in answers], run.records),
         budget=run.budget.begin_anew() if run.budget is not None else None,
         result=None,
         error=None,

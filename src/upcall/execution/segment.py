@@ -62,6 +62,7 @@ from upcall.policy.resolver import AnswerResolver
 from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.runs.budget import ask_about_budget, find_open
+from upcall.runs.plan_steps import note_steps
 from upcall.runs.run import Run, RunProgress, add_usage
 from upcall.runs.states import RunEvent, RunStatus
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
@@ -313,7 +314,8 @@ class RunSegment:
             usage = add_usage(usage, "ledger", spent)
         resolver.spent.clear()
         warnings = tuple(dict.fromkeys((*run.warnings, *self._lost_servers.warnings)))
-        run = run.update(usage=usage, records=resolver.records, warnings=warnings)
+        run = note_steps(run.update(usage=usage, records=resolver.records, warnings=warnings))
+        resolver.records = run.records
         if self._meter is not None:
             run = run.update(budget=self._meter.budget)
         self._state = replace(self._state, run=run)

@@ -28,7 +28,7 @@ from upcall.ui import diagrams as pictures
 from upcall.ui.columns import LINE_CHARS
 from upcall.ui.listings import name_status
 from upcall.ui.markdown_html import markdown_html
-from upcall.ui.plan_ticks import find_done_steps_of, tick_step
+from upcall.ui.plan_ticks import list_steps
 from upcall.ui.run_report import list_assumptions, list_warnings
 from upcall.ui.transcript_text import transcript_markdown
 from upcall.ui.value_text import NO_QUESTIONS, answer_code, label_resume, resume_code
@@ -211,9 +211,7 @@ def _plan(run: Run) -> str:
     plan = run.plan
     if plan is None or any(plan.title in each.question for each in run.questions):
         return ""  # Where the planner asks about it, the question holds it.
-    done = find_done_steps_of(run, plan)
-    steps = [tick_step(step, done=step.step_id in done) for step in plan.steps]
-    lines = [*(f"- {section}" for section in plan.sections), *steps]
+    lines = [*(f"- {section}" for section in plan.sections), *list_steps(run)]
     lines += [f"Remark: {plan.remark}"] if plan.remark else []
     caption = f'<span style="opacity:.7">plan {plan.status.value}, version {len(plan.history) + 1}</span>'
     return _put_below(f"<b>{_escape(plan.title)}</b> {caption}", lines)

@@ -5,7 +5,7 @@ Every list of questions and answers that a run shows is a view of its records.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Self, TypeAlias
@@ -39,6 +39,7 @@ class QuestionRecord(BaseModel, frozen=True, defer_build=True):
         noted_overdue: whether it was recorded that its time is over; that stands whatever the clock says later.
         reminders: how many reminders were due so far.
         collected: whether an asker outside has the answer: a call that repeats its question asks anew.
+        step: the id of the plan's step whose agent asked it, if there is one.
     """
 
     question: Question
@@ -50,6 +51,7 @@ class QuestionRecord(BaseModel, frozen=True, defer_build=True):
     noted_overdue: bool = False
     reminders: int = 0
     collected: bool = False
+    step: str | None = None
 
     @model_validator(mode="after")
     def _agrees_with_its_state(self) -> Self:
@@ -144,11 +146,20 @@ class QuestionRecords(_Root, frozen=True, defer_build=True):
 
     @classmethod
     def build(
-        cls, open_questions: Iterable[Question] = (), answered: Iterable[tuple[Question, Answer]] = ()
+        cls,
+        open_questions: Iterable[Question] = (),
+        answered: Iterable[tuple[Question, Answer]] = (),
+        known: QuestionRecords | None = None,
     ) -> QuestionRecords:
-        """Make the records that a run at a checkpoint has of these questions."""
-        closed = [QuestionRecord(question=question).publish().close(answer) for question, answer in answered]
-        return cls((*closed, *(QuestionRecord(question=question).publish() for question in open_questions)))
+        """Make the records that a run at a checkpoint has of these questions; in which steps they were asked stands in
+        those that are `known`."""
+
+        def begin(question: Question) -> QuestionRecord:
+            record = known.get(question.id) if known is not None else None
+            return QuestionRecord(question=question, step=record.step if record is not None else None).publish()
+
+        closed = [begin(question).close(answer) for question, answer in answered]
+        return cls((*closed, *map(begin, open_questions)))
 
     def __iter__(self) -> Iterator[QuestionRecord]:  # type: ignore[override]  # pydantic's gives pairs of fields
         return iter(self.root)
@@ -242,7 +253,18 @@ class QuestionRecords(_Root, frozen=True, defer_build=True):
         is open."""
         waiting = tuple(questions)
         ids = {question.id for question in waiting}
-        return QuestionRecords.build(waiting, (pair for pair in self.answered if pair[0].id not in ids))
+        return QuestionRecords.build(waiting, (pair for pair in self.answered if pair[0].id not in ids), self)
+
+    def note_steps(self, find: Callable[[Question], str | None]) -> QuestionRecords:
+        """Note for those asked since the checkpoint which step of the plan they belong to, once it is known."""
+        noted = tuple(
+            record.model_copy(update={"step": step})
+            if record.asked_since_checkpoint and record.step is None and (step := find(record.question)) is not None
+            else record
+            for record in self.root
+        )
+        is_same = all(new is old for new, old in zip(noted, self.root, strict=True))
+        return self if is_same else QuestionRecords(noted)
 
     def enter_checkpoint(self, waiting: Sequence[str]) -> QuestionRecords:
         """Note that the checkpoint which is written now knows all of them. The open ones get the order in which the

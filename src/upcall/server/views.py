@@ -22,6 +22,7 @@ from upcall.questions.question_form import QuestionForm
 from upcall.runs.events import RunResumed, SegmentTimed, StatusChanged, StopRequested
 from upcall.runs.file_changes import Change, count_lines, list_standing
 from upcall.runs.plan_edits import FIELDS_HINT, ask_for_review, can_edit, find_review, shows_plan
+from upcall.runs.plan_steps import find_basis, find_done_steps_of
 from upcall.runs.run import Run, Usage
 from upcall.runs.transcript import EntryKind, TranscriptEntry
 from upcall.server.agent_rows import list_rows
@@ -35,7 +36,7 @@ from upcall.server.server_folders import hide_folders
 from upcall.server.service import Caller, Service
 from upcall.text import escape_controls, one_line, shorten
 from upcall.ui.listings import name_status
-from upcall.ui.plan_ticks import find_done_steps_of
+from upcall.ui.plan_ticks import explain_basis
 
 MAX_ENTRIES = 100
 """How many entries of a transcript a page shows: the last ones, or those before them."""
@@ -126,6 +127,7 @@ async def run_view(service: Service, caller: Caller, run_id: str, before: int | 
         "undoes": _find_undone(list_standing(changes)),
         "usage": _cost(service, run),
         "done": find_done_steps_of(run, run.plan) if run.plan is not None else (),
+        "basis": {step: [(each, explain_basis(each)) for each in found] for step, found in find_basis(run).items()},
         "review": find_review(run),
         "unread": () if run.restricted or run.is_final else await app.log.unread(run.id, user=caller.user),
         "is_stopping": await _is_stopping(service, run),

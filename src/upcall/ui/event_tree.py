@@ -23,11 +23,12 @@ from upcall.autogen.api import (
 from upcall.autogen.messages import PLAN, QUESTIONS, Event, event_path
 from upcall.progress import PROGRESS
 from upcall.runs.plan import Plan, PlanStep, ReviewedPlan
+from upcall.runs.plan_steps import count_returns, find_done_steps
 from upcall.runs.run import Run
 from upcall.text import escape_controls, one_line
 from upcall.ui.columns import LINE_CHARS, cut_to_width, wrap_lines
 from upcall.ui.event_lines import REPORTS, describe_event
-from upcall.ui.plan_ticks import count_returns, find_done_steps, tick_step
+from upcall.ui.plan_ticks import tick_step
 
 if TYPE_CHECKING:
     from upcall.ui.terminal.live_region import LiveRegion

@@ -1,43 +1,38 @@
-"""Which steps of a plan are done, judged by the calls that were made."""
+"""The steps of a plan as lines: which are done, and what each rests on."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-
-from upcall.runs.plan import Plan, PlanStep
+from upcall.questions.record import QuestionRecord
+from upcall.runs.plan import PlanStep
+from upcall.runs.plan_steps import find_basis, find_done_steps_of
 from upcall.runs.run import Run
-from upcall.runs.states import RunStatus
+from upcall.text import one_line
 
-
-def count_returns(run: Run) -> Counter[str]:
-    """Count how often each agent and tool came back without an error, whoever called it."""
-    counts: Counter[str] = Counter()
-    for path, times in run.tools.items():
-        counts[path.rsplit("/", 1)[-1]] += times - run.failed_tools.get(path, 0)
-    return counts
-
-
-def find_done_steps_of(run: Run, plan: Plan) -> list[str]:
-    """Return the ids of the steps that a run has done. What the lead does itself is done when the run is."""
-    returns = count_returns(run)
-    if run.status is RunStatus.COMPLETED:
-        returns["lead"] = len(plan.steps)
-    return find_done_steps(plan, returns)
-
-
-def find_done_steps(plan: Plan, returns: Mapping[str, int]) -> list[str]:
-    """Return the ids of the steps that are done. A plan names agents, not calls: the first step of an agent counts as
-    done when that agent has returned once, its second one when it has returned twice."""
-    seen: Counter[str] = Counter()
-    done = []
-    for step in plan.steps:
-        seen[step.name] += 1
-        if seen[step.name] <= returns.get(step.name, 0):
-            done.append(step.step_id)
-    return done
+_QUESTION_CHARS = 120
 
 
 def tick_step(step: PlanStep, *, done: bool) -> str:
     """Return the step in one line, with its tick: ``[x] 1. [coder] Write the tests``."""
     return f"[{'x' if done else ' '}] {step.as_line()}"
+
+
+def list_steps(run: Run) -> list[str]:
+    """Return the steps of a run's plan with their ticks, and below each what it rests on, a line each."""
+    if run.plan is None:
+        return []
+    done, basis, lines = find_done_steps_of(run, run.plan), find_basis(run), list[str]()
+    for step in run.plan.steps:
+        lines.append(tick_step(step, done=step.step_id in done))
+        lines += [f"    {explain_basis(each)}" for each in basis.get(step.step_id, ())]
+    return lines
+
+
+def explain_basis(record: QuestionRecord) -> str:
+    """Return what a step rests on, in one line: ``waits for: Which port?`` or ``rests on: Which port? 80``."""
+    question = one_line(record.question.question, _QUESTION_CHARS)
+    if record.answer is None:
+        return f"waits for: {question}"
+    if record.question.secret:
+        return f"rests on: {question} (secret)"
+    assumed = " (assumed for now)" if record.is_provisional else ""
+    return f"rests on: {question} {one_line(record.answer.as_text(), _QUESTION_CHARS)}{assumed}"

@@ -14,7 +14,7 @@ from upcall.runs.events import FilesChanged, LogEntry, QuestionAnswered, Questio
 from upcall.runs.run import MAX_ROUNDS, Run, Usage
 from upcall.text import one_line
 from upcall.ui.columns import LINE_CHARS, cut_to_width, wrap_lines
-from upcall.ui.plan_ticks import find_done_steps_of, tick_step
+from upcall.ui.plan_ticks import list_steps
 from upcall.ui.tool_calls import count_cached, list_read
 
 _LABEL = 9
@@ -139,8 +139,7 @@ def _plan(run: Run) -> list[str]:
         return []
     lines = [f"# {one_line(plan.title)}", "", *(f"- {one_line(section)}" for section in plan.sections)]
     if plan.steps:
-        done = find_done_steps_of(run, plan)
-        lines += ["", "## Steps", "", *(tick_step(step, done=step.step_id in done) for step in plan.steps)]
+        lines += ["", "## Steps", "", *list_steps(run)]
     lines += ["", *_label_text("Plan", f"{plan.status}, version {len(plan.history) + 1}")]
     return lines + (_label_text("Remark", plan.remark) if plan.remark else [])
 
