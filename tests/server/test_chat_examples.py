@@ -1,0 +1,219 @@
+"""The examples for Slack and Telegram as processes, with servers on loopback that play these two and click buttons."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hmac
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+import web_servers
+from places import ROOT
+from services import ASK, TIMEOUT_S, Site, one_agent, serving, settle, start
+from web_servers import Request, Sent, Server
+
+from upcall.server.tokens import create_token
+from upcall.testing import Call
+
+pytestmark = [pytest.mark.slow, pytest.mark.needs("notifications")]
+
+WEBHOOK_SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
+SIGNING_SECRET, TELEGRAM_SECRET, PERSON = "signing", "shared", "42"
+FREE = Call("ask_user", {"question": "Which name?"})
+ENVIRONMENT = {
+    "WEBHOOK_SECRET": WEBHOOK_SECRET,
+    "SLACK_TOKEN": "xoxb-1",
+    "SLACK_SIGNING_SECRET": SIGNING_SECRET,
+    "SLACK_USER": PERSON,
+    "TELEGRAM_TOKEN": "7:token",
+    "TELEGRAM_SECRET": TELEGRAM_SECRET,
+    "TELEGRAM_USER": PERSON,
+    "PUBLIC_URL": "https://chat.example.org",
+}
+
+
+@dataclass
+class Chat:
+    """An example that runs: its service, its user's client, its address, and the server that plays the chat."""
+
+    site: Site
+    alice: httpx.AsyncClient
+    url: str
+    played: Server
+
+    def calls(self, path: str) -> list[Any]:
+        """List the bodies of the calls of the chat's API at a path."""
+        return [json.loads(each.body) for each in self.played.requests if each.path == path]
+
+    async def wait_for(self, path: str, count: int = 1) -> Any:
+        """Wait for so many calls at a path; return the body of the last one."""
+        async with asyncio.timeout(TIMEOUT_S):
+            while len(found := self.calls(path)) < count:
+                await asyncio.sleep(0.05)
+        assert len(found) == count
+        return found[-1]
+
+    async def post(self, path: str, body: str, headers: Mapping[str, str]) -> int:
+        """Send what the chat, or the service, sends; return the status."""
+        async with httpx.AsyncClient(timeout=TIMEOUT_S) as client:
+            return (await client.post(self.url + path, content=body, headers=headers)).status_code
+
+    async def count_answers(self, run_id: str) -> list[str]:
+        """List the answers that a run has."""
+        shown = (await self.alice.get(f"/api/runs/{run_id}/transcript")).json()
+        return [each["text"] for each in shown if each["kind"] == "answer" and each["name"]]
+
+
+@asynccontextmanager
+async def chatting(name: str, *replies: Any) -> AsyncIterator[Chat]:
+    """Yield an example with the service behind it, whose webhooks reach it by a relay with a known port."""
+    address = asyncio.get_running_loop().create_future()
+
+    def relay(request: Request) -> Sent:
+        url = asyncio.run_coroutine_threadsafe(asyncio.wait_for(address, TIMEOUT_S), loop).result()
+        headers = {name: value for name, value in request.headers.items() if name.lower().startswith("webhook-")}
+        with httpx.Client(timeout=TIMEOUT_S) as client:
+            return Sent(status=client.post(url + request.path, content=request.body, headers=headers).status_code)
+
+    loop = asyncio.get_running_loop()
+    with web_servers.serving(Sent('{"ok": true}', "application/json")) as played, web_servers.serving(relay) as relayed:
+        webhook = {"url": f"{relayed.url}/upcall", "secret": WEBHOOK_SECRET, "texts": True}
+        async with serving(one_agent(*replies), notifications={"webhooks": {"chat": webhook}}) as site:
+            _, token = await create_token(site.service.store, "alice")
+            given = {"SERVICE_URL": site.url, "SERVICE_TOKEN": token, "PORT": "0"}
+            given |= {"SLACK_API": played.url, "TELEGRAM_API": played.url}
+            command = [sys.executable, str(ROOT / f"examples/chat/{name}.py")]
+            env = os.environ | ENVIRONMENT | given
+            with subprocess.Popen(
+                command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            ) as process:
+                try:
+                    assert process.stdout is not None
+                    url = (await asyncio.to_thread(process.stdout.readline)).strip()
+                    address.set_result(url)
+                    async with await site.caller("alice") as alice:
+                        yield Chat(site, alice, url, played)
+                finally:
+                    process.kill()
+                    errors = (await asyncio.to_thread(process.communicate))[1]
+            assert "Traceback" not in errors, errors
+
+
+def sign_click(body: str, at: int, secret: str = SIGNING_SECRET) -> dict[str, str]:
+    """Return the headers by which Slack signs a click."""
+    signature = hmac.digest(secret.encode(), f"v0:{at}:{body}".encode(), "sha256").hex()
+    return {"X-Slack-Request-Timestamp": str(at), "X-Slack-Signature": f"v0={signature}"}
+
+
+def slack_click(chat: Chat, message: Any, option: int, user: str = PERSON) -> str:
+    """Return what Slack posts when somebody clicks a button of a message."""
+    action = message["blocks"][1]["elements"][option]
+    click = {
+        "type": "block_actions",
+        "user": {"id": user},
+        "actions": [{key: action[key] for key in ("type", "action_id", "value", "text")}],
+        "message": {"text": message["text"], "ts": "1.2"},
+        "response_url": f"{chat.played.url}/response",
+    }
+    return urlencode({"payload": json.dumps(click)})
+
+
+async def test_slack_button_answers_once_and_only_by_signature() -> None:
+    async with chatting("slack", ASK, "Built.") as chat:
+        run_id = (await start(chat.alice))["run_id"]
+        message = await chat.wait_for("/chat.postMessage")
+        assert (message["channel"], message["text"]) == (PERSON, "agent needs to know: Which framework?")
+        assert [each["text"]["text"] for each in message["blocks"][1]["elements"]] == ["Express", "FastAPI"]
+        assert chat.played.requests[0].headers["Authorization"] == "Bearer xoxb-1"
+        body, now = slack_click(chat, message, 0), int(time.time())
+        for refused in (sign_click(body, now, "guessed"), sign_click(body, now - 301), sign_click("", now), {}):
+            assert await chat.post("/slack", body, refused) == 401
+        stranger = slack_click(chat, message, 0, "43")
+        assert await chat.post("/slack", stranger, sign_click(stranger, now)) == 200
+        assert await chat.count_answers(run_id) == []
+        assert await chat.post("/slack", body, sign_click(body, now)) == 200
+        shown = await chat.wait_for("/response")
+        assert shown == {"replace_original": True, "text": f"{message['text']}\nAnswered: Express"}
+        assert await chat.post("/slack", body, sign_click(body, now)) == 401
+        other = slack_click(chat, message, 1)
+        assert await chat.post("/slack", other, sign_click(other, now)) == 200
+        assert "was answered" in (await chat.wait_for("/response", 2))["text"]
+        assert (await settle(chat.alice, run_id))["result"] == "Built."
+        assert await chat.count_answers(run_id) == ["Express"]
+
+
+async def press(chat: Chat, message: Any, option: int, update: int, user: str = PERSON, secret: str = "") -> int:
+    """Do what Telegram does when somebody presses a button of a message; return the status."""
+    shown = {"message_id": 5, "chat": {"id": int(PERSON)}, "text": message["text"]}
+    click = {
+        "id": f"click-{update}",
+        "from": {"id": int(user)},
+        "message": {**shown, "reply_markup": message["reply_markup"]},
+        "data": message["reply_markup"]["inline_keyboard"][option][0]["callback_data"],
+    }
+    body = json.dumps({"update_id": update, "callback_query": click})
+    return await chat.post("/telegram", body, {"X-Telegram-Bot-Api-Secret-Token": secret or TELEGRAM_SECRET})
+
+
+async def test_telegram_button_answers_once_and_only_by_token() -> None:
+    async with chatting("telegram", ASK, "Built.") as chat:
+        hook = await chat.wait_for("/bot7:token/setWebhook")
+        assert (hook["url"], hook["secret_token"]) == ("https://chat.example.org/telegram", TELEGRAM_SECRET)
+        run_id = (await start(chat.alice))["run_id"]
+        message = await chat.wait_for("/bot7:token/sendMessage")
+        labels = [row[0]["text"] for row in message["reply_markup"]["inline_keyboard"]]
+        assert (message["chat_id"], message["text"], labels) == (
+            PERSON,
+            "agent needs to know: Which framework?",
+            ["Express", "FastAPI"],
+        )
+        assert await press(chat, message, 0, 1, secret="guessed") == 401
+        assert await press(chat, message, 0, 2, user="43") == 200
+        assert await chat.count_answers(run_id) == []
+        assert await press(chat, message, 1, 3) == 200
+        edited = await chat.wait_for("/bot7:token/editMessageText")
+        assert edited == {"chat_id": 42, "message_id": 5, "text": f"{message['text']}\nAnswered: FastAPI"}
+        assert await press(chat, message, 1, 3) == 200
+        assert await press(chat, message, 0, 4) == 200
+        assert "was answered" in (await chat.wait_for("/bot7:token/answerCallbackQuery", 2))["text"]
+        assert (await settle(chat.alice, run_id))["result"] == "Built."
+        assert await chat.count_answers(run_id) == ["FastAPI"]
+
+
+@pytest.mark.parametrize("name", ["slack", "telegram"])
+async def test_expired_question_is_reported_in_the_chat(name: str) -> None:
+    async with chatting(name, ASK) as chat:
+        run = await start(chat.alice, expires_after=1, on_expiry="fail")
+        sent = await chat.wait_for("/chat.postMessage" if name == "slack" else "/bot7:token/sendMessage")
+        async with asyncio.timeout(TIMEOUT_S):
+            while (await settle(chat.alice, run["run_id"]))["status"] != "expired":
+                await asyncio.sleep(0.2)
+        if name == "slack":
+            body = slack_click(chat, sent, 0)
+            await chat.post("/slack", body, sign_click(body, int(time.time())))
+            text = (await chat.wait_for("/response"))["text"]
+        else:
+            await press(chat, sent, 0, 1)
+            text = (await chat.wait_for("/bot7:token/editMessageText"))["text"]
+        assert "expired" in text
+        assert text.startswith("agent needs to know: Which framework?\n")
+
+
+@pytest.mark.parametrize(("name", "path"), [("slack", "/chat.postMessage"), ("telegram", "/bot7:token/sendMessage")])
+async def test_question_without_options_leads_to_its_page(name: str, path: str) -> None:
+    async with chatting(name, FREE) as chat:
+        run_id = (await start(chat.alice))["run_id"]
+        message = await chat.wait_for(path)
+        assert message["text"].endswith(f"Which name?\nAnswer it at {chat.site.url}/runs/{run_id}")
+        assert await chat.post("/upcall", "{}", {"webhook-id": "1"}) == 401
