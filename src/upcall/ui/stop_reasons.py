@@ -1,4 +1,4 @@
-"""What is said of a run that a limit ended before it was done."""
+"""What people read about a run that a limit ended before it was done."""
 
 from __future__ import annotations
 
