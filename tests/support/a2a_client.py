@@ -9,12 +9,15 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
-from a2a.client import Client, ClientConfig, create_client
+from a2a.client import A2ACardResolver, Client, ClientConfig, create_client
 from a2a.helpers import get_data_parts, get_message_text, get_text_parts, new_data_part, new_text_part
 from a2a.types import GetTaskRequest, Message, Part, Role, SendMessageRequest, StreamResponse, Task, TaskState
 from services import TIMEOUT_S, Site
 
 from upcall.server.tokens import create_token
+
+OLDER = "0.3"
+"""Stands for JSON-RPC as the protocol was before 1.0."""
 
 INPUT_REQUIRED = TaskState.TASK_STATE_INPUT_REQUIRED
 COMPLETED = TaskState.TASK_STATE_COMPLETED
@@ -63,8 +66,13 @@ async def connected(url: str, secret: str, *, streaming: bool = False, binding: 
     """Yield a client of the agent at a URL, which shows this token."""
     headers = {"Authorization": f"Bearer {secret}"}
     async with httpx.AsyncClient(headers=headers, timeout=TIMEOUT_S) as http:
-        config = ClientConfig(streaming=streaming, httpx_client=http, supported_protocol_bindings=[binding])
-        yield A2A(await create_client(url, config), http)
+        card = await A2ACardResolver(http, url).get_agent_card()
+        kept = [each for each in card.supported_interfaces if (each.protocol_version == "0.3") is (binding == OLDER)]
+        del card.supported_interfaces[:]
+        card.supported_interfaces.extend(kept)
+        bindings = ["JSONRPC" if binding == OLDER else binding]
+        config = ClientConfig(streaming=streaming, httpx_client=http, supported_protocol_bindings=bindings)
+        yield A2A(await create_client(card, config), http)
 
 
 @asynccontextmanager

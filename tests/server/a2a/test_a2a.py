@@ -28,7 +28,7 @@ from a2a.utils.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from a2a_client import A2A, COMPLETED, INPUT_REQUIRED, WORKING, as_user, questions_of, result_of, text_of
+from a2a_client import A2A, COMPLETED, INPUT_REQUIRED, OLDER, WORKING, as_user, questions_of, result_of, text_of
 from autogen_agentchat.base import Team
 from autogen_agentchat.teams import RoundRobinGroupChat
 from services import ASK, Site, one_agent, serving, settle, start
@@ -65,7 +65,7 @@ def make_nested() -> Team:
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", OLDER])
 async def test_nested_question_is_required_input_and_answered(binding: str, streaming: bool) -> None:
     async with serving(make_nested) as site, as_user(site, "alice", streaming=streaming, binding=binding) as client:
         task = await client.send("Build it")
@@ -100,8 +100,9 @@ async def refuse(client: A2A, task: Task, *content: object) -> str:
     return str(refused.value)
 
 
-async def test_answer_that_does_not_fit_leaves_input_required() -> None:
-    async with serving(one_agent(STRICT)) as site, as_user(site, "alice") as client:
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", OLDER])
+async def test_answer_that_does_not_fit_leaves_input_required(binding: str) -> None:
+    async with serving(one_agent(STRICT)) as site, as_user(site, "alice", binding=binding) as client:
         task = await client.send("Build it")
         (question,) = questions_of(task)
         by_id = {question["id"]: "Rails"}
@@ -286,7 +287,8 @@ async def test_files_come_as_raw_parts_but_not_links() -> None:
 async def test_card_is_open_and_calls_need_a_token() -> None:
     async with serving(one_agent(ASK)) as site, httpx.AsyncClient(base_url=site.url) as stranger:
         card = (await stranger.get("/.well-known/agent-card.json")).json()
-        assert [each["url"] for each in card["supportedInterfaces"]] == [f"{site.url}/a2a"] * 2
+        assert [each["url"] for each in card["supportedInterfaces"]] == [f"{site.url}/a2a"] * 3
+        assert (card["url"], card["protocolVersion"]) == (f"{site.url}/a2a", "0.3")
         assert card["capabilities"] == {"streaming": True}
         call = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "task"}}
         for response in (await stranger.post("/a2a", json=call), await stranger.get("/a2a/tasks/task")):

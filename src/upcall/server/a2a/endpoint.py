@@ -17,7 +17,7 @@ from a2a.types import (
     StringList,
 )
 from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH as CARD_PATH
-from a2a.utils.constants import PROTOCOL_VERSION_1_0, TransportProtocol
+from a2a.utils.constants import PROTOCOL_VERSION_0_3, PROTOCOL_VERSION_1_0, TransportProtocol
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -51,7 +51,7 @@ def make_endpoint(service: Service, authenticator: Authenticator, streams: Strea
     """Make the application below a path."""
     handler, builder = RunHandler(service, authenticator, streams), _CallerContext()
     routes = [
-        *create_jsonrpc_routes(handler, path, context_builder=builder),
+        *create_jsonrpc_routes(handler, path, context_builder=builder, enable_v0_3_compat=True),
         *create_rest_routes(handler, context_builder=builder, path_prefix=path),
     ]
     return TokensOnly(Starlette(routes=routes), authenticator)
@@ -72,7 +72,11 @@ def show_card(service: Service, request: Request) -> JSONResponse:
         description="Agents that may ask in the middle of their work, at any depth: questions are required input.",
         version=upcall.__version__,
         supported_interfaces=[
-            AgentInterface(url=url, protocol_binding=each, protocol_version=PROTOCOL_VERSION_1_0) for each in bindings
+            *(
+                AgentInterface(url=url, protocol_binding=each, protocol_version=PROTOCOL_VERSION_1_0)
+                for each in bindings
+            ),
+            AgentInterface(url=url, protocol_binding=bindings[0], protocol_version=PROTOCOL_VERSION_0_3),
         ],
         capabilities=AgentCapabilities(streaming=True),
         security_schemes={TOKEN: SecurityScheme(http_auth_security_scheme=HTTPAuthSecurityScheme(scheme="bearer"))},
