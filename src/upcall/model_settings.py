@@ -124,7 +124,7 @@ class Price(BaseModel, extra="forbid", defer_build=True):
 class ModelsSettings(ModelSettings):
     """The common model, those of single agents and kinds of work, and what calls to all of them may take.
 
-    ``timeout`` is for one model request, in seconds.
+    ``timeout`` is in seconds: how long a model's server may send nothing.
     """
 
     small: Annotated[
@@ -181,10 +181,11 @@ class ModelsSettings(ModelSettings):
     timeout: Annotated[
         Seconds,
         About(
-            "seconds for one request to the model server",
+            "seconds without anything from the model's server. A reply in pieces may take longer, and a small model's "
+            "always comes in pieces; any other one must be there by then",
             when="when a slow model times out",
         ),
-    ] = 120
+    ] = 300
     max_retries: Annotated[
         Count,
         About(

@@ -172,13 +172,14 @@ class ClassificationOptions(Options):
 
 
 class ClassifierLimits(Options):
-    """How much the classifier's one call may take: seconds (S2-24), and messages of the conversation, the present one
-    included (S2-40)."""
+    """How much the classifier's one call may take: seconds of silence (S2-24), and messages of the conversation, the
+    present one included (S2-40)."""
 
     llm_timeout: Annotated[
         Seconds,
         About(
-            "seconds for the classifier's whole call",
+            "seconds without anything from the classifier's model; for its whole call where its replies do not come in "
+            "pieces",
             when="when classifying is too slow",
         ),
     ] = 90

@@ -34,6 +34,7 @@ from autogen_core.models import CreateResult, LLMMessage
 from pydantic import BaseModel, ValidationError
 
 from upcall.autogen import tracing
+from upcall.autogen.broken_off import BrokenOffReplies
 from upcall.autogen.call_path import current_path
 from upcall.autogen.earlier_calls import EarlierCalls, as_question_id, digest, name_call
 from upcall.autogen.model_notes import Returned
@@ -124,6 +125,7 @@ class Journal:
         self._diverged: set[tuple[Any, ...]] = set()
         self._whole: list[CallPath] = []
         """The calls whose outcomes were replayed."""
+        self.broken_off = BrokenOffReplies(run_id, records, self._buffer.write_later)
 
     @property
     def records(self) -> dict[str, str]:

@@ -22,6 +22,7 @@ from upcall.autogen.client_quirks import fit_client, is_broken_off, request_repl
 from upcall.autogen.concurrency import Emit, cancellable, merge_streams
 from upcall.autogen.mending import mend_reply
 from upcall.autogen.model_errors import StreamBrokenOff, explain_call
+from upcall.autogen.model_size import is_small
 from upcall.autogen.openai_client.takeover import calling_client, find_own_client
 from upcall.autogen.reply_streams import Read, ReplyShape, StreamReader
 from upcall.autogen.scope import current_scope
@@ -50,7 +51,9 @@ async def call_model(
     `shape` says how to read the text out of a structured reply; without it all text is for a person. `Withdrawn` says
     that the text so far was a thought.
 
-    `timeout` is in seconds, for the whole call. With `first_token` only one token is generated, with the log
+    `timeout` is in seconds: how long nothing may come of a reply that comes in pieces; else for the whole call. So that
+    a slow model has its time, our client gets replies in pieces wherever there is a `timeout`, and those of a small
+    model always, whether they are shown or not. With `first_token` only one token is generated, with the log
     probabilities of its alternatives; if the server is not known to return them, no request is sent, and the reply is
     `NO_CALL`.
 
@@ -62,10 +65,12 @@ async def call_model(
     # A client may rewrite its messages (Claude models: trailing space), so it gets its own list.
     sent = list(messages) if client.model_info["vision"] else remove_images(list(messages))
     options: dict[str, Any] = {"tools": tools, "json_output": json_output, "cancellation_token": cancellation_token}
-    if json_output and find_own_client(client) is calling_client(client):
+    is_ours = find_own_client(client) is calling_client(client)
+    if json_output and is_ours:
         options["keeps_format"] = True  # `upcall.agents.tool_loop.json_forms` asks for another.
     if first_token:
         options["extra_create_args"] = FIRST_TOKEN
+    in_pieces = stream or (is_ours and not first_token and (timeout is not None or is_small(client)))
 
     async def ask(emit: Emit[Read]) -> CreateResult:
         async def fetch() -> CreateResult:
@@ -73,20 +78,33 @@ async def call_model(
                 return NO_CALL
             return await call_when_free(client, attempt)
 
-        async def read(request: tracing.ModelRequest, emit: Emit[Read]) -> CreateResult:
-            reader = StreamReader(client, agent, shape)
-            reply = await stream_reply(client, request.messages, options, reader, emit, request.note_chunk)
+        async def read(request: tracing.ModelRequest, emit: Emit[Read], limit: asyncio.Timeout) -> CreateResult:
+            def note_chunk() -> None:
+                request.note_chunk()
+                arrived[-1] += 1
+                if timeout is not None:
+                    limit.reschedule(asyncio.get_running_loop().time() + timeout)
+
+            reader = StreamReader(client, agent, shape, is_shown=stream)
+            reply = await stream_reply(client, request.messages, options, reader, emit, note_chunk)
             if is_broken_off(client, reply):
                 raise StreamBrokenOff
             return reply
 
         async def attempt() -> CreateResult:
-            async with asyncio.timeout(timeout):
-                request = tracing.ModelRequest(sent, streams=stream)
-                fetched = read(request, emit) if stream else request_reply(client, sent, options)
-                return mend_reply(_sendable(await tracing.model_call(agent, client, request, fetched)), tools, agent)
+            arrived.append(0)
+            try:
+                async with asyncio.timeout(timeout) as limit:
+                    request = tracing.ModelRequest(sent, streams=in_pieces)
+                    fetched = read(request, emit, limit) if in_pieces else request_reply(client, sent, options)
+                    reply = await tracing.model_call(agent, client, request, fetched)
+            except BaseException:
+                if arrived[-1] and journal is not None:
+                    journal.broken_off.note(agent, arrived[-1])
+                raise
+            return mend_reply(_sendable(reply), tools, agent)
 
-        journal = current_scope().journal
+        arrived, journal = list[int](), current_scope().journal
         if journal is None:
             return await fetch()
         return await journal.replay_or_request(agent, sent, _form(tools, json_output, first_token), fetch)

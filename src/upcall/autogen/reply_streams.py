@@ -81,10 +81,13 @@ class StreamReader:
         client: the client that makes the call.
         agent: whose call it is.
         shape: how its text is read out; without it all of a reply is text.
+        is_shown: whether somebody is to see the pieces.
     """
 
-    def __init__(self, client: ChatCompletionClient, agent: str, shape: ReplyShape | None) -> None:
-        self._client, self._agent, self._shape = client, agent, shape
+    def __init__(
+        self, client: ChatCompletionClient, agent: str, shape: ReplyShape | None, *, is_shown: bool = True
+    ) -> None:
+        self._client, self._agent, self._shape, self._is_shown = client, agent, shape, is_shown
         self._splitter = ThoughtSplitter(begins_within=_begins_within(client))
         self._text = None if shape is None else shape.reader()
         self._filter = CallFilter(shows_json=bool(shape.fields)) if shape is not None and shape.may_call else None
@@ -142,7 +145,7 @@ class StreamReader:
         return [text] if text else []
 
     def _think(self, content: str) -> None:
-        listener = current_scope().thoughts
+        listener = current_scope().thoughts if self._is_shown else None
         if listener is None or not content:
             return
         self._thought_id = self._thought_id or identity.new_message_id()

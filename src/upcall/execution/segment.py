@@ -63,7 +63,7 @@ from upcall.questions.answer import Answer
 from upcall.questions.question import Question
 from upcall.runs.budget import ask_about_budget, find_open
 from upcall.runs.plan_steps import note_steps
-from upcall.runs.run import Run, RunProgress, add_usage
+from upcall.runs.run import Run, RunProgress, Usage, add_usage
 from upcall.runs.states import RunEvent, RunStatus
 from upcall.runs.unknown_outcomes import ask_about_unknown_outcomes
 from upcall.storage.queued_answers import AnswersQueued
@@ -307,12 +307,16 @@ class RunSegment:
         return await self._writer.save(self._current())
 
     def _current(self) -> Run:
-        """Return the current run, with its questions, the tokens that the matcher used, and warnings of its servers."""
+        """Return the current run, with its questions, the tokens of the matcher and of broken-off replies, and
+        warnings of its servers."""
         run, resolver = self._state.run, self._questions.resolver
         usage = run.usage
         for spent in resolver.spent:
             usage = add_usage(usage, "ledger", spent)
         resolver.spent.clear()
+        for broken in self._writer.journal.broken_off.take():
+            path = "/".join(broken.path)
+            usage = {**usage, path: usage.get(path, Usage()).plus(0, broken.pieces)}
         warnings = tuple(dict.fromkeys((*run.warnings, *self._lost_servers.warnings)))
         run = note_steps(run.update(usage=usage, records=resolver.records, warnings=warnings))
         resolver.records = run.records
@@ -431,6 +435,9 @@ class RunSegment:
         """Release the run when the segment is interrupted. If the team reached its pause at that moment, the pause is
         stored."""
         if not self._finished:
+            if self._writer.journal.broken_off:
+                with suppress(StoredStateError):  # What they took is in the journal too.
+                    await self._save()
             await self._writer.release()
             return
         try:

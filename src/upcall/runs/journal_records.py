@@ -28,6 +28,21 @@ class ReplyRecord(BaseModel, frozen=True, defer_build=True):
     own: bool | None = None
 
 
+class BrokenOffReply(BaseModel, frozen=True, defer_build=True):
+    """A reply that ended before its end: by a stop, a timeout, or a server that is gone. Its model has written it all
+    the same. A fork gets the journal of its run, and these were not its own.
+
+    Attributes:
+        run: whose it was.
+        path: the agents from the outermost to the one that it was for.
+        pieces: how many pieces came: most servers send each token in one.
+    """
+
+    run: str
+    path: tuple[str, ...]
+    pieces: int
+
+
 class ToolOutcome(BaseModel, frozen=True, defer_build=True):
     """What came of a tool call: ``content`` is plain JSON. ``asked`` is the question of a tool that needs the human,
     and ``kept`` what the tool finds again with the answer."""

@@ -1,0 +1,74 @@
+"""A slow model has its time: what counts is how long nothing comes, and a small model's reply comes in pieces."""
+
+from __future__ import annotations
+
+import pytest
+from autogen_core import CancellationToken
+from autogen_core.models import UserMessage
+
+from upcall import OpenAICompatibleClient, PausableAgent
+from upcall.agents import Classifier
+from upcall.autogen.model_calls import call_model, result_of
+from upcall.errors import ModelTimeout
+from upcall.testing import Hang, Reply, Say
+from upcall.testing.server import LoopbackServer
+
+from conversation import send  # isort: skip
+
+SMALL, LARGE = "qwen2.5-coder-1.5b", "gpt-4o"
+TIMEOUT_S = 1.5
+SLOW = Say(" ".join(["word"] * 30), pace=TIMEOUT_S / 15)
+"""A reply that takes twice the timeout, and is never silent for long."""
+
+
+def client_of(server: LoopbackServer, model: str, **options: float) -> OpenAICompatibleClient:
+    return OpenAICompatibleClient(model, base_url=server.base_url, api_key="k", max_retries=0, **options)
+
+
+async def request(server: LoopbackServer, model: str, limit: float | None, **options: float) -> str:
+    call = call_model(
+        client_of(server, model, **options),
+        [UserMessage(content="Go", source="user")],
+        agent="solo",
+        cancellation_token=CancellationToken(),
+        timeout=limit,
+    )
+    return str((await result_of(call)).content)
+
+
+@pytest.mark.parametrize("model", [SMALL, LARGE])
+async def test_slow_reply_outlasts_the_timeout_of_a_call(model: str) -> None:
+    with LoopbackServer([SLOW]) as server:
+        assert await request(server, model, TIMEOUT_S) == SLOW.text
+
+
+async def test_slow_small_model_outlasts_the_request_timeout() -> None:
+    with LoopbackServer([SLOW]) as server:
+        assert await request(server, SMALL, None, timeout=TIMEOUT_S) == SLOW.text
+
+
+@pytest.mark.parametrize("model", [SMALL, LARGE])
+async def test_silent_server_ends_the_call(model: str) -> None:
+    with LoopbackServer([Hang()]) as server, pytest.raises(ModelTimeout):
+        await request(server, model, 0.3)
+
+
+@pytest.mark.parametrize(("model", "streams"), [(SMALL, True), (LARGE, None)])
+async def test_pieces_are_requested_of_a_small_model(model: str, streams: bool | None) -> None:
+    with LoopbackServer(["Done."]) as server:
+        assert await request(server, model, None) == "Done."
+        assert server.requests[0].body.get("stream") is streams
+
+
+async def test_pieces_nobody_asked_for_are_not_shown() -> None:
+    with LoopbackServer(["<think>Hm.</think>Done."]) as server:
+        turn = await send(PausableAgent("solo", client_of(server, SMALL)), "Go")
+    assert turn.text == "Done."
+    assert [type(each).__name__ for each in turn.events] == ["ThoughtEvent"]
+
+
+async def test_classifier_waits_while_its_model_writes() -> None:
+    reply: Reply = Say('{"intent": "meta", "meta_response": "' + "hello " * 30 + '"}', pace=TIMEOUT_S / 15)
+    with LoopbackServer([reply]) as server:
+        turn = await send(Classifier(client_of(server, LARGE), llm_timeout=TIMEOUT_S), "Hello")
+    assert turn.text.startswith("hello hello")
