@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+
 import pytest
 from autogen_core import CancellationToken
 from autogen_core.models import UserMessage
@@ -26,8 +29,12 @@ def client_of(server: LoopbackServer, model: str, **options: float) -> OpenAICom
 
 
 async def request(server: LoopbackServer, model: str, limit: float | None, **options: float) -> str:
+    return await request_from(client_of(server, model, **options), limit)
+
+
+async def request_from(client: OpenAICompatibleClient, limit: float | None) -> str:
     call = call_model(
-        client_of(server, model, **options),
+        client,
         [UserMessage(content="Go", source="user")],
         agent="solo",
         cancellation_token=CancellationToken(),
@@ -47,10 +54,28 @@ async def test_slow_small_model_outlasts_the_request_timeout() -> None:
         assert await request(server, SMALL, None, timeout=TIMEOUT_S) == SLOW.text
 
 
+async def test_prompt_is_read_within_the_request_timeout() -> None:
+    """On a slow machine the server of a small model says nothing until it has read the prompt."""
+
+    async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await asyncio.sleep(0.6)
+        chunk = {"choices": [{"index": 0, "delta": {"content": "Done."}, "finish_reason": "stop"}]}
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
+        writer.write(f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode())
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(reply, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        waits = OpenAICompatibleClient(SMALL, base_url=url, api_key="k", max_retries=0, timeout=30)
+        assert await request_from(waits, 0.2) == "Done."
+
+
 @pytest.mark.parametrize("model", [SMALL, LARGE])
 async def test_silent_server_ends_the_call(model: str) -> None:
     with LoopbackServer([Hang()]) as server, pytest.raises(ModelTimeout):
-        await request(server, model, 0.3)
+        await request(server, model, 0.3, timeout=0.3)
 
 
 @pytest.mark.parametrize(("model", "streams"), [(SMALL, True), (LARGE, None)])

@@ -53,7 +53,8 @@ async def call_model(
 
     `timeout` is in seconds: how long nothing may come of a reply that comes in pieces; else for the whole call. So that
     a slow model has its time, our client gets replies in pieces wherever there is a `timeout`, and those of a small
-    model always, whether they are shown or not. With `first_token` only one token is generated, with the log
+    model always, whether they are shown or not. Before a small model's first piece, while its server reads the prompt,
+    the timeout of the request holds if that is longer. With `first_token` only one token is generated, with the log
     probabilities of its alternatives; if the server is not known to return them, no request is sent, and the reply is
     `NO_CALL`.
 
@@ -70,6 +71,9 @@ async def call_model(
         options["keeps_format"] = True  # `upcall.agents.tool_loop.json_forms` asks for another.
     if first_token:
         options["extra_create_args"] = FIRST_TOKEN
+    first_timeout = timeout
+    if is_ours and timeout is not None and is_small(client) and (own := find_own_client(client)) is not None:
+        first_timeout = max(timeout, own.request_timeout)
     in_pieces = stream or (is_ours and not first_token and (timeout is not None or is_small(client)))
 
     async def ask(emit: Emit[Read]) -> CreateResult:
@@ -94,7 +98,7 @@ async def call_model(
         async def attempt() -> CreateResult:
             arrived.append(0)
             try:
-                async with asyncio.timeout(timeout) as limit:
+                async with asyncio.timeout(first_timeout) as limit:
                     request = tracing.ModelRequest(sent, streams=in_pieces)
                     fetched = read(request, emit, limit) if in_pieces else request_reply(client, sent, options)
                     reply = await tracing.model_call(agent, client, request, fetched)

@@ -427,6 +427,13 @@ class OpenAICompatibleClient(ChatCompletionClient, Component[ClientConfig]):
         return f"{host}:{url.port}" if url.port else str(host)
 
     @property
+    def request_timeout(self) -> float:
+        """How many seconds its server may send nothing."""
+        limit: Any = self._connections.sdk.timeout
+        seconds = getattr(limit, "read", limit)
+        return float("inf") if seconds is None else float(seconds)
+
+    @property
     def sdk(self) -> AsyncOpenAI:
         """The package's client for this event loop."""
         return self._connections.sdk
